@@ -1,8 +1,8 @@
-"""Whole lives of topologies, lived over a store that fails once: at one write of Nimbus, in one of three ways.
+"""Whole lives of topologies over a store that fails once: at one write of Nimbus, in one of three ways.
 
-Nimbus dies before that write (which is after the one before), and another one takes over; or the store says that it timed
-out, having done the write or not, and whoever spoke to Nimbus says the same again. The hosts are played here: they do what
-the store asks of them and report it.
+Nimbus dies before that write (which is after the previous one), and another one takes over; or the store reports a timeout
+although it may have done the write, and the client repeats its request to Nimbus. The hosts are simulated: they do what the
+store asks of them and report it.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ WORDS = Topology(
     {"lines": b"no pickle"},
 )
 REPLACE_SECS: Final = 60.0
-#: By then everything that rests or waits for its time has been tried again.
+#: A time after which everything that was postponed has been tried again.
 LONG: Final = 35.0
 STEP: Final = 5.0
 
 
-#: How a write fails: what is raised, and whether the write was done.
+#: How a write fails: the exception, and whether the write was done.
 WAYS: Final[dict[str, tuple[type[BaseException], str]]] = {
     "dies before": (Death, BEFORE),
     "not done, timeout": (Unavailable, BEFORE),
@@ -46,7 +46,7 @@ WAYS: Final[dict[str, tuple[type[BaseException], str]]] = {
 
 
 class Keys:
-    """Keys that are in the store, so that it is seen when they stay there."""
+    """Keys that are in the store, so that a test notices if they stay there."""
 
     def __init__(self, store: FlakyStore) -> None:
         self.registry = Registry(store)
@@ -68,7 +68,7 @@ class Life:
 
     def __init__(self, write: int = 0, way: str = "dies before") -> None:
         self.inner = InMemoryStore()
-        self.registry = Registry(self.inner)  # of those who look on, and of the hosts
+        self.registry = Registry(self.inner)  # time spent by clients and by hosts
         for name in ("s1", "s2"):
             self.registry.supervisors.put(SupervisorRecord(name, name, 3))
         self.clock = ManualClock()
@@ -83,7 +83,7 @@ class Life:
     # Commands
 
     def submit(self, key: str, replace: bool = False) -> str:
-        """Submit "words" (again); the id that it got."""
+        """Submit "words" (again); return its id."""
         ids: list[str] = []
         conf = defaults() | {"topology.workers": 3}
         self.does(
@@ -96,7 +96,7 @@ class Life:
         return ids[-1]
 
     def does(self, command: Callable[[], object]) -> None:
-        """Have something done; when that fails it is said once more, to whoever is Nimbus by then."""
+        """Carry out a request; if it fails, repeat it once to the present Nimbus."""
         try:
             command()
             return
@@ -105,7 +105,7 @@ class Life:
             self.nimbus = self._take_over()
         except Unavailable:
             pass
-        with contextlib.suppress(SquallError):  # what was done already is refused, or harmless
+        with contextlib.suppress(SquallError):  # a change that was already made is refused, or harmless
             command()
 
     def _take_over(self) -> Nimbus:
@@ -120,7 +120,7 @@ class Life:
     # Time, and the hosts
 
     def passes(self, seconds: float) -> None:
-        """Time goes by, and the hosts do what they are asked."""
+        """Let time pass while the hosts do what they are asked."""
         until = self.clock.now() + seconds
         while self.clock.now() < until:
             self.settle()
@@ -165,20 +165,20 @@ class Life:
         if self.registry.report(record.id, placed.worker) != report:
             self.does(lambda: self.nimbus.report(record.name, placed.worker, report))
 
-    # What stands in the store
+    # Content of the store
 
     def everything(self) -> list[tuple[str, bytes]]:
         """Every value of the store."""
         return sorted(_values(self.inner, "/"))
 
     def record(self) -> TopologyRecord:
-        """The record that has the name."""
+        """The record of the topology of that name."""
         record = self.registry.topologies.get("words")
         assert record is not None
         return record
 
     def running(self) -> list[int]:
-        """The tasks that are placed."""
+        """The tasks that have a place."""
         placements = self._placements(self.record().id, leaving=False)
         return sorted(task for placed in placements for task in placed.tasks)
 
@@ -187,17 +187,19 @@ class Life:
         return list(workers_of(placed.get(topology_id)))
 
     def runs(self, topology_id: str, state: str = "ACTIVE") -> None:
-        """The topology of that id has the name, runs in whole, and no other is known."""
+        """Check that the topology of that id has the name and is up completely, and that no other exists."""
         self.settle()
         record = self.record()
         assert (record.id, record.state, record.deadline) == (topology_id, state, None)
         assert self.running() == [1, 2, 3]
-        if self.registry.known_ids() != {topology_id}:  # of a submission that was not known to have failed
+        if self.registry.known_ids() != {
+            topology_id
+        }:  # left by a submission that was not known to have failed
             self.passes(LONG)
         assert self.registry.known_ids() == {topology_id}
 
     def ends(self) -> None:
-        """Kill what is there, and look whether anything is left."""
+        """Kill all topologies, and check that nothing is left."""
         self.does(lambda: self.nimbus.kill("words"))
         self.passes(LONG)
         assert self.nimbus.topologies() == []
@@ -217,7 +219,7 @@ def _values(store: InMemoryStore, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 def rebalanced(life: Life) -> None:
-    """Submitted, rested, rebalanced, loses a host, ends."""
+    """Submitted, deactivated, activated, rebalanced; it loses a host, and ends."""
     first = life.submit("one")
     life.settle()
     life.does(lambda: life.nimbus.deactivate("words"))
@@ -262,7 +264,7 @@ def not_up_in_time(life: Life) -> None:
     life.closed_doors.add(second)
     life.passes(REPLACE_SECS / 2)
     assert life.record().id == second
-    life.passes(2 * REPLACE_SECS)  # and a Nimbus that takes over waits for as long again
+    life.passes(2 * REPLACE_SECS)  # a Nimbus that takes over waits for that time again
     life.runs(first, "INACTIVE")
     assert any("was not up within 60 s" in note.text for note in life.record().notes)
     life.ends()
@@ -276,7 +278,7 @@ def killed_while_it_waits(life: Life) -> None:
 
 
 def killed_while_it_proves_itself(life: Life) -> None:
-    """Killed when the other version has taken over, and is not up yet."""
+    """Killed when the other version has taken over and is not up yet."""
     life.submit("one")
     second = life.submit("two", replace=True)
     life.closed_doors.add(second)
@@ -285,7 +287,7 @@ def killed_while_it_proves_itself(life: Life) -> None:
 
 
 def drained(life: Life) -> None:
-    """Its host is to be taken down."""
+    """Its host is drained."""
     first = life.submit("one")
     life.settle()
     life.does(lambda: life.nimbus.drain("s1"))

@@ -1,4 +1,4 @@
-"""A topology whose record cannot be read is told of and stops no other one; `kill` removes it with all that it has."""
+"""A topology with an unreadable record is reported and stops no other one; `kill` removes all of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from topology_api.options import defaults
 
 NEWER = json.dumps({"kind": "TopologyRecord", "format": 99}).encode()
 BAD = [b"\x00\xff nonsense", NEWER, b"x" * 900_000, b"[]"]
-#: Fields that no daemon can act on.
+#: Fields with impossible values.
 ODD: list[dict[str, object]] = [{"state": "BOGUS"}, {"conf": {}}, {"deadline": float("nan")}]
 
 
@@ -39,7 +39,7 @@ def the_report(worker: str, version: int, stopped: bool = False) -> WorkerReport
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_the_others_go_on_and_it_is_logged_once(
+def test_other_topologies_go_on_and_the_bad_record_is_logged_once(
     bad: bytes, two: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     two.store.put(paths.topology("one"), bad)
@@ -54,9 +54,7 @@ def test_the_others_go_on_and_it_is_logged_once(
 
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: next(iter(odd)))
-def test_a_record_that_says_what_cannot_be_is_bad_for_every_daemon(
-    odd: dict[str, object], two: Scenario
-) -> None:
+def test_an_impossible_record_is_bad_for_every_daemon(odd: dict[str, object], two: Scenario) -> None:
     found = two.store.get(paths.topology("one"))
     assert found is not None
     two.store.put(paths.topology("one"), json.dumps(json.loads(found[0]) | odd).encode())
@@ -75,7 +73,7 @@ def test_a_record_that_says_what_cannot_be_is_bad_for_every_daemon(
 
 
 @pytest.mark.parametrize("what", ["assignment", "leaving"])
-def test_a_bad_assignment_is_as_bad_as_a_bad_record(what: str, two: Scenario) -> None:
+def test_a_bad_assignment_counts_like_a_bad_record(what: str, two: Scenario) -> None:
     path = {"assignment": paths.assignment, "leaving": paths.leaving}[what]("one-1-0")
     two.store.put(path, b"nonsense")
     two.nimbus.tick()
@@ -83,7 +81,7 @@ def test_a_bad_assignment_is_as_bad_as_a_bad_record(what: str, two: Scenario) ->
     with pytest.raises(BadTopology, match=r"topology 'one' cannot be read .*squall kill one"):
         two.nimbus.deactivate("one")
     two.nimbus.kill("one", wait_secs=0)
-    if what == "leaving":  # the others are known, and waited for
+    if what == "leaving":  # the other workers are known, and waited for
         two.say("@ 1 report one w1 stopped")
     assert [record.name for record in two.nimbus.topologies()] == ["two"]
     assert two.registry.known_ids() == {"two-2-0"}
@@ -93,7 +91,7 @@ def test_a_bad_assignment_is_as_bad_as_a_bad_record(what: str, two: Scenario) ->
 def test_kill_waits_for_its_workers_and_leaves_nothing(bad: bytes, two: Scenario) -> None:
     two.store.put(paths.topology("one"), bad)
     earlier = Assignment("one-0-0", 0, (Placement("w1", "s1", 2, Incarnation(0, 0), (1,)),))
-    two.registry.assignments.write(earlier)  # of the topology, or of none: nobody knows
+    two.registry.assignments.write(earlier)  # it may belong to the topology, or to none
     two.nimbus.tick()
     with pytest.raises((BadTopology, NameTaken)):
         two.nimbus.submit(Submission(a_topology("one", 1), defaults(), {}))
@@ -106,7 +104,7 @@ def test_kill_waits_for_its_workers_and_leaves_nothing(bad: bytes, two: Scenario
     assert two.nimbus.submit(Submission(a_topology("one", 1), defaults(), {})).id == "one-3-0"
 
 
-def test_a_record_of_another_name_is_no_way_to_that_topology(two: Scenario) -> None:
+def test_a_record_of_another_name_does_not_lead_to_that_topology(two: Scenario) -> None:
     found = two.store.get(paths.topology("two"))
     assert found is not None
     two.store.put(paths.topology("one"), found[0])
@@ -115,13 +113,13 @@ def test_a_record_of_another_name_is_no_way_to_that_topology(two: Scenario) -> N
     assert two.nimbus.topology("two").state == "ACTIVE"
 
 
-def test_kill_of_one_of_which_nothing_else_is_known_frees_its_name(scenario: Scenario) -> None:
+def test_kill_frees_the_name_of_a_topology_of_which_nothing_else_is_known(scenario: Scenario) -> None:
     scenario.store.put(paths.topology("one"), b"nonsense")
     scenario.nimbus.kill("one")
     assert scenario.store.children("/") == ["cluster"]
 
 
-def test_what_it_has_is_no_orphan_for_the_next_nimbus_either(two: Scenario) -> None:
+def test_the_next_nimbus_does_not_take_its_records_for_orphans(two: Scenario) -> None:
     two.store.put(paths.topology("one"), b"nonsense " + b"a" * 64 + b" more")
     known = two.registry.known_ids()
     two.nimbus.close()
@@ -140,13 +138,13 @@ def test_the_slots_of_its_workers_are_not_given_away(two: Scenario) -> None:
     assert [placement.slot for placement in placed.placements] == [2]
 
 
-def test_the_word_of_its_workers_is_neither_kept_nor_refused(two: Scenario) -> None:
+def test_reports_of_its_workers_are_neither_kept_nor_refused(two: Scenario) -> None:
     two.store.put(paths.topology("one"), b"nonsense")
     assert two.nimbus.report("one", "w1", the_report("w1", 1))
     assert two.registry.reports("one-1-0") == {}
 
 
-def test_a_report_that_cannot_be_read_is_written_over_by_the_next(two: Scenario) -> None:
+def test_an_unreadable_report_is_overwritten_by_the_next_one(two: Scenario) -> None:
     two.store.put(paths.report("one-1-0", "w1"), b"nonsense")
     two.nimbus.tick()
     assert two.nimbus.topology("one").state == "ACTIVE"
@@ -154,14 +152,14 @@ def test_a_report_that_cannot_be_read_is_written_over_by_the_next(two: Scenario)
     assert two.registry.reports("one-1-0") == {"w1": the_report("w1", 1)}
 
 
-def test_its_status_says_what_is_wrong(two: Scenario) -> None:
+def test_its_status_has_the_error(two: Scenario) -> None:
     two.store.put(paths.topology("one"), b"nonsense")
     status = Statuses(two.store, two.nimbus.counters, two.clock.now).status("one")
     assert (status.state, status.workers) == ("BAD", 0)
     assert "/topologies/one: these bytes hold no TopologyRecord" in str(status.error)
 
 
-def test_one_that_is_repaired_goes_on(two: Scenario) -> None:
+def test_a_repaired_topology_goes_on(two: Scenario) -> None:
     sound = two.store.get(paths.topology("one"))
     assert sound is not None
     two.store.put(paths.topology("one"), b"nonsense")
@@ -171,7 +169,7 @@ def test_one_that_is_repaired_goes_on(two: Scenario) -> None:
     assert two.nimbus.topology("one").state == "INACTIVE"
 
 
-def test_a_step_that_fails_for_one_topology_is_tried_again_and_keeps_nothing_from_the_others(
+def test_a_step_that_fails_for_one_topology_is_tried_again_without_harm_to_others(
     two: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = two.registry.topologies.get("one")
@@ -192,5 +190,5 @@ def test_a_step_that_fails_for_one_topology_is_tried_again_and_keeps_nothing_fro
     ("name", "command"),
     [("a b", "squall kill 'a b'"), ("-x", "squall kill -- -x"), ("one", "squall kill one")],
 )
-def test_the_command_that_removes_it_can_be_copied(name: str, command: str) -> None:
+def test_the_command_in_the_message_can_be_copied(name: str, command: str) -> None:
     assert f"`{command}`" in str(BadTopology(name, "no record"))

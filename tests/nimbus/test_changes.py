@@ -1,4 +1,4 @@
-"""What Nimbus looks at when something has changed, and that it misses nothing for it."""
+"""What Nimbus reads after a change, and that it misses no change."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topology_api.options import defaults
 
 
 def taken(*told: str) -> tuple[bool, set[str] | None, bool]:
-    """Whether there is anything to look at after these events, at which topologies, and whether at the supervisors."""
+    """Whether there is anything to read after these events, for which topologies, and whether for the supervisors."""
     dirty = DirtySet()
     dirty.pop()
     dirty.supervisors = False
@@ -29,18 +29,18 @@ def taken(*told: str) -> tuple[bool, set[str] | None, bool]:
 
 
 @pytest.mark.parametrize("path", ["/", "/supervisors", "/supervisors/s1", "/drained/s1"])
-def test_supervisors_are_looked_at_when_they_may_have_changed(path: str) -> None:
+def test_supervisors_are_read_when_they_may_have_changed(path: str) -> None:
     assert taken(path) == (True, None, True)
 
 
 @pytest.mark.parametrize(
     "path", ["/topologies/words", "/assignments/words-1-0", "/leaving/x", "/reports", "/new"]
 )
-def test_everything_else_has_all_topologies_looked_at(path: str) -> None:
+def test_any_other_change_makes_nimbus_read_all_topologies(path: str) -> None:
     assert taken(path) == (True, None, False)
 
 
-def test_a_report_has_its_own_topology_looked_at() -> None:
+def test_a_report_makes_nimbus_read_its_own_topology() -> None:
     reports = paths.report("a b/c-1-0", "w1"), paths.report("words-2-0", "w2"), paths.reports("words-2-0")
     assert taken(*reports) == (True, {"a b/c-1-0", "words-2-0"}, False)
     assert taken(*reports, "/topologies/x") == (True, None, False)
@@ -50,18 +50,18 @@ def test_a_report_has_its_own_topology_looked_at() -> None:
     "path",
     ["/keys/x/y", "/blobs/x", "/counters/x", "/cluster", "/former/x", "/nimbuses/x", "/leadership/epoch"],
 )
-def test_what_leads_to_nothing_is_not_looked_at(path: str) -> None:
+def test_changes_without_consequences_are_not_read(path: str) -> None:
     assert taken(path) == (False, set(), False)
 
 
 class DeafStore(InMemoryStore):
-    """Tells nobody of any change."""
+    """Reports no changes."""
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
         return super().watch("/nothing/of/ours", callback)
 
 
-def test_where_what_the_store_tells_is_lost_nimbus_looks_by_itself() -> None:
+def test_nimbus_looks_by_itself_when_notifications_are_lost() -> None:
     store, clock = DeafStore(), ManualClock()
     registry = Registry(store)
     nimbus = Nimbus(store, clock, poll_secs=5.0)
@@ -82,7 +82,7 @@ def test_where_what_the_store_tells_is_lost_nimbus_looks_by_itself() -> None:
     assert nimbus.topologies() == []
 
 
-def test_what_else_there_is_to_look_at_does_not_put_off_the_look_for_supervisors() -> None:
+def test_other_changes_do_not_postpone_the_look_at_supervisors() -> None:
     store, clock = DeafStore(), ManualClock()
     registry = Registry(store)
     nimbus = Nimbus(store, clock, poll_secs=5.0)
@@ -90,12 +90,12 @@ def test_what_else_there_is_to_look_at_does_not_put_off_the_look_for_supervisors
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     for second in range(1, 7):
         clock.move_to(float(second))
-        nimbus.heard("s1")  # a supervisor that Nimbus does not know gives its first sign of life each time
+        nimbus.heard("s1")  # the first heartbeat of a supervisor that Nimbus does not know, each time
         nimbus.tick()
     assert registry.assignments.get(record.id) is not None
 
 
-def test_what_nimbus_has_written_itself_is_looked_at_though_the_store_tells_nothing() -> None:
+def test_nimbus_reads_its_own_writes_without_notifications() -> None:
     store, clock = DeafStore(), ManualClock()
     registry = Registry(store)
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))

@@ -1,4 +1,4 @@
-"""The control loop of a Nimbus, round by round on a manual clock: terms begin, end and begin anew."""
+"""The control loop of a Nimbus, round by round on a manual clock: terms begin, end and begin again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from topology_api.topology import ComponentSpec, StreamSpec, Topology
 
 
 class Office:
-    """Nothing but a note of what it was told."""
+    """Only records its calls."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -82,7 +82,7 @@ class Desk:
             self.control.round()
 
     def rounds(self, seconds: float = 0.0) -> None:
-        """All rounds that are due until then."""
+        """Run all rounds that are due until then."""
         until = self.clock.now() + seconds
         for _ in range(1000):
             self.control.round()
@@ -120,7 +120,7 @@ def test_the_first_nimbus_leads_the_second_is_standby_and_both_are_present(
         second.control.lead(lambda nimbus: nimbus.topologies())
 
 
-def test_who_stops_lets_the_other_lead_at_once(start: Callable[[str], Desk]) -> None:
+def test_a_nimbus_that_stops_lets_the_other_lead_at_once(start: Callable[[str], Desk]) -> None:
     first, second = start("n1"), start("n2")
     first.rounds()
     second.rounds()
@@ -136,7 +136,7 @@ def test_who_stops_lets_the_other_lead_at_once(start: Callable[[str], Desk]) -> 
 def test_a_leader_whose_term_is_over_by_its_clock_runs_no_command(start: Callable[[str], Desk]) -> None:
     first = start("n1")
     first.rounds()
-    first.clock.move_to(first.clock.now() + 4.0)  # of a session of 6 s, and no round in between
+    first.clock.move_to(first.clock.now() + 4.0)  # of a session of 6 s, without a round in between
     ran: list[Nimbus] = []
     with pytest.raises(NotLeading):
         first.control.lead(ran.append)
@@ -148,13 +148,13 @@ def test_a_second_term_within_one_round_has_a_master_of_its_own(
 ) -> None:
     first = start("n1")
     first.rounds()
-    first.clock.move_to(first.clock.now() + 5.0)  # frozen past its term, and its session still lives
+    first.clock.move_to(first.clock.now() + 5.0)  # frozen beyond its term, while its session still lives
     first.control.round()
     assert first.control.leading and len(first.made) == 2
     assert first.office.told == ["begin", "end", "begin"]
 
 
-def test_terms_that_end_leave_no_master_that_listens(start: Callable[[str], Desk]) -> None:
+def test_masters_of_ended_terms_do_not_listen_any_more(start: Callable[[str], Desk]) -> None:
     first = start("n1")
     first.rounds()
     watches = len(first.session._tree.watches)
@@ -165,7 +165,7 @@ def test_terms_that_end_leave_no_master_that_listens(start: Callable[[str], Desk
     assert len(first.session._tree.watches) == watches
 
 
-def test_a_session_that_is_over_ends_the_term_and_its_master(start: Callable[[str], Desk]) -> None:
+def test_a_session_that_expires_ends_the_term_and_its_master(start: Callable[[str], Desk]) -> None:
     first, second = start("n1"), start("n2")
     first.rounds()
     first.session.expire()
@@ -176,7 +176,7 @@ def test_a_session_that_is_over_ends_the_term_and_its_master(start: Callable[[st
     assert first.office.told == ["begin", "end"]
 
 
-def test_a_write_that_is_refused_because_another_leads_ends_the_term(start: Callable[[str], Desk]) -> None:
+def test_a_write_refused_because_another_nimbus_leads_ends_the_term(start: Callable[[str], Desk]) -> None:
     first = start("n1")
     first.rounds()
     first.session.put(paths.EPOCH, b"somebody else")
@@ -194,7 +194,7 @@ def test_a_write_that_is_refused_because_another_leads_ends_the_term(start: Call
     )
 
 
-def test_a_guard_that_did_not_hold_begins_no_other_term(start: Callable[[str], Desk]) -> None:
+def test_a_guard_that_did_not_hold_starts_no_new_term(start: Callable[[str], Desk]) -> None:
     first = start("n1")
     first.rounds()
 
@@ -210,7 +210,7 @@ def test_a_guard_that_did_not_hold_begins_no_other_term(start: Callable[[str], D
     assert first.control.leading and len(first.made) == 2
 
 
-def test_who_steps_aside_lets_another_lead(start: Callable[[str], Desk]) -> None:
+def test_a_nimbus_that_steps_aside_lets_another_lead(start: Callable[[str], Desk]) -> None:
     first, second = start("n1"), start("n2")
     first.rounds()
     second.rounds()
@@ -223,7 +223,7 @@ def test_who_steps_aside_lets_another_lead(start: Callable[[str], Desk]) -> None
     assert not first.control.leading
 
 
-def test_it_wakes_when_the_master_has_something_to_do(start: Callable[[str], Desk]) -> None:
+def test_the_loop_wakes_when_the_master_has_work(start: Callable[[str], Desk]) -> None:
     first = start("n1")
     first.rounds()
     Registry(first.session).supervisors.put(SupervisorRecord("s1", "s1", 1))
@@ -239,12 +239,12 @@ def test_a_woken_thread_finds_the_changes_that_the_master_marked(start: Callable
         lambda nimbus: nimbus.submit(Submission(a_topology("words", 1), defaults(), {}))
     )
     registry = Registry(second.session)
-    first.eager = True  # the thread is there before whoever wrote goes on
+    first.eager = True  # the thread runs before the writer goes on
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     assert not first.eager and registry.assignments.get(record.id) is not None
 
 
-def test_a_store_that_is_away_is_asked_twice_a_second_however_often_it_is_woken(
+def test_an_unavailable_store_is_asked_twice_a_second_however_often_the_loop_is_woken(
     start: Callable[[str], Desk],
 ) -> None:
     first = start("n1")
@@ -257,7 +257,7 @@ def test_a_store_that_is_away_is_asked_twice_a_second_however_often_it_is_woken(
     assert first.control.next_time() == first.clock.now() + RETRY_SECS
 
 
-def test_while_the_store_is_away_it_waits_and_says_so_once(
+def test_while_the_store_is_unavailable_the_loop_waits_and_logs_it_once(
     start: Callable[[str], Desk], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "nimbus.leader.control")
@@ -280,7 +280,7 @@ def test_a_store_that_never_answered_is_logged_once_and_not_as_back(
     caplog.set_level(logging.INFO, "nimbus.leader.control")
     first = start("n1")
     first.store.away = True
-    # Whoever is in office rests between two looks: a round that asked the store nothing has no answer.
+    # Without a request to the store, a round between two checks has no result.
     looks = iter(range(1000))
 
     def tick(now: float) -> None:
@@ -301,7 +301,7 @@ def test_a_store_that_never_answered_is_logged_once_and_not_as_back(
     )
 
 
-def test_a_store_that_is_away_for_long_ends_the_term_before_another_one_can_begin(
+def test_a_store_unavailable_for_long_ends_the_term_before_another_can_begin(
     start: Callable[[str], Desk],
 ) -> None:
     first = start("n1")

@@ -1,4 +1,4 @@
-"""Two Nimbuses of one id, because a state directory was copied: the second waits, says so, and disturbs nothing."""
+"""Two Nimbuses have one id because a state directory was copied: the second waits, reports it, and disturbs nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SESSION = 6.0
 
 
 class Office:
-    """Has nothing to do."""
+    """Does nothing."""
 
     def begin(self, store: Store) -> None: ...
     def tick(self, now: float) -> None: ...
@@ -60,7 +60,7 @@ class One:
 
 
 def rounds(*all: One, seconds: float = 0.0) -> None:
-    """All have a round every half second."""
+    """Run a round of each every half second."""
     clock = all[0].clock
     end = clock.now() + seconds
     while True:
@@ -81,7 +81,7 @@ def hosts(one: One) -> list[str]:
     return [record.host for record in Registry(one.session).all_nimbuses()]
 
 
-def test_the_second_of_one_id_neither_leads_nor_ends_the_term_of_the_first(
+def test_the_second_nimbus_of_one_id_neither_leads_nor_ends_the_term_of_the_first(
     start: Callable[[str, str], One], caplog: pytest.LogCaptureFixture
 ) -> None:
     first, copy = start("boot/1:1", "alpha"), start("boot/1:2", "beta")
@@ -97,7 +97,7 @@ def test_the_second_of_one_id_neither_leads_nor_ends_the_term_of_the_first(
     assert len(told) == 1 and "the id n1 is that of another running Nimbus" in told[0]
 
 
-def test_it_takes_over_when_the_first_is_gone(start: Callable[[str, str], One]) -> None:
+def test_the_second_takes_over_when_the_first_is_gone(start: Callable[[str, str], One]) -> None:
     first, copy = start("boot/1:1", "alpha"), start("boot/1:2", "beta")
     rounds(first, copy)
     first.session.expire()
@@ -105,7 +105,7 @@ def test_it_takes_over_when_the_first_is_gone(start: Callable[[str, str], One]) 
     assert copy.leads and hosts(copy) == ["beta"]
 
 
-def test_one_that_stops_makes_room_at_once(start: Callable[[str, str], One]) -> None:
+def test_a_nimbus_that_stops_makes_room_at_once(start: Callable[[str, str], One]) -> None:
     first, copy = start("boot/1:1", "alpha"), start("boot/1:2", "beta")
     rounds(first, copy)
     first.control.stop()
@@ -123,7 +123,7 @@ def test_a_restarted_nimbus_leads_although_its_old_session_has_not_ended(
     assert again.leads
 
 
-def test_a_leader_whose_id_another_one_has_by_now_steps_aside(start: Callable[[str, str], One]) -> None:
+def test_a_leader_whose_id_another_nimbus_has_by_now_steps_aside(start: Callable[[str, str], One]) -> None:
     first, copy = start("boot/1:1", "alpha"), start("boot/1:2", "beta")
     rounds(first)
     first.session.delete(paths.presence("n1"))
@@ -133,7 +133,7 @@ def test_a_leader_whose_id_another_one_has_by_now_steps_aside(start: Callable[[s
     assert copy.leads and hosts(copy) == ["beta"]
 
 
-def test_a_store_that_is_away_for_a_moment_ends_no_term(
+def test_a_store_that_is_unavailable_for_a_moment_ends_no_term(
     start: Callable[[str, str], One], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -168,7 +168,7 @@ def test_a_daemon_with_a_copied_state_directory_is_found(
     until(lambda: copy.leading, "the lead of the one that is left")
 
 
-def test_the_second_waits_without_turning_all_the_time(start: Callable[[str, str], One]) -> None:
+def test_the_second_waits_without_busy_rounds(start: Callable[[str, str], One]) -> None:
     first, copy = start("boot/1:1", "alpha"), start("boot/1:2", "beta")
     rounds(first, copy, seconds=1.0)
     due = copy.control.next_time()

@@ -1,4 +1,4 @@
-"""What was counted is there again after a restart of Nimbus, and nothing is left of topologies that are gone."""
+"""Counters survive a restart of Nimbus, and nothing is left of topologies that are gone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counted(emitted: int, number: int = 0, **gauges: Any) -> WorkerCounters:
 
 @pytest.fixture
 def counters() -> Counters:
-    """Of two topologies, one of which has lost a worker."""
+    """The counters of two topologies, one of which has lost a worker."""
     counters = Counters()
     counters.count("words-1-0", "w1", Incarnation(1, 0), counted(10))
     counters.count("words-1-0", "w1", Incarnation(1, 1), counted(20, lag=7))
@@ -53,7 +53,7 @@ def status(counters: Counters, of: TopologyRecord | None = None, **living: Incar
     return counters.status(of or record(), COMPONENTS, living, 1.0)
 
 
-def test_what_was_saved_is_what_is_loaded(counters: Counters, tmp_path: Path) -> None:
+def test_saved_counters_are_loaded(counters: Counters, tmp_path: Path) -> None:
     directory = tmp_path / "state" / "counters"
     counters.save(directory)
     again = loaded(directory)
@@ -62,19 +62,21 @@ def test_what_was_saved_is_what_is_loaded(counters: Counters, tmp_path: Path) ->
             assert status(again, of, **living) == status(counters, of, **living)
     assert status(again).components["lines"].emitted == 70
     assert status(again, w1=Incarnation(1, 1)).components["lines"].metrics == {"lag": 7}
-    assert [error.times for error in status(again).errors] == [6]  # three times two, of one error
+    assert [error.times for error in status(again).errors] == [6]  # three times two, of the same error
 
 
-def test_counting_goes_on_where_it_was_saved(counters: Counters, tmp_path: Path) -> None:
+def test_counting_continues_from_the_saved_counters(counters: Counters, tmp_path: Path) -> None:
     counters.save(tmp_path)
     again = loaded(tmp_path)
-    again.count("words-1-0", "w1", Incarnation(1, 0), counted(1000))  # that incarnation is over, and counted
+    again.count(
+        "words-1-0", "w1", Incarnation(1, 0), counted(1000)
+    )  # that incarnation has ended, and its counters are included
     again.count("words-1-0", "w2", Incarnation(1, 0), counted(1000))
     again.count("words-1-0", "w1", Incarnation(1, 1), counted(25, number=1))
     assert status(again).components["lines"].emitted == 75
 
 
-def test_what_was_heard_since_counts_more_than_what_was_saved(counters: Counters, tmp_path: Path) -> None:
+def test_later_reports_override_the_saved_counters(counters: Counters, tmp_path: Path) -> None:
     counters.save(tmp_path)
     again = Counters()
     again.count("words-1-0", "w1", Incarnation(1, 1), counted(33, number=9))
@@ -88,7 +90,7 @@ def test_a_completed_topology_keeps_its_final_counters(counters: Counters, tmp_p
     assert status(loaded(tmp_path), record(state="COMPLETED")).components["lines"].acked == 67
 
 
-def test_only_what_has_changed_is_written(counters: Counters, tmp_path: Path) -> None:
+def test_only_changes_are_written(counters: Counters, tmp_path: Path) -> None:
     counters.save(tmp_path)
     before = {path.name: path.stat().st_ino for path in tmp_path.iterdir()}
     counters.save(tmp_path)
@@ -113,14 +115,14 @@ def test_topologies_that_are_gone_leave_no_file(counters: Counters, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_others_cannot_read_them(counters: Counters, tmp_path: Path) -> None:
+def test_other_users_cannot_read_the_files(counters: Counters, tmp_path: Path) -> None:
     counters.save(tmp_path / "new")
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").iterdir()}
     assert modes == {0o600} and stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
 @pytest.mark.parametrize("damage", [b"", b"nonsense", b"[]", b'{"format": 9}', b'{"format": 1, "base": 7}'])
-def test_a_damaged_file_is_left_out_with_a_warning(
+def test_a_damaged_file_is_ignored_with_a_warning(
     damage: bytes, counters: Counters, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     counters.save(tmp_path)
@@ -131,7 +133,7 @@ def test_a_damaged_file_is_left_out_with_a_warning(
     assert [str(tmp_path / "words-1-0.json") in each.getMessage() for each in caplog.records] == [True]
 
 
-def test_what_could_not_be_written_is_written_the_next_time(
+def test_a_failed_write_is_repeated_the_next_time(
     counters: Counters, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object) -> int:
@@ -146,5 +148,5 @@ def test_what_could_not_be_written_is_written_the_next_time(
     assert status(loaded(tmp_path)) == status(counters)
 
 
-def test_where_nothing_was_saved_nothing_is_loaded(tmp_path: Path) -> None:
+def test_without_saved_files_nothing_is_loaded(tmp_path: Path) -> None:
     assert status(loaded(tmp_path / "none")).components["lines"].emitted == 0

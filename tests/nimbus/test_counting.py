@@ -1,4 +1,4 @@
-"""Totals of a topology never fall, whatever becomes of its workers; what is true only of living ones goes with them."""
+"""Totals of a topology never fall, whatever happens to its workers; figures of live workers only go with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from topology_api.topology import ComponentSpec, StreamSpec, Topology
 
 
 class Cluster:
-    """A Nimbus over a store with one supervisor, whose workers a test speaks for."""
+    """A Nimbus over a store with one supervisor, in whose name a test reports."""
 
     def __init__(self, slots: int = 2) -> None:
         self.clock = ManualClock()
@@ -73,12 +73,12 @@ def test_the_counters_of_all_workers_are_summed(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("told", ["", "the disk is full"])
-def test_what_calls_of_a_bolt_wait_for_is_told_and_a_bolt_that_says_nothing_is_not_idle(told: str) -> None:
+def test_waits_of_a_bolts_calls_are_shown_and_a_silent_bolt_is_not_idle(told: str) -> None:
     totals = ComponentCounters(executed=3, idle={told: 1} if told else {})
     assert component_status("bolt", 2, totals, "ACTIVE").idle == told
 
 
-def test_a_later_reading_replaces_an_earlier_one_and_never_the_other_way_round(cluster: Cluster) -> None:
+def test_a_later_reading_replaces_an_earlier_one_and_never_vice_versa(cluster: Cluster) -> None:
     id = cluster.submit()
     cluster.count(id, "w1", (1, 0), number=2, emitted=30)
     cluster.count(id, "w1", (1, 0), number=1, emitted=10)
@@ -87,7 +87,7 @@ def test_a_later_reading_replaces_an_earlier_one_and_never_the_other_way_round(c
     assert cluster.spout().emitted == 31
 
 
-def test_what_a_worker_did_before_it_was_restarted_still_counts(cluster: Cluster) -> None:
+def test_counts_of_a_worker_before_its_restart_are_kept(cluster: Cluster) -> None:
     id = cluster.submit()
     cluster.count(id, "w1", (1, 0), emitted=10, pending=5, gauges={"depth": 2}, metrics={"seen": 3})
     cluster.count(id, "w1", (1, 1), emitted=1, pending=1, gauges={"depth": 1}, metrics={"seen": 1})
@@ -98,14 +98,14 @@ def test_what_a_worker_did_before_it_was_restarted_still_counts(cluster: Cluster
     assert cluster.spout().emitted == 11
 
 
-def test_trees_of_a_worker_that_is_being_restarted_are_not_pending(cluster: Cluster) -> None:
+def test_trees_of_a_restarting_worker_are_not_pending(cluster: Cluster) -> None:
     id = cluster.submit()
     cluster.count(id, "w1", (1, 0), emitted=10, pending=5)
     cluster.report("words", "w1", (1, 1))  # its process is new, and has not counted yet
     assert (cluster.spout().emitted, cluster.spout().pending) == (10, 0)
 
 
-def test_a_worker_that_has_stopped_has_no_pending_trees_and_is_not_counted_as_a_worker(
+def test_a_stopped_worker_has_no_pending_trees_and_is_not_counted_as_a_worker(
     cluster: Cluster,
 ) -> None:
     id = cluster.submit()
@@ -116,7 +116,7 @@ def test_a_worker_that_has_stopped_has_no_pending_trees_and_is_not_counted_as_a_
     assert (cluster.spout().pending, cluster.spout().metrics) == (1, {"depth": 1})
 
 
-def test_totals_go_on_over_a_rebalance(cluster: Cluster) -> None:
+def test_totals_continue_over_a_rebalance(cluster: Cluster) -> None:
     id = cluster.submit(workers=1)
     cluster.count(id, "w1", (1, 0), emitted=10, gauges={"depth": 1})
     cluster.nimbus.rebalance("words", workers=2)
@@ -136,7 +136,7 @@ def test_totals_go_on_over_a_rebalance(cluster: Cluster) -> None:
     assert cluster.spout().metrics == {"depth": 14}, "gauges of workers that were replaced are gone"
 
 
-def test_the_final_counters_of_the_latest_topologies_that_are_gone_are_kept(cluster: Cluster) -> None:
+def test_the_final_counters_of_the_latest_ended_topologies_are_kept(cluster: Cluster) -> None:
     for number in range(PAST + 1):
         id = cluster.submit(f"words-{number}", workers=1)
         (placed,) = cluster.registry.assignments.get(id).placements  # type: ignore[union-attr]
@@ -151,7 +151,7 @@ def test_the_final_counters_of_the_latest_topologies_that_are_gone_are_kept(clus
         cluster.status("words-0")
 
 
-def test_trees_without_a_verdict_when_their_worker_was_killed_are_told_at_the_end(cluster: Cluster) -> None:
+def test_trees_open_when_their_worker_was_killed_are_in_the_final_counters(cluster: Cluster) -> None:
     id = cluster.submit(workers=1)
     cluster.count(id, "w1", (1, 0), emitted=3, acked=2, pending=1, idle={"waiting for trees": 1})
     cluster.nimbus.kill("words", wait_secs=0)
@@ -159,7 +159,7 @@ def test_trees_without_a_verdict_when_their_worker_was_killed_are_told_at_the_en
     assert (cluster.spout().pending, cluster.spout().idle) == (1, "inactive")
 
 
-def test_counters_that_are_none_leave_the_last_ones(
+def test_invalid_counters_leave_the_last_ones_in_place(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     id = cluster.submit()
@@ -169,7 +169,7 @@ def test_counters_that_are_none_leave_the_last_ones(
     assert f"{id}: the counters of worker w1 cannot be read" in caplog.text
 
 
-def test_errors_of_all_workers_stand_in_the_order_of_time_and_survive_a_restart(cluster: Cluster) -> None:
+def test_errors_of_all_workers_are_in_the_order_of_time_and_survive_a_restart(cluster: Cluster) -> None:
     def report(time: float) -> ErrorReport:
         return ErrorReport("words", "lines", 1, "next_tuple", f"at {time}", "", (), None, time)
 
@@ -187,7 +187,7 @@ def failed_start(
     return ErrorReport("words", "lines", task, call, text, "lines.py:8, in open", (), None, time)
 
 
-def test_a_start_that_fails_again_and_again_is_told_once_and_drives_no_other_error_out(
+def test_a_start_that_fails_repeatedly_is_shown_once_and_displaces_no_other_error(
     cluster: Cluster,
 ) -> None:
     id = cluster.submit()
@@ -203,7 +203,7 @@ def test_a_start_that_fails_again_and_again_is_told_once_and_drives_no_other_err
     assert cluster.spout().errors == 99
 
 
-def test_an_error_that_comes_again_behind_another_one_is_told_once_as_the_newest(cluster: Cluster) -> None:
+def test_a_repeated_error_is_shown_once_as_the_newest(cluster: Cluster) -> None:
     id = cluster.submit()
     for restart, text in enumerate(("away", "away", "refused", "away")):
         cluster.count(id, "w1", (1, restart), errors=1, reports=(failed_start(restart, text=text),))

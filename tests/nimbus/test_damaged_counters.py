@@ -1,4 +1,4 @@
-"""Nonsense in the counters of the store keeps nobody from submitting, and no number is given that is in use."""
+"""Nonsense in the store's counters does not block submissions, and no number in use is given again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.nimbus.transcripts import Scenario
 
 
 @pytest.mark.parametrize("how", ["damaged", "lost"])
-def test_a_submission_and_a_move_go_on_above_all_numbers(scenario: Scenario, how: str) -> None:
+def test_a_submission_and_a_move_continue_above_all_numbers(scenario: Scenario, how: str) -> None:
     for line in ("supervisor s1 slots=2", "submit one tasks=2 workers=2", "supervisor s2 slots=2"):
         scenario.say(f"@ 0 {line}")
     for name in ("submissions", "assignments"):

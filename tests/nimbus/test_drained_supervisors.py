@@ -1,4 +1,4 @@
-"""How work leaves a supervisor that is to get none, as transcripts; `transcripts.py` says how to read them."""
+"""How work leaves a drained supervisor, as transcripts; `transcripts.py` says how to read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from nimbus.placement.supervisors import NoSuchSupervisor
 from tests.nimbus.transcripts import Play, Scenario
 
 
-def test_topologies_leave_a_drained_supervisor_after_their_drain_one_after_the_other(play: Play) -> None:
+def test_topologies_leave_a_drained_supervisor_after_their_drain_one_after_another(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit one tasks=1; submit two tasks=1
         one ACTIVE
@@ -40,7 +40,7 @@ def test_topologies_leave_a_drained_supervisor_after_their_drain_one_after_the_o
     """)
 
 
-def test_nothing_new_is_placed_with_a_drained_supervisor_until_it_is_undrained(play: Play) -> None:
+def test_a_drained_supervisor_gets_no_new_tasks_until_it_is_undrained(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2
         = nothing changes
@@ -58,7 +58,7 @@ def test_nothing_new_is_placed_with_a_drained_supervisor_until_it_is_undrained(p
     """)
 
 
-def test_what_has_no_other_place_stays_on_a_drained_supervisor_until_there_is_one(play: Play) -> None:
+def test_tasks_without_another_place_stay_on_a_drained_supervisor_until_there_is_one(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit words tasks=2
         words ACTIVE
@@ -104,7 +104,7 @@ def test_workers_on_a_drained_supervisor_stay_until_their_turn_when_other_tasks_
     """)
 
 
-def test_with_those_that_wait_on_a_drained_supervisor_there_are_no_more_workers_than_wanted(
+def test_workers_that_wait_on_a_drained_supervisor_count_towards_the_wanted_number(
     play: Play,
 ) -> None:
     play("""
@@ -123,7 +123,7 @@ def test_with_those_that_wait_on_a_drained_supervisor_there_are_no_more_workers_
     """)
 
 
-def test_a_worker_that_waits_on_a_drained_supervisor_takes_the_tasks_that_have_no_other_place(
+def test_a_worker_that_waits_on_a_drained_supervisor_takes_tasks_without_another_place(
     play: Play,
 ) -> None:
     play("""
@@ -162,7 +162,7 @@ def test_an_unknown_supervisor_is_refused(scenario: Scenario, on: bool) -> None:
     assert scenario.nimbus.drained() == set()
 
 
-def test_a_drained_supervisor_that_is_gone_can_be_undrained(scenario: Scenario) -> None:
+def test_a_lost_drained_supervisor_can_be_undrained(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=1")
     scenario.nimbus.drain("s1")
     scenario.say("@ 1 lose s1")

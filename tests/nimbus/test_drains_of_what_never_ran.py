@@ -1,6 +1,6 @@
-"""Nobody waits for the drain of a topology that never emitted anything: its environment cannot be built, its `open` hangs.
+"""A topology that never emitted anything is not drained: its environment cannot be built, or its `open` hangs.
 
-What is up, or may have been, is waited for; and so is whoever nothing is known of.
+Workers that are up or may have been are waited for, and so are workers of which nothing is known.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from tests.nimbus.transcripts import Play, Scenario
 
 
 def count(scenario: Scenario, worker: str, emitted: int, incarnation: tuple[int, int] = (1, 0)) -> None:
-    """Its supervisor tells what a worker of "words" has counted."""
+    """The supervisor reports the counters of a worker of "words"."""
     (record,) = scenario.registry.all_topologies()
     counters = WorkerCounters({"lines": ComponentCounters(emitted=emitted)}, number=1)
     scenario.nimbus.count(record.id, worker, Incarnation(*incarnation), counters.to_bytes())
 
 
 def has_workers(scenario: Scenario) -> bool:
-    """Whether the workers of "words" have not been told to go."""
+    """Whether the workers of "words" have not been asked to leave."""
     (record,) = scenario.registry.all_topologies()
     return bool(scenario.workers(record.id))
 
 
-def test_a_kill_waits_for_no_worker_that_never_opened_its_tasks(play: Play) -> None:
+def test_a_kill_does_not_wait_for_a_worker_that_never_opened_its_tasks(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit words tasks=2 workers=2
         words ACTIVE
@@ -48,7 +48,7 @@ def test_a_kill_waits_for_no_worker_that_never_opened_its_tasks(play: Play) -> N
     """)
 
 
-def test_a_rebalance_and_a_replacement_wait_for_none_either(play: Play) -> None:
+def test_a_rebalance_and_a_replacement_do_not_wait_for_one_either(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit words tasks=2; report words w1
         words ACTIVE
@@ -76,7 +76,7 @@ def test_a_rebalance_and_a_replacement_wait_for_none_either(play: Play) -> None:
     """)
 
 
-def test_time_is_asked_for_when_workers_have_had_the_time_to_answer_and_then_at_the_deadline(
+def test_the_next_tick_is_due_when_workers_could_have_answered_and_then_at_the_deadline(
     scenario: Scenario,
 ) -> None:
     scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1; report words w1 opened; kill words")
@@ -106,7 +106,7 @@ def test_a_worker_of_which_nothing_is_known_is_waited_for_until_it_is(play: Play
     """)
 
 
-def test_a_worker_that_turns_out_to_be_up_is_waited_for(play: Play) -> None:
+def test_a_worker_that_proves_to_be_up_is_waited_for(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1; report words w1
         words ACTIVE
@@ -140,7 +140,7 @@ def test_a_worker_whose_earlier_process_was_up_is_waited_for_unless_it_emitted_n
 
 
 @pytest.mark.parametrize("emitted", [None, 1, 0], ids=["unknown", "something", "nothing"])
-def test_what_one_that_is_up_has_sent_to_one_that_is_not_is_waited_for(
+def test_tuples_from_a_worker_that_is_up_to_one_that_is_not_are_waited_for(
     scenario: Scenario, emitted: int | None
 ) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2")
@@ -156,7 +156,7 @@ def test_what_one_that_is_up_has_sent_to_one_that_is_not_is_waited_for(
     assert not has_workers(scenario)
 
 
-def test_a_nimbus_that_begins_to_lead_waits_until_it_can_have_heard_who_is_up(play: Play) -> None:
+def test_a_new_leader_waits_until_it_could_have_learned_who_is_up(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1; report words w1
         words ACTIVE
@@ -175,7 +175,7 @@ def test_a_nimbus_that_begins_to_lead_waits_until_it_can_have_heard_who_is_up(pl
     """)
 
 
-def test_a_nimbus_that_begins_to_lead_does_not_take_what_it_has_not_heard_for_nothing(
+def test_a_new_leader_does_not_take_missing_reports_for_idle_workers(
     scenario: Scenario,
 ) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2")

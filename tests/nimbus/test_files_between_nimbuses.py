@@ -1,4 +1,6 @@
-"""Nimbuses and the files of topologies, over real HTTP: who lost some lets another lead, and a bad source spoils nothing."""
+"""Nimbuses and the files of topologies, over real HTTP: a leader without files lets another lead, and a bad source does no
+harm.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def cluster(store: InMemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def submitted(leader: NimbusDaemon, folder: Path) -> str:
-    """A topology with a file, whose name this gives."""
+    """A topology with a file; returns the file's name."""
     code = folder / "code.tar.gz"
     name = pack({"my_words.py": b"x = 1"}, code)
     with closing(client_of(leader)) as client:
@@ -45,12 +47,12 @@ def submitted(leader: NimbusDaemon, folder: Path) -> str:
 
 
 def lose_the_disk(daemon: NimbusDaemon) -> None:
-    """What was there is gone, and nothing can be written any more."""
+    """Everything is deleted, and nothing can be written any more."""
     shutil.rmtree(daemon.files.directory)
     daemon.files.directory.write_text("no directory")
 
 
-def test_a_leader_that_lost_its_files_lets_one_lead_that_has_them(
+def test_a_leader_that_lost_its_files_lets_a_nimbus_lead_that_has_them(
     cluster: Cluster, store: InMemoryStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = cluster.start_leader("first", store.session())
@@ -67,7 +69,7 @@ def test_a_leader_that_lost_its_files_lets_one_lead_that_has_them(
     until(lambda: first.leading, "the lead of the first one again")
 
 
-def test_a_leader_that_lost_a_file_that_nobody_else_has_goes_on_and_says_so(
+def test_a_leader_that_lost_the_only_copy_of_a_file_goes_on_and_reports_it(
     cluster: Cluster,
     store: InMemoryStore,
     tmp_path: Path,
@@ -103,14 +105,14 @@ def test_a_nimbus_that_does_not_answer_may_have_the_file(
     assert "no Nimbus that answers has it; silent did not answer (" in caplog.text
 
 
-def test_a_nimbus_that_delivers_another_file_is_named_and_the_right_one_comes_from_a_third(
+def test_a_nimbus_that_delivers_a_wrong_file_is_named_and_the_right_one_comes_from_a_third(
     cluster: Cluster, store: InMemoryStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     first = cluster.start_leader("first", store.session())
     second = cluster.start_standby("second", store.session())
     name = submitted(first, tmp_path)
     until(lambda: second.files.has(name), "the file at the standby")
-    bad = min((first, second), key=lambda daemon: daemon.me.id)  # who is asked first
+    bad = min((first, second), key=lambda daemon: daemon.me.id)  # asked first
     (bad.files.directory / name).write_bytes(b"something else")
     third = cluster.start_standby("third", store.session())
     until(lambda: third.files.has(name), "the file at the third one")

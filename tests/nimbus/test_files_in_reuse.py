@@ -1,4 +1,4 @@
-"""A file that nobody has needed for long, and that somebody is told is there, is there."""
+"""A file that was unused for long and is reported as present stays present."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def an_old_file(files: FileStore) -> str:
     return name
 
 
-def test_a_file_that_was_asked_for_is_not_removed_at_that_moment(
+def test_a_requested_file_is_not_removed_at_that_moment(
     files: FileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = an_old_file(files)
@@ -52,7 +52,7 @@ def test_a_file_that_was_asked_for_is_not_removed_at_that_moment(
     assert (answers, removed) == ([False], [name])
 
 
-def test_a_file_that_was_asked_for_before_stays(files: FileStore) -> None:
+def test_a_file_that_was_requested_before_stays(files: FileStore) -> None:
     name = an_old_file(files)
     assert files.path(name).exists()
     assert files.collect((), 60) == []

@@ -1,4 +1,4 @@
-"""Secrets stand in the store only as copies that their recipients open, and the next leader can go on with them."""
+"""The store has secrets only as copies that their recipients can open, and the next leader can use them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def supervisor(name: str) -> SupervisorRecord:
     return SupervisorRecord(name, "host", 4, public_key=PAIRS[name].public)
 
 
-def test_each_supervisor_opens_its_own_copy_and_nobody_else_has_one() -> None:
+def test_each_supervisor_opens_its_own_copy_and_no_other() -> None:
     cluster = Cluster("n1")
     ring = cluster.ring("n1")
     ring.make(TOPOLOGY)
@@ -78,7 +78,7 @@ def test_each_supervisor_opens_its_own_copy_and_nobody_else_has_one() -> None:
         PAIRS["s2"].open(copy)
 
 
-def test_nothing_of_it_stands_in_the_store_in_the_clear() -> None:
+def test_the_store_has_no_secret_in_the_clear() -> None:
     cluster = Cluster("n1", "n2")
     ring = cluster.ring("n1")
     ring.make(TOPOLOGY)
@@ -89,7 +89,7 @@ def test_nothing_of_it_stands_in_the_store_in_the_clear() -> None:
     assert PAIRS["s1"].public.encode() not in cluster.registry.sealed_keys(TOPOLOGY, "s1")  # type: ignore[operator]
 
 
-def test_keys_are_made_once_and_again_for_another_submission() -> None:
+def test_keys_are_made_once_per_submission() -> None:
     cluster = Cluster("n1")
     ring = cluster.ring("n1")
     ring.make(TOPOLOGY)
@@ -111,7 +111,7 @@ def test_a_standby_that_was_there_at_submit_goes_on_when_it_leads() -> None:
     assert cluster.opened("s1") == {"public": "public 1", "secret": "s3cret 1"}
 
 
-def test_a_standby_keeps_nothing_in_mind_of_topologies_that_the_leader_has_dropped() -> None:
+def test_a_standby_forgets_topologies_that_the_leader_has_dropped() -> None:
     cluster = Cluster("n1", "n2")
     leader, standby = cluster.ring("n1"), cluster.ring("n2")
     leader.settle_token()
@@ -136,7 +136,7 @@ def test_a_nimbus_that_came_later_does_not_lead_before_it_has_its_copies() -> No
     assert standby.lacks([TOPOLOGY]) is None
 
 
-def test_of_two_that_each_have_what_the_other_lacks_one_leads_and_then_the_other() -> None:
+def test_of_two_nimbuses_that_each_lack_a_key_one_leads_and_then_the_other() -> None:
     cluster = Cluster("n1")
     cluster.ring("n1").make(TOPOLOGY)
     cluster.goes("n1")
@@ -153,7 +153,7 @@ def test_of_two_that_each_have_what_the_other_lacks_one_leads_and_then_the_other
     assert second.lacks(both) is None
 
 
-def test_keys_that_nobody_has_any_more_keep_no_nimbus_from_leading_and_are_said_so() -> None:
+def test_keys_that_no_nimbus_has_any_more_are_reported_and_block_no_leader() -> None:
     cluster = Cluster("n1")
     cluster.ring("n1").make(TOPOLOGY)
     cluster.ring("n1").seal_for(TOPOLOGY, [supervisor("s1")])
@@ -186,7 +186,7 @@ def test_a_nimbus_with_another_key_pair_does_not_take_the_copy_for_its_own() -> 
     assert stranger.lacks([TOPOLOGY]) == f"lacks the keys of {TOPOLOGY}, which n2 has"
 
 
-def test_what_stands_there_is_not_written_again() -> None:
+def test_existing_copies_are_not_written_again() -> None:
     cluster = Cluster("n1", "n2")
     ring = cluster.ring("n1")
     ring.make(TOPOLOGY)
@@ -201,7 +201,7 @@ def test_what_stands_there_is_not_written_again() -> None:
     assert cluster.store.writes == writes
 
 
-def test_a_supervisor_without_a_sound_key_keeps_nothing_from_the_others(
+def test_a_supervisor_without_a_valid_key_does_not_affect_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     cluster = Cluster("n1")
@@ -213,7 +213,9 @@ def test_a_supervisor_without_a_sound_key_keeps_nothing_from_the_others(
     assert "s1 gets no copy" in caplog.text and "s3cret" not in caplog.text
 
 
-def test_a_damaged_copy_is_told_without_being_shown_and_made_anew(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_copy_is_reported_without_being_shown_and_replaced(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     cluster = Cluster("n1", "n2")
     cluster.ring("n1").make(TOPOLOGY)
     for recipient in ("n1", "s1"):
@@ -236,7 +238,7 @@ def test_the_first_leader_makes_the_token_or_takes_the_one_from_the_file() -> No
     assert cluster.ring("n1").settle_token("another") == "from-the-file"
 
 
-def test_a_renewed_token_is_everybodys_and_the_old_one_stands_nowhere() -> None:
+def test_a_renewed_token_reaches_all_and_the_old_one_is_removed() -> None:
     cluster = Cluster("n1", "n2", "n3")
     ring = cluster.ring("n1")
     old = ring.settle_token()
@@ -253,7 +255,7 @@ def test_a_renewed_token_is_everybodys_and_the_old_one_stands_nowhere() -> None:
 
 
 @pytest.mark.parametrize("how", [BEFORE, AFTER])
-def test_a_store_that_fails_a_write_leaves_nothing_half_given(how: str) -> None:
+def test_a_failed_write_leaves_nothing_half_done(how: str) -> None:
     for failing in range(1, 6):
         cluster = Cluster("n1", "n2")
         ring = cluster.ring("n1")

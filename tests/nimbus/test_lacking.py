@@ -1,4 +1,4 @@
-"""Only a Nimbus that answered that it lacks a file counts as one that does; a lost file stops nobody for ever."""
+"""A Nimbus counts as lacking a file only if it has said so; a lost file does not block leadership for ever."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lacking() -> MissingFiles:
 
 
 def may_lead_at(lacking: MissingFiles, *answers: Inventory) -> float | None:
-    """The second at which it would lead, when it hears the same every two seconds."""
+    """The second at which it would lead if it got the same answer every two seconds."""
     for now in range(0, 600, 2):
         lacking.update(MISSING, answers, float(now))
         if lacking.why_not(MISSING) is None:
@@ -38,7 +38,7 @@ def test_a_file_that_all_others_lack_is_waited_for_a_while(
     assert f"the file {CODE} of topology 'words' is lost: no Nimbus that is there has it." in told
 
 
-def test_one_that_does_not_answer_is_waited_for_longer_and_named(
+def test_a_nimbus_that_does_not_answer_is_waited_for_longer_and_named(
     lacking: MissingFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     lacking.update(MISSING, [SILENT, Inventory("n3")], 0.0)
@@ -48,7 +48,7 @@ def test_one_that_does_not_answer_is_waited_for_longer_and_named(
     assert "no Nimbus that answers has it; n2 did not answer (connection refused)" in told
 
 
-def test_once_it_says_that_it_lacks_the_file_too_that_counts(lacking: MissingFiles) -> None:
+def test_its_later_answer_that_it_lacks_the_file_counts(lacking: MissingFiles) -> None:
     for now in (0.0, 40.0):
         lacking.update(MISSING, [SILENT], now)
         assert lacking.why_not(MISSING) is not None
@@ -56,7 +56,7 @@ def test_once_it_says_that_it_lacks_the_file_too_that_counts(lacking: MissingFil
     assert lacking.why_not(MISSING) is None
 
 
-def test_one_that_has_the_file_begins_the_wait_anew_when_it_goes(lacking: MissingFiles) -> None:
+def test_a_nimbus_with_the_file_restarts_the_wait_when_it_disappears(lacking: MissingFiles) -> None:
     lacking.update(MISSING, [YES], 0.0)
     lacking.update(MISSING, [YES], 100.0)
     assert lacking.why_not(MISSING) == f"{LACKS}, which n2 has"
@@ -66,7 +66,9 @@ def test_one_that_has_the_file_begins_the_wait_anew_when_it_goes(lacking: Missin
     assert lacking.why_not(MISSING) is None
 
 
-def test_a_leader_steps_aside_for_one_that_has_what_it_lost_and_lacks_nothing(lacking: MissingFiles) -> None:
+def test_a_leader_steps_aside_for_one_that_has_its_lost_files_and_lacks_nothing(
+    lacking: MissingFiles,
+) -> None:
     lacking.update({}, [], 0.0)
     assert lacking.steps_aside() is None
     lacking.update(MISSING, [NO, SILENT], 1.0)
@@ -80,7 +82,7 @@ def test_a_leader_steps_aside_for_one_that_has_what_it_lost_and_lacks_nothing(la
 
 
 @pytest.mark.parametrize("answer", [YES, YES_BUT_LACKS_OTHERS])
-def test_one_that_has_the_file_and_never_leads_does_not_keep_the_cluster_without_a_leader(
+def test_a_nimbus_that_has_the_file_and_never_leads_does_not_leave_the_cluster_without_a_leader(
     lacking: MissingFiles, answer: Inventory, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert may_lead_at(lacking, answer) == LONGER
@@ -88,19 +90,19 @@ def test_one_that_has_the_file_and_never_leads_does_not_keep_the_cluster_without
     assert "cannot be had from n2: this Nimbus may lead without it" in caplog.text
 
 
-def test_a_file_that_is_lacking_since_the_last_look_counts(lacking: MissingFiles) -> None:
+def test_a_file_that_went_missing_since_the_last_check_counts(lacking: MissingFiles) -> None:
     lacking.update({}, [], 0.0)
     assert lacking.why_not({WHEELS: "other"}) == f"lacks the file {WHEELS} of topology 'other'"
 
 
-def test_a_file_that_was_lost_before_and_came_meanwhile_is_waited_for_anew(lacking: MissingFiles) -> None:
+def test_a_file_that_was_lost_came_back_and_is_lost_again_is_waited_for_again(lacking: MissingFiles) -> None:
     assert may_lead_at(lacking, NO) == PATIENCE
     lacking.update({}, [], 50.0)
     lacking.update(MISSING, [NO], 60.0)
     assert lacking.why_not(MISSING) == LACKS
 
 
-def test_a_file_is_lost_when_it_was_waited_for_and_nobody_has_it(lacking: MissingFiles) -> None:
+def test_a_file_is_lost_when_the_wait_is_over_and_no_nimbus_has_it(lacking: MissingFiles) -> None:
     for answer, lost in ((NO, set(MISSING)), (YES_BUT_LACKS_OTHERS, set())):
         lacking.update(MISSING, [answer], 0.0)
         assert lacking.lost() == set()
@@ -110,7 +112,7 @@ def test_a_file_is_lost_when_it_was_waited_for_and_nobody_has_it(lacking: Missin
         assert lacking.lost() == set()
 
 
-def test_one_that_has_the_file_now_and_then_and_never_leads_is_not_waited_for_without_end(
+def test_a_nimbus_that_has_the_file_at_times_and_never_leads_is_not_waited_for_endlessly(
     lacking: MissingFiles,
 ) -> None:
     now = 0.0
@@ -120,7 +122,7 @@ def test_one_that_has_the_file_now_and_then_and_never_leads_is_not_waited_for_wi
     assert LONGER < now < 10 * LONGER
 
 
-def test_one_that_comes_with_the_lost_file_should_lead_after_all(lacking: MissingFiles) -> None:
+def test_a_nimbus_that_brings_the_lost_file_should_lead_after_all(lacking: MissingFiles) -> None:
     assert may_lead_at(lacking, NO) == PATIENCE
     lacking.update(MISSING, [YES], 100 * LONGER)
     assert lacking.steps_aside() == f"{LACKS}, which n2 has"

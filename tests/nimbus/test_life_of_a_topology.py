@@ -69,7 +69,7 @@ def test_a_second_kill_keeps_the_deadline_unless_it_names_another(play: Play) ->
     """)
 
 
-def test_a_killed_topology_takes_no_other_command(play: Play) -> None:
+def test_a_killed_topology_accepts_no_other_command(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -111,7 +111,7 @@ def test_a_topology_that_never_was_active_can_be_killed(play: Play) -> None:
     """)
 
 
-def test_activate_and_deactivate_may_be_said_twice(play: Play) -> None:
+def test_activate_and_deactivate_may_be_repeated(play: Play) -> None:
     play("""
         @ 0 submit words tasks=1 inactive
         words INACTIVE
@@ -150,7 +150,7 @@ def test_a_name_is_taken_until_its_topology_is_gone(play: Play) -> None:
     """)
 
 
-def test_what_an_earlier_topology_of_the_name_says_late_is_refused(play: Play) -> None:
+def test_late_reports_of_an_earlier_topology_of_the_name_are_refused(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -209,7 +209,7 @@ def test_a_topology_is_completed_when_all_its_workers_have_ended_and_keeps_its_n
     """)
 
 
-def test_completion_is_not_taken_back(play: Play) -> None:
+def test_completion_is_permanent(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -242,7 +242,7 @@ def test_a_source_that_ended_before_its_topology_was_deactivated_still_completes
     """)
 
 
-def test_a_drain_waits_for_no_worker_that_has_ended_or_stopped(play: Play) -> None:
+def test_a_drain_does_not_wait_for_workers_that_have_ended_or_stopped(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=3; submit words tasks=3 workers=3
         words ACTIVE
@@ -303,7 +303,7 @@ def test_a_crash_fails_the_topology_and_its_error_is_kept_until_kill(play: Play)
     """)
 
 
-def test_a_crash_while_it_drains_does_not_keep_a_killed_topology(play: Play) -> None:
+def test_a_crash_during_the_drain_does_not_keep_a_killed_topology(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -319,7 +319,7 @@ def test_a_crash_while_it_drains_does_not_keep_a_killed_topology(play: Play) -> 
     """)
 
 
-def test_another_nimbus_over_the_same_store_goes_on_where_the_first_stopped(play: Play) -> None:
+def test_another_nimbus_over_the_same_store_continues_where_the_first_stopped(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=3; submit words tasks=2 workers=2
         words ACTIVE

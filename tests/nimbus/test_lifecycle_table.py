@@ -1,4 +1,4 @@
-"""The table of a topology's life is the whole truth about it."""
+"""The table of a topology's life cycle is complete."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from squall.values import GONE, PREVIOUS
 EVERY_PAIR = [(state, event) for state in (*STATES, GONE) for event in EVENTS]
 
 
-def test_the_table_holds_known_states_and_events_only() -> None:
+def test_the_table_has_known_states_and_events_only() -> None:
     assert set(TABLE) <= set(EVERY_PAIR)
     assert set(TABLE.values()) <= {*STATES, GONE, PREVIOUS}
 
 
 @pytest.mark.parametrize(("state", "event"), EVERY_PAIR)
-def test_every_pair_does_what_the_table_says_or_raises_and_changes_nothing(state: str, event: str) -> None:
+def test_every_pair_follows_the_table_or_raises_and_changes_nothing(state: str, event: str) -> None:
     before = dict(TABLE)
     if (state, event) in TABLE:
         target = TABLE[state, event]
@@ -49,7 +49,7 @@ def test_every_pair_does_what_the_table_says_or_raises_and_changes_nothing(state
 
 
 @given(st.text(), st.text())
-def test_what_is_no_state_or_no_event_raises_too(state: str, event: str) -> None:
+def test_an_unknown_state_or_event_raises_too(state: str, event: str) -> None:
     if state not in STATES or event not in EVENTS:
         with pytest.raises(IllegalTransition):
             step(state, event)
@@ -68,13 +68,13 @@ def test_a_rebalance_leads_back_to_the_state_before(previous: str) -> None:
 
 
 @pytest.mark.parametrize("previous", [None, KILLED, "elsewhere"])
-def test_a_rebalance_that_does_not_know_the_state_before_raises(previous: str | None) -> None:
+def test_a_rebalance_without_a_known_previous_state_raises(previous: str | None) -> None:
     with pytest.raises(IllegalTransition):
         step(REBALANCING, "rebalanced", previous)
 
 
 @pytest.mark.parametrize("previous", [ACTIVE, INACTIVE, COMPLETED, FAILED])
-def test_a_version_that_comes_back_is_in_the_state_before_the_replacement(previous: str) -> None:
+def test_a_version_that_comes_back_has_its_state_before_the_replacement(previous: str) -> None:
     assert step(previous, "replace") == REPLACING
     assert step(REPLACING, "restore", previous) == previous
 
@@ -85,17 +85,17 @@ def test_a_version_that_cannot_have_been_replaced_does_not_come_back(previous: s
         step(REPLACING, "restore", previous)
 
 
-def test_completion_and_failure_are_only_ever_followed_by_kill_or_another_version() -> None:
+def test_only_kill_or_another_version_follows_completion_and_failure() -> None:
     assert allowed_events(COMPLETED) == allowed_events(FAILED) == ("kill", "replace")
 
 
-def test_from_every_state_kill_and_then_remove_lead_out() -> None:
+def test_kill_and_then_remove_lead_out_of_every_state() -> None:
     for state in STATES:
         assert step(step(state, "kill"), "remove") == GONE
     assert allowed_events(GONE) == ()
 
 
-def test_the_message_names_the_topology_both_sides_and_what_is_possible() -> None:
+def test_the_message_names_the_topology_both_states_and_the_possible_events() -> None:
     with pytest.raises(IllegalTransition) as caught:
         step(COMPLETED, "activate", name="words")
     assert str(caught.value) == "cannot activate topology 'words': it is COMPLETED; possible now: kill"

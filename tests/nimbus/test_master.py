@@ -1,4 +1,4 @@
-"""What Nimbus promises beside the transcripts: what it ships, when it looks, what it refuses."""
+"""Promises of Nimbus beside the transcripts: which keys and records it writes, when it looks, which requests it refuses."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def words(name: str = "words") -> Topology:
 
 
 class PlainKeys:
-    """Keeps the keys of topologies where everybody can read them."""
+    """Keeps the keys of topologies in the open."""
 
     def __init__(self, store: Store, keys: Iterable[dict[str, str]]) -> None:
         self.registry = Registry(store)
@@ -103,7 +103,7 @@ def master() -> Master:
 
 
 def when_it_has_shipped(store: InMemoryStore, do: Callable[[], object]) -> None:
-    """Have something done in the midst of the first submission: it has shipped its topology, and not taken the name yet."""
+    """Run a function in the middle of the first submission, which has shipped its topology and not taken the name yet."""
 
     def meanwhile(path: str) -> None:
         if path.endswith("-1-0/description"):
@@ -113,7 +113,7 @@ def when_it_has_shipped(store: InMemoryStore, do: Callable[[], object]) -> None:
     cancel = store.watch(paths.BLOBS, meanwhile)
 
 
-def test_the_record_says_what_was_submitted(master: Master) -> None:
+def test_the_record_has_the_values_of_the_submission(master: Master) -> None:
     record = master.nimbus.topology("words")
     assert record == master.submitted
     assert (record.id, record.name, record.submitted) == ("words-1-1000", "words", 1000.0)
@@ -127,7 +127,7 @@ def test_a_submission_ships_bytes_and_a_host_reads_the_same_topology_back(master
     assert get_bundle(master.store, master.submitted.id) == words()
 
 
-def test_when_a_topology_is_gone_only_the_counters_are_left_in_the_store(master: Master) -> None:
+def test_only_the_counters_are_left_in_the_store_when_a_topology_is_gone(master: Master) -> None:
     report = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
     assert master.nimbus.report("words", "w1", report)
     master.nimbus.kill("words", wait_secs=0)
@@ -145,7 +145,7 @@ def test_the_name_is_free_when_nothing_else_is_left(master: Master) -> None:
     assert left[-1] == set()
 
 
-def test_keys_are_made_for_each_submission_and_go_with_it_and_stand_in_nothing_else(
+def test_keys_are_made_for_each_submission_and_removed_with_it_and_occur_nowhere_else(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("DEBUG")
@@ -166,7 +166,7 @@ def test_keys_are_made_for_each_submission_and_go_with_it_and_stand_in_nothing_e
     assert keys.forgotten == [one.id, two.id], "nor are they kept in mind"
 
 
-def test_without_a_maker_of_keys_there_are_none(master: Master) -> None:
+def test_without_a_key_maker_there_are_no_keys(master: Master) -> None:
     assert master.store.children(paths.KEYS) == []
 
 
@@ -179,7 +179,7 @@ def test_a_submission_that_lost_its_name_leaves_no_keys() -> None:
     assert store.children(paths.KEYS) == ["words-2-0"]
 
 
-def test_the_keys_of_a_submission_that_failed_are_not_kept_in_mind() -> None:
+def test_the_keys_of_a_failed_submission_are_forgotten() -> None:
     store, clock = FlakyStore(InMemoryStore()), ManualClock()
     keys = PlainKeys(store, [{"secret": "x"}])
     nimbus = Nimbus(store, clock, keyring=keys)
@@ -202,7 +202,7 @@ def test_no_submission_id_is_given_twice(master: Master) -> None:
     assert len({master.submitted.id, other.id, again.id}) == 3
 
 
-def test_of_two_nimbuses_that_take_the_same_name_at_once_one_wins_and_the_other_leaves_nothing() -> None:
+def test_of_two_nimbuses_that_take_one_name_at_once_one_wins_and_the_other_leaves_nothing() -> None:
     store = InMemoryStore()
     clock = ManualClock()
     one, other = Nimbus(store, clock), Nimbus(store, clock)
@@ -213,14 +213,14 @@ def test_of_two_nimbuses_that_take_the_same_name_at_once_one_wins_and_the_other_
     assert store.children(paths.BLOBS) == ["words-2-0"]
 
 
-def test_a_configuration_that_was_not_merged_is_refused_before_anything_is_written() -> None:
+def test_an_unmerged_configuration_is_refused_before_anything_is_written() -> None:
     store = InMemoryStore()
     with pytest.raises(InvalidConfig, match="workers is not set"):
         Nimbus(store, ManualClock()).submit(Submission(words(), {"topology.message.timeout.secs": 5}, {}))
     assert store.children("/") == ["cluster"]
 
 
-def test_a_record_without_room_for_what_happens_later_is_refused_before_anything_is_written() -> None:
+def test_a_record_without_room_for_later_changes_is_refused_before_anything_is_written() -> None:
     store = InMemoryStore()
     nimbus = Nimbus(store, ManualClock())
     with pytest.raises(TooBig, match=r"'words' is too large: .* bytes, of at most 900,000"):
@@ -238,20 +238,20 @@ def test_default_wait_of_a_kill_is_the_message_timeout(master: Master) -> None:
 
 
 @pytest.mark.parametrize("wait_secs", [-1, float("nan"), float("inf")])
-def test_a_wait_that_is_no_time_is_refused(master: Master, wait_secs: float) -> None:
+def test_an_invalid_wait_is_refused(master: Master, wait_secs: float) -> None:
     with pytest.raises(InvalidConfig, match="wait_secs must be 0 or more"):
         master.nimbus.kill("words", wait_secs)
     assert master.nimbus.topology("words").state == "ACTIVE"
 
 
 @pytest.mark.parametrize("workers", [0, -1, 1.5, True, "two"])
-def test_a_number_of_workers_that_is_none_is_refused(master: Master, workers: Any) -> None:
+def test_an_invalid_number_of_workers_is_refused(master: Master, workers: Any) -> None:
     with pytest.raises(InvalidConfig, match=r"workers is .*: give a whole number of workers from 1"):
         master.nimbus.rebalance("words", workers=workers)
     assert master.nimbus.topology("words").state == "ACTIVE"
 
 
-def test_a_rebalance_that_asks_for_what_cannot_be_is_refused_with_all_problems(master: Master) -> None:
+def test_an_impossible_rebalance_is_refused_with_all_problems(master: Master) -> None:
     wrong: Any = {"cuont": 2, "lines": 0, "count": "2"}
     with pytest.raises(InvalidConfig) as caught:
         master.nimbus.rebalance("words", workers=0, parallelism=wrong)
@@ -261,7 +261,7 @@ def test_a_rebalance_that_asks_for_what_cannot_be_is_refused_with_all_problems(m
     assert master.nimbus.topology("words").state == "ACTIVE"
 
 
-def test_the_report_of_one_worker_in_the_name_of_another_is_a_mistake(master: Master) -> None:
+def test_a_worker_cannot_report_in_the_name_of_another(master: Master) -> None:
     with pytest.raises(ValueError, match="'w2' of 'words' sent the report of 'w1'"):
         master.nimbus.report(
             "words", "w2", WorkerReport("w1", Incarnation(1, 0), True, True, False, False, None)
@@ -269,7 +269,7 @@ def test_the_report_of_one_worker_in_the_name_of_another_is_a_mistake(master: Ma
     assert master.registry.reports(master.submitted.id) == {}
 
 
-def test_a_report_that_says_nothing_new_writes_nothing(master: Master) -> None:
+def test_a_report_without_news_writes_nothing(master: Master) -> None:
     report = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
     assert master.nimbus.report("words", "w1", report)
     changes: list[str] = []
@@ -278,7 +278,7 @@ def test_a_report_that_says_nothing_new_writes_nothing(master: Master) -> None:
     assert changes == []
 
 
-def test_a_tick_with_nothing_new_reads_nothing() -> None:
+def test_a_tick_without_news_reads_nothing() -> None:
     store = CountingStore()
     master = Master(store)
     before = store.reads
@@ -299,14 +299,14 @@ def test_a_tick_with_nothing_new_reads_nothing() -> None:
     assert master.nimbus.due is None
 
 
-def test_a_nimbus_that_was_closed_listens_no_more(master: Master) -> None:
+def test_a_closed_nimbus_does_not_listen_any_more(master: Master) -> None:
     master.nimbus.close()
     master.registry.supervisors.drop("s1")
     master.nimbus.tick()
     assert master.registry.assignments.get(master.submitted.id) is not None
 
 
-def test_a_tick_that_the_store_did_not_answer_is_made_good_by_the_next() -> None:
+def test_the_next_tick_makes_up_for_one_that_the_store_did_not_answer() -> None:
     store = FlakyStore(InMemoryStore())
     clock = ManualClock()
     nimbus, registry = Nimbus(store, clock), Registry(store.store)
@@ -322,7 +322,7 @@ def test_a_tick_that_the_store_did_not_answer_is_made_good_by_the_next() -> None
     assert registry.assignments.get(record.id) is None
 
 
-def test_a_store_that_goes_away_in_the_midst_of_a_tick_is_no_trouble_of_a_topology(
+def test_a_store_lost_in_the_middle_of_a_tick_is_no_error_of_a_topology(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = FlakyStore(InMemoryStore())
@@ -340,8 +340,8 @@ def test_a_store_that_goes_away_in_the_midst_of_a_tick_is_no_trouble_of_a_topolo
     assert all(registry.assignments.get(record.id) for record in nimbus.topologies())
 
 
-def test_workers_that_go_are_noted_first_and_those_that_come_last(master: Master) -> None:
-    """Whoever goes on at any point knows whom to wait for, and that the numbers do not belong together yet."""
+def test_leaving_workers_are_recorded_first_and_new_ones_last(master: Master) -> None:
+    """A Nimbus that continues at any point knows which workers to wait for, and that the numbers do not agree yet."""
     written: list[str] = []
     master.store.watch("/", written.append)
     master.nimbus.rebalance("words", workers=2, wait_secs=0)
@@ -354,7 +354,7 @@ def test_workers_that_go_are_noted_first_and_those_that_come_last(master: Master
     ]
 
 
-def test_a_counter_that_was_set_back_gives_no_version_of_this_topology_again(master: Master) -> None:
+def test_a_counter_that_was_set_back_never_repeats_a_version_of_this_topology(master: Master) -> None:
     before = master.nimbus.topology("words").version
     master.store.put(paths.counter("assignments"), b"0")
     master.nimbus.rebalance("words", workers=2, wait_secs=0)
@@ -373,7 +373,7 @@ def test_a_supervisor_has_its_copy_of_the_keys_before_it_has_workers() -> None:
     assert sealed == [[(record.id, "s1")]]
 
 
-def test_where_workers_were_stays_known_when_they_are_withdrawn(master: Master) -> None:
+def test_the_places_of_withdrawn_workers_stay_known(master: Master) -> None:
     assignment = master.registry.assignments.get(master.submitted.id)
     report = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, "boom")
     assert master.nimbus.report("words", "w1", report)
@@ -381,7 +381,7 @@ def test_where_workers_were_stays_known_when_they_are_withdrawn(master: Master) 
     assert master.registry.former.readable(master.submitted.id) == assignment is not None
 
 
-def test_what_a_worker_said_is_forgotten_when_it_is_gone(master: Master) -> None:
+def test_reports_of_a_worker_are_forgotten_when_it_is_gone(master: Master) -> None:
     report = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
     assert master.nimbus.report("words", "w1", report)
     master.nimbus.rebalance("words", workers=2, wait_secs=0)
@@ -408,7 +408,7 @@ def _keys(registry: Registry, topology_id: str) -> object:
 
 
 def _paths(store: InMemoryStore, above: str = "") -> list[str]:
-    """Every path with something at or below it."""
+    """Every path with a record at or below it."""
     found = [f"{above}/{name}" for name in store.children(above or "/")]
     return sorted([*found, *(path for inner in found for path in _paths(store, inner))])
 
@@ -434,7 +434,7 @@ REFUSALS = (NameTaken, NoSuchTopology, NoSuchSupervisor, IllegalTransition, Repl
 
 
 @given(st.lists(STEPS, max_size=25))
-def test_whatever_happens_no_slot_is_shared_no_task_runs_twice_and_everything_can_be_ended(
+def test_no_slot_is_shared_no_task_runs_twice_and_everything_can_be_ended(
     steps: list[tuple[Any, ...]],
 ) -> None:
     store, clock = InMemoryStore(), ManualClock()

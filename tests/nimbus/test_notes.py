@@ -1,4 +1,4 @@
-"""Which notes of a topology are kept, what becomes of them, and which one is told as the reason of a rollback."""
+"""Which notes of a topology are kept, how they are updated, and which one is shown as the reason of a rollback."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def at(time: float, event: Event) -> Event:
 
 
 def after(*reports: WorkerReport, record: TopologyRecord = RECORD) -> TopologyRecord:
-    """The record when workers have said this, a second after the other."""
+    """The record after workers have reported these, one second apart."""
     last: dict[str, WorkerReport] = {}
     for time, each in enumerate(reports, 1):
         record = with_news(record, each, last.get(each.worker), float(time))
@@ -51,12 +51,12 @@ def after(*reports: WorkerReport, record: TopologyRecord = RECORD) -> TopologyRe
     return record
 
 
-def test_of_deaths_for_one_reason_the_last_is_kept_with_its_moment() -> None:
+def test_of_deaths_with_the_same_reason_the_last_is_kept_with_its_time() -> None:
     record = after(*(report(restart=number, event=death(number)) for number in (1, 2, 3, 4, 5)))
     assert kept(record) == [at(5.0, death(5))]
 
 
-def test_other_reasons_and_other_workers_stay_in_a_bounded_number() -> None:
+def test_other_reasons_and_other_workers_are_kept_in_a_bounded_number() -> None:
     record = after(
         report(event=death(1)),
         report(restart=1, event=death(2, Cause("status", status=3))),
@@ -69,7 +69,7 @@ def test_other_reasons_and_other_workers_stay_in_a_bounded_number() -> None:
     assert [note.worker for note in record.notes] == [f"w{number}" for number in range(2, NOTES + 2)]
 
 
-def test_what_a_worker_waits_for_is_forgotten_when_it_is_started() -> None:
+def test_the_wait_of_a_worker_is_forgotten_when_it_is_started() -> None:
     waits = report(event=WAITS, waits=True)
     assert kept(after(waits)) == [at(1.0, WAITS)]
     assert after(waits, report()).notes == ()
@@ -78,7 +78,7 @@ def test_what_a_worker_waits_for_is_forgotten_when_it_is_started() -> None:
     assert kept(after(waits, died)) == [at(2.0, death(1))]
 
 
-def test_a_worker_that_runs_has_no_event_that_promises_its_start() -> None:
+def test_a_running_worker_has_no_event_that_promises_its_start() -> None:
     failed = Event(
         "not_started",
         topology="words",
@@ -100,7 +100,7 @@ def test_a_worker_that_runs_has_no_event_that_promises_its_start() -> None:
     )
 
 
-def test_lines_of_output_stay_as_they_were_written() -> None:
+def test_lines_of_output_are_kept_unchanged() -> None:
     event = death(1, Cause("status", status=3, output=("and it is started again in 4 s",)))
     (up,) = kept(after(report(event=event), report(restart=1, opened=True, event=event)))
     first, output = sentence(up).split("\n")
@@ -108,7 +108,7 @@ def test_lines_of_output_stay_as_they_were_written() -> None:
     assert output == "  | and it is started again in 4 s"
 
 
-def test_one_that_dies_again_replaces_what_was_over() -> None:
+def test_another_death_replaces_a_past_one() -> None:
     record = after(
         report(restart=1, event=death(1)),
         report(restart=1, opened=True, event=death(1)),
@@ -142,7 +142,7 @@ def test_a_worker_that_is_gone_waits_for_nothing(scenario: Scenario) -> None:
 
 
 def fails_on_trial(scenario: Scenario, *said: str) -> str:
-    """Why a version of two workers failed of which these were its reports."""
+    """The reason why a version of two workers failed, after these reports."""
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=1; report words w1 opened")
     scenario.say("@ 1 submit words tasks=2 workers=2 replace wait=0; report words w1 stopped")
     for each in said:
@@ -153,7 +153,7 @@ def fails_on_trial(scenario: Scenario, *said: str) -> str:
     return record.error
 
 
-def test_a_version_is_rolled_back_for_what_was_said_of_workers_that_are_not_up(scenario: Scenario) -> None:
+def test_a_version_is_rolled_back_for_the_reports_of_workers_that_are_not_up(scenario: Scenario) -> None:
     error = fails_on_trial(scenario, "w1 note=first", "w2 note=second", "w2 note=second opened")
     assert error.endswith("; its workers w1 had not opened their tasks; first")
 

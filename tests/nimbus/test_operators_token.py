@@ -85,7 +85,7 @@ def test_a_cluster_whose_store_was_lost_keeps_its_token(office: Office) -> None:
     assert again.token == token
 
 
-def test_a_token_that_an_operator_has_put_there_is_taken(office: Office) -> None:
+def test_a_token_that_an_operator_has_stored_is_used(office: Office) -> None:
     write_token("of-the-operator", office.folder / "n1", [], {}, {})
     one = office.of("n1")
     one.begin(office.store)
@@ -121,7 +121,9 @@ def test_a_renewed_token_is_written_everywhere_once(office: Office) -> None:
     assert again.token == new
 
 
-def test_a_disk_that_refuses_the_file_stops_nobody(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_that_refuses_the_file_stops_no_nimbus(
+    office: Office, caplog: pytest.LogCaptureFixture
+) -> None:
     (office.folder / "n1").write_text("in the way")
     one = office.of("n1")
     one.begin(office.store)
@@ -129,11 +131,11 @@ def test_a_disk_that_refuses_the_file_stops_nobody(office: Office, caplog: pytes
     assert "cannot be written" in caplog.text
 
 
-def test_a_store_that_does_not_answer_the_first_look_of_a_term_is_asked_again(office: Office) -> None:
+def test_a_store_that_does_not_answer_the_first_read_of_a_term_is_asked_again(office: Office) -> None:
     one = office.of("n1")
     store = FlakyStore(office.store)
     one.begin(store)
-    office.of("n2")  # to whom a copy is to be given
+    office.of("n2")  # the recipients of copies
     store.away = True
     office.clock.move_to(office.clock.now() + LOOK_SECS)
     with pytest.raises(Unavailable):

@@ -1,4 +1,4 @@
-"""How tasks follow supervisors that come and go, and how they are placed anew, as transcripts."""
+"""How tasks follow supervisors that come and go, and how they are placed again, as transcripts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_topology_waits_for_the_first_supervisor(play: Play) -> None:
     """)
 
 
-def test_a_supervisor_that_joins_later_moves_no_task_of_a_topology_that_has_its_workers(play: Play) -> None:
+def test_a_later_supervisor_moves_no_task_of_a_topology_that_has_all_its_workers(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=2 workers=1
         words ACTIVE
@@ -44,7 +44,7 @@ def test_the_tasks_of_a_lost_supervisor_go_elsewhere_and_the_others_keep_their_w
     """)
 
 
-def test_without_another_slot_the_workers_that_are_left_take_over_and_keep_their_incarnation(
+def test_without_another_slot_the_remaining_workers_take_over_and_keep_their_incarnation(
     play: Play,
 ) -> None:
     play("""
@@ -63,7 +63,7 @@ def test_without_another_slot_the_workers_that_are_left_take_over_and_keep_their
     """)
 
 
-def test_workers_of_a_supervisor_that_is_gone_are_not_waited_for(play: Play) -> None:
+def test_workers_of_a_lost_supervisor_are_not_waited_for(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -100,7 +100,9 @@ def test_topologies_share_no_slot_and_the_oldest_goes_first(play: Play) -> None:
     """)
 
 
-def test_a_restart_by_the_supervisor_is_the_same_worker_and_silences_the_one_before(play: Play) -> None:
+def test_a_restart_by_the_supervisor_is_the_same_worker_and_reports_of_the_old_process_are_refused(
+    play: Play,
+) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -117,7 +119,7 @@ def test_a_restart_by_the_supervisor_is_the_same_worker_and_silences_the_one_bef
     """)
 
 
-def test_a_rebalance_waits_for_the_drain_and_spreads_over_the_workers_wanted(play: Play) -> None:
+def test_a_rebalance_waits_for_the_drain_and_spreads_over_the_wanted_workers(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit words tasks=2 workers=1
         words ACTIVE
@@ -190,7 +192,7 @@ def test_a_rebalance_is_done_at_its_deadline_even_if_workers_have_not_drained(pl
     """)
 
 
-def test_a_rebalance_that_changes_nothing_leaves_every_worker_alone(play: Play) -> None:
+def test_a_rebalance_that_changes_nothing_disturbs_no_worker(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=2
         words ACTIVE

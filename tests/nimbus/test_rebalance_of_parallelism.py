@@ -1,4 +1,4 @@
-"""A rebalance to other numbers of tasks: ids stay, none is given again, and nothing is left half done."""
+"""A rebalance to other numbers of tasks: ids stay, none is given again, and no change is left unfinished."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_new_tasks_get_new_ids_and_the_others_keep_theirs(play: Play) -> None:
     """)
 
 
-def test_an_id_that_was_given_up_is_not_given_again(play: Play) -> None:
+def test_a_freed_id_is_not_given_again(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1 count=3
         words ACTIVE
@@ -88,7 +88,7 @@ def test_a_rebalance_that_a_kill_ends_changes_no_number(play: Play) -> None:
     """)
 
 
-def test_without_any_slot_the_tasks_are_numbered_all_the_same(play: Play) -> None:
+def test_tasks_are_numbered_even_without_any_slot(play: Play) -> None:
     play("""
         @ 0 submit words tasks=1 count=1
         words ACTIVE
@@ -137,7 +137,7 @@ def test_finished_spout_tasks_stay_finished_and_new_ones_are_not(play: Play) -> 
     """)
 
 
-def test_what_unfinished_spout_tasks_had_left_is_shared_with_finished_ones_under_new_ids(play: Play) -> None:
+def test_values_of_unfinished_spout_tasks_are_shared_with_finished_ones_under_new_ids(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=3 count=1
         words ACTIVE
@@ -168,7 +168,7 @@ def test_what_unfinished_spout_tasks_had_left_is_shared_with_finished_ones_under
     """)
 
 
-def test_what_a_late_report_says_of_the_shares_before_is_not_what_spout_tasks_read_now(play: Play) -> None:
+def test_a_late_report_about_earlier_shares_does_not_finish_the_present_spout_tasks(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=2 count=1
         words ACTIVE
@@ -212,13 +212,13 @@ class Cluster(Scenario):
         return self.nimbus.topology("words")
 
     def drain(self) -> None:
-        """Every worker says that it has drained; those that are to go go."""
+        """Every worker reports that it has drained; those that are to leave do."""
         self.workers_drain(self.record)
         self.workers_go(self.record)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(["lines", "count"]), st.integers(1, 5)), max_size=8))
-def test_whatever_the_history_an_id_names_one_task_for_ever_and_each_task_runs_once(
+def test_an_id_names_one_task_for_ever_and_each_task_runs_once(
     history: list[dict[str, int]],
 ) -> None:
     cluster = Cluster()
@@ -248,7 +248,7 @@ def test_whatever_the_history_an_id_names_one_task_for_ever_and_each_task_runs_o
         assert max(meaning) <= max(record.highest_task, max(task for task, _, _ in record.tasks))
 
 
-def test_the_description_that_was_shipped_stays_and_the_record_tells_the_numbers() -> None:
+def test_the_shipped_description_stays_and_the_record_has_the_numbers() -> None:
     cluster = Cluster()
     cluster.nimbus.rebalance("words", parallelism={"count": 5})
     cluster.drain()
@@ -256,7 +256,7 @@ def test_the_description_that_was_shipped_stays_and_the_record_tells_the_numbers
     assert len(cluster.record.tasks) == 6
 
 
-def test_hosts_that_look_between_two_writes_can_tell_that_the_numbers_do_not_belong_together() -> None:
+def test_hosts_that_read_between_two_writes_notice_that_the_numbers_do_not_agree() -> None:
     cluster = Cluster()
     cluster.nimbus.rebalance("words", parallelism={"count": 3})
     between: list[tuple[bool, bool]] = []
@@ -279,7 +279,7 @@ def test_hosts_that_look_between_two_writes_can_tell_that_the_numbers_do_not_bel
 
 
 @pytest.mark.parametrize("last", ["/topologies", "/assignments", "/leaving"])
-def test_another_nimbus_ends_a_renumbering_that_was_cut_short_anywhere(last: str) -> None:
+def test_another_nimbus_finishes_a_renumbering_that_was_interrupted_anywhere(last: str) -> None:
     """The first one dies right after a write below `last`."""
     store = FlakyStore(InMemoryStore())
     cluster = Cluster(count=3, store=store)
@@ -318,7 +318,7 @@ def test_a_rebalance_is_refused_when_the_ids_are_used_up() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [{}, {"count": 2}, None])
-def test_a_rebalance_to_the_numbers_that_there_are_moves_nothing(parallelism: dict[str, int] | None) -> None:
+def test_a_rebalance_to_the_present_numbers_moves_nothing(parallelism: dict[str, int] | None) -> None:
     cluster = Cluster()
     before = cluster.registry.assignments.get(cluster.record.id)
     cluster.nimbus.rebalance("words", parallelism=parallelism)

@@ -1,4 +1,4 @@
-"""How another version takes over a name, and how the one before comes back; `transcripts.py` says how to read transcripts."""
+"""How another version takes over a name, and how the previous one comes back; `transcripts.py` says how to read transcripts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TWO_VERSIONS = """
 """.rstrip("\n")
 
 
-def test_another_version_takes_over_when_the_one_before_has_drained_and_its_workers_are_gone(
+def test_another_version_takes_over_when_the_previous_one_has_drained_and_its_workers_are_gone(
     scenario: Scenario,
 ) -> None:
     scenario.play(
@@ -53,7 +53,7 @@ def test_another_version_takes_over_when_the_one_before_has_drained_and_its_work
     assert scenario.store.children(paths.REPLACEMENTS) == scenario.store.children(paths.REPLACED) == []
 
 
-def test_the_version_before_is_kept_before_another_has_its_name(scenario: Scenario) -> None:
+def test_the_previous_version_is_kept_before_another_has_its_name(scenario: Scenario) -> None:
     kept: list[bool] = []
 
     def look(path: str) -> None:
@@ -67,7 +67,7 @@ def test_the_version_before_is_kept_before_another_has_its_name(scenario: Scenar
     assert kept and all(kept)
 
 
-def test_a_version_that_fails_is_rolled_back_and_the_one_before_runs_again(scenario: Scenario) -> None:
+def test_a_version_that_fails_is_rolled_back_and_the_previous_one_runs_again(scenario: Scenario) -> None:
     scenario.play(
         TWO_VERSIONS
         + """
@@ -119,7 +119,7 @@ def test_a_version_without_a_slot_is_rolled_back_and_waits_for_one_like_any_othe
     """)  # noqa: E501
 
 
-def test_time_in_which_its_environment_is_built_does_not_count(play: Play) -> None:
+def test_the_time_for_building_the_environment_does_not_count(play: Play) -> None:
     play(
         TWO_VERSIONS
         + """
@@ -144,7 +144,7 @@ def test_time_in_which_its_environment_is_built_does_not_count(play: Play) -> No
     )
 
 
-def test_an_inactive_version_has_proved_itself_when_its_workers_are_there(play: Play) -> None:
+def test_an_inactive_version_is_proved_when_its_workers_are_there(play: Play) -> None:
     play("""
     @ 0 supervisor s1 slots=2; submit words tasks=2
     words ACTIVE
@@ -176,7 +176,9 @@ def test_a_drain_for_a_replacement_ends_at_its_deadline(play: Play) -> None:
 
 
 @pytest.mark.parametrize("state", ["COMPLETED", "FAILED"])
-def test_what_has_ended_is_replaced_at_once_and_comes_back_as_it_was(state: str, scenario: Scenario) -> None:
+def test_an_ended_version_is_replaced_at_once_and_comes_back_unchanged(
+    state: str, scenario: Scenario
+) -> None:
     end = {"COMPLETED": "ended", "FAILED": "crash=Boom"}[state]
     error = {"COMPLETED": "", "FAILED": " (Boom)"}[state]
     scenario.play(f"""
@@ -200,14 +202,14 @@ def test_what_has_ended_is_replaced_at_once_and_comes_back_as_it_was(state: str,
     """)
 
 
-def test_replacing_what_is_not_there_is_submitting_it(play: Play) -> None:
+def test_replacing_a_missing_topology_submits_it(play: Play) -> None:
     play("""
     @ 0 submit words tasks=1 replace wait=7
     words ACTIVE
     """)
 
 
-def test_what_cannot_be_replaced_now_says_so_and_nothing_is_left_of_the_attempt(scenario: Scenario) -> None:
+def test_a_replacement_that_is_impossible_now_is_refused_and_leaves_nothing(scenario: Scenario) -> None:
     scenario.play(
         TWO_VERSIONS
         + """
@@ -242,7 +244,7 @@ def test_what_cannot_be_replaced_now_says_so_and_nothing_is_left_of_the_attempt(
     assert scenario.registry.known_ids() == {"words-2-2"}
 
 
-def test_another_nimbus_waits_for_the_proof_as_long_again(play: Play) -> None:
+def test_another_nimbus_waits_for_the_proof_for_the_whole_time_again(play: Play) -> None:
     play(
         TWO_VERSIONS
         + """
@@ -256,7 +258,7 @@ def test_another_nimbus_waits_for_the_proof_as_long_again(play: Play) -> None:
 
 
 @pytest.mark.parametrize("where", ["replacement", "replaced"])
-def test_a_version_that_cannot_be_read_does_not_stop_other_topologies(where: str, scenario: Scenario) -> None:
+def test_an_unreadable_version_does_not_stop_other_topologies(where: str, scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1")
     if where == "replacement":
         scenario.say("@ 1 submit words tasks=2 replace")
@@ -274,7 +276,7 @@ def test_a_version_that_cannot_be_read_does_not_stop_other_topologies(where: str
     assert scenario.store.children("/") == ["cluster", "counters", "supervisors"]
 
 
-def test_each_version_that_cannot_be_read_is_reported_once(scenario: Scenario) -> None:
+def test_each_unreadable_version_is_reported_once(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1")
     for told, path in enumerate((paths.replacement("words"), paths.replaced("words")), 1):
         scenario.store.put(path, b"nonsense")
@@ -283,7 +285,9 @@ def test_each_version_that_cannot_be_read_is_reported_once(scenario: Scenario) -
         assert [path in note.text for note in notes] == [False] * (told - 1) + [True]
 
 
-def test_what_had_drained_for_a_version_that_is_gone_drains_again_when_it_has_to(scenario: Scenario) -> None:
+def test_a_topology_that_had_drained_for_a_lost_version_drains_again_when_it_has_to(
+    scenario: Scenario,
+) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2; submit words tasks=1 replace")
     scenario.say("@ 1 report words w1 drained")
     scenario.registry.replacements.drop("words")
@@ -324,7 +328,7 @@ def test_a_version_that_has_taken_over_is_not_moved_before_it_has_proved_itself(
     """)
 
 
-def test_a_version_that_was_up_and_was_given_more_to_open_has_to_prove_that_too(play: Play) -> None:
+def test_a_version_that_was_up_and_gets_more_to_open_has_to_prove_that_too(play: Play) -> None:
     play("""
     @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=1
     words ACTIVE
@@ -374,7 +378,7 @@ def test_files_of_versions_that_wait_or_may_come_back_are_in_use(scenario: Scena
     assert set(needed_files(scenario.registry)[0]) == {"d" * 64}
 
 
-def test_a_version_waits_while_the_one_before_is_being_rebalanced(scenario: Scenario) -> None:
+def test_a_version_waits_while_the_previous_one_is_being_rebalanced(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=1; submit words tasks=1; rebalance words workers=1")
     record = scenario.nimbus.topology("words")
     assert record.state == "REBALANCING"
@@ -382,14 +386,14 @@ def test_a_version_waits_while_the_one_before_is_being_rebalanced(scenario: Scen
     assert step_due(scenario.nimbus._steps.view(record), waiting, None, 0.0) is None
 
 
-def test_a_version_that_is_to_prove_itself_makes_room_for_no_other(scenario: Scenario) -> None:
+def test_a_version_on_trial_makes_room_for_no_other(scenario: Scenario) -> None:
     scenario.play(TWO_VERSIONS)
     waiting = replace(scenario.nimbus.topology("words"), id="words-9-0", replaces=None)
     view = scenario.nimbus._steps.view(scenario.nimbus.topology("words"))
     assert step_due(view, waiting, None, 5.0) == "drop_waiting"
 
 
-def test_a_version_that_failed_on_trial_takes_no_other_which_would_be_dropped_unseen(
+def test_a_version_that_failed_on_trial_accepts_no_other_which_would_be_dropped_unseen(
     scenario: Scenario,
 ) -> None:
     scenario.play(
@@ -404,7 +408,7 @@ def test_a_version_that_failed_on_trial_takes_no_other_which_would_be_dropped_un
     )
 
 
-def test_a_status_shows_the_version_before_and_how_many_workers_are_wanted(
+def test_a_status_shows_the_previous_version_and_the_wanted_number_of_workers(
     scenario: Scenario,
 ) -> None:
     views = Views(scenario.store, Counters(), scenario.clock.now)

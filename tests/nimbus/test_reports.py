@@ -1,4 +1,4 @@
-"""What a report counts for: for the assignment that its worker knew, and for as long as the topology asks."""
+"""For which assignment a report counts, and for how long."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def report(finished: tuple[int, ...] = (), note: str | None = None) -> WorkerRep
     )
 
 
-def test_a_worker_that_had_ended_before_it_was_given_more_tasks_has_not_ended(play: Play) -> None:
+def test_a_worker_that_had_ended_before_it_got_more_tasks_has_not_ended(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2
         words ACTIVE
@@ -50,7 +50,7 @@ def test_a_worker_that_had_ended_before_it_was_given_more_tasks_has_not_ended(pl
     """)
 
 
-def test_a_worker_that_has_drained_without_the_tasks_that_it_was_given_is_waited_for(play: Play) -> None:
+def test_a_worker_that_has_drained_without_its_newest_tasks_is_waited_for(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2
         words ACTIVE
@@ -134,7 +134,7 @@ def test_only_the_latest_notes_are_kept(said: list[str | None]) -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 5), max_size=4).map(tuple), max_size=6))
-def test_a_task_that_has_finished_stays_so_and_only_tasks_that_there_are_finish(
+def test_a_finished_task_stays_finished_and_only_existing_tasks_finish(
     said: list[tuple[int, ...]],
 ) -> None:
     record = RECORD
@@ -145,11 +145,11 @@ def test_a_task_that_has_finished_stays_so_and_only_tasks_that_there_are_finish(
     assert sorted(record.finished) == sorted({1, 2, 3} & {task for one in said for task in one})
 
 
-def test_a_report_that_adds_nothing_leaves_the_record_as_it_is() -> None:
+def test_a_report_without_news_leaves_the_record_unchanged() -> None:
     assert with_news(RECORD, report(), None, 7.0) == RECORD
 
 
-def test_what_has_finished_is_recorded_though_nimbus_died_over_the_report() -> None:
+def test_finished_tasks_are_recorded_though_nimbus_died_over_the_report() -> None:
     store, clock = FlakyStore(InMemoryStore()), ManualClock()
     registry, nimbus = Registry(store), Nimbus(store, clock)
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))

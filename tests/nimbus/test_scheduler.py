@@ -1,4 +1,4 @@
-"""Where tasks go: everywhere evenly, always the same, and never away from where they run well."""
+"""Where tasks are placed: evenly, deterministically, and never away from where they run well."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ WORKERS = st.integers(1, 12)
 
 
 @given(TASKS, WORKERS, SOME_ROOMS)
-def test_where_there_is_a_slot_every_task_is_placed_exactly_once(
+def test_with_a_slot_every_task_is_placed_exactly_once(
     tasks: list[TaskRow], workers: int, rooms: list[int]
 ) -> None:
     chosen = schedule(tasks, workers, slots_of(rooms), {})
@@ -56,7 +56,7 @@ def test_without_a_slot_nothing_is_placed(tasks: list[TaskRow], workers: int) ->
 
 
 @given(TASKS, WORKERS, ROOMS, st.randoms(use_true_random=False))
-def test_the_order_in_which_slots_are_given_does_not_matter(
+def test_the_order_of_the_slots_does_not_matter(
     tasks: list[TaskRow], workers: int, rooms: list[int], random: object
 ) -> None:
     slots = slots_of(rooms)
@@ -66,7 +66,7 @@ def test_the_order_in_which_slots_are_given_does_not_matter(
 
 
 @given(TASKS, WORKERS, SOME_ROOMS)
-def test_no_more_slots_are_used_than_workers_wanted_slots_there_or_tasks(
+def test_no_more_slots_are_used_than_wanted_workers_free_slots_or_tasks(
     tasks: list[TaskRow], workers: int, rooms: list[int]
 ) -> None:
     chosen = schedule(tasks, workers, slots_of(rooms), {})
@@ -88,7 +88,7 @@ def test_without_history_each_component_is_even_over_the_workers_of_a_host(
 
 
 @given(TASKS, WORKERS, SOME_ROOMS, st.data())
-def test_a_task_whose_slot_is_still_there_stays_in_it(
+def test_a_task_whose_slot_still_exists_stays_in_it(
     tasks: list[TaskRow], workers: int, rooms: list[int], data: st.DataObject
 ) -> None:
     before = by_task(schedule(tasks, workers, slots_of(rooms), {}))
@@ -111,7 +111,7 @@ def test_while_all_run_nothing_changes_whatever_else_is_free(
 
 
 @given(TASKS, WORKERS, SOME_ROOMS, st.data())
-def test_what_a_lost_host_ran_goes_where_the_component_has_fewest(
+def test_tasks_of_a_lost_host_go_where_the_component_has_fewest(
     tasks: list[TaskRow], workers: int, rooms: list[int], data: st.DataObject
 ) -> None:
     before = by_task(schedule(tasks, workers, slots_of(rooms), {}))
@@ -129,13 +129,13 @@ def test_what_a_lost_host_ran_goes_where_the_component_has_fewest(
         moved = {after[task].host_name for task in mine if task not in stayed}
         totals = Counter(after[task].host_name for task in mine)
         for host in moved - {slot.host_name for slot in filled}:
-            # Without what it was given, it has no more of the component than any other in use: it is not there to fill
-            # an empty worker.
+            # Without the moved tasks, it has no more of the component than any other slot in use: it does not merely fill an
+            # empty worker.
             assert all(totals[host] - 1 <= totals[other] for other in in_use)
 
 
 @given(TASKS, st.lists(st.tuples(WORKERS, ROOMS), min_size=2, max_size=8))
-def test_over_any_history_a_task_moves_only_when_its_slot_goes(
+def test_a_task_moves_only_when_its_slot_is_lost(
     tasks: list[TaskRow], history: list[tuple[int, list[int]]]
 ) -> None:
     where: dict[int, Slot] = {}
@@ -151,7 +151,7 @@ def test_over_any_history_a_task_moves_only_when_its_slot_goes(
 
 
 @given(TASKS, WORKERS, SOME_ROOMS, TASKS)
-def test_tasks_that_come_move_none_that_are_there(
+def test_new_tasks_move_no_existing_ones(
     tasks: list[TaskRow], workers: int, rooms: list[int], others: list[TaskRow]
 ) -> None:
     where = by_task(schedule(tasks, workers, slots_of(rooms), {}))
@@ -183,7 +183,7 @@ def test_two_supervisors_on_one_host_count_as_one_host() -> None:
     assert Counter(slot.host_name for slot in where.values()) == {"a": 2, "b": 2}
 
 
-def test_a_slot_is_the_same_slot_whether_or_not_its_host_is_known() -> None:
+def test_a_slot_is_the_same_whether_or_not_its_host_is_known() -> None:
     tasks = tasks_of([1])
     assert schedule(tasks, 1, [Slot("s1", 0, "a"), Slot("s1", 1, "a")], {1: Slot("s1", 1)}) == {
         Slot("s1", 1): (1,)
@@ -198,7 +198,7 @@ def test_too_few_slots_are_squeezed() -> None:
     assert schedule(tasks_of([3, 2]), 4, slots_of([1]), {}) == {Slot("s0", 0): (1, 2, 3, 4, 5)}
 
 
-def test_word_count_over_two_hosts_looks_as_one_would_place_it_by_hand() -> None:
+def test_word_count_over_two_hosts_is_placed_as_one_would_by_hand() -> None:
     chosen = schedule(tasks_of([1, 2, 4]), 4, slots_of([2, 2]), {})
     assert chosen == {
         Slot("s0", 0): (1, 5),

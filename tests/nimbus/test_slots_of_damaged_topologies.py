@@ -1,4 +1,4 @@
-"""Where workers are that the store cannot tell at the moment: their slots stay theirs, and two owners of a slot become one."""
+"""Workers that the store cannot show at the moment keep their slots, and of two owners of a slot one remains."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NONSENSE = b"\x00\xff nonsense"
 
 
 def damage(scenario: Scenario, path: str) -> Callable[[], None]:
-    """Something else stands at a path from now on; gives what repairs it."""
+    """Replace the value at a path; return a function that restores it."""
     found = scenario.store.get(path)
     assert found is not None
     scenario.store.put(path, NONSENSE)
@@ -49,7 +49,7 @@ def one(scenario: Scenario) -> Scenario:
     return scenario
 
 
-def test_the_slots_of_an_assignment_that_cannot_be_read_stay_taken(one: Scenario) -> None:
+def test_the_slots_of_an_unreadable_assignment_stay_taken(one: Scenario) -> None:
     repair = damage(one, paths.assignment("one-1-0"))
     one.say("@ 1 submit two tasks=4 workers=4")
     assert slots_of(one, "two-2-1") == {"w1": ("s1", 1), "w2": ("s2", 1)}
@@ -59,14 +59,14 @@ def test_the_slots_of_an_assignment_that_cannot_be_read_stay_taken(one: Scenario
     assert slots_of(one, "two-2-1") == {"w1": ("s1", 1), "w2": ("s2", 1)}
 
 
-def test_the_slots_of_workers_that_leave_stay_taken_while_that_cannot_be_read(one: Scenario) -> None:
+def test_the_slots_of_leaving_workers_stay_taken_while_their_record_is_unreadable(one: Scenario) -> None:
     one.say("@ 1 kill one wait=0")
     damage(one, paths.leaving("one-1-0"))
     one.say("@ 2 submit two tasks=4 workers=4")
     assert slots_of(one, "two-2-2") == {"w1": ("s1", 1), "w2": ("s2", 1)}
 
 
-def test_of_two_that_have_one_slot_the_older_keeps_it(one: Scenario) -> None:
+def test_of_two_topologies_with_one_slot_the_older_keeps_it(one: Scenario) -> None:
     repair = damage(one, paths.assignment("one-1-0"))
     a_nimbus_that_never_read_it(one)
     one.say("@ 1 submit two tasks=3 workers=3")
@@ -85,7 +85,7 @@ def test_of_two_that_have_one_slot_the_older_keeps_it(one: Scenario) -> None:
     ]
 
 
-def test_the_younger_waits_where_there_is_no_other_slot(one: Scenario) -> None:
+def test_the_younger_topology_waits_where_there_is_no_other_slot(one: Scenario) -> None:
     one.say("@ 0 lose s2; lose s1; supervisor s1 slots=1")
     repair = damage(one, paths.assignment("one-1-0"))
     a_nimbus_that_never_read_it(one)
@@ -98,7 +98,7 @@ def test_the_younger_waits_where_there_is_no_other_slot(one: Scenario) -> None:
     assert list(slots_of(one, "two-2-1").values()) == [("s3", 0)]
 
 
-def test_the_older_keeps_its_slot_also_when_others_of_its_tasks_have_to_move(one: Scenario) -> None:
+def test_the_older_topology_keeps_its_slot_also_when_others_of_its_tasks_have_to_move(one: Scenario) -> None:
     repair = damage(one, paths.assignment("one-1-0"))
     a_nimbus_that_never_read_it(one)
     one.say("@ 1 submit two tasks=1")
@@ -142,12 +142,12 @@ def test_a_supervisor_whose_damaged_record_is_removed_is_gone(one: Scenario) -> 
     one.say("@ 1 tick")
     one.say("@ 2 lose s1")
     assert slots_of(one, "one-1-0") == {"w2": ("s2", 0), "w3": ("s2", 1)}
-    one.store.create(paths.supervisor("s1"), NONSENSE)  # what was known before it went counts no more
+    one.store.create(paths.supervisor("s1"), NONSENSE)  # its earlier record does not count any more
     one.say("@ 3 tick")
     assert [record.id for record in one.registry.all_supervisors()] == ["s2"]
 
 
-def test_a_supervisor_with_a_damaged_record_is_given_up_for_its_silence(scenario: Scenario) -> None:
+def test_a_supervisor_with_a_damaged_record_is_given_up_when_it_is_silent(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=1 beats; submit one tasks=1")
     damage(scenario, paths.supervisor("s1"))
     scenario.say("@ 10 ticks")

@@ -1,4 +1,4 @@
-"""A topology that has too few slots is squeezed into them, and spread again by itself when there are more: once."""
+"""A topology with too few slots is squeezed into them, and spread again, once, when there are more."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_squeezed_topology_is_drained_and_spread_when_slots_come(play: Play) -
     """)
 
 
-def test_a_topology_whose_supervisor_comes_back_has_the_workers_that_it_had(play: Play) -> None:
+def test_a_topology_whose_supervisor_comes_back_has_its_former_number_of_workers(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2 inactive
         words INACTIVE
@@ -47,7 +47,7 @@ def test_a_topology_whose_supervisor_comes_back_has_the_workers_that_it_had(play
     """)
 
 
-def test_slots_that_went_again_before_the_drain_was_over_leave_everything_as_it_was(play: Play) -> None:
+def test_slots_that_disappear_before_the_drain_is_over_leave_everything_unchanged(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=2 workers=2
         words ACTIVE
@@ -65,7 +65,7 @@ def test_slots_that_went_again_before_the_drain_was_over_leave_everything_as_it_
     """)
 
 
-def test_squeezed_topologies_are_spread_one_after_the_other_and_none_in_vain(play: Play) -> None:
+def test_squeezed_topologies_are_spread_one_after_another_and_none_in_vain(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit one tasks=2 workers=1
         one ACTIVE
@@ -100,7 +100,7 @@ def test_squeezed_topologies_are_spread_one_after_the_other_and_none_in_vain(pla
     """)
 
 
-def test_on_hosts_of_unequal_room_a_topology_has_the_workers_that_it_wants_at_once(play: Play) -> None:
+def test_a_topology_on_hosts_of_unequal_size_has_its_wanted_workers_at_once(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; supervisor s2 slots=3; submit words tasks=4 workers=4
         words ACTIVE
@@ -113,7 +113,7 @@ def test_on_hosts_of_unequal_room_a_topology_has_the_workers_that_it_wants_at_on
     """)
 
 
-def test_a_host_that_comes_back_with_fewer_slots_leaves_a_topology_as_many_workers_as_there_are_slots(
+def test_a_host_that_comes_back_with_fewer_slots_leaves_a_topology_one_worker_per_slot(
     play: Play,
 ) -> None:
     play("""
@@ -140,7 +140,7 @@ def test_a_host_that_comes_back_with_fewer_slots_leaves_a_topology_as_many_worke
     """)
 
 
-def test_a_host_that_has_fewer_slots_from_one_look_to_the_next_costs_no_worker(play: Play) -> None:
+def test_a_host_that_loses_slots_between_two_checks_costs_no_worker(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; supervisor s2 slots=2; submit words tasks=1 count=2 workers=3
         words ACTIVE
@@ -163,7 +163,7 @@ SLOTS = st.integers(0, 4)
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 5), st.integers(1, 8)), min_size=1, max_size=3),
     st.lists(st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), SLOTS, min_size=1), min_size=1, max_size=6),
 )
-def test_however_slots_come_and_go_the_spreading_ends_with_as_many_workers_as_a_new_topology_would_have(
+def test_spreading_ends_with_as_many_workers_as_a_new_topology_would_have(
     topologies: list[tuple[int, int, int]], changes: list[dict[str, int]]
 ) -> None:
     scenario = Scenario()
@@ -185,7 +185,7 @@ def test_however_slots_come_and_go_the_spreading_ends_with_as_many_workers_as_a_
 
 
 def _drain(scenario: Scenario) -> bool:
-    """Let every worker of the topologies that are rebalanced drain, and those that are to go be gone."""
+    """Let every worker of the rebalanced topologies drain, and let the leaving ones be gone."""
     found = False
     for record in scenario.registry.all_topologies():
         if record.state == "REBALANCING":
@@ -196,7 +196,7 @@ def _drain(scenario: Scenario) -> bool:
 
 
 def _check_nothing_is_squeezed_without_need(scenario: Scenario) -> None:
-    """A rebalance by hand would give no topology more workers than it has."""
+    """Check that a rebalance by hand would give no topology more workers than it has."""
     registry = scenario.registry
     slots = {(record.id, slot) for record in registry.all_supervisors() for slot in range(record.slots)}
     used = []

@@ -1,4 +1,4 @@
-"""A state directory that a Nimbus cannot use: one sentence, and nothing is left open."""
+"""A state directory that a Nimbus cannot use: one sentence, and nothing stays open."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_directory_for_an_id(state: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [in_the_way_of_files, no_id, a_directory_for_an_id])
-def test_what_is_wrong_with_it_is_said_and_it_can_be_used_once_that_is_repaired(
+def test_the_problem_is_reported_and_the_directory_is_usable_once_repaired(
     spoil: Callable[[Path], None], tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
@@ -37,10 +37,10 @@ def test_what_is_wrong_with_it_is_said_and_it_can_be_used_once_that_is_repaired(
     for path in state.iterdir():
         if path.name in ("files", "id"):
             path.rmdir() if path.is_dir() else path.unlink()
-    StateDirectory(state).close()  # nobody holds its lock any more
+    StateDirectory(state).close()  # its lock is free again
 
 
-def test_a_remembered_cluster_that_is_no_text_is_another_one(tmp_path: Path) -> None:
+def test_a_remembered_cluster_that_is_no_text_counts_as_another_one(tmp_path: Path) -> None:
     state = StateDirectory(tmp_path)
     (tmp_path / "cluster").write_bytes(b"\xff\xfe")
     assert state.cluster not in (None, "")

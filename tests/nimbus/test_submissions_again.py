@@ -1,4 +1,4 @@
-"""A submission that comes again is the same one; what one that failed has left is swept."""
+"""A repeated submission is the same one; the remains of a failed one are removed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def desk() -> Desk:
     return Desk()
 
 
-def test_it_comes_again_and_makes_one_topology(desk: Desk) -> None:
+def test_a_repeated_submission_makes_one_topology(desk: Desk) -> None:
     first = desk.submit("key")
     assert desk.submit("key") == first == desk.nimbus.submitted("key")
     assert (first.submission, first.files, first.python) == ("key", {"code": "c" * 64}, "3.11")
@@ -56,7 +56,7 @@ def test_it_comes_again_and_makes_one_topology(desk: Desk) -> None:
     assert Registry(desk.store).known_ids() == {first.id}
 
 
-def test_one_that_waits_to_replace_another_comes_again_too(desk: Desk) -> None:
+def test_a_submission_that_waits_to_replace_another_can_be_repeated_too(desk: Desk) -> None:
     registry = Registry(desk.store)
     registry.supervisors.put(SupervisorRecord("s1", "s1", 1))
     first = desk.submit("one")
@@ -67,7 +67,7 @@ def test_one_that_waits_to_replace_another_comes_again_too(desk: Desk) -> None:
     assert registry.known_ids() == {first.id, second.id}
 
 
-def test_what_a_submission_leads_to_is_done_when_it_comes_again_though_its_answer_was_lost(
+def test_a_repeated_submission_takes_effect_though_its_first_answer_was_lost(
     desk: Desk,
 ) -> None:
     registry = Registry(desk.store.store)
@@ -79,7 +79,7 @@ def test_what_a_submission_leads_to_is_done_when_it_comes_again_though_its_answe
     assert registry.assignments.get(desk.submit("key").id) is not None
 
 
-def test_another_version_cannot_wait_where_one_waits_already(desk: Desk) -> None:
+def test_another_version_cannot_wait_while_one_waits_already(desk: Desk) -> None:
     Registry(desk.store).supervisors.put(SupervisorRecord("s1", "s1", 1))
     first = desk.submit("one")
     desk.store.chooses = lambda call: BEFORE if call.path == paths.topology("words") and call.write else None
@@ -92,10 +92,10 @@ def test_another_version_cannot_wait_where_one_waits_already(desk: Desk) -> None
     assert Registry(desk.store).known_ids() == {first.id, second.id}
 
 
-def test_a_submission_that_fails_puts_off_nothing_that_is_due_before_it_is_swept(desk: Desk) -> None:
+def test_a_failed_submission_postpones_nothing_that_is_due_before_its_removal(desk: Desk) -> None:
     Registry(desk.store).supervisors.put(SupervisorRecord("s1", "s1", 1))
     desk.submit("key")
-    # The second kill gives it more time than what the first failure left has until it is swept.
+    # The second kill gives it more time than is left until the remains of the first failure are removed.
     for wait_secs, due in ((SWEEP_AFTER - 5, SWEEP_AFTER - 5), (SWEEP_AFTER + 5, SWEEP_AFTER + ANSWER_SECS)):
         desk.nimbus.kill("words", wait_secs)
         desk.clock.move_to(desk.clock.now() + ANSWER_SECS)
@@ -108,9 +108,7 @@ def test_a_submission_that_fails_puts_off_nothing_that_is_due_before_it_is_swept
 
 @pytest.mark.parametrize("write", range(1, 7))
 @pytest.mark.parametrize("how", [BEFORE, AFTER])
-def test_whichever_write_of_it_fails_it_is_there_once_when_it_comes_again(
-    desk: Desk, write: int, how: str
-) -> None:
+def test_whichever_write_fails_a_repeated_submission_exists_once(desk: Desk, write: int, how: str) -> None:
     desk.store.fail_write(write, how)
     try:
         first = desk.submit("key")
@@ -123,7 +121,7 @@ def test_whichever_write_of_it_fails_it_is_there_once_when_it_comes_again(
     assert Registry(desk.store).known_ids() == {first.id}
 
 
-def test_what_one_that_failed_has_left_goes_when_it_is_known_that_it_failed(desk: Desk) -> None:
+def test_the_remains_of_a_submission_go_when_it_is_known_to_have_failed(desk: Desk) -> None:
     desk.store.fail_write(4, BEFORE)
     with pytest.raises(Unavailable):
         desk.submit("key")
@@ -138,7 +136,7 @@ def test_what_one_that_failed_has_left_goes_when_it_is_known_that_it_failed(desk
     assert desk.nimbus.due is None
 
 
-def test_a_command_that_was_written_is_done_though_the_store_goes_away_right_after(desk: Desk) -> None:
+def test_a_command_that_was_written_takes_effect_though_the_store_fails_right_after(desk: Desk) -> None:
     desk.submit("key")
     desk.store.chooses = lambda call: BEFORE if desk.store.writes > before else None
     before = desk.store.writes + 1
@@ -147,7 +145,7 @@ def test_a_command_that_was_written_is_done_though_the_store_goes_away_right_aft
     assert desk.nimbus.topology("words").state == "INACTIVE"
 
 
-def test_a_nimbus_that_takes_over_sweeps_orphans() -> None:
+def test_a_nimbus_that_takes_over_removes_orphans() -> None:
     store = InMemoryStore()
     registry = Registry(store)
     put_bundle(store, "words-7-0", a_topology("words", 1))
@@ -169,7 +167,7 @@ def test_a_nimbus_that_takes_over_sweeps_orphans() -> None:
 
 
 @pytest.mark.parametrize("wait_secs", [-1, float("nan"), float("inf")])
-def test_a_wait_that_is_no_time_is_refused(desk: Desk, wait_secs: float) -> None:
+def test_an_invalid_wait_is_refused(desk: Desk, wait_secs: float) -> None:
     with pytest.raises(InvalidConfig, match="wait_secs must be 0 or more"):
         desk.nimbus.submit(
             Submission(a_topology("words", 1), defaults(), {}, replace=True, wait_secs=wait_secs)

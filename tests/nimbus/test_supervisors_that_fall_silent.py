@@ -1,4 +1,4 @@
-"""What becomes of topologies when a supervisor is not heard any more, as transcripts; the time-out is 30 seconds."""
+"""Topologies of a supervisor that falls silent, as transcripts; the timeout is 30 seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.nimbus.transcripts import Play
 IDS = ["s1", "s2", "s3"]
 
 
-def test_a_supervisor_that_never_gave_a_sign_of_life_is_never_given_up(play: Play) -> None:
+def test_a_supervisor_without_any_heartbeat_is_never_given_up(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; submit words tasks=1
         words ACTIVE
@@ -54,7 +54,7 @@ def test_the_workers_of_a_silent_supervisor_are_superseded_and_the_others_stay(p
     """)
 
 
-def test_only_topologies_that_had_workers_on_a_silent_host_say_that_it_was_given_up(play: Play) -> None:
+def test_only_topologies_with_workers_on_a_silent_host_report_its_loss(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=2; submit first tasks=1; lose s1; supervisor s2 slots=2 beats; submit second tasks=1
         first ACTIVE
@@ -102,7 +102,7 @@ def test_a_supervisor_that_is_heard_again_has_its_slots_back(play: Play) -> None
     """)
 
 
-def test_a_late_sign_of_life_brings_back_no_supervisor_that_went_in_good_order(play: Play) -> None:
+def test_a_late_heartbeat_brings_back_no_supervisor_that_left_in_good_order(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
         words ACTIVE
@@ -137,7 +137,7 @@ def test_a_kill_does_not_wait_for_workers_of_a_silent_supervisor(play: Play) -> 
     """)
 
 
-def test_a_new_nimbus_gives_those_that_beat_the_whole_time_to_be_heard_by_it(play: Play) -> None:
+def test_a_new_nimbus_gives_live_supervisors_the_whole_time_to_be_heard(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1 beats; submit words tasks=1
         words ACTIVE
@@ -152,7 +152,7 @@ def test_a_new_nimbus_gives_those_that_beat_the_whole_time_to_be_heard_by_it(pla
     """)
 
 
-def test_a_nimbus_that_slept_lets_supervisors_be_heard_before_it_gives_up_any(play: Play) -> None:
+def test_a_nimbus_that_slept_waits_for_heartbeats_before_it_gives_up_supervisors(play: Play) -> None:
     play("""
         @ 0 supervisor s1 slots=1; heard s1; submit words tasks=1
         words ACTIVE
@@ -180,7 +180,7 @@ def test_a_nimbus_that_slept_lets_supervisors_be_heard_before_it_gives_up_any(pl
     """)
 
 
-def test_a_supervisor_that_registered_again_meanwhile_keeps_what_it_said() -> None:
+def test_a_supervisor_that_registered_again_meanwhile_keeps_its_record() -> None:
     clock = ManualClock()
     registry = Registry(InMemoryStore())
     nimbus = Nimbus(registry.store, clock, supervisor_timeout_secs=4)
@@ -196,7 +196,7 @@ def test_a_supervisor_that_registered_again_meanwhile_keeps_what_it_said() -> No
     assert registry.all_supervisors() == [bigger]
 
 
-def test_nimbus_knows_when_to_look_next_and_finds_a_dead_supervisor_if_it_looks_only_then() -> None:
+def test_nimbus_knows_when_to_check_next_and_finds_a_dead_supervisor_by_checking_only_then() -> None:
     clock = ManualClock()
     registry = Registry(InMemoryStore())
     nimbus = Nimbus(registry.store, clock)
@@ -222,7 +222,7 @@ def test_nimbus_knows_when_to_look_next_and_finds_a_dead_supervisor_if_it_looks_
         max_size=30,
     )
 )
-def test_who_was_heard_is_never_given_up_and_who_was_not_is_as_long_as_nimbus_listens(
+def test_a_supervisor_that_was_heard_is_never_given_up_and_a_silent_one_is(
     moments: list[tuple[float, list[str]]],
 ) -> None:
     there = [SupervisorRecord(name, name, 1, beats=True) for name in IDS]
@@ -230,14 +230,14 @@ def test_who_was_heard_is_never_given_up_and_who_was_not_is_as_long_as_nimbus_li
     heartbeats = SupervisorHeartbeats(10, now)
     listened = dict.fromkeys(
         IDS, 0.0
-    )  # for how long Nimbus has listened since it heard one, absences not counted
+    )  # how long Nimbus has listened since it heard a supervisor, absences not counted
     heard = dict.fromkeys(IDS, now)
     assert heartbeats.silent(there, now) == []
     for pause, names in moments:
         now += pause
         heartbeats.tick(now)
         for name in IDS:
-            # After an absence everybody has a quarter of the time-out at least.
+            # After an absence every supervisor has at least a quarter of the timeout.
             listened[name] = listened[name] + pause if pause <= 2.5 else min(listened[name], 7.5)
         silent = {record.id for record in heartbeats.silent(there, now)}
         for name in IDS:
@@ -252,7 +252,7 @@ def test_who_was_heard_is_never_given_up_and_who_was_not_is_as_long_as_nimbus_li
             heard[name], listened[name] = now, 0.0
 
 
-def test_signs_of_life_of_a_supervisor_that_is_no_more_are_forgotten() -> None:
+def test_heartbeats_of_a_removed_supervisor_are_forgotten() -> None:
     heartbeats = SupervisorHeartbeats(30, 0)
     heartbeats.heard("s1", 0)
     assert heartbeats.due == 30

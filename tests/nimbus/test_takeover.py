@@ -1,4 +1,4 @@
-"""Whichever write Nimbus dies at, or is told that it timed out, the cluster comes to where it would have come anyway."""
+"""Whichever write Nimbus dies at, or gets a timeout for, the cluster reaches the state that it would have reached anyway."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.nimbus.transcripts import Scenario
 
 
 @pytest.mark.parametrize("name", LIVES)
-def test_a_life_without_faults_goes_as_written(name: str) -> None:
+def test_a_life_without_faults_is_as_written(name: str) -> None:
     life = Life()
     LIVES[name](life)
     assert life.store.failed == []
@@ -21,7 +21,7 @@ def test_a_life_without_faults_goes_as_written(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", LIVES)
-def test_whichever_write_fails_every_topology_comes_to_its_end_with_nothing_left(name: str, way: str) -> None:
+def test_whichever_write_fails_every_topology_reaches_its_end_with_nothing_left(name: str, way: str) -> None:
     whole = Life()
     LIVES[name](whole)
     for write in range(1, whole.store.writes + 1):
@@ -33,7 +33,7 @@ def test_whichever_write_fails_every_topology_comes_to_its_end_with_nothing_left
         assert len(life.store.failed) == 1
 
 
-def test_a_change_of_workers_that_was_begun_and_is_not_wanted_any_more_is_undone(scenario: Scenario) -> None:
+def test_a_change_of_workers_that_was_begun_and_is_no_longer_wanted_is_undone(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2 workers=2; report words w1 opened")
     (record,), before = scenario.registry.all_topologies(), scenario.show()
     assignment = scenario.registry.assignments.get(record.id)
@@ -57,7 +57,7 @@ def test_a_record_that_is_ahead_of_its_assignment_gets_one_though_no_task_moves(
     assert scenario.show() == before, "the same workers, incarnations and tasks"
 
 
-def test_what_a_topology_left_that_could_not_be_read_for_a_while_is_swept_afterwards(
+def test_remains_of_a_topology_that_was_unreadable_for_a_while_are_removed_afterwards(
     scenario: Scenario,
 ) -> None:
     scenario.say("@ 0 supervisor s1 slots=2; submit words tasks=2")

@@ -1,4 +1,4 @@
-"""Task ids are the same wherever they are counted, and none is ever given to another task."""
+"""Task ids are the same wherever they are computed, and none is ever given to another task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_ids_begin_at_1_and_follow_declaration_and_index() -> None:
 
 
 @given(COUNTS)
-def test_every_copy_of_every_component_has_one_id_and_the_ids_have_no_gap(counts: list[int]) -> None:
+def test_every_task_of_every_component_has_one_id_and_the_ids_have_no_gap(counts: list[int]) -> None:
     specs = number_tasks(topology(counts))
     assert [spec.task for spec in specs] == list(range(1, sum(counts) + 1))
     wanted = [(f"c{number}", index) for number, count in enumerate(counts) for index in range(count)]
@@ -39,7 +39,7 @@ def test_numbering_again_changes_nothing(counts: list[int]) -> None:
 
 
 @given(st.lists(st.lists(st.integers(1, 6), min_size=3, max_size=3), min_size=2, max_size=6))
-def test_however_parallelism_changes_an_id_means_one_task_for_ever(history: list[list[int]]) -> None:
+def test_an_id_means_one_task_for_ever_however_parallelism_changes(history: list[list[int]]) -> None:
     meaning: dict[int, tuple[str, int]] = {}
     existing: tuple[TaskRow, ...] = ()
     for counts in history:

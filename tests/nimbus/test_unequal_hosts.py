@@ -1,4 +1,4 @@
-"""On hosts of unequal room: as many slots are used as workers are wanted, and tasks are as even as that allows."""
+"""Hosts of unequal size: as many slots are used as workers are wanted, and tasks are as even as that allows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def small_cases() -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
 
 
 def unevenness(tasks: list[TaskRow], chosen: Chosen) -> int:
-    """The less evenly the components are spread over hosts, the more."""
+    """A measure of unevenness of the components over hosts."""
     where = by_task(chosen)
     return sum(
         count * count
@@ -47,7 +47,7 @@ def unevenness(tasks: list[TaskRow], chosen: Chosen) -> int:
 
 
 def least_unevenness(counts: tuple[int, ...], rooms: tuple[int, ...]) -> int:
-    """The least that is possible when every worker has a task."""
+    """The least possible value when every worker has a task."""
     found = {tuple(0 for _ in rooms): 0}
     for count in counts:
         after: dict[tuple[int, ...], int] = {}
@@ -64,7 +64,7 @@ def least_unevenness(counts: tuple[int, ...], rooms: tuple[int, ...]) -> int:
 
 
 def shares(count: int, hosts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to spread so many tasks over so many hosts."""
+    """All ways to spread this many tasks over this many hosts."""
     for dividers in combinations_with_replacement(range(count + 1), hosts - 1):
         edges = (0, *dividers, count)
         yield tuple(edges[at + 1] - edges[at] for at in range(hosts))
@@ -84,7 +84,7 @@ def test_in_every_small_case_as_many_slots_are_used_as_workers_are_wanted() -> N
 
 
 def test_in_every_small_case_components_are_nearly_as_even_over_hosts_as_full_workers_allow() -> None:
-    """The best, or what one task elsewhere makes of it; and the best in nearly all."""
+    """The best placement, or one that differs by one task; and the best in nearly all cases."""
     cases = worse = 0
     for counts, rooms in small_cases():
         tasks, slots = tasks_of(counts), slots_of(rooms)
@@ -120,7 +120,7 @@ def test_a_component_is_uneven_over_hosts_only_where_every_worker_of_the_fuller_
 
 
 @given(COUNTS, WORKERS, ROOMS, st.data())
-def test_what_a_lost_slot_ran_fills_free_slots_first_and_nothing_else_moves(
+def test_tasks_of_a_lost_slot_fill_free_slots_first_and_nothing_else_moves(
     counts: tuple[int, ...], wanted: int, rooms: tuple[int, ...], data: st.DataObject
 ) -> None:
     tasks = tasks_of(counts)
@@ -135,13 +135,15 @@ def test_what_a_lost_slot_ran_fills_free_slots_first_and_nothing_else_moves(
 
 
 def test_a_worker_is_filled_with_a_task_whose_component_stays_even() -> None:
-    """A spout and a bolt of two tasks, over three slots: the bolt's stay one on each host, the spout's goes to the bigger."""
+    """A spout and a bolt of two tasks, over three slots: the bolt keeps one task on each host, the spout's go to the bigger
+    host.
+    """
     chosen = schedule(tasks_of((1, 2)), 3, slots_of((1, 2)), {})
     assert chosen == {Slot("s0", 0): (3,), Slot("s1", 0): (1,), Slot("s1", 1): (2,)}
 
 
 def test_the_tasks_that_fill_a_big_host_are_those_of_all_components() -> None:
-    """Thirty tasks are 15 on each host when they are even; the bigger one has 20 workers."""
+    """Thirty tasks are 15 on each host if even; the bigger host has 20 workers."""
     tasks = tasks_of((10, 10, 10))
     chosen = schedule(tasks, 21, slots_of((1, 20)), {})
     component = {spec.task: spec.component for spec in tasks}

@@ -1,4 +1,4 @@
-"""A new leader, and supervisors whose records it cannot read: what runs there stays, until their silence decides."""
+"""A new leader cannot read the records of some supervisors: their tasks stay, until silence decides."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def one(scenario: Scenario) -> Scenario:
 RUNS = ["one ACTIVE", "  w1 s1/0 (1,0): 1", "  w2 s2/0 (1,0): 2"]
 
 
-def test_what_runs_there_stays(one: Scenario) -> None:
+def test_tasks_on_an_unreadable_supervisor_stay(one: Scenario) -> None:
     one.say("@ 20 ticks")
     assert one.show() == RUNS
     assert one.store.get(paths.supervisor("s1")) == (NONSENSE, 1)
 
 
-def test_nothing_new_is_placed_there(one: Scenario) -> None:
+def test_an_unreadable_supervisor_gets_no_new_tasks(one: Scenario) -> None:
     one.say("@ 2 submit two tasks=4 workers=4")
     assert one.show() == [*RUNS, "two ACTIVE", "  w1 s2/1 (2,0): 1 2 3 4"]
 
@@ -43,7 +43,7 @@ def test_a_task_that_has_to_move_moves_and_the_others_stay(one: Scenario) -> Non
     assert one.show() == ["one ACTIVE", "  w1 s1/0 (1,0): 1", "  w3 s3/0 (2,0): 2"]
 
 
-def test_silence_decides(one: Scenario) -> None:
+def test_a_silent_unreadable_supervisor_is_given_up(one: Scenario) -> None:
     one.say("@ 200 ticks")
     assert one.show() == ["one ACTIVE", "  w2 s2/0 (1,0): 2", "  w3 s2/1 (2,0): 1"]
     assert one.store.get(paths.supervisor("s1")) is None
@@ -51,19 +51,19 @@ def test_silence_decides(one: Scenario) -> None:
     assert one.store.get(paths.supervisor("s1")) is None, "it says itself who it is"
 
 
-def test_one_that_is_heard_keeps_its_workers(one: Scenario) -> None:
+def test_an_unreadable_supervisor_that_is_heard_keeps_its_workers(one: Scenario) -> None:
     for moment in range(10, 300, 10):
         one.say(f"@ {moment} heard s1")
     assert one.show() == RUNS
 
 
-def test_when_it_can_be_read_again_it_is_as_before(one: Scenario) -> None:
+def test_a_supervisor_whose_record_is_repaired_is_as_before(one: Scenario) -> None:
     one.registry.supervisors.put(SupervisorRecord("s1", "s1", 2, beats=True))
     one.say("@ 2 submit two tasks=2 workers=2")
     assert one.show() == [*RUNS, "two ACTIVE", "  w1 s1/1 (2,0): 1", "  w2 s2/1 (2,0): 2"]
 
 
-def test_a_supervisor_that_goes_while_it_is_read_is_gone(scenario: Scenario) -> None:
+def test_a_supervisor_that_leaves_while_it_is_read_is_gone(scenario: Scenario) -> None:
     scenario.store.put(paths.supervisor("s1"), NONSENSE)
     scenario.registry.all_supervisors()
     assert scenario.registry.unread_supervisors == {"s1"}
@@ -74,7 +74,7 @@ def test_a_supervisor_that_goes_while_it_is_read_is_gone(scenario: Scenario) -> 
     assert scenario.registry.unread_supervisors == set()
 
 
-def test_its_workers_are_shown_as_they_are_and_it_may_be_drained(one: Scenario) -> None:
+def test_its_workers_are_shown_unchanged_and_it_may_be_drained(one: Scenario) -> None:
     one.say("@ 2 report one w1 opened")
     one.say("@ 2 report one w2 opened")
     views = Views(one.store, Counters(), one.clock.now)

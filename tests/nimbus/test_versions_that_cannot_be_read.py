@@ -1,4 +1,4 @@
-"""A version that waits for a name, or had it before, and that cannot be read: it stays until it can, or until it is killed."""
+"""An unreadable version that waits for a name or had it before: it stays until it is readable or killed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def on_trial(words: Scenario) -> Scenario:
 
 
 def damage(scenario: Scenario, path: str, data: bytes = NEWER) -> Callable[[], None]:
-    """Something else stands at a path; gives what repairs it."""
+    """Replace the value at a path; return a function that restores it."""
     found = scenario.store.get(path)
     assert found is not None
     scenario.store.put(path, data)
@@ -64,20 +64,20 @@ def damage(scenario: Scenario, path: str, data: bytes = NEWER) -> Callable[[], N
     return repair
 
 
-def stands(scenario: Scenario, path: str) -> bytes:
+def stored(scenario: Scenario, path: str) -> bytes:
     found = scenario.store.get(path)
     return b"" if found is None else found[0]
 
 
 @pytest.mark.parametrize("data", [NEWER, b"nonsense"])
-def test_the_running_version_goes_on_while_the_one_that_waits_cannot_be_read(
+def test_the_running_version_goes_on_while_the_waiting_one_is_unreadable(
     waits: Scenario, data: bytes
 ) -> None:
     repair = damage(waits, WAITING, data)
     waits.say("@ 100 ticks")
     record = waits.nimbus.topology("words")
     assert (record.id, record.state) == ("words-1-0", "ACTIVE")
-    assert stands(waits, WAITING) == data and "words-2-1" in waits.registry.known_ids()
+    assert stored(waits, WAITING) == data and "words-2-1" in waits.registry.known_ids()
     repair()
     assert waits.nimbus.topology("words").state == "REPLACING"
     waits.say("@ 101 report words w1 drained")
@@ -85,7 +85,7 @@ def test_the_running_version_goes_on_while_the_one_that_waits_cannot_be_read(
     assert waits.nimbus.topology("words").id == "words-2-1"
 
 
-def test_the_status_says_once_what_cannot_be_read_and_what_helps(
+def test_the_status_names_the_unreadable_version_once_with_advice(
     waits: Scenario, caplog: pytest.LogCaptureFixture
 ) -> None:
     damage(waits, WAITING)
@@ -97,7 +97,7 @@ def test_the_status_says_once_what_cannot_be_read_and_what_helps(
 
 
 @pytest.mark.parametrize("path", [WAITING, BEFORE])
-def test_nothing_is_written_over_one_that_cannot_be_read(words: Scenario, path: str) -> None:
+def test_nothing_is_written_over_an_unreadable_version(words: Scenario, path: str) -> None:
     words.store.put(path, NEWER)
     words.say("@ 1 tick")
     with pytest.raises(
@@ -105,41 +105,41 @@ def test_nothing_is_written_over_one_that_cannot_be_read(words: Scenario, path: 
     ):
         words.nimbus.submit(Submission(a_topology("words", 1), defaults(), {}, replace=True))
     words.say("@ 100 ticks")
-    assert stands(words, path) == NEWER and words.nimbus.topology("words").state == "ACTIVE"
+    assert stored(words, path) == NEWER and words.nimbus.topology("words").state == "ACTIVE"
 
 
-def test_one_that_waits_is_not_begun_with_while_the_one_before_cannot_be_read(waits: Scenario) -> None:
+def test_a_waiting_version_does_not_start_while_the_previous_one_is_unreadable(waits: Scenario) -> None:
     waits.say("@ 2 tick")
-    repair = damage(waits, WAITING)  # the topology runs on, and then what stands before is damaged too
+    repair = damage(waits, WAITING)  # the topology runs on, and then the previous version is damaged too
     waits.store.put(BEFORE, NEWER)
     repair()
     waits.say("@ 100 ticks")
-    assert waits.nimbus.topology("words").state == "ACTIVE" and stands(waits, BEFORE) == NEWER
+    assert waits.nimbus.topology("words").state == "ACTIVE" and stored(waits, BEFORE) == NEWER
     waits.store.delete(BEFORE)
     waits.say("@ 101 tick")
     assert waits.nimbus.topology("words").state == "REPLACING"
 
 
-def test_a_version_that_failed_on_trial_waits_for_the_one_before_to_be_readable(on_trial: Scenario) -> None:
+def test_a_version_that_failed_on_trial_waits_until_the_previous_one_is_readable(on_trial: Scenario) -> None:
     repair = damage(on_trial, BEFORE)
     on_trial.say("@ 2 report words w1 crash=boom")
     on_trial.say("@ 3 report words w1 stopped")
     on_trial.say("@ 500 ticks")
     record = on_trial.nimbus.topology("words")
-    assert (record.id, record.state) == ("words-2-1", "FAILED") and stands(on_trial, BEFORE) == NEWER
+    assert (record.id, record.state) == ("words-2-1", "FAILED") and stored(on_trial, BEFORE) == NEWER
     repair()
     record = on_trial.nimbus.topology("words")
     assert (record.id, record.state) == ("words-1-0", "ACTIVE")
 
 
-def test_a_version_that_proves_that_it_runs_does_not_wait_for_that(on_trial: Scenario) -> None:
+def test_a_version_that_proves_itself_does_not_wait_for_that(on_trial: Scenario) -> None:
     repair = damage(on_trial, BEFORE)
     on_trial.say("@ 2 report words w1 opened")
-    assert on_trial.nimbus.topology("words").replaces is None and stands(on_trial, BEFORE) == NEWER
+    assert on_trial.nimbus.topology("words").replaces is None and stored(on_trial, BEFORE) == NEWER
     on_trial.say("@ 50 ticks")
     assert "words-1-0" in on_trial.registry.known_ids(), "what belongs to it is no orphan"
     repair()
-    assert stands(on_trial, BEFORE) == b"", "nobody can come back to it"
+    assert stored(on_trial, BEFORE) == b"", "nobody can come back to it"
 
 
 @pytest.mark.parametrize("path", [WAITING, BEFORE])
@@ -153,14 +153,14 @@ def test_kill_removes_it_with_the_topology(words: Scenario, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", [WAITING, BEFORE])
-def test_one_of_a_name_without_a_topology_stays_until_it_is_killed(
+def test_an_unreadable_version_without_a_topology_stays_until_it_is_killed(
     scenario: Scenario, path: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     scenario.store.put(path, NEWER)
     scenario.store.put(paths.description("words-9-0"), b"of that version")
     scenario.say("@ 1 another nimbus")
     scenario.say("@ 200 ticks")
-    assert stands(scenario, path) == NEWER and scenario.registry.known_ids() == {"words-9-0"}
+    assert stored(scenario, path) == NEWER and scenario.registry.known_ids() == {"words-9-0"}
     assert caplog.text.count("words: no topology has this name") == 1
     scenario.nimbus.kill("words")
     scenario.say("@ 201 tick")
@@ -169,14 +169,14 @@ def test_one_of_a_name_without_a_topology_stays_until_it_is_killed(
         scenario.nimbus.kill("words")
 
 
-def test_kill_of_a_topology_that_cannot_be_read_removes_its_versions_too(scenario: Scenario) -> None:
+def test_kill_of_an_unreadable_topology_removes_its_versions_too(scenario: Scenario) -> None:
     for path in (paths.topology("words"), WAITING, BEFORE):
         scenario.store.put(path, NEWER)
     scenario.nimbus.kill("words")
     assert scenario.store.children("/") == ["cluster"]
 
 
-def test_what_it_has_counted_is_kept(on_trial: Scenario, tmp_path: Path) -> None:
+def test_its_counters_are_kept(on_trial: Scenario, tmp_path: Path) -> None:
     counters = Counters()
     counters.count(
         "words-1-0", "w1", Incarnation(1, 0), WorkerCounters({"lines": ComponentCounters(emitted=7)})
@@ -185,10 +185,10 @@ def test_what_it_has_counted_is_kept(on_trial: Scenario, tmp_path: Path) -> None
     files = FileStore(tmp_path / "files", 100, 100)
     me = NimbusRecord("n1", "http://n1", "n1")
 
-    def asked_nobody(other: NimbusRecord) -> Client:
+    def asked_in_vain(other: NimbusRecord) -> Client:
         raise AssertionError("there is no other")
 
-    house = Housekeeping(on_trial.store, files, counters, tmp_path, me, asked_nobody, on_trial.clock)
+    house = Housekeeping(on_trial.store, files, counters, tmp_path, me, asked_in_vain, on_trial.clock)
     for _ in range(2):
         house._collect()
     assert [worker for worker, _, _ in counters.of_workers("words-1-0")] == ["w1"]

@@ -1,4 +1,4 @@
-"""Housekeeping removes what belongs to no topology, and nothing while it cannot be sure of that."""
+"""Housekeeping removes files that belong to no topology, and nothing while it cannot be sure of that."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class House:
         raise AssertionError("there is no other")
 
     def file(self, data: bytes, age: float) -> str:
-        """A file that came so many seconds ago."""
+        """A file that came this many seconds ago."""
         name = sha256(data).hexdigest()
         incoming = self.files.receive(name)
         incoming.write(data)
@@ -67,7 +67,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path)
 
 
-def test_an_old_file_that_no_topology_needs_goes_and_the_others_stay(house: House) -> None:
+def test_an_old_unused_file_is_removed_and_the_others_stay(house: House) -> None:
     needed, old = house.file(b"needed", 2 * UNUSED_SECS), house.file(b"old", UNUSED_SECS + 1)
     young = house.file(b"young", UNUSED_SECS - 1)
     house.submit("words", code=needed)
@@ -78,7 +78,7 @@ def test_an_old_file_that_no_topology_needs_goes_and_the_others_stay(house: Hous
 @pytest.mark.parametrize(
     "path", [paths.topology("words"), paths.replacement("words"), paths.replaced("words")]
 )
-def test_while_a_record_cannot_be_read_no_file_goes(house: House, path: str) -> None:
+def test_while_a_record_is_unreadable_no_file_is_removed(house: House, path: str) -> None:
     old = house.file(b"old", 2 * UNUSED_SECS)
     house.store.put(path, b"nonsense")
     house.keeping._collect()
@@ -88,8 +88,8 @@ def test_while_a_record_cannot_be_read_no_file_goes(house: House, path: str) -> 
     assert house.files.names() == set()
 
 
-def test_counters_of_a_topology_that_is_gone_go_one_look_later(house: House) -> None:
-    """What is read of the store may be some seconds old."""
+def test_counters_of_a_removed_topology_are_removed_one_round_later(house: House) -> None:
+    """Reads of the store may be some seconds old."""
     stays, goes = house.submit("stays"), house.submit("goes")
     house.keeping._collect()
     house.store.delete(paths.topology("goes"))

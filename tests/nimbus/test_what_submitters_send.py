@@ -1,4 +1,4 @@
-"""What a submitter sends is read as it stands, or refused with what is wrong with it: nothing is guessed."""
+"""A submission is read exactly, or refused with its problems: nothing is guessed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.nimbus.transcripts import a_topology
 
 
 def body(**changes: object) -> dict[str, object]:
-    """A sound submission but for the changes."""
+    """A valid submission except for the changes."""
     topology = a_topology("words", 1)
     sound = {
         "submission": "key",
@@ -23,7 +23,7 @@ def body(**changes: object) -> dict[str, object]:
     return {**sound, **changes}
 
 
-def test_what_is_sound_is_read_as_it_was_sent() -> None:
+def test_a_valid_submission_is_read_unchanged() -> None:
     read = read_submission(body())
     assert (read.key, read.topology) == ("key", a_topology("words", 1))
 
@@ -35,6 +35,6 @@ def test_a_key_that_would_spoil_a_log_is_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["Zm9v!YmFy", "Zm9v YmFy", "Zm9vY", "\u00e9"])
-def test_what_is_not_wholly_base64_is_no_pickle(text: str) -> None:
+def test_a_pickle_that_is_not_wholly_base64_is_refused(text: str) -> None:
     with pytest.raises(BadRequest, match=r"pickles\['lines'\] is not base64"):
         read_submission(body(pickles={"lines": text}))

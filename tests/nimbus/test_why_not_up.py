@@ -1,4 +1,4 @@
-"""What a list of topologies says of an ACTIVE one whose workers are not up, and no more once they are."""
+"""What a list of topologies says of an ACTIVE one whose workers are not up, and no longer once they are."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ def scenario() -> Scenario:
 
 
 def held_up(scenario: Scenario) -> object:
-    """What the list says of the topology."""
+    """The reason in the list of topologies."""
     (listed,) = Views(scenario.store, Counters(), scenario.clock.now).topologies()
     return listed.held_up
 
 
-def test_one_that_starts_is_not_held_up(scenario: Scenario) -> None:
+def test_a_starting_topology_is_not_held_up(scenario: Scenario) -> None:
     assert held_up(scenario) is None
     scenario.say("@ 1 report words w2")
     assert held_up(scenario) is None
 
 
-def test_workers_that_die_or_wait_are_counted_and_the_first_says_why(scenario: Scenario) -> None:
+def test_workers_that_die_or_wait_are_counted_and_the_first_one_has_its_reason(scenario: Scenario) -> None:
     scenario.say("@ 1 report words w2 waits note=its-environment-is-being-built")
     assert held_up(scenario) == HeldUp(1, "its-environment-is-being-built")
     scenario.say(f"@ 2 report words w1 incarnation=1,1 {DIED}")
     assert held_up(scenario) == HeldUp(2, "it-died-of-signal-9")
 
 
-def test_one_that_is_up_again_is_not_held_up_by_what_was_said_of_it(scenario: Scenario) -> None:
+def test_a_topology_that_is_up_again_is_not_held_up_by_earlier_reports(scenario: Scenario) -> None:
     scenario.say(f"@ 1 report words w1 incarnation=1,1 {DIED}")
     scenario.say(f"@ 2 report words w1 incarnation=1,1 opened {DIED}")
     assert held_up(scenario) is None
 
 
-def test_what_was_said_of_an_earlier_worker_of_that_name_holds_nothing_up(scenario: Scenario) -> None:
+def test_reports_of_an_earlier_worker_of_that_name_hold_nothing_up(scenario: Scenario) -> None:
     (record,) = scenario.registry.all_topologies()
     for version, why in ((0, None), (1, HeldUp(1, "it died"))):
         report = WorkerReport("w2", Incarnation(version, 5), False, False, False, False, None, note="it died")
@@ -56,6 +56,6 @@ def test_what_was_said_of_an_earlier_worker_of_that_name_holds_nothing_up(scenar
 
 
 @pytest.mark.parametrize("command", ["deactivate", "kill"])
-def test_one_that_is_not_to_run_is_not_held_up(scenario: Scenario, command: str) -> None:
+def test_a_topology_that_is_not_to_run_is_not_held_up(scenario: Scenario, command: str) -> None:
     scenario.say(f"@ 1 report words w1 incarnation=1,1 {DIED}; {command} words")
     assert held_up(scenario) is None

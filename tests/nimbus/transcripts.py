@@ -1,24 +1,24 @@
-"""Scenarios of Nimbus as transcripts: what is said to it, and what stands in the store afterwards.
+"""Scenarios of Nimbus as transcripts: commands and reports, and the content of the store afterwards.
 
-    @ 0 supervisor s1 slots=2        what is done, at which second of a clock that only this number moves
+    @ 0 supervisor s1 slots=2        an event, and the second of a clock that only this number moves
     words ACTIVE                     every topology, after the line that changed anything: its state,
       w1 s1/0 (1,0): 1 3             its workers (slot, incarnation: tasks),
-      w2 s1/1 (1,0): 2               and those that are told to go
+      w2 s1/1 (1,0): 2               and those that are to leave
       leaving w3 s2/0 (1,0): 4
-    = nothing changes                where nothing did
+    = nothing changes                if nothing did
 
-What leads to the situation that a test is about stands in one line, with `;` in between, and is shown when all of it is done:
+The preparation of a test is one line of events separated by `;`, and is shown when all of them are done:
 
     @ 0 supervisor s1 slots=1; supervisor s2 slots=1; submit words tasks=2 workers=2
 
-Lines to say: `supervisor ID slots=N [beats]`, `lose ID`, `heard ID`, `drain ID`, `undrain ID`, `submit NAME tasks=N
-[count=N] [workers=N] [inactive] [replace] [wait=SECONDS]` (tasks of the spout "lines", and of a bolt "count" if there is to
-be one), `kill NAME [wait=SECONDS]`, `activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N] [wait=SECONDS]
-[COMPONENT=N]`, `report NAME WORKER [opened] [ended] [drained] [stopped] [waits] [crash=TEXT] [incarnation=V,R] [version=V]
-[finished=T,T] [note=TEXT]`, `tick`, `ticks` (every second until then), `another nimbus`. An error is shown as
-`! Error: text`, a report that was refused as `! refused`.
+Lines to say: `supervisor ID slots=N [beats]`, `lose ID`, `heard ID`, `drain ID`, `undrain ID`, `submit NAME tasks=N [count=N]
+[workers=N] [inactive] [replace] [wait=SECONDS]` (tasks of the spout "lines", and of an optional bolt "count"), `kill NAME
+[wait=SECONDS]`, `activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N] [wait=SECONDS] [COMPONENT=N]`, `report NAME
+WORKER [opened] [ended] [drained] [stopped] [waits] [crash=TEXT] [incarnation=V,R] [version=V] [finished=T,T] [note=TEXT]`,
+`tick`, `ticks` (every second until then), `another nimbus`. An error is shown as `! Error: text`, a refused report as `!
+refused`.
 
-The pickles of these topologies are bytes that no unpickler takes: Nimbus has to do without.
+The pickles of these topologies are bytes that no unpickler accepts: Nimbus must not need them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Options = dict[str, str]
 
 
 def a_topology(name: str, tasks: int, count: int = 0) -> Topology:
-    """One spout of some tasks and perhaps a bolt, whose pickles nobody can load."""
+    """One spout of some tasks and optionally a bolt, whose pickles cannot be loaded."""
     spout = ComponentSpec("lines", "spout", tasks, {}, {"default": StreamSpec(("line",))})
     if not count:
         return Topology(name, {}, (spout,), {"lines": b"this is no pickle"})
@@ -57,7 +57,7 @@ def a_topology(name: str, tasks: int, count: int = 0) -> Topology:
 
 
 class Scenario:
-    """A store, a clock that is moved by hand, and a Nimbus that is spoken to line by line."""
+    """A store, a manual clock, and a Nimbus that gets its commands line by line."""
 
     def __init__(self, store: Store | None = None) -> None:
         self.store = InMemoryStore() if store is None else store
@@ -67,7 +67,7 @@ class Scenario:
         self._shown = self.show()
 
     def play(self, transcript: str) -> None:
-        """Say every `@` line of the transcript; what happens must be what stands there."""
+        """Play every `@` line of the transcript; the results must be those of the transcript."""
         expected = textwrap.dedent(transcript).strip("\n")
         happened: list[str] = []
         for line in expected.splitlines():
@@ -77,12 +77,12 @@ class Scenario:
         assert "\n".join(happened) == expected
 
     def say(self, line: str) -> None:
-        """Do what one line says, whatever it leads to; it fails when it is refused."""
+        """Do what one line says and ignore the result; a refusal is an error."""
         refused = [answer for answer in self._hear(line) if answer.startswith("!")]
         assert not refused, f"{line}: {refused}"
 
     def _hear(self, line: str) -> list[str]:
-        """Do what one line says, and tell what it changed."""
+        """Do what one line says, and return what it changed."""
         _, moment, deeds = line.split(maxsplit=2)
         answers = [self._do(float(moment), *deed.split()) for deed in deeds.split(";")]
         told = [answer for answer in answers if answer]
@@ -105,7 +105,7 @@ class Scenario:
         return answer
 
     def show(self) -> list[str]:
-        """What stands in the store."""
+        """The content of the store."""
         lines = []
         for record in self.registry.all_topologies():
             until = "" if record.deadline is None else f" until {record.deadline:g}"
@@ -197,29 +197,29 @@ class Scenario:
     do_ticks = do_tick
 
     def do_another(self, words: list[str], options: Options) -> None:
-        """From now on another Nimbus over the same store is spoken to."""
+        """Continue with another Nimbus over the same store."""
         self.nimbus.close()
         self.nimbus = Nimbus(self.store, self.clock)
         self.nimbus.tick()
 
-    # For what a transcript cannot say
+    # For tests beyond transcripts
 
     def workers(self, topology_id: str) -> tuple[Placement, ...]:
         """The workers that a topology has."""
         return workers_of(self.registry.assignments.get(topology_id))
 
     def leaving(self, topology_id: str) -> tuple[Placement, ...]:
-        """The workers that are told to go."""
+        """The workers that are to leave."""
         return workers_of(self.registry.leaving.get(topology_id))
 
     def workers_drain(self, record: TopologyRecord) -> None:
-        """Every worker that a topology has says that it has drained."""
+        """Every worker of a topology reports that it has drained."""
         for placed in self.workers(record.id):
             report = WorkerReport(placed.worker, placed.incarnation, True, False, True, False, None)
             assert self.nimbus.report(record.name, placed.worker, report)
 
     def workers_go(self, record: TopologyRecord) -> None:
-        """Every worker that is told to go says that it is gone."""
+        """Every leaving worker reports that it is gone."""
         for placed in self.leaving(record.id):
             report = WorkerReport(placed.worker, placed.incarnation, True, False, True, True, None)
             assert self.nimbus.report(record.name, placed.worker, report)

@@ -1,4 +1,4 @@
-"""A Nimbus that leads over a store in memory, and those who ask it."""
+"""A Nimbus that leads over a store in memory, and its clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.nimbus_http.nimbuses import Cluster, PlayedSupervisor, client_of
 
 @pytest.fixture
 def store() -> InMemoryStore:
-    """What all daemons of a test share; each gets a session of its own, or this one."""
+    """The store that all daemons of a test share; each gets a session of its own, or this one."""
     return InMemoryStore()
 
 
@@ -43,7 +43,7 @@ def client(leader: NimbusDaemon) -> Iterator[Client]:
 
 @pytest.fixture(scope="module")
 def shared_leader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NimbusDaemon]:
-    """A Nimbus that leads, for all tests of a module that leave nothing behind in it."""
+    """A leading Nimbus, for all tests of a module that leave nothing behind in it."""
     found = Cluster(InMemoryStore(), tmp_path_factory.mktemp("shared"))
     yield found.start_leader()
     found.stop()

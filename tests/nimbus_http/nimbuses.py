@@ -1,6 +1,6 @@
-"""Nimbuses in this process, whose HTTP is real, and a supervisor that is played: it registers and says what tests say.
+"""Nimbuses in this process with real HTTP, and a simulated supervisor: it registers, and reports what tests want.
 
-The pickles of its topologies are bytes that no unpickler takes.
+The pickles of its topologies are bytes that no unpickler accepts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OWN = own_versions()
 
 
 def until(condition: Callable[[], Any], what: str = "it") -> Any:
-    """What a condition gives once it holds."""
+    """The value of a condition once it holds."""
     deadline = time.monotonic() + CAP_SECS
     while not (found := condition()):
         assert time.monotonic() < deadline, f"{what} has not come about within {CAP_SECS:g} s"
@@ -67,7 +67,7 @@ class Cluster:
         return daemon
 
     def start_standby(self, name: str, store: Store, **settings: Any) -> NimbusDaemon:
-        """A Nimbus that stands by and could lead."""
+        """A standby Nimbus that could lead."""
         daemon = self.start(name, store, **settings)
         until(lambda: daemon.token, "its copy of the token")
         assert not daemon.leading
@@ -118,7 +118,7 @@ def submission(topology: Topology | None = None, **changes: Any) -> dict[str, An
 
 
 class PlayedSupervisor:
-    """A supervisor that a test speaks for."""
+    """A supervisor in whose name a test reports."""
 
     def __init__(self, store: Store, daemon: NimbusDaemon, supervisor_id: str = "s1", **fields: Any) -> None:
         self.pair = KeyPair.make()
@@ -162,7 +162,7 @@ class PlayedSupervisor:
         counters: list[dict[str, Any]] | None = None,
         daemon: NimbusDaemon | None = None,
     ) -> list[dict[str, Any]]:
-        """Say something of its workers; what was refused."""
+        """Report about its workers; return the refused reports."""
         rows = [
             {"topology": name, "report": json.loads(encode(report))}
             for name, said in (reports or {}).items()
@@ -176,7 +176,7 @@ class PlayedSupervisor:
         return refused
 
     def say(self, name: str = "words", **flags: Any) -> list[dict[str, Any]]:
-        """The same of all workers that are wanted, those that are to go included."""
+        """The same for all its workers, leaving ones included."""
         record = self.registry.topologies.get(name)
         assert record is not None
         placements = [
@@ -193,7 +193,7 @@ class PlayedSupervisor:
 def counters_of(
     supervisor: PlayedSupervisor, emitted: int, reports: tuple[ErrorReport, ...] = (), number: int = 1
 ) -> list[dict[str, Any]]:
-    """What the worker of "words" has counted, as a supervisor sends it."""
+    """The counters of the worker of "words", as a supervisor sends them."""
     assignment = supervisor.assignment()
     place = assignment.placements[0]
     counted = WorkerCounters({"lines": ComponentCounters(emitted=emitted, acked=emitted)}, reports, number)

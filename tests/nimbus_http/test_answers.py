@@ -1,4 +1,4 @@
-"""What the OpenAPI document says of an answer is what a Nimbus answers: each is had over HTTP and held against it."""
+"""The OpenAPI document describes the answers of a Nimbus: each one is fetched over HTTP and compared with it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[type, ...]] = {
 
 
 def misfits(schema: Mapping[str, Any], value: Any, place: str = "") -> Iterator[str]:
-    """Where a value is not as a schema says; a field that it does not name is a misfit too."""
+    """The places where a value does not match a schema; a field that the schema does not name is a mismatch too."""
     if "$ref" in schema:
         schema = document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
     if "anyOf" in schema:
@@ -72,7 +72,7 @@ def misfits(schema: Mapping[str, Any], value: Any, place: str = "") -> Iterator[
 
 
 class Asked:
-    """Asks a Nimbus, and holds each answer against the document."""
+    """Asks a Nimbus, and compares each answer with the document."""
 
     def __init__(self, nimbus: NimbusDaemon) -> None:
         self.nimbus = nimbus
@@ -108,7 +108,7 @@ def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
         server.stop()
 
 
-def test_every_answer_that_the_document_describes_is_as_it_says(
+def test_every_described_answer_matches_the_document(
     cluster: Cluster, store: InMemoryStore, tmp_path: Path
 ) -> None:
     flaky = FlakyStore(store.session())
@@ -116,7 +116,7 @@ def test_every_answer_that_the_document_describes_is_as_it_says(
     supervisor = PlayedSupervisor(store, ask.nimbus)
     of_supervisor = supervisor.client()._authorization(ask.nimbus.url)
     for path in ("cluster", "supervisors", "configuration", "topologies", "openapi.json", "/health"):
-        ask("GET", path)  # with nothing there
+        ask("GET", path)  # with an empty cluster
     code = tmp_path / "code.tar.gz"
     digest = pack({"my_words.py": b"x = 1"}, code)
     for _ in range(2):
@@ -126,7 +126,7 @@ def test_every_answer_that_the_document_describes_is_as_it_says(
     ask("POST", "topologies", body)
     supervisor.assignment()
     for path in ("topologies/{name}", "topologies/{name}/workers"):
-        ask("GET", path, name="words")  # while it comes up
+        ask("GET", path, name="words")  # while it starts
     supervisor.say()
     supervisor.send(counters=counters_of(supervisor, 7, (BOOM,)))
     stray = WorkerReport("w99", Incarnation(1, 0), True, False, False, False, None)
@@ -140,7 +140,7 @@ def test_every_answer_that_the_document_describes_is_as_it_says(
     for component in ("lines", "count"):
         ask("GET", "topologies/{name}/components/{component}", name="words", component=component)
     with logs_of(tmp_path / "supervisor", topology_id) as url:
-        PlayedSupervisor(store, ask.nimbus, url=url)  # the same one, at an address
+        PlayedSupervisor(store, ask.nimbus, url=url)  # the same one at an address
         ask("GET", "topologies/{name}/workers/{worker}/log", name="words", worker="w1")
     for change in ("deactivate", "activate", "rebalance"):
         ask("POST", f"topologies/{{name}}/{change}", {}, name="words")
@@ -152,7 +152,7 @@ def test_every_answer_that_the_document_describes_is_as_it_says(
     assert ask.compared == SHAPED
 
 
-def test_the_comparison_finds_what_does_not_fit() -> None:
+def test_the_comparison_finds_mismatches() -> None:
     schema = document()["paths"][f"{API}/topologies"]["get"]["responses"]["200"]["content"][
         "application/json"
     ]["schema"]
@@ -171,7 +171,7 @@ def every_reference(value: Any) -> Iterator[str]:
         yield from every_reference(each)
 
 
-def test_the_document_is_sound_as_openapi_wants_it() -> None:
+def test_the_document_is_valid_openapi() -> None:
     whole = document()
     assert json.dumps(json.loads(json.dumps(whole))) == json.dumps(whole)
     assert whole["openapi"] == "3.1.0" and {"title", "version"} <= set(whole["info"])

@@ -1,5 +1,6 @@
-"""Whoever connects and asks nothing, or half a question, or does not come to its end, keeps neither the connection nor
-others from being answered. (`tests/squall/test_http_connections.py` has what is slow, and is waited for.)"""
+"""A client that connects and sends nothing, or an incomplete request, can neither keep the connection nor delay the answers to
+others. (`tests/squall/test_http_connections.py` tests slow clients that are waited for.)
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from tests.nimbus_http.nimbuses import Cluster, closing, until
 
 CAP_SECS = 30.0
 ASKED = b"GET /health HTTP/1.1\r\nHost: nimbus\r\n\r\n"
-#: A request that is refused for its lack of a token, and of which the body is announced.
+#: A request that is refused because it has no token, and that announces a body.
 REFUSED = b"POST /api/v1/topologies HTTP/1.1\r\nHost: nimbus\r\nContent-Length: 100\r\n\r\n"
 
 
@@ -51,7 +52,7 @@ def connect(nimbus: NimbusDaemon) -> socket.socket:
 
 
 def is_closed(connection: socket.socket) -> bool:
-    """Whether the other side closes it, at last."""
+    """Whether the other side closes the connection in time."""
     try:
         return connection.recv(1) == b""
     except ConnectionError:
@@ -70,7 +71,7 @@ def answer(connection: socket.socket, asked: bytes = ASKED, end: bytes = b'"stat
 
 @contextmanager
 def trickling(connection: socket.socket, data: bytes) -> Iterator[None]:
-    """Meanwhile so many bytes are sent, one after the other, as long as anybody takes them."""
+    """Meanwhile this many bytes are sent one by one, as long as they are accepted."""
     stop = threading.Event()
 
     def trickle() -> None:
@@ -92,14 +93,14 @@ def trickling(connection: socket.socket, data: bytes) -> Iterator[None]:
 
 
 def tls_conf(folder: Path) -> dict[str, str]:
-    """The settings of a Nimbus that answers by HTTPS."""
+    """The settings of a Nimbus with HTTPS."""
     made = make_certificates(folder / "certificates")
     names = ("squall.tls.certificate", "squall.tls.key", "squall.tls.ca")
     return dict(zip(names, (made.certificate, made.key, made.ca)))
 
 
 def authorized(nimbus: NimbusDaemon, method: str, path: str, size: int) -> bytes:
-    """The head of a request of an operator, whose body is announced."""
+    """The head of an operator's request that announces a body."""
     lines = (f"{method} /api/v1/{path} HTTP/1.1", "Host: nimbus", f"Authorization: Bearer {nimbus.token}")
     return "\r\n".join((*lines, f"Content-Length: {size}", "", "")).encode()
 
@@ -129,7 +130,7 @@ def test_a_body_may_take_longer_than_a_request(impatient: None, leader: NimbusDa
         assert answer(connection, b"{}", b"\r\n").startswith(b"HTTP/1.1 404")
 
 
-def test_the_body_of_a_request_that_was_refused_is_not_waited_for(
+def test_the_body_of_a_refused_request_is_not_waited_for(
     impatient_with_bodies: None, connections: list[socket.socket], client: Client
 ) -> None:
     trickles, silent, _ = connections
@@ -141,7 +142,7 @@ def test_the_body_of_a_request_that_was_refused_is_not_waited_for(
     assert client.get("cluster")["leader"], "others are answered"
 
 
-def test_a_connection_whose_refused_request_has_come_to_its_end_is_asked_on(
+def test_a_connection_whose_refused_request_is_complete_can_be_used_again(
     impatient: None, connections: list[socket.socket]
 ) -> None:
     answer(connections[0], REFUSED, b"}}")
@@ -151,7 +152,7 @@ def test_a_connection_whose_refused_request_has_come_to_its_end_is_asked_on(
     assert is_closed(connections[0]), "and half a request after it is not waited for"
 
 
-def test_a_file_that_comes_too_slowly_is_not_waited_for_and_nothing_is_left_of_it(
+def test_a_file_that_comes_too_slowly_is_not_waited_for_and_leaves_nothing(
     impatient_with_bodies: None, leader: NimbusDaemon, client: Client
 ) -> None:
     name = "0" * 64
@@ -164,18 +165,20 @@ def test_a_file_that_comes_too_slowly_is_not_waited_for_and_nothing_is_left_of_i
     assert not client.exists(at("files", name))
 
 
-def test_who_does_not_take_an_answer_is_not_waited_for(
+def test_a_client_that_does_not_read_its_answer_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, leader: NimbusDaemon
 ) -> None:
     monkeypatch.setitem(PATIENCE, Awaited.TAKING, Patience(0.3, least=15_000))
     asked = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: nimbus\r\n\r\n" * 1000
     with connect(leader) as connection, pytest.raises(ConnectionError):
         while True:
-            connection.sendall(asked)  # until nothing goes any more, and then it has ended
+            connection.sendall(
+                asked
+            )  # until nothing can be written any more, and then the connection has ended
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
-def test_a_client_of_ours_hears_the_refusal_of_a_file_that_it_is_still_sending_when_the_connection_ends(
+def test_our_client_gets_the_refusal_of_a_file_that_it_is_still_sending_when_the_connection_ends(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, tmp_path: Path, tls: bool
 ) -> None:
     monkeypatch.setitem(PATIENCE, Awaited.REST, Patience(0.0))
@@ -183,7 +186,7 @@ def test_a_client_of_ours_hears_the_refusal_of_a_file_that_it_is_still_sending_w
     leader = cluster.start_leader(conf={"nimbus.package.limit.bytes": 1_000_000, **conf})
     path = tmp_path / "file"
     with path.open("wb") as file:
-        file.truncate(50_000_000)  # more than lies in buffers
+        file.truncate(50_000_000)  # more than fits into buffers
     trusted = conf.get("squall.tls.ca")
     client = Client([leader.url], lambda url: bearer(leader.token or ""), trusted)
     with closing(client), pytest.raises(Refused, match="larger than the 1,000,000 bytes"):
@@ -200,7 +203,7 @@ def test_connections_over_the_limit_are_closed_at_once_and_the_others_stay(
     assert answer(connections[0]).startswith(b"HTTP/1.1 200")
 
 
-def test_connections_that_do_not_agree_on_tls_count_too(
+def test_connections_without_a_tls_handshake_count_too(
     monkeypatch: pytest.MonkeyPatch, cluster: Cluster, tmp_path: Path
 ) -> None:
     conf = tls_conf(tmp_path)
@@ -215,7 +218,7 @@ def test_connections_that_do_not_agree_on_tls_count_too(
         def agreed() -> ssl.SSLSocket | None:
             try:
                 return trusted.wrap_socket(connect(leader), server_hostname="127.0.0.1")
-            except OSError:  # the other one has not gone yet
+            except OSError:  # the other one is still there
                 return None
 
         with until(agreed, "a place") as connection:

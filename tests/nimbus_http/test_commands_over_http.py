@@ -1,4 +1,4 @@
-"""What changes topologies and supervisors, over real HTTP, and what supervisors say."""
+"""Commands that change topologies and supervisors, over real HTTP, and the reports of supervisors."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_rebalance_waits_for_the_drain_and_changes_the_number_of_tasks(
         ("supervisors/nobody/drain", None, 404, "NotFound"),
     ],
 )
-def test_a_command_that_cannot_be_done_says_why(
+def test_an_impossible_command_is_refused_with_the_reason(
     client: Client, running: object, path: str, body: Any, status: int, kind: str
 ) -> None:
     with pytest.raises(Refused) as refused:
@@ -91,7 +91,7 @@ def test_a_wait_is_a_number_of_seconds(client: Client, running: object, wait_sec
     assert refused.value.status == 400 and state_of(client) == "ACTIVE"
 
 
-def test_a_state_that_does_not_allow_a_command_is_409_and_says_what_is_possible(
+def test_a_command_that_the_state_does_not_allow_is_409_and_names_the_possible_ones(
     client: Client, running: PlayedSupervisor
 ) -> None:
     client.delete("topologies/words", wait_secs=600)
@@ -100,7 +100,7 @@ def test_a_state_that_does_not_allow_a_command_is_409_and_says_what_is_possible(
     assert (refused.value.status, refused.value.kind) == (409, "IllegalTransition")
 
 
-def test_a_drained_supervisor_gets_no_work_until_it_may_have_it_again(
+def test_a_drained_supervisor_gets_no_work_until_it_is_undrained(
     client: Client, supervisor: PlayedSupervisor
 ) -> None:
     assert client.post("supervisors/s1/drain") == {"id": "s1", "drained": True}
@@ -119,7 +119,7 @@ def test_counters_of_a_worker_are_counted_once_however_often_they_are_sent(
     assert client.get("topologies/words")["components"]["lines"]["emitted"] == 7
 
 
-def test_reports_of_workers_that_nobody_wants_are_refused_by_name(
+def test_reports_of_unwanted_workers_are_refused_by_name(
     running: PlayedSupervisor,
 ) -> None:
     stray = WorkerReport("w99", Incarnation(1, 0), True, False, False, False, None)
@@ -140,13 +140,13 @@ def test_reports_of_workers_that_nobody_wants_are_refused_by_name(
         None,
     ],
 )
-def test_what_a_supervisor_says_is_checked(running: PlayedSupervisor, body: Any) -> None:
+def test_a_supervisors_reports_are_checked(running: PlayedSupervisor, body: Any) -> None:
     with closing(running.client()) as client, pytest.raises(Refused) as refused:
         client.post("supervisors/s1/reports", body)
     assert (refused.value.status, refused.value.kind) == (400, "BadRequest")
 
 
-def test_a_supervisor_speaks_for_itself_only(
+def test_a_supervisor_can_only_report_for_itself(
     running: PlayedSupervisor, leader: NimbusDaemon, store: InMemoryStore, client: Client
 ) -> None:
     other = PlayedSupervisor(store, leader, "s2")
@@ -158,7 +158,7 @@ def test_a_supervisor_speaks_for_itself_only(
     assert refused.value.status == 401
 
 
-def test_a_silent_supervisor_is_given_up_and_there_again_when_it_is_heard(
+def test_a_silent_supervisor_is_given_up_and_accepted_again_when_it_is_heard(
     cluster: Any, store: InMemoryStore
 ) -> None:
     leader = cluster.start_leader(conf={"nimbus.supervisor.timeout.secs": 0.3})
@@ -168,7 +168,7 @@ def test_a_silent_supervisor_is_given_up_and_there_again_when_it_is_heard(
     assert [record.id for record in supervisor.registry.all_supervisors()] == ["s1"]
 
 
-def test_a_log_is_had_from_the_supervisor_of_its_worker(client: Client, running: PlayedSupervisor) -> None:
+def test_a_log_comes_from_the_supervisor_of_its_worker(client: Client, running: PlayedSupervisor) -> None:
     with pytest.raises(Refused, match="does not serve logs") as refused:
         client.get("topologies/words/workers/w1/log")
     assert refused.value.status == 404

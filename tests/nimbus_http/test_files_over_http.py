@@ -1,4 +1,4 @@
-"""The files that topologies bring, over real HTTP: sent once, checked on the way, held by every Nimbus, dropped when unused."""
+"""The files of topologies, over real HTTP: sent once, checked on the way, kept by every Nimbus, removed when unused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def a_file(folder: Path, size: int = 3_000_000) -> tuple[Path, str]:
     return path, sha256(path.read_bytes()).hexdigest()
 
 
-def test_a_file_is_sent_found_and_had_again(client: Client, tmp_path: Path) -> None:
+def test_a_file_is_sent_found_and_fetched_again(client: Client, tmp_path: Path) -> None:
     path, name = a_file(tmp_path)
     assert not client.exists(at("files", name))
     seen: list[int] = []
@@ -39,7 +39,7 @@ def test_a_file_is_sent_found_and_had_again(client: Client, tmp_path: Path) -> N
     assert target.getvalue() == path.read_bytes()
 
 
-def test_a_supervisor_may_have_files_and_send_none(
+def test_a_supervisor_may_fetch_files_and_send_none(
     client: Client, supervisor: PlayedSupervisor, tmp_path: Path
 ) -> None:
     path, name = a_file(tmp_path, 1000)
@@ -51,7 +51,9 @@ def test_a_supervisor_may_have_files_and_send_none(
     assert refused.value.status == 401
 
 
-def test_a_file_that_is_another_one_is_not_kept(client: Client, leader: NimbusDaemon, tmp_path: Path) -> None:
+def test_a_file_that_differs_from_its_hash_is_not_kept(
+    client: Client, leader: NimbusDaemon, tmp_path: Path
+) -> None:
     path, name = a_file(tmp_path)
     other = sha256(b"something else").hexdigest()
     with pytest.raises(Refused, match=name) as refused:
@@ -70,9 +72,7 @@ def test_a_file_over_the_limit_is_refused_with_the_limit(cluster: Cluster, tmp_p
     assert list(leader.files.directory.iterdir()) == []
 
 
-def test_a_directory_that_somebody_has_deleted_is_made_again(
-    client: Client, leader: NimbusDaemon, tmp_path: Path
-) -> None:
+def test_a_deleted_directory_is_made_again(client: Client, leader: NimbusDaemon, tmp_path: Path) -> None:
     path, name = a_file(tmp_path, 1000)
     client.put_file(at("files", name), path)
     shutil.rmtree(leader.files.directory)
@@ -81,7 +81,7 @@ def test_a_directory_that_somebody_has_deleted_is_made_again(
     assert client.get_file(at("files", name), io.BytesIO()) == name
 
 
-def test_what_comes_without_a_length_is_limited_too(tmp_path: Path) -> None:
+def test_a_body_without_a_length_is_limited_too(tmp_path: Path) -> None:
     files = FileStore(tmp_path / "files", limit=10, unpacked_limit=10)
     incoming = files.receive("0" * 64)
     incoming.write(b"12345")
@@ -91,14 +91,14 @@ def test_what_comes_without_a_length_is_limited_too(tmp_path: Path) -> None:
     assert list(files.directory.iterdir()) == []
 
 
-def test_what_an_earlier_process_left_half_is_removed(tmp_path: Path) -> None:
+def test_partial_files_of_an_earlier_process_are_removed(tmp_path: Path) -> None:
     files = FileStore(tmp_path / "files", 100, 100)
     (files.directory / "incoming-0123").write_bytes(b"half")
     FileStore(tmp_path / "files", 100, 100)
     assert list(files.directory.iterdir()) == []
 
 
-def test_a_file_that_no_topology_needs_goes_after_a_while(tmp_path: Path) -> None:
+def test_an_unused_file_is_removed_after_a_while(tmp_path: Path) -> None:
     now = [1_000_000.0]
     files = FileStore(tmp_path / "files", 100, 100, lambda: now[0])
     names = []
@@ -115,7 +115,7 @@ def test_a_file_that_no_topology_needs_goes_after_a_while(tmp_path: Path) -> Non
     assert files.names() == {used}
 
 
-def test_a_standby_fetches_the_files_that_it_lacks_and_can_lead_then(
+def test_a_standby_fetches_missing_files_and_can_then_lead(
     cluster: Cluster, store: InMemoryStore, tmp_path: Path
 ) -> None:
     leader = cluster.start_leader("first")
@@ -132,7 +132,7 @@ def test_a_standby_fetches_the_files_that_it_lacks_and_can_lead_then(
         assert client.get_file(at("files", name), io.BytesIO()) == name
 
 
-def test_a_nimbus_that_lacks_a_file_of_a_topology_does_not_lead_before_it_has_it(
+def test_a_nimbus_does_not_lead_before_it_has_all_files_of_topologies(
     cluster: Cluster, store: InMemoryStore, tmp_path: Path
 ) -> None:
     leader = cluster.start_leader("first", store.session())
@@ -150,7 +150,7 @@ def test_a_nimbus_that_lacks_a_file_of_a_topology_does_not_lead_before_it_has_it
     until(lambda: late.leading, "the lead of the one that has it now")
 
 
-def test_a_supervisor_that_asks_a_standby_without_the_file_is_sent_to_the_leader(
+def test_a_supervisor_that_asks_a_standby_without_the_file_is_redirected_to_the_leader(
     cluster: Cluster, store: InMemoryStore, tmp_path: Path
 ) -> None:
     leader = cluster.start_leader("first")
@@ -163,7 +163,7 @@ def test_a_supervisor_that_asks_a_standby_without_the_file_is_sent_to_the_leader
         assert not standby.files.has(name)
 
 
-def test_a_file_that_nobody_has_any_more_keeps_a_nimbus_from_leading_for_a_while_only(
+def test_a_file_that_no_nimbus_has_any_more_keeps_one_from_leading_only_for_a_while(
     cluster: Cluster,
     store: InMemoryStore,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""The table of the API, and the documents that are made from it: what they say is what Nimbus does."""
+"""The table of the API, and the documents made from it: Nimbus does what they say."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDPOINTS = [pytest.param(endpoint, id=f"{endpoint.method} {endpoint.path}") for
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
-def test_every_row_of_the_table_leads_somewhere_and_answers_as_it_says(
+def test_every_row_of_the_table_exists_and_answers_as_described(
     shared_leader: NimbusDaemon, endpoint: AnyEndpoint
 ) -> None:
     names = {"name": "nobody", "component": "c", "worker": "w1", "id": "s1", "sha256": "0" * 64}
@@ -40,7 +40,7 @@ def test_every_row_of_the_table_leads_somewhere_and_answers_as_it_says(
         assert set(body["error"]) == {"kind", "message", "problems"}
 
 
-def test_what_the_contract_with_users_names_is_in_the_table() -> None:
+def test_everything_in_the_contract_with_users_is_in_the_table() -> None:
     promised = """GET cluster | GET supervisors | GET topologies | POST topologies | GET topologies/{name}
         | DELETE topologies/{name} | POST topologies/{name}/activate | POST topologies/{name}/deactivate
         | POST topologies/{name}/rebalance | GET topologies/{name}/components/{component} | GET topologies/{name}/errors
@@ -96,12 +96,12 @@ def test_each_error_has_its_status(error: Exception, status: int, kind: str) -> 
     assert body.error.problems == list(getattr(error, "problems", ()))
 
 
-def test_what_the_store_is_is_said_by_the_store() -> None:
+def test_the_store_describes_itself() -> None:
     _, body = answer_of(Unavailable("the store in store.sqlite fails: database or disk is full"))
     assert "disk is full" in body.error.message and "ZooKeeper" not in body.error.message
 
 
-def test_of_an_error_of_nimbus_itself_nothing_is_told() -> None:
+def test_details_of_an_internal_error_are_not_sent() -> None:
     status, body = answer_of(ValueError("the password is hunter2"))
     assert status == 500 and "hunter2" not in str(body) and "log" in body.error.message
 

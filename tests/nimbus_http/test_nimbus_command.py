@@ -1,4 +1,4 @@
-"""`squall nimbus` as processes over a real ZooKeeper: one leads, another one after it, and each ends when it is told to."""
+"""`squall nimbus` as processes over a real ZooKeeper: one leads, another one after it, and each ends when it is asked to."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Processes:
         return self.log_file(name).read_text()
 
     def url(self, name: str) -> str:
-        """Where it answers, as its log says."""
+        """The address at which it answers, from its log."""
 
         def found() -> str | None:
             urls = re.findall(r"answers at (http://\S+);", self.log(name))
@@ -114,7 +114,7 @@ def test_the_leader_is_killed_and_the_standby_goes_on(processes: Processes) -> N
     killed.wait(CAP_SECS)
     until(lambda: processes.leads(second), "the second lead")
     assert second.post("topologies", body) == submitted, "said again, it is the same"
-    # And the first one comes back, and stands by.
+    # The first one comes back as a standby.
     processes.start("first")
     again = processes.client("first")
     until(lambda: again.get("/health")["status"] == "ok", "the first one again")
@@ -127,7 +127,7 @@ def test_the_leader_is_killed_and_the_standby_goes_on(processes: Processes) -> N
 
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_order_and_another_leads_at_once(tmp_path: Path, sent: signal.Signals) -> None:
-    # A session is longer than anything here is waited for: whoever leads next has not waited for the end of one.
+    # A session is longer than any wait here: the next leader has not waited for the end of one.
     with ZooKeeperServer(tmp_path / "zookeeper", settings={"maxSessionTimeout": "60000"}) as server:
         processes = Processes(tmp_path, server.servers, "/squall", session_secs=60)
         try:
@@ -150,7 +150,7 @@ def test_a_signal_ends_it_in_order_and_another_leads_at_once(tmp_path: Path, sen
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ", line) for line in lines)
 
 
-def test_a_second_one_on_the_same_state_directory_says_so_in_one_sentence(processes: Processes) -> None:
+def test_a_second_one_on_the_same_state_directory_ends_with_one_sentence(processes: Processes) -> None:
     processes.start("first")
     processes.url("first")
     (processes.folder / "again").symlink_to(processes.folder / "first")
@@ -165,7 +165,7 @@ def test_a_bind_to_other_machines_without_a_certificate_is_refused(processes: Pr
     assert "Traceback" not in processes.log("first")
 
 
-def test_who_is_started_before_zookeeper_says_so_answers_and_leads_when_that_comes(tmp_path: Path) -> None:
+def test_a_nimbus_started_before_zookeeper_reports_it_answers_and_leads_later(tmp_path: Path) -> None:
     server = ZooKeeperServer(tmp_path / "zookeeper")
     processes = Processes(tmp_path, server.servers, "/squall")
     try:
@@ -185,7 +185,7 @@ def test_who_is_started_before_zookeeper_says_so_answers_and_leads_when_that_com
         server.stop()
 
 
-def test_who_waits_for_zookeeper_ends_when_told_to(processes: Processes) -> None:
+def test_a_nimbus_that_waits_for_zookeeper_ends_when_asked_to(processes: Processes) -> None:
     processes.servers = "127.0.0.1:1"
     started = processes.start("first")
     until(lambda: "It is waited for" in processes.log("first"), "the word that it waits")
@@ -194,7 +194,7 @@ def test_who_waits_for_zookeeper_ends_when_told_to(processes: Processes) -> None
     assert "Traceback" not in processes.log("first")
 
 
-def test_who_is_refused_by_a_zookeeper_that_comes_later_ends_with_the_reason(tmp_path: Path) -> None:
+def test_a_nimbus_that_a_later_zookeeper_refuses_ends_with_the_reason(tmp_path: Path) -> None:
     with ZooKeeperServer(tmp_path / "zookeeper") as server:
         processes = Processes(tmp_path, server.servers, "/squall")
         try:

@@ -1,4 +1,4 @@
-"""What can be read of a cluster and its topologies, over real HTTP."""
+"""The read requests for a cluster and its topologies, over real HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def running(client: Client, supervisor: PlayedSupervisor) -> PlayedSupervisor:
     return supervisor
 
 
-def test_the_cluster_is_told_in_numbers(client: Client, leader: NimbusDaemon, running: object) -> None:
+def test_the_cluster_is_described_in_numbers(client: Client, leader: NimbusDaemon, running: object) -> None:
     told = client.get("cluster")
     assert told["leader"] == {"id": leader.me.id, "url": leader.url}
     assert [each["leader"] for each in told["nimbuses"]] == [True]
@@ -41,7 +41,7 @@ def test_the_cluster_is_told_in_numbers(client: Client, leader: NimbusDaemon, ru
     assert len(told["id"]) == 32 and told["uptime_secs"] >= 0
 
 
-def test_supervisors_are_told_with_their_workers(client: Client, running: PlayedSupervisor) -> None:
+def test_supervisors_are_listed_with_their_workers(client: Client, running: PlayedSupervisor) -> None:
     [told] = client.get("supervisors")["supervisors"]
     assert (told["id"], told["host"], told["slots"], told["used"]) == ("s1", "host-s1", 2, 1)
     assert told["drained"] is False and told["connected"] is False
@@ -58,7 +58,7 @@ def test_topologies_are_listed_with_the_sums_of_their_counters(client: Client, r
     assert told["error"] is None and told["uptime_secs"] >= 0
 
 
-def test_a_topology_is_told_with_its_workers(client: Client, running: PlayedSupervisor) -> None:
+def test_a_topology_is_shown_with_its_workers(client: Client, running: PlayedSupervisor) -> None:
     told = client.get("topologies/words")
     assert told["id"] == running.assignment().topology_id and told["state"] == "ACTIVE"
     assert told["components"]["lines"]["emitted"] == 7
@@ -70,7 +70,7 @@ def test_a_topology_is_told_with_its_workers(client: Client, running: PlayedSupe
     assert client.get("topologies/words/workers") == {"workers": [worker]}
 
 
-def test_a_component_is_told_with_its_tasks_and_what_it_reads(client: Client, running: object) -> None:
+def test_a_component_is_shown_with_its_tasks_and_inputs(client: Client, running: object) -> None:
     told = client.get("topologies/words/components/count")
     assert (told["id"], told["kind"], told["parallelism"]) == ("count", "bolt", 2)
     assert [(task["task"], task["index"], task["host"]) for task in told["tasks"]] == [
@@ -81,7 +81,7 @@ def test_a_component_is_told_with_its_tasks_and_what_it_reads(client: Client, ru
     assert told["conf"]["db.password"] == "(hidden)" and told["conf"]["greeting"] == "hello"
 
 
-def test_errors_are_told_as_values_and_as_text_for_people(client: Client, running: object) -> None:
+def test_errors_are_sent_as_values_and_as_text_for_people(client: Client, running: object) -> None:
     [told] = client.get("topologies/words/errors")["errors"]
     assert (told["component"], told["task"], told["place"]) == ("count", 2, "words.py:7")
     assert told["text"] == BOOM.render()
@@ -89,7 +89,7 @@ def test_errors_are_told_as_values_and_as_text_for_people(client: Client, runnin
     assert client.get("topologies/words/errors", component="lines") == {"errors": []}
 
 
-def test_configurations_are_told_without_their_secrets(client: Client, running: object) -> None:
+def test_configurations_are_shown_without_their_secrets(client: Client, running: object) -> None:
     told = client.get("topologies/words/configuration")
     assert told["conf"]["greeting"] == "hello" and told["conf"]["topology.workers"] == 1
     assert set(told["component_confs"]) == {"lines", "count"}
@@ -97,14 +97,14 @@ def test_configurations_are_told_without_their_secrets(client: Client, running: 
     assert client.get("configuration")["conf"]["nimbus.supervisor.timeout.secs"] == 30
 
 
-def test_counters_are_told_of_each_worker(client: Client, running: PlayedSupervisor) -> None:
+def test_counters_are_shown_for_each_worker(client: Client, running: PlayedSupervisor) -> None:
     told = client.get("topologies/words/counters")
     assert told["components"]["lines"]["emitted"] == 7
     [worker] = told["workers"]
     assert worker["components"]["lines"]["emitted"] == 7 and worker["incarnation"] == [1, 0]
 
 
-def test_a_number_that_json_does_not_have_is_told_as_text(client: Client, running: PlayedSupervisor) -> None:
+def test_a_number_that_json_does_not_have_is_sent_as_text(client: Client, running: PlayedSupervisor) -> None:
     [row] = counters_of(running, 8, number=2)
     row["counters"]["components"]["lines"]["gauges"] = {"ratio": "NaN"}
     running.send(counters=[row])
@@ -159,7 +159,7 @@ def test_health_and_the_openapi_document_need_no_credentials(leader: NimbusDaemo
     stranger.close()
 
 
-def test_a_record_that_cannot_be_read_is_listed_as_bad_and_can_be_killed(
+def test_an_unreadable_record_is_listed_as_bad_and_can_be_killed(
     client: Client, store: InMemoryStore, running: object
 ) -> None:
     store.put(paths.topology("broken"), b"no record at all")
@@ -175,7 +175,7 @@ def test_a_record_that_cannot_be_read_is_listed_as_bad_and_can_be_killed(
     assert [each["name"] for each in client.get("topologies")["topologies"]] == ["words"]
 
 
-def test_a_topology_whose_description_is_damaged_is_bad_and_the_others_are_told(
+def test_a_topology_with_a_damaged_description_is_bad_and_the_others_are_shown(
     client: Client, store: InMemoryStore, running: PlayedSupervisor
 ) -> None:
     damaged = client.post("topologies", submission(words("damaged")))["id"]
@@ -203,7 +203,7 @@ def test_a_topology_whose_description_is_damaged_is_bad_and_the_others_are_told(
         ("topologies/", "NotFound"),
     ],
 )
-def test_what_is_not_there_is_404_by_name(client: Client, running: object, path: str, kind: str) -> None:
+def test_a_missing_object_is_404_by_name(client: Client, running: object, path: str, kind: str) -> None:
     with pytest.raises(Refused) as refused:
         client.get(path)
     assert (refused.value.status, refused.value.kind) == (404, kind)
@@ -220,13 +220,15 @@ def test_what_is_not_there_is_404_by_name(client: Client, running: object, path:
         f"files/{'Z' * 64}",
     ],
 )
-def test_a_query_that_is_not_as_described_is_400(client: Client, running: object, path: str) -> None:
+def test_an_undescribed_query_is_400(client: Client, running: object, path: str) -> None:
     with pytest.raises(Refused) as refused:
         client.get(path)
     assert (refused.value.status, refused.value.kind) == (400, "BadRequest")
 
 
-def test_a_method_that_a_path_does_not_take_is_405_and_says_which_it_takes(leader: NimbusDaemon) -> None:
+def test_a_method_that_a_path_does_not_accept_is_405_and_names_the_accepted_ones(
+    leader: NimbusDaemon,
+) -> None:
     status, headers, body = raw(leader, "PATCH", "/api/v1/topologies")
     assert status == 405 and body["error"]["kind"] == "WrongMethod"
     assert {"GET", "POST"} <= set(headers["allow"].replace(",", " ").split())
@@ -238,7 +240,7 @@ def test_without_credentials_everything_else_is_401(leader: NimbusDaemon) -> Non
     assert headers["www-authenticate"] == "Bearer"
 
 
-def test_names_with_signs_of_their_own_are_one_name(client: Client, supervisor: PlayedSupervisor) -> None:
+def test_names_with_special_characters_are_one_name(client: Client, supervisor: PlayedSupervisor) -> None:
     name = "a b%2Fü"
     client.post("topologies", submission(words(name)))
     assert client.get(at("topologies", name))["name"] == name
@@ -261,7 +263,7 @@ def raw(
 
 
 @pytest.mark.parametrize(("said", "state"), [({"ended": True}, "COMPLETED"), ({"crash": "boom"}, "FAILED")])
-def test_the_workers_that_a_topology_had_when_it_ended_are_told_until_it_is_killed(
+def test_the_last_workers_of_an_ended_topology_are_shown_until_it_is_killed(
     client: Client, store: InMemoryStore, running: PlayedSupervisor, said: dict[str, Any], state: str
 ) -> None:
     [before] = client.get("topologies/words/workers")["workers"]
@@ -275,7 +277,7 @@ def test_the_workers_that_a_topology_had_when_it_ended_are_told_until_it_is_kill
     assert told["state"] == state
     assert told["workers"] == [{**before, "state": "STOPPED", "opened": False}]
     assert client.get("supervisors")["supervisors"][0]["workers"] == []
-    with pytest.raises(Refused, match="supervisor s1 on host-s1 does not serve logs"):  # it was found
+    with pytest.raises(Refused, match="supervisor s1 on host-s1 does not serve logs"):  # the path exists
         client.get(at("topologies", "words", "workers", before["worker"], "log"))
     with pytest.raises(Refused, match="has no worker 'w9'"):
         client.get("topologies/words/workers/w9/log")

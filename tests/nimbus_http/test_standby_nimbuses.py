@@ -1,4 +1,4 @@
-"""Two Nimbuses over one store: who stands by answers and redirects, and leads when the other one is gone."""
+"""Two Nimbuses over one store: the standby answers and redirects, and leads when the other one is gone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def standby(cluster: Cluster, leader: NimbusDaemon, store: InMemoryStore) -> Nim
     return cluster.start_standby("standby", store.session())
 
 
-def test_a_standby_answers_what_only_reads(
+def test_a_standby_answers_read_requests(
     standby: NimbusDaemon, leader: NimbusDaemon, store: InMemoryStore
 ) -> None:
     with closing(client_of(leader)) as client:
@@ -42,9 +42,7 @@ def test_a_standby_answers_what_only_reads(
         assert client.get("/health")["leading"] is False
 
 
-def test_a_standby_redirects_what_changes_something_to_the_leader(
-    standby: NimbusDaemon, leader: NimbusDaemon
-) -> None:
+def test_a_standby_redirects_changes_to_the_leader(standby: NimbusDaemon, leader: NimbusDaemon) -> None:
     token = f"Bearer {standby.token}"
     for method, path in (
         ("POST", "/api/v1/topologies"),
@@ -56,7 +54,7 @@ def test_a_standby_redirects_what_changes_something_to_the_leader(
         assert (status, headers["location"]) == (307, leader.url + path)
 
 
-def test_a_client_of_a_standby_submits_all_the_same(standby: NimbusDaemon, store: InMemoryStore) -> None:
+def test_a_client_of_a_standby_can_submit(standby: NimbusDaemon, store: InMemoryStore) -> None:
     with closing(client_of(standby)) as client:
         assert client.post("topologies", submission())["name"] == "words"
         assert client.delete("topologies/words", wait_secs=0)["name"] == "words"
@@ -68,7 +66,7 @@ def test_both_nimbuses_share_one_token(standby: NimbusDaemon, leader: NimbusDaem
         assert client.get("topologies") == {"topologies": []}
 
 
-def test_a_standby_counts_what_supervisors_tell_it_and_shows_it_when_it_leads(
+def test_a_standby_counts_reports_of_supervisors_and_shows_them_when_it_leads(
     standby: NimbusDaemon, leader: NimbusDaemon, supervisor: PlayedSupervisor
 ) -> None:
     with closing(client_of(leader)) as client:
@@ -83,7 +81,7 @@ def test_a_standby_counts_what_supervisors_tell_it_and_shows_it_when_it_leads(
         assert client.get("topologies/words")["components"]["lines"]["emitted"] == 7
 
 
-def test_reports_that_reach_a_standby_are_led_to_the_leader(
+def test_reports_to_a_standby_are_redirected_to_the_leader(
     standby: NimbusDaemon, leader: NimbusDaemon, supervisor: PlayedSupervisor
 ) -> None:
     with closing(client_of(leader)) as client:
@@ -114,7 +112,7 @@ def test_when_the_leader_stops_the_standby_leads_at_once_and_goes_on(
     assert Registry(store).all_topologies() == []
 
 
-def test_a_leader_whose_session_is_over_leads_no_more_and_writes_nothing(
+def test_a_leader_whose_session_has_expired_leads_no_more_and_writes_nothing(
     cluster: Cluster, store: InMemoryStore
 ) -> None:
     session = store.session()
@@ -128,7 +126,7 @@ def test_a_leader_whose_session_is_over_leads_no_more_and_writes_nothing(
     assert Registry(store).all_topologies() == []
 
 
-def test_leader_and_standby_tell_alike_how_long_the_version_before_stands_by_and_when_notes_were_said(
+def test_leader_and_standby_agree_on_how_long_the_previous_version_is_kept_and_on_times_of_notes(
     cluster: Cluster, store: InMemoryStore
 ) -> None:
     trial = 600.0
@@ -175,7 +173,7 @@ def test_a_submission_that_is_retried_with_the_next_leader_is_the_same(
 def test_without_a_leader_changes_are_503_and_reads_go_on(cluster: Cluster, store: InMemoryStore) -> None:
     leader = cluster.start_leader("first", store.session())
     standby = cluster.start_standby("second", store.session())
-    # It belongs to another cluster from now on, and so it does not lead.
+    # The store belongs to another cluster from now on, so it does not lead.
     (cluster.folder / "second" / "cluster").write_text("another")
     leader.stop()
     with closing(client_of(standby)) as client:
@@ -186,7 +184,7 @@ def test_without_a_leader_changes_are_503_and_reads_go_on(cluster: Cluster, stor
     assert not standby.leading
 
 
-def test_a_nimbus_that_finds_another_cluster_does_not_lead_until_it_is_told_to(
+def test_a_nimbus_that_finds_another_cluster_does_not_lead_until_an_operator_allows_it(
     cluster: Cluster, store: InMemoryStore, tmp_path: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.start_leader("first").stop()
@@ -198,12 +196,12 @@ def test_a_nimbus_that_finds_another_cluster_does_not_lead_until_it_is_told_to(
     assert cluster.start_leader("first", emptied.session(), new_cluster=True).leading
 
 
-def test_two_nimbuses_on_one_state_directory_are_told_apart(cluster: Cluster, leader: NimbusDaemon) -> None:
+def test_two_nimbuses_on_one_state_directory_are_refused(cluster: Cluster, leader: NimbusDaemon) -> None:
     with pytest.raises(Exception, match="give this one its own with --state"):
         cluster.start("nimbus")
 
 
-def test_an_address_that_is_taken_is_named(cluster: Cluster, leader: NimbusDaemon) -> None:
+def test_an_address_in_use_is_named(cluster: Cluster, leader: NimbusDaemon) -> None:
     port = int(leader.url.rpartition(":")[2])
     with pytest.raises(Exception, match=f"127.0.0.1:{port}: another program listens there"):
         cluster.start("second", port=port)
@@ -216,7 +214,7 @@ def test_the_address_for_others_is_the_advertised_one_and_is_a_url(cluster: Clus
         cluster.start("second", advertise="nimbus-1.example.org")
 
 
-def test_a_nimbus_that_others_cannot_come_to_by_its_name_says_so(
+def test_a_nimbus_that_others_cannot_reach_by_its_name_reports_it(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("nimbus.daemon.listen", lambda host, port: listen("127.0.0.1", port))
@@ -233,7 +231,7 @@ def test_a_nimbus_that_others_cannot_come_to_by_its_name_says_so(
     assert "--advertise" not in caplog.text
 
 
-def test_a_nimbus_listens_at_an_address_of_ipv6(cluster: Cluster) -> None:
+def test_a_nimbus_listens_on_an_ipv6_address(cluster: Cluster) -> None:
     with socket.socket(socket.AF_INET6) as probe:
         try:
             probe.bind(("::1", 0))
@@ -244,9 +242,7 @@ def test_a_nimbus_listens_at_an_address_of_ipv6(cluster: Cluster) -> None:
         assert leader.url.startswith("http://[::1]:") and client.get("topologies") == {"topologies": []}
 
 
-def test_a_nimbus_that_is_started_again_is_the_same_and_knows_its_counters(
-    cluster: Cluster, store: InMemoryStore
-) -> None:
+def test_a_restarted_nimbus_keeps_its_id_and_its_counters(cluster: Cluster, store: InMemoryStore) -> None:
     leader = cluster.start_leader("nimbus", store.session())
     supervisor = PlayedSupervisor(store, leader)
     with closing(client_of(leader)) as client:
@@ -272,7 +268,7 @@ class TestStoreAway:
     def flaky(self, store: InMemoryStore) -> FlakyStore:
         return FlakyStore(store.session())
 
-    def test_submit_says_unavailable_and_health_too_and_both_recover(
+    def test_submit_and_health_report_unavailable_and_both_recover(
         self, cluster: Cluster, flaky: FlakyStore, caplog: pytest.LogCaptureFixture
     ) -> None:
         leader = cluster.start_leader("nimbus", flaky)
@@ -290,7 +286,7 @@ class TestStoreAway:
             until(lambda: _submitted(leader), "recovery")
         assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
-    def test_a_store_that_says_that_it_is_not_connected_makes_health_503(
+    def test_a_store_that_reports_no_connection_makes_health_503(
         self, cluster: Cluster, flaky: FlakyStore
     ) -> None:
         leader = cluster.start_leader("nimbus", flaky)
@@ -298,7 +294,9 @@ class TestStoreAway:
         status, _, body = raw(leader, "GET", "/health")
         assert (status, body["status"], body["store"]["connected"]) == (503, "unavailable", False)
 
-    def test_operators_are_known_while_the_store_is_away(self, cluster: Cluster, flaky: FlakyStore) -> None:
+    def test_operators_are_recognised_while_the_store_is_away(
+        self, cluster: Cluster, flaky: FlakyStore
+    ) -> None:
         leader = cluster.start_leader("nimbus", flaky)
         flaky.away = True
         with closing(client_of(leader)) as client:

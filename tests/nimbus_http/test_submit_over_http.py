@@ -1,4 +1,4 @@
-"""Submissions over real HTTP: taken in once, checked again, refused with the reason."""
+"""Submissions over real HTTP: accepted once, checked again, refused with the reason."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def upload(client: Client, path: Path, sha256: str) -> None:
     client.put_file(at("files", sha256), path)
 
 
-def test_a_submission_is_taken_in_and_placed(client: Client, supervisor: PlayedSupervisor) -> None:
+def test_a_submission_is_accepted_and_placed(client: Client, supervisor: PlayedSupervisor) -> None:
     answer = client.post("topologies", submission())
     assert (answer["name"], answer["state"]) == ("words", "ACTIVE")
     assert supervisor.assignment().topology_id == answer["id"]
@@ -55,7 +55,7 @@ def test_the_first_submission_is_201(leader: NimbusDaemon) -> None:
     assert raw(leader, "POST", "/api/v1/topologies", data, Authorization=token)[0] == 201
 
 
-def test_a_name_that_is_taken_is_refused_also_while_it_is_being_killed(
+def test_a_name_in_use_is_refused_also_while_its_topology_is_being_killed(
     client: Client, supervisor: PlayedSupervisor
 ) -> None:
     client.post("topologies", submission())
@@ -71,7 +71,7 @@ def test_inactive_topologies_stay_so(client: Client) -> None:
     assert client.post("topologies", submission(active=False))["state"] == "INACTIVE"
 
 
-def test_replace_takes_the_name_over_from_a_running_topology(
+def test_replace_takes_over_the_name_of_a_running_topology(
     client: Client, supervisor: PlayedSupervisor, store: InMemoryStore
 ) -> None:
     first = client.post("topologies", submission())
@@ -85,7 +85,7 @@ def test_replace_takes_the_name_over_from_a_running_topology(
 
 
 @pytest.mark.parametrize("which", ["python", "cloudpickle"])
-def test_another_version_than_that_of_nimbus_is_refused_and_both_are_named(
+def test_a_version_other_than_that_of_nimbus_is_refused_and_both_are_named(
     shared_client: Client, which: str
 ) -> None:
     error = refused(shared_client, {**submission(), which: "2.7.18"})
@@ -93,7 +93,7 @@ def test_another_version_than_that_of_nimbus_is_refused_and_both_are_named(
     assert "2.7" in error.message and minor(OWN[which]) in error.message and "this Nimbus" in error.message
 
 
-def test_another_version_than_that_of_a_supervisor_is_refused_and_it_is_named(
+def test_a_version_other_than_that_of_a_supervisor_is_refused_and_it_is_named(
     client: Client, supervisor: PlayedSupervisor, leader: NimbusDaemon, store: InMemoryStore
 ) -> None:
     old = PlayedSupervisor(store, leader, "old")
@@ -104,7 +104,7 @@ def test_another_version_than_that_of_a_supervisor_is_refused_and_it_is_named(
     assert "supervisor old on host-old has Python 3.9" in error.message and len(error.problems) == 1
 
 
-def test_a_topology_that_is_not_sound_is_refused_with_all_problems(shared_client: Client) -> None:
+def test_an_invalid_topology_is_refused_with_all_problems(shared_client: Client) -> None:
     body = submission()
     body["description"]["components"][1]["inputs"][0]["source"] = "nobody"
     body["description"]["components"][0]["parallelism"] = 0
@@ -113,7 +113,7 @@ def test_a_topology_that_is_not_sound_is_refused_with_all_problems(shared_client
     assert len(error.problems) >= 2 and any("nobody" in problem for problem in error.problems)
 
 
-def test_a_configuration_that_is_not_sound_is_refused_with_all_problems(shared_client: Client) -> None:
+def test_an_invalid_configuration_is_refused_with_all_problems(shared_client: Client) -> None:
     body = submission(
         conf={"topology.workers": 0, "topology.wrokers": 1},
         component_confs={"count": {"topology.max.spout.pending": "many"}, "nobody": {}},
@@ -124,9 +124,7 @@ def test_a_configuration_that_is_not_sound_is_refused_with_all_problems(shared_c
     assert any("topology.wrokers" in each and "topology.workers" in each for each in error.problems)
 
 
-def test_what_the_submitters_site_says_of_its_daemons_is_not_taken_over(
-    client: Client, store: InMemoryStore
-) -> None:
+def test_daemon_settings_of_the_submitters_site_are_ignored(client: Client, store: InMemoryStore) -> None:
     client.post("topologies", submission(conf={"topology.workers": 1, "nimbus.supervisor.timeout.secs": 5}))
     record = Registry(store).topologies.get("words")
     assert record is not None and "nimbus.supervisor.timeout.secs" not in record.conf
@@ -148,7 +146,7 @@ def test_what_the_submitters_site_says_of_its_daemons_is_not_taken_over(
         ({"colour": "red"}, "there is no field 'colour'"),
     ],
 )
-def test_a_body_that_cannot_be_read_is_refused_by_the_field(
+def test_an_unreadable_body_is_refused_by_the_field(
     shared_client: Client, changes: dict[str, Any], problem: str
 ) -> None:
     error = refused(shared_client, submission(**changes))
@@ -156,7 +154,7 @@ def test_a_body_that_cannot_be_read_is_refused_by_the_field(
     assert problem in error.message
 
 
-def test_a_number_with_a_fraction_is_told_apart_from_a_whole_one(shared_client: Client) -> None:
+def test_a_number_with_a_fraction_is_distinguished_from_a_whole_one(shared_client: Client) -> None:
     with pytest.raises(Refused, match="'workers' is a number, it must be a whole number"):
         shared_client.post("topologies/words/rebalance", {"workers": 1.5})
 
@@ -174,7 +172,7 @@ def test_pickles_over_the_limit_are_refused_and_the_largest_is_named(shared_clie
     assert "the largest is 'count'" in error.message and f"{PACKAGE_LIMIT:,}" in error.message
 
 
-def test_pickles_below_the_limit_are_taken(client: Client, store: InMemoryStore) -> None:
+def test_pickles_below_the_limit_are_accepted(client: Client, store: InMemoryStore) -> None:
     client.post("topologies", submission(words(padding=PACKAGE_LIMIT - 10_000)))
     assert Registry(store).topologies.get("words") is not None
 
@@ -192,7 +190,7 @@ def test_a_configuration_that_the_store_cannot_hold_is_refused(shared_client: Cl
     assert shared_client.get("topologies") == {"topologies": []}
 
 
-def test_a_submission_that_names_files_is_taken_when_they_are_there_and_sound(
+def test_a_submission_is_accepted_when_its_files_are_there_and_valid(
     client: Client, tmp_path: Path, store: InMemoryStore
 ) -> None:
     code = tmp_path / "code.tar.gz"
@@ -231,7 +229,7 @@ def link(name: str, kind: bytes) -> tarfile.TarInfo:
         pytest.param(b"no archive at all", id="no archive"),
     ],
 )
-def test_an_archive_that_is_not_sound_is_refused(shared_client: Client, tmp_path: Path, data: bytes) -> None:
+def test_an_invalid_archive_is_refused(shared_client: Client, tmp_path: Path, data: bytes) -> None:
     from hashlib import sha256
 
     path, digest = tmp_path / "evil.tar.gz", sha256(data).hexdigest()
@@ -242,7 +240,7 @@ def test_an_archive_that_is_not_sound_is_refused(shared_client: Client, tmp_path
     assert shared_client.get("topologies") == {"topologies": []}
 
 
-def test_requirements_are_text(shared_client: Client, tmp_path: Path) -> None:
+def test_requirements_must_be_text(shared_client: Client, tmp_path: Path) -> None:
     from hashlib import sha256
 
     data = b"\xff\xfe requests"

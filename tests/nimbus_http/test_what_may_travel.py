@@ -1,4 +1,4 @@
-"""Nimbus refuses what the command would not have sent: who sends it need not have used the command."""
+"""Nimbus refuses what the command would not have sent: its clients need not use the command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.nimbus_http.nimbuses import submission
 
 
 def sent(client: Client, path: Path, kind: str) -> dict[str, str]:
-    """The `files` of a submission that brings this file."""
+    """The `files` of a submission with this file."""
     digest = sha256(path.read_bytes()).hexdigest()
     client.put_file(f"files/{digest}", path)
     return {kind: digest}
@@ -30,7 +30,7 @@ def refused(client: Client, files: Mapping[str, str]) -> Refused:
 
 
 @pytest.mark.parametrize("place", ["worker.py", "supervisor/__init__.py", "zmq.py", "queue.py"])
-def test_an_archive_that_would_hide_what_workers_import_is_refused_as_the_command_does(
+def test_an_archive_that_would_hide_modules_of_workers_is_refused_as_by_the_command(
     shared_client: Client, tmp_path: Path, place: str
 ) -> None:
     module = tmp_path / "module.py"
@@ -44,14 +44,14 @@ def test_an_archive_that_would_hide_what_workers_import_is_refused_as_the_comman
     assert str(told.value).partition(": ")[2] in error.message
 
 
-def test_all_of_them_are_named(shared_client: Client, tmp_path: Path) -> None:
+def test_all_problems_are_named(shared_client: Client, tmp_path: Path) -> None:
     archives.pack({"worker.py": b"", "queue.py": b""}, tmp_path / "code.tar.gz")
     error = refused(shared_client, sent(shared_client, tmp_path / "code.tar.gz", "code"))
     assert "my_worker" in error.message and "my_queue" in error.message
 
 
 @pytest.mark.parametrize("line", ["-e .", "-r other.txt", "./pkg", "x @ file:///etc"])
-def test_requirements_that_point_to_files_are_refused_as_the_command_does(
+def test_requirements_that_point_to_files_are_refused_as_by_the_command(
     shared_client: Client, tmp_path: Path, line: str
 ) -> None:
     path = tmp_path / "requirements.txt"
@@ -63,7 +63,7 @@ def test_requirements_that_point_to_files_are_refused_as_the_command_does(
     assert str(told.value).partition(": ")[2] in error.message
 
 
-def test_wheels_may_have_any_name_and_sound_requirements_are_taken(client: Client, tmp_path: Path) -> None:
+def test_wheels_may_have_any_name_and_valid_requirements_are_accepted(client: Client, tmp_path: Path) -> None:
     archives.pack({"queue.py": b"", "a-1-py3-none-any.whl": b""}, tmp_path / "wheels.tar.gz")
     (tmp_path / "requirements.txt").write_text("six==1.16\n")
     files = {

@@ -1,4 +1,4 @@
-"""Requests as no client of ours makes them, over real HTTP: each gets its answer, and none an error of Nimbus itself."""
+"""Requests that our clients never make, over real HTTP: each gets an answer, and none causes an error in Nimbus."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def connect(nimbus: NimbusDaemon) -> socket.socket:
 
 
 def said(nimbus: NimbusDaemon, head: str, body: bytes = b"") -> bytes:
-    """What comes back until the connection is closed, as the request asks."""
+    """The response until the connection is closed, as the request asks."""
     with connect(nimbus) as connection:
         connection.sendall(f"{head}\r\nConnection: close\r\n\r\n".encode("latin-1") + body)
         answer = b""
@@ -73,7 +73,7 @@ def test_numbers_and_shapes_beyond_all_bounds_are_400(
     assert len(answer["error"]["message"]) < 6000
 
 
-def test_a_body_that_is_nested_too_deeply_is_told_so(shared_leader: NimbusDaemon) -> None:
+def test_a_body_that_is_nested_too_deeply_is_refused(shared_leader: NimbusDaemon) -> None:
     for levels, problem in (
         (101, "100 levels deep"),
         (100_000, "100 levels deep"),
@@ -85,7 +85,7 @@ def test_a_body_that_is_nested_too_deeply_is_told_so(shared_leader: NimbusDaemon
         assert problem in answer["error"]["message"], levels
 
 
-def test_a_topology_whose_timeout_is_no_number_of_this_world_is_refused(shared_client: Client) -> None:
+def test_a_topology_with_an_absurd_timeout_is_refused(shared_client: Client) -> None:
     conf = {"topology.workers": 1, "topology.message.timeout.secs": 10**400}
     with pytest.raises(Refused, match=r"topology\.message\.timeout\.secs") as refused:
         shared_client.post("topologies", submission(conf=conf))
@@ -102,7 +102,7 @@ def test_one_of_two_authorizations_does_not_count(shared_leader: NimbusDaemon) -
 
 
 @pytest.mark.parametrize("host", ["[", "nimbus?x=1", "evil.example/x?y#", "a b"])
-def test_a_redirect_leads_to_the_leader_with_the_query_as_it_was_whatever_the_host_header_says(
+def test_a_redirect_points_to_the_leader_with_the_same_query_whatever_the_host_header_says(
     cluster: Cluster, store: InMemoryStore, host: str
 ) -> None:
     leader = cluster.start_leader()
@@ -126,15 +126,15 @@ def test_a_redirect_leads_to_the_leader_with_the_query_as_it_was_whatever_the_ho
         "X: a\x00b",
     ],
 )
-def test_a_head_that_two_would_read_in_two_ways_is_400_and_the_end(
-    shared_leader: NimbusDaemon, head: str
-) -> None:
+def test_an_ambiguous_head_is_400_and_closes_the_connection(shared_leader: NimbusDaemon, head: str) -> None:
     asked = f"POST /api/v1/topologies HTTP/1.1\r\nHost: nimbus\r\n{head}"
     answer = said(shared_leader, asked, b"GET /health HTTP/1.1\r\nHost: nimbus\r\n\r\n")
     assert answer.startswith((b"HTTP/1.1 400", b"HTTP/1.1 501")) and answer.count(b"HTTP/1.1") == 1
 
 
-def test_two_that_send_the_same_file_at_once_both_have_sent_it(client: Client, leader: NimbusDaemon) -> None:
+def test_two_clients_that_send_the_same_file_at_once_both_succeed(
+    client: Client, leader: NimbusDaemon
+) -> None:
     data = os.urandom(200_000)
     name = sha256(data).hexdigest()
     head = (
@@ -153,7 +153,7 @@ def test_two_that_send_the_same_file_at_once_both_have_sent_it(client: Client, l
     assert client.exists(at("files", name))
 
 
-def test_a_file_whose_sender_goes_away_leaves_nothing(client: Client, leader: NimbusDaemon) -> None:
+def test_a_file_whose_sender_disconnects_leaves_nothing(client: Client, leader: NimbusDaemon) -> None:
     name = "0" * 64
     head = f"PUT /api/v1/files/{name} HTTP/1.1\r\nHost: n\r\nAuthorization: Bearer {leader.token}\r\n"
     with connect(leader) as connection:

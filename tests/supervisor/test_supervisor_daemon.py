@@ -251,7 +251,7 @@ def test_an_address_of_this_machine_may_be_listened_on(bind: str) -> None:
     sockets.check_address(bind)
 
 
-def test_an_address_that_is_taken_is_named(cluster: Cluster) -> None:
+def test_an_address_in_use_is_named(cluster: Cluster) -> None:
     first = cluster.start()
     port = int(first.url.rpartition(":")[2])
     with pytest.raises(CannotListen, match=rf"cannot listen at 127\.0\.0\.1:{port}: .* --listen"):
