@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections import deque
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from squall.cluster.counters import BadCounters, WorkerCounters
 from squall.cluster.paths import quoted, unquoted
 from squall.reports.error_reports import KEPT
 from squall.values import Incarnation
+from squall.worker_files import write_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -29,21 +29,12 @@ _SUFFIX: Final = ".json"
 
 def write(directory: Path, topology_id: str, data: bytes) -> None:
     """Write the file of a topology, all at once."""
-    target = _path(directory, topology_id)
-    beside = target.with_suffix(".new")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        beside.rename(target)
-    except BaseException:
-        beside.unlink(missing_ok=True)
-        raise
+    write_bytes(directory, _name(topology_id), data, 0o600)
 
 
 def remove_others(directory: Path, topology_ids: Collection[str]) -> None:
     """Remove the files of all other topologies."""
-    keep = {_path(directory, topology_id).name for topology_id in topology_ids}
+    keep = set(map(_name, topology_ids))
     for path in directory.glob(f"*{_SUFFIX}"):
         if path.name not in keep:
             path.unlink(missing_ok=True)
@@ -109,5 +100,5 @@ def _pair(values: Any) -> Incarnation:
     return Incarnation(version, restart)
 
 
-def _path(directory: Path, topology_id: str) -> Path:
-    return directory / f"{quoted(topology_id)}{_SUFFIX}"
+def _name(topology_id: str) -> str:
+    return f"{quoted(topology_id)}{_SUFFIX}"

@@ -10,17 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from nimbus.counters import counter_files
 from nimbus.counters.topology_counters import Counted
+from nimbus.lifecycle.assigning import view_of
 from nimbus.lifecycle.cleanup import BadTopology, readable_record
 from nimbus.lifecycle.notes import current_events
 from squall.cluster.blobs import BadBlob, get_description
-from squall.cluster.counters import BadCounters, ComponentCounters, WorkerCounters
-from squall.cluster.records import Placement, TopologyRecord
+from squall.cluster.counters import SUMS, BadCounters, ComponentCounters, WorkerCounters
+from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry, name_of
 from squall.cluster.store import Store
 from squall.reports.event_text import sentence
@@ -35,6 +37,8 @@ _log = logging.getLogger(__name__)
 BAD = "BAD"
 #: Topologies that are gone and still remembered.
 PAST = 4
+#: Topologies whose components are remembered.
+_DESCRIPTIONS = 1024
 #: Why a spout that has no tasks at this moment does not emit, by the topology's state; in all other states: inactive.
 WITHOUT_TASKS: dict[str, str] = {TopologyState.ACTIVE: "not open yet", TopologyState.COMPLETED: "finished"}
 
@@ -155,11 +159,11 @@ class Statuses:
     """Combines the records of a store with the counters."""
 
     def __init__(self, store: Store, counters: Counters, now: Callable[[], float]) -> None:
-        self._store = store
         self._registry = Registry(store)
         self._counters = counters
         self._now = now
-        self._components: dict[str, Components] = {}
+        #: What a topology consists of never changes, so it is read once.
+        self.components = lru_cache(_DESCRIPTIONS)(lambda id: components_of(get_description(store, id)))
 
     def status(self, name: str) -> TopologyStatus:
         """State and counters of a topology, the state BAD of one that cannot be read; NoSuchTopology for an unknown name."""
@@ -187,38 +191,15 @@ class Statuses:
                 raise
             return final
 
-    def components(self, topology_id: str) -> Components:
-        """The components of a topology that was shipped."""
-        if topology_id not in self._components:
-            found = components_of(get_description(self._store, topology_id))
-            there = {record.id for record in self._registry.all_topologies()}
-            self._components = {
-                known: self._components[known] for known in self._components if known in there
-            }
-            self._components[topology_id] = found
-        return self._components[topology_id]
-
     def living(self, record: TopologyRecord) -> dict[str, Incarnation]:
         """The workers of a topology that are to be there or on their way out, with their incarnations."""
-        reports = self._registry.reports(record.id)
-        supervisors = {supervisor.id for supervisor in self._registry.all_supervisors()}
-        supervisors |= self._registry.unread_supervisors  # registered, though their records cannot be read
+        view = view_of(self._registry, record, self._registry.supervisors.names())
         living = {}
-        for place in self._placements(record.id):
-            report = reports.get(place.worker)
-            if report is not None and report.incarnation.version != place.incarnation.version:
-                report = None
-            if place.supervisor in supervisors and (report is None or not report.stopped):
+        for place in (*view.withdrawn, *view.workers):
+            report = view.report_of(place)
+            if place.supervisor in view.supervisors and (report is None or not report.stopped):
                 living[place.worker] = place.incarnation if report is None else report.incarnation
         return living
-
-    def _placements(self, topology_id: str) -> Iterator[Placement]:
-        for assignment in (
-            self._registry.leaving.get(topology_id),
-            self._registry.assignments.get(topology_id),
-        ):
-            if assignment is not None:
-                yield from assignment.placements
 
 
 def components_of(description: Mapping[str, Any]) -> Components:
@@ -266,14 +247,7 @@ def component_status(kind: str, tasks: int, totals: ComponentCounters, state: st
     return ComponentStatus(
         kind=kind,
         tasks=tasks,
-        emitted=totals.emitted,
-        executed=totals.executed,
-        acked=totals.acked,
-        failed=totals.failed,
-        replayed=totals.replayed,
-        pending=totals.pending,
-        errors=totals.errors,
-        dropped=totals.dropped,
+        **{name: getattr(totals, name) for name in (*SUMS, "pending")},
         p50=totals.latency.percentile(50),
         p99=totals.latency.percentile(99),
         idle=idle,

@@ -17,7 +17,7 @@ from typing import BinaryIO, Final, cast
 
 from nimbus.counters.counting import Counters
 from nimbus.files.missing_files import Inventory, MissingFiles
-from nimbus.files.stored_files import FileStore, Incoming
+from nimbus.files.stored_files import FileStore
 from nimbus.lifecycle.replacing import every_record
 from squall.clock import Clock
 from squall.cluster import paths
@@ -162,9 +162,9 @@ class Housekeeping:
     def _fetch(self, sha256: str, name: str, other: NimbusRecord) -> bool:
         """Get a file from another Nimbus; whether it is here now."""
         try:
-            with closing(self._ask(other)) as client, self._files.receiving(sha256) as incoming:
-                pipe = cast(BinaryIO, _Pipe(incoming))
-                found = client.get_file(at("files", sha256), pipe, limit=self._files.limit)
+            with closing(self._ask(other)) as client, closing(self._files.receive(sha256)) as incoming:
+                file = cast(BinaryIO, incoming)
+                found = client.get_file(at("files", sha256), file, limit=self._files.limit)
                 if not self._sources.delivered(other.id, sha256, found):
                     return False
                 incoming.finish()
@@ -196,29 +196,6 @@ class Housekeeping:
             self._counters.save(self._directory)
         except OSError as error:
             _log.warning("counters are not kept over a restart: %s", error)
-
-
-class _Pipe:
-    """The target of `Client.get_file`: an incoming file, which cannot be restarted."""
-
-    def __init__(self, incoming: Incoming) -> None:
-        self._incoming = incoming
-        self._begun = False
-
-    def write(self, data: bytes) -> int:
-        self._begun = True
-        return self._incoming.write(data)
-
-    def tell(self) -> int:
-        return 0
-
-    def seek(self, position: int) -> int:
-        if self._begun:
-            raise OSError("the connection broke off within the file")
-        return position
-
-    def truncate(self) -> int:
-        return 0
 
 
 def needed_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:

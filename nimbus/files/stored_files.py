@@ -14,8 +14,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -89,15 +88,6 @@ class FileStore:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Incoming(self.directory, name, self.limit)
 
-    @contextmanager
-    def receiving(self, sha256: str) -> Iterator[Incoming]:
-        """`receive`, and forget what has come unless it is finished."""
-        incoming = self.receive(sha256)
-        try:
-            yield incoming
-        finally:
-            incoming.abandon()
-
     def check(self, kind: str, sha256: str) -> None:
         """Whether a file is what a topology may bring as that kind: `NoSuchFile`, `UnsoundFile` or `BadArchive` if not."""
         if kind not in KINDS:
@@ -138,7 +128,10 @@ class FileStore:
 
 
 class Incoming:
-    """A file that is being received: call `write` with its bytes, then `finish`, or `abandon`."""
+    """A file that is being received: call `write` with its bytes, then `finish`; `close` deletes one that is not finished.
+
+    To `Client.get_file` it is a file at whose beginning writing cannot start a second time.
+    """
 
     def __init__(self, directory: Path, sha256: str, limit: int) -> None:
         self._sha256 = sha256
@@ -157,6 +150,20 @@ class Incoming:
         self._digest.update(data)
         return self._file.write(data)
 
+    def tell(self) -> int:
+        """Return the number of bytes that have come."""
+        return self._size
+
+    def seek(self, position: int) -> int:
+        """Stay where it is; OSError for any other position."""
+        if position != self._size:
+            raise OSError("the connection broke off within the file")
+        return position
+
+    def truncate(self) -> int:
+        """Return the number of bytes that have come: there are none behind them."""
+        return self._size
+
     def finish(self) -> int:
         """Put the complete file under its name, and return its size. `UnsoundFile` when its digest is another."""
         if self._digest.hexdigest() != self._sha256:
@@ -170,7 +177,7 @@ class Incoming:
         os.replace(self._path, self._target)
         return self._size
 
-    def abandon(self) -> None:
+    def close(self) -> None:
         """Delete what has come; does nothing after `finish`."""
         self._file.close()
         self._path.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
@@ -32,7 +32,7 @@ from nimbus.http.table import ANYBODY, OPERATORS, TABLE, AnyEndpoint
 from nimbus.http.views import NoSuchPart
 from squall.api.answers import ErrorAnswer, FileAnswer, HealthAnswer
 from squall.api.requests import NoFields
-from squall.http.json_text import json_text
+from squall.http.json_app import json_text
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +146,7 @@ class Pages:
             raise FileTooLarge(too_large(files.limit))
         try:
             incoming = await run_in_threadpool(files.receive, sha256)
-            try:
+            with closing(incoming):
                 waiting = bytearray()
                 async for chunk in request.stream():
                     waiting += chunk
@@ -155,8 +155,6 @@ class Pages:
                         waiting.clear()
                 await run_in_threadpool(incoming.write, bytes(waiting))
                 written = await run_in_threadpool(incoming.finish)
-            finally:
-                incoming.abandon()
         except OSError as error:
             raise NoSpace(
                 f"Nimbus on {self._services.me.host} cannot keep the file: {error.strerror or error}"

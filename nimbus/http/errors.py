@@ -20,7 +20,7 @@ from squall.cluster.records import BadRecord
 from squall.cluster.store import Deposed, StoreError, TooBig, Unavailable
 from squall.daemon.command_loop import NotInTime, Stopped
 from squall.http.client import Refused, Unreachable
-from squall.http.json_text import error_answer
+from squall.http.json_app import error_answer
 from squall.packages.archives import BadArchive
 from topology_api.errors import InvalidConfig, InvalidTopology, NameTaken, NoSuchTopology, SquallError
 

@@ -73,7 +73,7 @@ class Services:
         """Return the leader's URL; `NoLeader` when there is none, or when it is this Nimbus, which has not taken over yet."""
         leader = self.views.leader_id()
         if leader is not None and leader != self.me.id:
-            for record in self.views.nimbuses():
+            for record in self.views.registry.all_nimbuses():
                 if record.id == leader and record.url:
                     return record.url
         raise NoLeader("no Nimbus leads at the moment: ask again in a few seconds")

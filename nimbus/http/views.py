@@ -8,51 +8,22 @@ Must not know: HTTP, who asks, who leads (it is an argument).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from msgspec import convert
 
 from nimbus.counters.counting import Counters, Statuses
-from nimbus.lifecycle.progress import why_not_up
+from nimbus.lifecycle.assigning import view_of, workers_of
+from nimbus.lifecycle.progress import LifecycleView, why_not_up
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import is_on_trial
 from nimbus.lifecycle.states import COMPLETED, FAILED
-from squall.api.answers import (
-    ClusterAnswer,
-    ComponentAnswer,
-    ConfigurationsAnswer,
-    CountersAnswer,
-    ErrorEntry,
-    ErrorOutline,
-    HeldUp,
-    InputEntry,
-    LeaderEntry,
-    NimbusEntry,
-    OutputEntry,
-    SlotCounts,
-    SlotEntry,
-    StandbyVersion,
-    StoreState,
-    SupervisorEntry,
-    TaskEntry,
-    TopologyAnswer,
-    TopologySummary,
-    UnreadableTopologyAnswer,
-    WorkerCountersEntry,
-    WorkerEntry,
-)
+from squall.api import answers
 from squall.cluster import paths
 from squall.cluster.blobs import BadBlob, get_description
-from squall.cluster.records import (
-    Assignment,
-    BadRecord,
-    NimbusRecord,
-    Placement,
-    SupervisorRecord,
-    TopologyRecord,
-    WorkerReport,
-)
+from squall.cluster.records import BadRecord, Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.packages.versions import own_versions
@@ -89,32 +60,35 @@ class Views:
         self._now = now
         self._lost = lost
         self._statuses = Statuses(store, counters, now)
-        self._descriptions: dict[str, Mapping[str, Any]] = {}
+        #: A description never changes, so it is read once.
+        self._description = lru_cache(_DESCRIPTIONS)(lambda topology_id: get_description(store, topology_id))
 
     # The cluster
 
-    def cluster(self, store: StoreState, uptime_secs: float) -> ClusterAnswer:
+    def cluster(self, store: answers.StoreState, uptime_secs: float) -> answers.ClusterAnswer:
         """Return the cluster in a few numbers."""
         supervisors = self.registry.all_supervisors()
         records = self.registry.all_topologies()
         total = sum(record.slots for record in supervisors)
-        taken = self._taken_slots(records)
-        used = sum(min(record.slots, len(taken.get(record.id, ()))) for record in supervisors)
+        workers = self._workers_by_supervisor(records)
+        used = sum(min(record.slots, _used(workers.get(record.id, ()))) for record in supervisors)
         leader = self.leader_id()
         nimbuses = [
-            NimbusEntry(record.id, record.url, record.host, record.id == leader, dict(record.versions))
-            for record in self.nimbuses()
+            answers.NimbusEntry(
+                record.id, record.url, record.host, record.id == leader, dict(record.versions)
+            )
+            for record in self.registry.all_nimbuses()
         ]
         own = own_versions()
-        return ClusterAnswer(
+        return answers.ClusterAnswer(
             id=self.cluster_id(),
             python=own["python"],
             cloudpickle=own["cloudpickle"],
             version=own["squall"],
-            leader=next((LeaderEntry(each.id, each.url) for each in nimbuses if each.leader), None),
+            leader=next((answers.LeaderEntry(each.id, each.url) for each in nimbuses if each.leader), None),
             nimbuses=nimbuses,
             supervisors=len(supervisors),
-            slots=SlotCounts(total, used, total - used),
+            slots=answers.SlotCounts(total, used, total - used),
             topologies=len(records) + len(self.registry.bad),
             tasks=sum(len(record.tasks) for record in records),
             uptime_secs=uptime_secs,
@@ -129,29 +103,21 @@ class Views:
         except (ValueError, TypeError, KeyError):
             return None
 
-    def nimbuses(self) -> list[NimbusRecord]:
-        """Return the Nimbuses that are registered."""
-        return self.registry.all_nimbuses()
-
     def leader_id(self) -> str | None:
         """Return the id of the leading Nimbus, None while there is none."""
         found = self._store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
-    def supervisors(self) -> list[SupervisorEntry]:
+    def supervisors(self) -> list[answers.SupervisorEntry]:
         """Return the supervisors with their workers."""
-        workers: dict[str, list[SlotEntry]] = {}
-        for record in self.registry.all_topologies():
-            for place, _ in self._placements(record):
-                slot = SlotEntry(record.name, place.worker, place.slot, len(place.tasks))
-                workers.setdefault(place.supervisor, []).append(slot)
+        workers = self._workers_by_supervisor(self.registry.all_topologies())
         drained = self.registry.drained_supervisors()
         return [
-            SupervisorEntry(
+            answers.SupervisorEntry(
                 id=supervisor.id,
                 host=supervisor.host,
                 slots=supervisor.slots,
-                used=len({worker.slot for worker in workers.get(supervisor.id, [])}),
+                used=_used(workers.get(supervisor.id, ())),
                 drained=supervisor.id in drained,
                 connected=self._store.get(paths.presence(supervisor.id)) is not None,
                 versions=dict(supervisor.versions),
@@ -172,7 +138,7 @@ class Views:
 
     # Topologies
 
-    def topologies(self) -> list[TopologySummary]:
+    def topologies(self) -> list[answers.TopologySummary]:
         """Return a summary of each topology; those whose records cannot be read come last."""
         found = []
         for record in self.registry.all_topologies():
@@ -184,7 +150,7 @@ class Views:
                 found.append(_unreadable(record.name, str(error)))
         return found + [_unreadable(name, reason) for name, reason in sorted(self.registry.bad.items())]
 
-    def topology(self, name: str) -> TopologyAnswer:
+    def topology(self, name: str) -> answers.TopologyAnswer:
         """Return the status of a topology, with its workers."""
         try:
             record = self.record(name)
@@ -192,7 +158,7 @@ class Views:
         except _UNREADABLE as error:
             return _unreadable_topology(name, str(error))
         lost = _lost_files(record, self._lost(), self._now())
-        return TopologyAnswer(
+        return answers.TopologyAnswer(
             name=status.name,
             state=status.state,
             workers=workers,
@@ -204,7 +170,7 @@ class Views:
             note_times=[*status.note_times, *[self._now()] * len(lost)],
             events=(*status.events, *lost),
             state_secs=status.state_secs,
-            error_reports=[convert(report.outline(), ErrorOutline) for report in status.errors],
+            error_reports=[convert(report.outline(), answers.ErrorOutline) for report in status.errors],
             id=record.id,
             workers_wanted=int(str(record.conf[WORKERS])),
             stands_by=self._standing_by(record),
@@ -223,43 +189,41 @@ class Views:
         """Return state and counters of a topology."""
         return self._statuses.status(name)
 
-    def component(self, name: str, component: str) -> ComponentAnswer:
+    def component(self, name: str, component: str) -> answers.ComponentAnswer:
         """Return a component: its status, where its tasks run, what it reads and writes, its configuration."""
         record = self.record(name)
         described = self._component_of(record, component)
         hosts = {each.id: each.host for each in self.registry.all_supervisors()}
-        places = {task: place for place, _ in self._placements(record) for task in place.tasks}
+        view = self._view(record)
+        places = {task: place for place in (*view.workers, *view.withdrawn) for task in place.tasks}
         tasks = []
         for task, owner, index in record.tasks:
             if owner == component:
                 place = places.get(task)
                 worker, host = (None, None) if place is None else (place.worker, hosts.get(place.supervisor))
-                tasks.append(TaskEntry(task, index, worker, host))
+                tasks.append(answers.TaskEntry(task, index, worker, host))
         status = {**vars(self._statuses.status(name).components[component]), "tasks": tasks}
-        return ComponentAnswer(
+        return answers.ComponentAnswer(
             topology=name,
             id=component,
             **status,
             parallelism=len(tasks),
-            inputs=convert(described["inputs"], list[InputEntry]),
-            outputs=convert(described["outputs"], dict[str, OutputEntry]),
+            inputs=convert(described["inputs"], list[answers.InputEntry]),
+            outputs=convert(described["outputs"], dict[str, answers.OutputEntry]),
             conf=redacted(record.component_confs.get(component, {})),
         )
 
-    def workers(self, name: str) -> list[WorkerEntry]:
+    def workers(self, name: str) -> list[answers.WorkerEntry]:
         """Return the workers of a topology, also those that are stopping; when it has ended, those that it had."""
         record = self.record(name)
         hosts = {each.id: each.host for each in self.registry.all_supervisors()}
-        supervised = hosts.keys() | self.registry.unread_supervisors
-        reports = self.registry.reports(record.id)
+        view = self._view(record)
         rows = {row[0]: row for row in record.tasks}
         found = []
-        for place, leaving in self._known(record):
-            report = reports.get(place.worker)
-            if report is not None and report.incarnation.version != place.incarnation.version:
-                report = None  # of an earlier worker of this name
+        for place, leaving in self._known(view):
+            report = view.report_of(place)
             found.append(
-                WorkerEntry(
+                answers.WorkerEntry(
                     worker=place.worker,
                     supervisor=place.supervisor,
                     host=hosts.get(place.supervisor),
@@ -267,7 +231,7 @@ class Views:
                     incarnation=place.incarnation if report is None else report.incarnation,
                     tasks=[rows[task] for task in place.tasks if task in rows],
                     opened=report is not None and report.opened,
-                    state=state_of(report, leaving, place.supervisor in supervised),
+                    state=state_of(report, leaving, place.supervisor in view.supervisors),
                 )
             )
         return found
@@ -276,7 +240,7 @@ class Views:
         """Return (the topology's id, the supervisor that runs a worker, or ran it when the topology ended)."""
         record = self.record(name)
         known = []
-        for placement, _ in self._known(record):
+        for placement, _ in self._known(self._view(record)):
             if placement.worker == worker:
                 return record.id, self.supervisor(placement.supervisor)
             known.append(placement.worker)
@@ -284,39 +248,39 @@ class Views:
             f"topology {name!r} has no worker {worker!r:.80} (it has: {', '.join(known) or 'none'})"
         )
 
-    def errors(self, name: str, component: str | None = None) -> list[ErrorEntry]:
+    def errors(self, name: str, component: str | None = None) -> list[answers.ErrorEntry]:
         """Return the latest error reports, the oldest first."""
         record = self.record(name)
         if component is not None:
             self._component_of(record, component)
         return [
-            convert({**report.as_dict(), "text": report.render()}, ErrorEntry)
+            convert({**report.as_dict(), "text": report.render()}, answers.ErrorEntry)
             for report in self._statuses.status(name).errors
             if component in (None, report.component)
         ]
 
-    def configuration(self, name: str) -> ConfigurationsAnswer:
+    def configuration(self, name: str) -> answers.ConfigurationsAnswer:
         """Return the configuration of a topology and of its components, without secrets."""
         record = self.record(name)
         own = {component: redacted(conf) for component, conf in record.component_confs.items()}
-        return ConfigurationsAnswer(redacted(record.conf), own)
+        return answers.ConfigurationsAnswer(redacted(record.conf), own)
 
-    def worker_counters(self, name: str) -> CountersAnswer:
+    def worker_counters(self, name: str) -> answers.CountersAnswer:
         """Return the counters of each worker, as it reported them, and the sums of the components."""
         record = self.record(name)
         workers = []
         for worker, incarnation, counted in self.counters.of_workers(record.id):
             components = {component: counters.as_dict() for component, counters in counted.components.items()}
-            workers.append(WorkerCountersEntry(worker, incarnation, components))
-        return CountersAnswer(name, record.id, dict(self._statuses.status(name).components), workers)
+            workers.append(answers.WorkerCountersEntry(worker, incarnation, components))
+        return answers.CountersAnswer(name, record.id, dict(self._statuses.status(name).components), workers)
 
     # Inside
 
-    def _summary(self, record: TopologyRecord) -> TopologySummary:
+    def _summary(self, record: TopologyRecord) -> answers.TopologySummary:
         status = self._statuses.status(record.name)
         components = status.components.values()
         spouts = [component for component in components if component.kind == "spout"]
-        return TopologySummary(
+        return answers.TopologySummary(
             name=record.name,
             id=record.id,
             state=status.state,
@@ -335,17 +299,16 @@ class Views:
             held_up=self._held_up(record),
         )
 
-    def _standing_by(self, record: TopologyRecord) -> StandbyVersion | None:
+    def _standing_by(self, record: TopologyRecord) -> answers.StandbyVersion | None:
         """Return the previous version of a topology while it may be rolled back to, and in how many seconds it is."""
         if record.until is None or not is_on_trial(record):
             return None
-        return StandbyVersion(str(record.replaces), max(0.0, record.until - self._now()))
+        return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self._now()))
 
-    def _held_up(self, record: TopologyRecord) -> HeldUp | None:
+    def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
         """Return how many workers of a running topology are not up for a reason that their hosts gave, and the first reason."""
-        assignment, reports = self.registry.assignments.get(record.id), self.registry.reports(record.id)
-        reasons = why_not_up(record, _rows(assignment), reports)
-        return HeldUp(len(reasons), sentence(reasons[0])) if reasons else None
+        reasons = why_not_up(self._view(record))
+        return answers.HeldUp(len(reasons), sentence(reasons[0])) if reasons else None
 
     def _component_of(self, record: TopologyRecord, component: str) -> Mapping[str, Any]:
         components = self._description(record.id)["components"]
@@ -355,40 +318,29 @@ class Views:
         known = ", ".join(described["id"] for described in components)
         raise NoSuchPart(f"topology {record.name!r} has no component {component!r:.200} (it has: {known})")
 
-    def _description(self, topology_id: str) -> Mapping[str, Any]:
-        """A description never changes, so it is read once."""
-        found = self._descriptions.get(topology_id)
-        if found is None:
-            found = get_description(self._store, topology_id)
-            if len(self._descriptions) >= _DESCRIPTIONS:
-                self._descriptions = {}
-            self._descriptions[topology_id] = found
-        return found
+    def _view(self, record: TopologyRecord) -> LifecycleView:
+        return view_of(self.registry, record, self.registry.supervisors.names())
 
-    def _placements(self, record: TopologyRecord) -> Iterator[tuple[Placement, bool]]:
-        """(placement, whether it was withdrawn)."""
-        for placement in _rows(self.registry.assignments.get(record.id)):
-            yield placement, False
-        for placement in _rows(self.registry.leaving.get(record.id)):
-            yield placement, True
-
-    def _known(self, record: TopologyRecord) -> Iterator[tuple[Placement, bool | None]]:
+    def _known(self, view: LifecycleView) -> Iterator[tuple[Placement, bool | None]]:
         """(placement, whether it was withdrawn; None: it is gone, with the end of its topology)."""
-        there = set()
-        for placement, leaving in self._placements(record):
-            there.add(placement.worker)
-            yield placement, leaving
-        if record.state in (COMPLETED, FAILED):
-            for placement in _rows(self.registry.former.readable(record.id)):
-                if placement.worker not in there:
-                    yield placement, None
+        yield from ((placement, False) for placement in view.workers)
+        yield from ((placement, True) for placement in view.withdrawn)
+        if view.record.state in (COMPLETED, FAILED):
+            there = {placement.worker for placement in (*view.workers, *view.withdrawn)}
+            former = workers_of(self.registry.former.readable(view.record.id))
+            yield from ((placement, None) for placement in former if placement.worker not in there)
 
-    def _taken_slots(self, records: list[TopologyRecord]) -> dict[str, set[int]]:
-        taken: dict[str, set[int]] = {}
+    def _workers_by_supervisor(self, records: list[TopologyRecord]) -> dict[str, list[answers.SlotEntry]]:
+        workers: dict[str, list[answers.SlotEntry]] = {}
         for record in records:
-            for placement, _ in self._placements(record):
-                taken.setdefault(placement.supervisor, set()).add(placement.slot)
-        return taken
+            for place in self.registry.last_workers(record.id):
+                slot = answers.SlotEntry(record.name, place.worker, place.slot, len(place.tasks))
+                workers.setdefault(place.supervisor, []).append(slot)
+        return workers
+
+
+def _used(workers: Iterable[answers.SlotEntry]) -> int:
+    return len({worker.slot for worker in workers})
 
 
 def state_of(report: WorkerReport | None, leaving: bool | None, supervised: bool) -> str:
@@ -404,15 +356,15 @@ def state_of(report: WorkerReport | None, leaving: bool | None, supervised: bool
     return "DRAINED" if report.drained else "RUNNING"
 
 
-def _unreadable(name: str, reason: str) -> TopologySummary:
-    return TopologySummary(
+def _unreadable(name: str, reason: str) -> answers.TopologySummary:
+    return answers.TopologySummary(
         name=name, id="", state=_BAD, tasks=0, workers=0, components=0, uptime_secs=0.0, emitted=0, acked=0, failed=0,
         pending=0, errors=0, error=reason,
     )  # fmt: skip
 
 
-def _unreadable_topology(name: str, reason: str) -> TopologyAnswer:
-    return UnreadableTopologyAnswer(
+def _unreadable_topology(name: str, reason: str) -> answers.TopologyAnswer:
+    return answers.UnreadableTopologyAnswer(
         name=name, state=_BAD, workers=[], uptime_secs=0.0, components={}, errors=[], error=reason, notes=[],
         state_secs=0.0, id="", submitted=0.0, files={},
     )  # fmt: skip
@@ -427,7 +379,3 @@ def _lost_files(record: TopologyRecord, lost: Collection[str], now: float) -> li
         for kind, sha256 in sorted(record.files.items())
         if sha256 in lost
     ]
-
-
-def _rows(assignment: Assignment | None) -> tuple[Placement, ...]:
-    return () if assignment is None else assignment.placements

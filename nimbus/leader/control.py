@@ -22,7 +22,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from nimbus.leader.master import Nimbus
 from squall.clock import Clock
@@ -31,6 +31,9 @@ from squall.cluster.leadership import GuardedStore, Leadership, Presence, presen
 from squall.cluster.records import NimbusRecord, SupervisorRecord, encode
 from squall.cluster.store import Deposed, Guard, Store, Unavailable
 from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from nimbus.security.secrets import Secrets
 
 _log = logging.getLogger(__name__)
 
@@ -45,25 +48,6 @@ class NotLeading(SquallError):
     """This Nimbus does not lead, so it changes nothing."""
 
 
-class Office(Protocol):
-    """Duties of a leader besides the master's, such as `nimbus.security.secrets.Secrets`."""
-
-    def begin(self, store: Store) -> None:
-        """A term begins; its writes go to `store`."""
-
-    def tick(self, now: float) -> None:
-        """Do what is due, leading or not. Raises only errors of the store."""
-
-    def end(self) -> None:
-        """The term is over."""
-
-    def next_time(self, now: float) -> float:
-        """Return when something is due."""
-
-    def close(self) -> None:
-        """Release what it holds; no other call follows."""
-
-
 class LeaderLoop:
     """Elections, and the master while this Nimbus leads. One thread, except where it says otherwise."""
 
@@ -73,7 +57,7 @@ class LeaderLoop:
         me: NimbusRecord,
         clock: Clock,
         make_master: Callable[[Store], Nimbus],
-        office: Office,
+        secrets: Secrets,
         why_not: Callable[[], str | None],
         wake: Callable[[], object],
         why_aside: Callable[[], str | None] = lambda: None,
@@ -85,7 +69,7 @@ class LeaderLoop:
         self._store = store
         self._clock = clock
         self._make_master = make_master
-        self._office = office
+        self._secrets = secrets
         self._why_aside = why_aside
         self._wake = wake
         self._process = presence_of_process(store, me.id, mark)
@@ -158,7 +142,7 @@ class LeaderLoop:
             times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)
-        times.append(self._office.next_time(now))
+        times.append(self._secrets.next_time(now))
         if self._master is not None and self._master.due is not None:
             times.append(self._master.due)
         return min(times)
@@ -167,7 +151,7 @@ class LeaderLoop:
         """Resign and leave."""
         self._unwatch()
         self._end_term()
-        self._office.close()
+        self._secrets.close()
         self._leadership.resign()
         self._presence.leave()
         self._process.leave()
@@ -198,7 +182,7 @@ class LeaderLoop:
     def _work(self, guard: Guard | None, now: float) -> None:
         if guard is not None and guard != self._over and self._master is None:
             self._begin_term(guard)
-        self._office.tick(now)
+        self._secrets.tick(now)
         aside = None if self._master is None else self._same_id() or self._why_aside()
         if aside is not None:
             self._end_term()
@@ -220,7 +204,7 @@ class LeaderLoop:
     def _begin_term(self, guard: Guard) -> None:
         store = GuardedStore(self._store, guard, self._leadership.keeps_leading)
         self._guard = guard
-        self._office.begin(store)
+        self._secrets.begin(store)
         self._master = self._make_master(store)
         # After the master's own watch: when this one wakes the thread, the master has marked the change.
         self._unwatch()
@@ -234,7 +218,7 @@ class LeaderLoop:
 
     def _end_term(self) -> None:
         master, self._master, self._guard = self._master, None, None
-        self._office.end()
+        self._secrets.end()
         if master is not None:
             master.close()
 

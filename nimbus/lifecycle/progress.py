@@ -161,18 +161,12 @@ def is_up(view: LifecycleView) -> bool:
     )
 
 
-def why_not_up(
-    record: TopologyRecord, placements: Iterable[Placement], reports: Mapping[str, WorkerReport]
-) -> list[Event]:
+def why_not_up(view: LifecycleView) -> list[Event]:
     """Return what happened last to each worker of an ACTIVE topology that is not up, where its host reported it."""
-    if record.state != states.ACTIVE:
+    if view.record.state != states.ACTIVE:
         return []
-    reported = ((reports.get(placement.worker), placement) for placement in placements)
-    return [
-        report.fact
-        for report, placement in reported
-        if report is not None and speaks_for(report, placement) and not report.opened and report.fact
-    ]
+    reports = map(view.report_of, view.workers)
+    return [report.fact for report in reports if report is not None and not report.opened and report.fact]
 
 
 def drained_or_late(view: LifecycleView, now: float) -> bool:

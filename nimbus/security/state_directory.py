@@ -19,10 +19,10 @@ import os
 import re
 import secrets
 import socket
-from collections.abc import Mapping
 from pathlib import Path
 
 from squall.security.sealing import KeyPair
+from squall.worker_files import write_bytes
 from topology_api.errors import SquallError
 
 _ID = re.compile(r"[\w.-]{1,100}")
@@ -30,14 +30,6 @@ _ID = re.compile(r"[\w.-]{1,100}")
 
 class BadStateDirectory(SquallError):
     """A state directory that cannot be used."""
-
-
-def default_state(environ: Mapping[str, str]) -> Path:
-    """The default state directory of a Nimbus, below the user's own."""
-    above = environ.get("XDG_STATE_HOME") or ""
-    if not Path(above).is_absolute():
-        above = str(Path(environ.get("HOME") or "/var/lib") / ".local" / "state")
-    return Path(above) / "squall" / "nimbus"
 
 
 class StateDirectory:
@@ -83,7 +75,7 @@ class StateDirectory:
         if cluster_id is None:
             path.unlink(missing_ok=True)
         elif cluster_id != self.cluster:
-            _write(path, cluster_id)
+            write_bytes(self.directory, "cluster", f"{cluster_id}\n".encode())
 
     def close(self) -> None:
         """Let go of the directory."""
@@ -96,15 +88,9 @@ class StateDirectory:
         except FileNotFoundError:
             host = re.sub(r"[^\w.-]", "-", socket.gethostname())[:60] or "host"
             text = f"nimbus-{host}-{secrets.token_hex(4)}"
-            _write(path, text)
+            write_bytes(self.directory, "id", f"{text}\n".encode())
         if _ID.fullmatch(text) is None:
             raise BadStateDirectory(
                 f"{path} holds no id of a Nimbus: remove it, and this Nimbus becomes another one"
             )
         return text
-
-
-def _write(path: Path, text: str) -> None:
-    beside = path.with_name(f"{path.name}.new")
-    beside.write_text(f"{text}\n", encoding="utf-8")
-    os.replace(beside, path)

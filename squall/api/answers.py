@@ -39,11 +39,9 @@ class LeaderEntry(Struct, frozen=True):
     url: str
 
 
-class NimbusEntry(Struct, frozen=True):
+class NimbusEntry(LeaderEntry, frozen=True):
     """One Nimbus of the cluster."""
 
-    id: str
-    url: str
     host: str
     leader: bool
     versions: Versions

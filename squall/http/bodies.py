@@ -78,11 +78,6 @@ def read_json(response: http.client.HTTPResponse) -> Any:
         raise SquallError(f"the answer is not JSON ({error}): is a Squall there? {data[:80]!r}") from None
 
 
-def read_text(response: http.client.HTTPResponse) -> str:
-    """An answer as text, whatever is in it."""
-    return read_all(response).decode("utf-8", "replace")
-
-
 def read_all(response: http.client.HTTPResponse) -> bytes:
     """All bytes of an answer; IncompleteRead when it ended early."""
     data = response.read(LONGEST_ANSWER + 1)

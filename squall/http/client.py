@@ -25,16 +25,7 @@ from typing import Any, BinaryIO, Final
 from urllib.parse import quote, urlencode
 
 from squall.http.addresses import Address
-from squall.http.bodies import (
-    LONGEST_ANSWER,
-    OfTheFile,
-    Progress,
-    copy_to,
-    pieces_of,
-    read_all,
-    read_json,
-    read_text,
-)
+from squall.http.bodies import LONGEST_ANSWER, OfTheFile, Progress, copy_to, pieces_of, read_all, read_json
 from squall.http.failures import is_of_tls, reason
 from squall.http.pool import ConnectionPool, set_timeout
 from topology_api.errors import SquallError
@@ -199,10 +190,6 @@ class Client:
 
         digest = self._ask(_Request("GET", _target(path, {}), {}, lambda: None, read))
         return str(digest)
-
-    def get_text(self, path: str, **query: object) -> str:
-        """Return what is at a path as text: a page that is not JSON (/metrics)."""
-        return str(self._ask(_Request("GET", _target(path, query), {}, lambda: None, read_text)))
 
     def close(self) -> None:
         """Close the connections that are idle."""

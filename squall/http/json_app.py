@@ -1,4 +1,4 @@
-"""A small ASGI application that answers every request with JSON, for daemons that need no framework.
+"""JSON that servers of Squall send, and a small ASGI application for daemons that need no framework.
 
 Must not know: what is asked, sockets.
 """
@@ -6,14 +6,20 @@ Must not know: what is asked, sockets.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from squall.http.json_text import error_answer, json_text
-from squall.http.server import App
+from msgspec import to_builtins
+
+from squall.api.answers import ErrorAnswer, ErrorBody
 
 _log = logging.getLogger(__name__)
+
+App = Callable[..., Awaitable[Any]]
+"""An ASGI application: (scope, receive, send)."""
 
 
 class Refusal(Exception):
@@ -41,3 +47,27 @@ def json_app(answer: Callable[[Mapping[str, Any]], object]) -> App:
         await send({"type": "http.response.body", "body": data})
 
     return app
+
+
+def json_text(answer: object) -> str:
+    """Return an answer, a struct or plain values, as JSON. NaN and infinities become texts."""
+    value = to_builtins(answer)
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # a user's gauge may be anything
+        return json.dumps(_finite(value), separators=(",", ":"))
+
+
+def error_answer(kind: str, message: str, problems: tuple[str, ...] = ()) -> ErrorAnswer:
+    """Return the body of an error."""
+    return ErrorAnswer(ErrorBody(kind, message, list(problems)))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return value

@@ -11,19 +11,17 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 import uvicorn
 
 from squall.http.connections import BACKLOG, Listener, server_config
+from squall.http.json_app import App
 from squall.security.tls import ServerFiles
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
-
-App = Callable[..., Awaitable[Any]]
-"""An ASGI application: (scope, receive, send)."""
 
 #: Seconds that requests have to end when the server stops.
 GRACE_SECS: Final = 1

@@ -18,24 +18,11 @@ from topology_api.options import OPTIONS
 
 HIDDEN: Final = "(hidden)"
 
-_SECRET_WORDS: Final = frozenset(
-    (
-        *("password", "passwords", "passwd", "passphrase", "passphrases", "pass", "pwd", "pw"),
-        *(
-            "secret",
-            "secrets",
-            "token",
-            "tokens",
-            "key",
-            "keys",
-            "credential",
-            "credentials",
-            "cred",
-            "creds",
-        ),
-        *("authorization", "auth", "bearer", "cookie", "cookies", "sas"),
-    )
-)
+_SECRET_WORDS: Final = frozenset({
+    "password", "passwords", "passwd", "passphrase", "passphrases", "pass", "pwd", "pw",
+    "secret", "secrets", "token", "tokens", "key", "keys", "credential", "credentials", "cred", "creds",
+    "authorization", "auth", "bearer", "cookie", "cookies", "sas",
+})  # fmt: skip
 #: Joined to other words these are secrets too: `dbpassword`, `MYSECRET`, `accesstoken`.
 _SECRET_PARTS: Final = (
     "password", "passwd", "passphrase", "secret", "token", "credential", "accesskey", "accountkey", "apikey", "authkey",

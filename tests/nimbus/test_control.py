@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from nimbus.leader.control import REBUILD_SECS, RETRY_SECS, LeaderLoop, NotLeading
 from nimbus.leader.master import Nimbus
+from nimbus.security.secrets import Secrets
 from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
@@ -65,7 +66,7 @@ class Desk:
             NimbusRecord(nimbus_id, f"http://{nimbus_id}", nimbus_id),
             clock,
             self.make,
-            self.office,
+            cast(Secrets, self.office),
             lambda: self.reason,
             self.wake,
             lambda: self.aside,

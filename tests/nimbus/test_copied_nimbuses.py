@@ -6,12 +6,14 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from nimbus.daemon import NimbusDaemon
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
+from nimbus.security.secrets import Secrets
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -48,7 +50,7 @@ class One:
             NimbusRecord("n1", f"http://{host}", host),
             clock,
             lambda store: Nimbus(store, clock),
-            Office(),
+            cast(Secrets, Office()),
             lambda: None,
             lambda: None,
             mark=mark,

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -89,6 +90,13 @@ def closing(client: Client) -> Iterator[Client]:
         yield client
     finally:
         client.close()
+
+
+def text_at(client: Client, path: str) -> str:
+    """What is at a path, whatever it is."""
+    page = BytesIO()
+    client.get_file(path, page)
+    return page.getvalue().decode()
 
 
 def words(name: str = "words", conf: Mapping[str, object] | None = None, padding: int = 0) -> Topology:

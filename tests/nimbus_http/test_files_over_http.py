@@ -87,7 +87,7 @@ def test_a_body_without_a_length_is_limited_too(tmp_path: Path) -> None:
     incoming.write(b"12345")
     with pytest.raises(Exception, match="larger than the 10 bytes"):
         incoming.write(b"678901")
-    incoming.abandon()
+    incoming.close()
     assert list(files.directory.iterdir()) == []
 
 

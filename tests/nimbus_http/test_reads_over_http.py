@@ -15,7 +15,7 @@ from squall.http.client import Client, Refused, at
 from squall.packages.versions import own_versions
 from squall.reports.error_reports import ErrorReport
 from squall.reports.histogram import LatencyHistogram
-from tests.nimbus_http.nimbuses import PlayedSupervisor, counters_of, submission, words
+from tests.nimbus_http.nimbuses import PlayedSupervisor, counters_of, submission, text_at, words
 
 BOOM = ErrorReport("words", "count", 2, "execute", "ValueError: boom", "words.py:7", (), None, 1.0)
 
@@ -113,7 +113,7 @@ def test_a_number_that_json_does_not_have_is_sent_as_text(client: Client, runnin
 
 
 def test_prometheus_gets_counters_of_each_component(client: Client, running: object) -> None:
-    page = client.get_text("/metrics")
+    page = text_at(client, "/metrics")
     assert 'squall_component_emitted_total{topology="words",component="lines"} 7' in page.splitlines()
     assert 'squall_topology_state{topology="words",state="ACTIVE"} 1' in page.splitlines()
     assert "# TYPE squall_component_emitted_total counter" in page
@@ -133,7 +133,7 @@ def test_prometheus_gets_the_users_own_metrics(client: Client, running: PlayedSu
     }
     lines["gauges"] = {"lag": 0.5, "full": True, "broken": "ValueError: no"}
     running.send(counters=[row])
-    page = client.get_text("/metrics").splitlines()
+    page = text_at(client, "/metrics").splitlines()
     where = 'topology="words",component="lines",metric='
     found = dict(line.rsplit(" ", 1) for line in page if where in line)
     plain = f"squall_component_metric{{{where}"
@@ -183,7 +183,7 @@ def test_a_topology_with_a_damaged_description_is_bad_and_the_others_are_shown(
     listed = {each["name"]: each["state"] for each in client.get("topologies")["topologies"]}
     assert listed == {"words": "ACTIVE", "damaged": "BAD"}
     assert "is no blob" in client.get("topologies/damaged")["error"]
-    assert "squall_topology_state" in client.get_text("/metrics")
+    assert "squall_topology_state" in text_at(client, "/metrics")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ REPLACED = frozenset({"anew", "beat", "nobody", "pulse", "seat", "somebody", "to
 TWICE: dict[str, str] = {}
 
 #: Methods of interfaces that are not ours.
-FILE_LIKE = {("nimbus/files/housekeeping.py", "tell")}
+FILE_LIKE = {("nimbus/files/stored_files.py", "tell")}
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 

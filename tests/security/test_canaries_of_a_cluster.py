@@ -21,6 +21,7 @@ from nimbus.http.table import TABLE
 from squall.http.client import Client, Refused, Unreachable
 from squall.packages.versions import own_versions
 from squall.security.redaction import HIDDEN
+from tests.nimbus_http.nimbuses import text_at
 from tests.security.canaries import as_submitted, canary, full_of_canaries, heard
 from tests.security.closed_cluster import USER, ClosedCluster
 from tests.zookeeper_servers import ZooKeeperServer
@@ -58,9 +59,9 @@ def every_answer(cluster: ClosedCluster) -> Iterator[tuple[str, str]]:
         for field, values in names.items():
             paths = [path.replace(f"{{{field}}}", value) for path in paths for value in values]
         for path in dict.fromkeys(paths):
-            for query in ({},) if not path.endswith("/log") else ({}, {"file": "output"}, {"file": "build"}):
+            for query in ("",) if not path.endswith("/log") else ("", "?file=output", "?file=build"):
                 try:
-                    yield path, cluster.client.get_text(path, **query)
+                    yield path, text_at(cluster.client, path + query)
                 except Refused as refused:
                     yield path, f"{refused} {refused.problems}"
 
