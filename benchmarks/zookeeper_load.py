@@ -97,19 +97,17 @@ class CountedStore:
         self._tally.reads += 2  # it syncs, then it reads
         return self.store.owns(path)
 
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
+    def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         self._count(path, data)
-        return self.store.put(path, data, expected_version, guard)
+        return self.store.put(path, data, expected, guard)
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         self._count(path, data)
         return self.store.create(path, data, ephemeral, guard)
 
-    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+    def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         self._count(path, b"")
-        self.store.delete(path, expected_version, guard)
+        self.store.delete(path, expected, guard)
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
         return self.store.watch(prefix, callback)
@@ -295,7 +293,7 @@ def lose_in_memory(cluster: Cluster) -> None:
     cluster.supervisors.pop(0)
     session = cluster.sessions.pop(0)
     assert isinstance(session, InMemoryStore)
-    session.expire()
+    session.close()
 
 
 def count(supervisors: int, topologies: int) -> None:

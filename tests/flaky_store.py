@@ -71,19 +71,17 @@ class FlakyStore:
         """The value and its version, or None where there is no value."""
         return self._call("get", path, lambda: self.store.get(path))
 
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
+    def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         """Write a value."""
-        return self._call("put", path, lambda: self.store.put(path, data, expected_version, guard))
+        return self._call("put", path, lambda: self.store.put(path, data, expected, guard))
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Write a value where there is none."""
         return self._call("create", path, lambda: self.store.create(path, data, ephemeral, guard))
 
-    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+    def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         """Remove a value."""
-        self._call("delete", path, lambda: self.store.delete(path, expected_version, guard))
+        self._call("delete", path, lambda: self.store.delete(path, expected, guard))
 
     def owns(self, path: str) -> bool:
         """Whether there is an ephemeral value that belongs to this session."""

@@ -72,6 +72,14 @@ def eventually(what: Callable[[], T], secs: float = PATIENCE_SECS) -> T:
     return value
 
 
+def states_from_now(store: ZooKeeperStore) -> list[str]:
+    """A list that grows with the states of the connection: "connected", "suspended" and "lost"."""
+    states: list[str] = []
+    assert store._client is not None
+    store._client.add_listener(lambda now: states.append(now.lower()))
+    return states
+
+
 class ZooKeeperServer(Killable):
     """One server. `servers` is its HOST:PORT, the same after every start."""
 

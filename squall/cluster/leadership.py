@@ -32,7 +32,6 @@ from squall.cluster.store import (
     Store,
     StoreError,
     Unavailable,
-    Watch,
 )
 
 _log = logging.getLogger(__name__)
@@ -49,42 +48,59 @@ LOOKS_PER_SESSION: Final = 2
 ENDLESS_SECS: Final = 10.0
 
 
-def _nothing_against() -> str | None:
-    return None
+class _Rounds:
+    """What is done at each round, and at once when something below a path has changed, until it is over."""
+
+    def __init__(self, store: Store, watched: str) -> None:
+        self._store = store
+        self._next = -math.inf
+        self._look = True  # set by the watch
+        self._over = False
+        self._cancel: Cancel = store.watch(watched, self._changed)
+
+    def next_time(self, now: float) -> float:
+        """When there is something to do; the round may be called earlier."""
+        if self._over:
+            return math.inf
+        return now if self._look else max(now, self._next)
+
+    def _changed(self, path: str) -> None:
+        self._look = True
+
+    def _part_of_session(self, times: int) -> float:
+        """Return the seconds between two rounds, for so many rounds in a session."""
+        secs = self._store.session_secs
+        return (ENDLESS_SECS if math.isinf(secs) else secs) / times
 
 
-class Leadership:
+class Leadership(_Rounds):
     """One candidate. One thread calls `round`; `leading` and `leader` may be called from any.
 
     why_not: a reason not to lead at present, which is asked before each try and logged when it changes.
     """
 
     def __init__(
-        self, store: Store, id: str, clock: Clock, why_not: Callable[[], str | None] = _nothing_against
+        self, store: Store, id: str, clock: Clock, why_not: Callable[[], str | None] = lambda: None
     ) -> None:
-        self._store = store
+        super().__init__(store, paths.LEADERSHIP)
         self._id = id
         self._clock = clock
         self._why_not = why_not
         self._guard: Guard | None = None
         self._until = -math.inf
-        self._next = -math.inf
-        self._look = True  # set by the watch: something below /leadership has changed
         self._first = True
-        self._resigned = False
         self._reason: str | None = None
-        self._cancel: Cancel = store.watch(paths.LEADERSHIP, self._changed)
 
     def round(self, now: float) -> Guard | None:
         """Try to lead, or to go on leading, when it is time; gives what guards this term's writes, None while not leading.
         A guard other than before is another term: start over."""
-        if self._resigned:
+        if self._over:
             return None
         if self._guard is not None and not self.leading(now):
             self._end("the store has not answered in time")
         if self._look or now >= self._next:
             self._look = False  # before anything is read: what changes from here on is looked at again
-            self._next = now + _interval(self._store, ROUNDS_PER_SESSION)
+            self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
             try:
                 if self._guard is not None:
                     self._renew(self._guard)
@@ -102,18 +118,12 @@ class Leadership:
         """Whether this one leads, in the middle of work that may take longer than a term: from the thread of `round` only."""
         now = self._clock.now()
         if self._guard is not None and self.leading(now) and now >= self._next:
-            self._next = now + _interval(self._store, ROUNDS_PER_SESSION)
+            self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
             try:
                 self._renew(self._guard)
             except Unavailable as error:
                 _log.debug("Nimbus %s: no round of the election: %s", self._id, error)
         return self.leading(self._clock.now())
-
-    def next_time(self, now: float) -> float:
-        """When `round` has something to do; it may be called earlier."""
-        if self._resigned:
-            return math.inf
-        return now if self._look else max(now, self._next)
 
     def leader(self) -> str | None:
         """The id of the Nimbus that leads, None in between; `Unavailable` when the store does not say."""
@@ -124,22 +134,19 @@ class Leadership:
         """End this term so that another one may lead. `why_not` decides whether this one is a candidate again."""
         if self._guard is not None:
             self._end(why)
-        self._next = self._clock.now() + _interval(self._store, ROUNDS_PER_SESSION)
+        self._next = self._clock.now() + self._part_of_session(ROUNDS_PER_SESSION)
         self._look = False
         self._let_go()
 
     def resign(self) -> None:
         """Stop leading and take part in no further election, so that another may lead at once."""
-        self._resigned = True
+        self._over = True
         self._guard = None
         self._cancel()
         try:
             self._let_go()
         except StoreError as error:
             _log.info("Nimbus %s: resigned; others lead when its session has ended: %s", self._id, error)
-
-    def _changed(self, path: str) -> None:
-        self._look = True
 
     def _end(self, why: str) -> None:
         self._guard = None
@@ -220,41 +227,25 @@ class GuardedStore:
         self._store = store
         self._guard = guard
         self._leading = leading
+        # What changes nothing is the store's own.
+        self.get, self.owns, self.children, self.watch = store.get, store.owns, store.children, store.watch
 
     @property
     def session_secs(self) -> float:
         """The length of the session below."""
         return self._store.session_secs
 
-    def get(self, path: str) -> tuple[bytes, int] | None:
-        """The value and its version, or None where there is no value."""
-        return self._store.get(path)
-
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
+    def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         """Write a value while this term lasts; `Deposed` afterwards."""
-        return self._store.put(path, data, expected_version, self._checked(path, guard))
+        return self._store.put(path, data, expected, self._checked(path, guard))
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Write a value where there is none while this term lasts; `Deposed` afterwards."""
         return self._store.create(path, data, ephemeral, self._checked(path, guard))
 
-    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+    def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         """Remove a value while this term lasts; `Deposed` afterwards."""
-        self._store.delete(path, expected_version, self._checked(path, guard))
-
-    def owns(self, path: str) -> bool:
-        """Whether there is an ephemeral value that belongs to this session."""
-        return self._store.owns(path)
-
-    def children(self, path: str) -> list[str]:
-        """Names directly below `path` that hold a value or lead to one, sorted."""
-        return self._store.children(path)
-
-    def watch(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`."""
-        return self._store.watch(prefix, callback)
+        self._store.delete(path, expected, self._checked(path, guard))
 
     def _checked(self, path: str, guard: Guard | None) -> Guard:
         if guard is not None:
@@ -268,7 +259,7 @@ class Occupied(StoreError):
     """The presence node is owned by another live session."""
 
 
-class Presence:
+class Presence(_Rounds):
     """An ephemeral value that exists as long as its owner keeps it: created again whenever it is not this session's.
 
     A value of another session is taken for that of an earlier process and replaced, at most a few times per session length:
@@ -279,30 +270,26 @@ class Presence:
     def __init__(
         self, store: Store, path: str, data: bytes, ours: Callable[[bytes], bool] = lambda data: True
     ) -> None:
-        self._store = store
+        super().__init__(store, path)
         self._path = path
         self._data = data
         self._ours = ours
-        self._next = -math.inf
         self._next_replacement = -math.inf
-        self._look = True
         self._there = False
-        self._left = False
         self._problem = ""
         #: Whether another session owns the value.
         self.occupied = False
-        self._cancel: Cancel = store.watch(path, self._changed)
 
     def keep(self, now: float) -> bool:
         """See to it that the value stands, when it is time to look; whether it does, as far as is known. Nothing is raised
         while the store is away or refuses it: it is tried again."""
-        if self._left:
+        if self._over:
             return False
         if not self._look and now < self._next:
             return self._there
         self._look = False  # before the store is asked: what changes from here on is looked at again
         self._there = self.occupied = False
-        self._next = now + _interval(self._store, ROUNDS_PER_SESSION)
+        self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
         try:
             self._stand(now)
         except (Unavailable, Exists) as error:
@@ -316,7 +303,7 @@ class Presence:
         else:
             self._there = True
             self._problem = ""
-            self._next = now + _interval(self._store, LOOKS_PER_SESSION)
+            self._next = now + self._part_of_session(LOOKS_PER_SESSION)
         return self._there
 
     def change(self, data: bytes) -> None:
@@ -325,24 +312,15 @@ class Presence:
             self._data = data
             self._look = True
 
-    def next_time(self, now: float) -> float:
-        """When `keep` has something to do; it may be called earlier."""
-        if self._left:
-            return math.inf
-        return now if self._look else max(now, self._next)
-
     def leave(self) -> None:
         """Go: the value is removed at once where the store answers, and with the session where it does not."""
-        self._left = True
+        self._over = True
         self._cancel()
         try:
             if self._store.owns(self._path):
                 self._store.delete(self._path)
         except StoreError as error:
             _log.info("%s goes when its session has ended: %s", self._path, error)
-
-    def _changed(self, path: str) -> None:
-        self._look = True
 
     def _stand(self, now: float) -> None:
         if self._store.owns(self._path):
@@ -357,7 +335,7 @@ class Presence:
             found = self._store.get(self._path)
             if found is not None and (now < self._next_replacement or not self._ours(found[0])):
                 raise Occupied(f"another process of this name is registered: {found[0]!r:.200}") from None
-            self._next_replacement = now + _interval(self._store, ROUNDS_PER_SESSION)
+            self._next_replacement = now + self._part_of_session(ROUNDS_PER_SESSION)
             _log.info("%s was there from an earlier session: it is created again", self._path)
             self._store.delete(self._path)
             self._store.create(self._path, self._data, ephemeral=True)
@@ -372,8 +350,3 @@ def presence_of_process(store: Store, daemon_id: str, mark: str) -> Presence:
     before = f"{mark} ".encode()
     data = before + f"{os.getpid()}-{secrets.token_hex(4)}".encode()
     return Presence(store, paths.presence(daemon_id), data, lambda found: found.startswith(before))
-
-
-def _interval(store: Store, times: int) -> float:
-    secs = store.session_secs
-    return (ENDLESS_SECS if math.isinf(secs) else secs) / times

@@ -1,8 +1,7 @@
 """A store in this process's memory: the cluster's state for the local cluster, `squall dev` and tests.
 
-The store itself is a session that never ends; `session` gives others over the same values, which `expire` ends.
-Every call may come from any thread. Watches are called by the thread that made the change, after it and
-outside the lock, so that a watch may read the store.
+Each session over the same values ends by itself. Every call may come from any thread. Watches are called by the thread that
+made the change, after it and outside the lock, so that a watch may read the store.
 Must not know: what the values mean.
 """
 
@@ -10,34 +9,33 @@ from __future__ import annotations
 
 import math
 import threading
-from itertools import count
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from squall.cluster.store import (
     Cancel,
     Conflict,
-    Deposed,
     Exists,
     Guard,
     Unavailable,
     Watch,
-    below,
+    Watches,
+    check_value,
     checked_path,
-    checked_value,
 )
 
 
-class _Tree:
-    """The values that all sessions share."""
+class Tree:
+    """The values that all sessions share. A subclass may keep them in a file too."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.values: dict[str, tuple[bytes, int]] = {}
-        # For each path with something below it: the names, and how many values each leads to.
+        #: For each path with something below it: the names, and how many values each leads to.
         self.names: dict[str, dict[str, int]] = {}
-        # The session that an ephemeral value belongs to.
+        #: The session that an ephemeral value belongs to.
         self.owners: dict[str, object] = {}
-        self.watches: dict[int, tuple[str, Watch]] = {}
-        self.numbers = count()
+        self.watches = Watches()
 
     def version(self, path: str) -> int | None:
         found = self.values.get(path)
@@ -45,23 +43,35 @@ class _Tree:
 
     def check(self, path: str, expected: int | None, guard: Guard | None) -> None:
         if guard is not None and self.version(guard.path) != guard.version:
-            raise Deposed(f"{path} is not written: {guard.path} is not at version {guard.version} any more")
+            raise guard.broken(path)
         found = self.version(path)
         if expected is not None and found != expected:
             raise Conflict(path, expected, found)
 
-    def write(self, path: str, data: bytes) -> int:
+    def write(self, path: str, data: bytes, owner: object | None = None) -> int:
+        """Write a value, an ephemeral one for its `owner`; return its version."""
         found = self.version(path)
         version = 0 if found is None else found + 1
+        self.save(path, bytes(data), version, owner is not None)
         self.values[path] = (bytes(data), version)
         if found is None:
             self.count(path, 1)
+        if owner is not None:
+            self.owners[path] = owner
         return version
 
-    def remove(self, path: str) -> None:
-        del self.values[path]
-        self.owners.pop(path, None)
-        self.count(path, -1)
+    def remove(self, *removed: str) -> None:
+        self.erase(removed)
+        for path in removed:
+            del self.values[path]
+            self.owners.pop(path, None)
+            self.count(path, -1)
+
+    def save(self, path: str, data: bytes, version: int, ephemeral: bool) -> None:
+        """Keep a value beyond this process; raise `Unavailable` where that fails."""
+
+    def erase(self, removed: Sequence[str]) -> None:
+        """Undo `save` for these paths."""
 
     def count(self, path: str, change: int) -> None:
         """Count one value more, or less, in every path above."""
@@ -77,106 +87,88 @@ class _Tree:
             path = above
 
     def notify(self, path: str) -> None:
-        with self.lock:
-            callbacks = [callback for prefix, callback in self.watches.values() if below(prefix, path)]
-        for callback in callbacks:
-            callback(path)
+        for callback, changed in self.watches.at(path):
+            callback(changed)
 
 
 class InMemoryStore:
-    """`squall.cluster.store.Store` in a dictionary."""
+    """`squall.cluster.store.Store` in a dictionary, and a session that ends with `close`."""
 
     session_secs = math.inf
 
-    def __init__(self, tree: _Tree | None = None) -> None:
-        self._tree = _Tree() if tree is None else tree
-        self._expired = False
+    def __init__(self, tree: Tree | None = None) -> None:
+        self._tree = Tree() if tree is None else tree
+        self._closed = False
 
     def session(self) -> InMemoryStore:
         """Another session over the same values."""
         return InMemoryStore(self._tree)
 
-    def expire(self) -> None:
+    def close(self) -> None:
         """End this session: its ephemeral values go, and all its further calls raise `Unavailable`."""
         with self._tree.lock:
-            self._expired = True
+            self._closed = True
             mine = [path for path, owner in self._tree.owners.items() if owner is self]
-            for path in mine:
-                self._tree.remove(path)
+            self._tree.remove(*mine)
         for path in mine:
             self._tree.notify(path)
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """The value and its version, or None where there is no value."""
-        checked_path(path)
-        with self._tree.lock:
-            self._check_alive()
-            return self._tree.values.get(path)
+        with self._step(path) as tree:
+            return tree.values.get(path)
 
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
-        """Write a value, over any earlier one or only over `expected_version`; return the new version."""
-        checked_value(checked_path(path), data)
-        with self._tree.lock:
-            self._check_alive()
-            self._tree.check(path, expected_version, guard)
-            version = self._tree.write(path, data)
-        self._tree.notify(path)
+    def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
+        """Write a value, over any earlier one or only over version `expected`; return the new version."""
+        check_value(path, data)
+        with self._step(path) as tree:
+            tree.check(path, expected, guard)
+            version = tree.write(path, data)
+        tree.notify(path)
         return version
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Write a value where there is none; gives its version, or raises `Exists`."""
-        checked_value(checked_path(path), data)
-        with self._tree.lock:
-            self._check_alive()
-            self._tree.check(path, None, guard)
-            if path in self._tree.values:
+        check_value(path, data)
+        with self._step(path) as tree:
+            tree.check(path, None, guard)
+            if path in tree.values:
                 raise Exists(path)
-            version = self._tree.write(path, data)
-            if ephemeral:
-                self._tree.owners[path] = self
-        self._tree.notify(path)
+            version = tree.write(path, data, self if ephemeral else None)
+        tree.notify(path)
         return version
 
-    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+    def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
-        checked_path(path)
-        with self._tree.lock:
-            self._check_alive()
-            self._tree.check(path, expected_version, guard)
-            if path not in self._tree.values:
+        with self._step(path) as tree:
+            tree.check(path, expected, guard)
+            if path not in tree.values:
                 return
-            self._tree.remove(path)
-        self._tree.notify(path)
+            tree.remove(path)
+        tree.notify(path)
 
     def owns(self, path: str) -> bool:
         """Whether there is an ephemeral value that belongs to this session."""
-        checked_path(path)
-        with self._tree.lock:
-            self._check_alive()
-            return self._tree.owners.get(path) is self
+        with self._step(path) as tree:
+            return tree.owners.get(path) is self
 
     def children(self, path: str) -> list[str]:
         """Names directly below `path` that hold a value or lead to one, sorted."""
-        checked_path(path)
-        with self._tree.lock:
-            self._check_alive()
-            return sorted(self._tree.names.get(path, ()))
+        with self._step(path) as tree:
+            return sorted(tree.names.get(path, ()))
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
         """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
-        checked_path(prefix)
+        return self._tree.watches.add(prefix, callback)
+
+    @contextmanager
+    def _step(self, path: str) -> Iterator[Tree]:
+        """The tree, for one step at a path that no other session sees half done."""
+        checked_path(path)
         with self._tree.lock:
-            number = next(self._tree.numbers)
-            self._tree.watches[number] = (prefix, callback)
+            self._check_open()
+            yield self._tree
 
-        def cancel() -> None:
-            with self._tree.lock:
-                self._tree.watches.pop(number, None)
-
-        return cancel
-
-    def _check_alive(self) -> None:
-        if self._expired:
-            raise Unavailable("this session has expired: open another one")
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("this session is closed: open another one")

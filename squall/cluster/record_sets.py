@@ -113,6 +113,7 @@ class KnownRecords:
             _log.warning("%s", text)
 
 
+@dataclass
 class RecordSet(Generic[R]):
     """The records of one type below one folder.
 
@@ -120,19 +121,11 @@ class RecordSet(Generic[R]):
     `write` removes what is there instead.
     """
 
-    def __init__(
-        self,
-        known: KnownRecords,
-        kind: type[R],
-        folder: str,
-        key_of: Callable[[R], str],
-        is_empty: Callable[[R], bool] = lambda _: False,
-    ) -> None:
-        self._known = known
-        self._kind = kind
-        self.folder = folder
-        self._key_of = key_of
-        self._is_empty = is_empty
+    known: KnownRecords
+    kind: type[R]
+    folder: str
+    key_of: Callable[[R], str]
+    is_empty: Callable[[R], bool] = lambda _: False
 
     def path(self, key: str) -> str:
         """Return the path of a record."""
@@ -140,58 +133,58 @@ class RecordSet(Generic[R]):
 
     def names(self) -> list[str]:
         """Return the keys for which there is a value, readable or not."""
-        return list(map(paths.unquoted, self._known.store.children(self.folder)))
+        return list(map(paths.unquoted, self.known.store.children(self.folder)))
 
     def get(self, key: str) -> R | None:
         """Return a record, None where there is none; `BadRecord` where it cannot be read."""
-        return self._known.read(self._kind, self.path(key))
+        return self.known.read(self.kind, self.path(key))
 
     def readable(self, key: str) -> R | None:
         """Return a record, None also where it cannot be read."""
-        return self._known.last_readable(self._kind, self.path(key), or_before=False)
+        return self.known.last_readable(self.kind, self.path(key), or_before=False)
 
     def last_readable(self, key: str) -> R | None:
         """Return a record; where it cannot be read, the one that was read there last."""
-        return self._known.last_readable(self._kind, self.path(key))
+        return self.known.last_readable(self.kind, self.path(key))
 
     def create(self, record: R) -> None:
         """Store a new record; `Exists` when its key is taken."""
-        path = self.path(self._key_of(record))
-        self._known.known.pop(path, None)
-        self._known.write(path, record)
+        path = self.path(self.key_of(record))
+        self.known.known.pop(path, None)
+        self.known.write(path, record)
 
     def write(self, record: R) -> None:
         """Store a record over what was read there, or as a new one; `Conflict` or `Exists` when something else is there."""
-        path = self.path(self._key_of(record))
-        if self._is_empty(record):
-            self._known.delete(path)
+        path = self.path(self.key_of(record))
+        if self.is_empty(record):
+            self.known.delete(path)
         else:
-            self._known.write(path, record)
+            self.known.write(path, record)
 
     def update(self, was: R, now: R) -> None:
         """Change the record that was read as `was`; `Conflict` when it is another by now."""
-        path = self.path(self._key_of(was))
-        self._known.expect(path, was)
-        self._known.write(path, now)
+        path = self.path(self.key_of(was))
+        self.known.expect(path, was)
+        self.known.write(path, now)
 
     def remove(self, was: R) -> None:
         """Remove the record that was read as `was`; `Conflict` when it is another by now."""
-        path = self.path(self._key_of(was))
-        self._known.expect(path, was)
-        self._known.delete(path)
+        path = self.path(self.key_of(was))
+        self.known.expect(path, was)
+        self.known.delete(path)
 
     def put(self, record: R) -> None:
         """Store a record over whatever is there, readable or not."""
-        path = self.path(self._key_of(record))
-        self._known.known.pop(path, None)
-        self._known.store.put(path, encode(record))
+        path = self.path(self.key_of(record))
+        self.known.known.pop(path, None)
+        self.known.store.put(path, encode(record))
 
     def drop(self, key: str) -> None:
         """Remove whatever is there, readable or not."""
-        self._known.known.pop(self.path(key), None)
-        self._known.store.delete(self.path(key))
+        self.known.known.pop(self.path(key), None)
+        self.known.store.delete(self.path(key))
 
     def forget_others(self, keys: Iterable[str]) -> None:
         """Forget what was read of other keys than these: another process has removed it."""
         kept = set(map(self.path, keys))
-        self._known.forget(lambda path: path.startswith(f"{self.folder}/") and path not in kept)
+        self.known.forget(lambda path: path.startswith(f"{self.folder}/") and path not in kept)

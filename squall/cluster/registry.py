@@ -12,6 +12,7 @@ Must not know: what the records mean, or when one has to change.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 from squall.cluster import paths
 from squall.cluster.numbering import next_number
@@ -35,19 +36,20 @@ class Registry:
         self.store = store
         self._known = known = KnownRecords(store)
         #: The topology that holds each name.
-        self.topologies = RecordSet(known, TopologyRecord, paths.TOPOLOGIES, _name)
+        self.topologies = RecordSet(known, TopologyRecord, paths.TOPOLOGIES, attrgetter("name"))
         #: The version that waits for the drain of the one that has the name.
-        self.replacements = RecordSet(known, TopologyRecord, paths.REPLACEMENTS, _name)
+        self.replacements = RecordSet(known, TopologyRecord, paths.REPLACEMENTS, attrgetter("name"))
         #: The version that had the name before, while it may come back.
-        self.replaced = RecordSet(known, TopologyRecord, paths.REPLACED, _name)
+        self.replaced = RecordSet(known, TopologyRecord, paths.REPLACED, attrgetter("name"))
         #: By topology id: its workers; those withdrawn that are not gone yet; those that were withdrawn last.
-        self.assignments = RecordSet(known, Assignment, paths.ASSIGNMENTS, _topology_id, _has_no_worker)
-        self.leaving = RecordSet(known, Assignment, paths.LEAVING, _topology_id, _has_no_worker)
-        self.former = RecordSet(known, Assignment, paths.FORMER, _topology_id)
+        of_topology, has_no_worker = attrgetter("topology_id"), lambda each: not each.placements
+        self.assignments = RecordSet(known, Assignment, paths.ASSIGNMENTS, of_topology, has_no_worker)
+        self.leaving = RecordSet(known, Assignment, paths.LEAVING, of_topology, has_no_worker)
+        self.former = RecordSet(known, Assignment, paths.FORMER, of_topology)
         #: Present while the supervisor is. Each writes its own, over whatever is there.
-        self.supervisors = RecordSet(known, SupervisorRecord, paths.SUPERVISORS, lambda record: record.id)
+        self.supervisors = RecordSet(known, SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
         #: The same for a Nimbus. Where its record is to go with its session, `leadership.Presence` keeps it.
-        self.nimbuses = RecordSet(known, NimbusRecord, paths.NIMBUSES, lambda record: record.id)
+        self.nimbuses = RecordSet(known, NimbusRecord, paths.NIMBUSES, attrgetter("id"))
         self._ids: set[str] = set()  # of the topologies that were there when last asked
         #: Name -> why, of the topologies that `all_topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
@@ -141,7 +143,7 @@ class Registry:
         self._known.delete(self._reports(topology_id).path(worker))
 
     def _reports(self, topology_id: str) -> RecordSet[WorkerReport]:
-        return RecordSet(self._known, WorkerReport, paths.reports(topology_id), lambda report: report.worker)
+        return RecordSet(self._known, WorkerReport, paths.reports(topology_id), attrgetter("worker"))
 
     # Daemons
 
@@ -191,22 +193,6 @@ class Registry:
     def remove_keys(self, topology_id: str) -> None:
         """Remove every copy of a topology's keys, if there is any."""
         remove_tree(self.store, paths.keys(topology_id))
-
-    def remove_bundle(self, topology_id: str) -> None:
-        """Remove what was shipped for a topology."""
-        remove_tree(self.store, paths.bundle(topology_id))
-
-
-def _name(record: TopologyRecord) -> str:
-    return record.name
-
-
-def _topology_id(assignment: Assignment) -> str:
-    return assignment.topology_id
-
-
-def _has_no_worker(assignment: Assignment) -> bool:
-    return not assignment.placements
 
 
 def number_of(topology_id: str) -> int:

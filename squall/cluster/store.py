@@ -24,13 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, Protocol, runtime_checkable
 
 from topology_api.errors import SquallError
 
 Watch = Callable[[str], None]
-Cancel = Callable[[], None]
+Cancel = Callable[[], object]
 
 #: What a value may hold at most: a little less than what ZooKeeper takes in one message by default, path and framing included.
 MOST_BYTES: Final = 1_000_000
@@ -85,6 +85,34 @@ class Guard:
     path: str
     version: int
 
+    def broken(self, path: str) -> Deposed:
+        """Return the error of a write to `path` when this guard does not hold."""
+        return Deposed(f"{path} is not written: {self.path} is not at version {self.version} any more")
+
+
+class Watches:
+    """Who watches which prefix. Every call may come from any thread."""
+
+    def __init__(self) -> None:
+        self._entries: dict[object, tuple[str, Watch]] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, prefix: str, callback: Watch) -> Cancel:
+        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
+        key = object()
+        self._entries[key] = checked_path(prefix), callback
+        return partial(self._entries.pop, key, None)
+
+    def at(self, path: str | None) -> list[tuple[Watch, str]]:
+        """Return what to call after a change at a path, and with which path; None: anything may have changed."""
+        return [
+            (callback, prefix if path is None else path)
+            for prefix, callback in list(self._entries.values())  # a copy: another thread may add one
+            if path is None or below(prefix, path)
+        ]
+
 
 class Store(Protocol):
     """A tree of versioned values, as one session sees it. Every call may come from any thread."""
@@ -96,15 +124,13 @@ class Store(Protocol):
     def get(self, path: str) -> tuple[bytes, int] | None:
         """The value and its version, or None where there is no value."""
 
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
-        """Write a value, over any earlier one or only over `expected_version`; return the new version."""
+    def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
+        """Write a value, over any earlier one or only over version `expected`; return the new version."""
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Write a value where there is none; gives its version, or raises `Exists`."""
 
-    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+    def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
 
     def owns(self, path: str) -> bool:
@@ -136,16 +162,15 @@ def checked_path(path: str) -> str:
     return path
 
 
-def checked_value(path: str, data: bytes) -> bytes:
-    """Return `data` unchanged. `ValueError` for a value at the root and for an empty one, which would look like none. `TooBig`
-    for one that no store takes, so that what runs on one machine runs on a cluster."""
-    if path == "/" or not data:
+def check_value(path: str, data: bytes) -> None:
+    """Raise `ValueError` for a path that `checked_path` refuses, for a value at the root and for an empty value, which would
+    look like none; `TooBig` for a value that no store takes, so that what runs on one machine runs on a cluster."""
+    if checked_path(path) == "/" or not data:
         raise ValueError(f"a value is one byte or more, and not at the root: {path!r} got {data!r}")
     if len(data) > MOST_BYTES:
         raise TooBig(
             f"{path} is not written: its value has {len(data):,} bytes, a store takes {MOST_BYTES:,}"
         )
-    return data
 
 
 def below(prefix: str, path: str) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from squall.cluster.store import Conflict, Deposed, Exists, Guard, StoreError
+from squall.cluster.store import Conflict, Exists, Guard, StoreError
 
 ANY: Final = -1
 """Stands for a version where it does not matter."""
@@ -217,10 +217,7 @@ def _commit(nodes: Nodes, guard: Guard | None, *steps: Step) -> int:
         return nodes.commit([Check(guard.path, guard.version), *steps])[-1]
     except StepFailed as failed:
         if failed.number == 0:
-            raise Deposed(
-                f"{steps[-1].path if steps else guard.path} is not written: {guard.path} is not at version "
-                f"{guard.version} any more"
-            ) from failed
+            raise guard.broken(steps[-1].path if steps else guard.path) from failed
         raise StepFailed(failed.number - 1, failed.why) from failed
 
 

@@ -33,7 +33,6 @@ from topology_api.errors import SquallError
 if TYPE_CHECKING:
     from nimbus.daemon import NimbusDaemon
     from squall.cluster.memory import InMemoryStore
-    from squall.cluster.sqlite import SqliteStore
     from supervisor.daemon import SupervisorDaemon
 
 #: Seconds within which Nimbus must lead; it has no rival.
@@ -111,7 +110,7 @@ class DevCluster:
         check_lease(dict(conf))
         check_ports(conf, slots)
         host, port = listen
-        self.store: InMemoryStore | SqliteStore = make_store(directory if kept else None)
+        self.store: InMemoryStore = make_store(directory if kept else None)
         self.supervisor: SupervisorDaemon | None = None
         self.nimbus: NimbusDaemon | None = None
         try:
@@ -135,7 +134,7 @@ class DevCluster:
                 ),
             )
         except BaseException:
-            self.close_store()
+            self.store.close()
             raise
 
     def start(self, cancelled: Callable[[], bool]) -> None:
@@ -169,15 +168,10 @@ class DevCluster:
         token = nimbus.token
         nimbus.stop()
         forget_token(self.url, token)
-        self.close_store()
-
-    def close_store(self) -> None:
-        close = getattr(self.store, "close", None)
-        if close is not None:
-            close()
+        self.store.close()
 
 
-def make_store(directory: Path | None) -> InMemoryStore | SqliteStore:
+def make_store(directory: Path | None) -> InMemoryStore:
     """In a file of the directory, or in memory when nothing is to be kept."""
     if directory is None:
         from squall.cluster.memory import InMemoryStore

@@ -9,7 +9,7 @@ import pytest
 from squall.cluster.store import Exists, Unavailable
 from squall.cluster.zookeeper import ZooKeeperStore
 from tests.cluster_faults.zookeeper_proxy import Change, ZooKeeperProxy
-from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer, eventually
+from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer, eventually, states_from_now
 
 pytestmark = pytest.mark.slow
 
@@ -78,8 +78,7 @@ def test_a_change_whose_answer_is_lost_was_made(
 def test_connections_are_refused_and_a_session_ends_meanwhile(
     proxy: ZooKeeperProxy, store: ZooKeeperStore
 ) -> None:
-    states: list[str] = []
-    store.on_state(states.append)
+    states = states_from_now(store)
     store.create("/e", b"1", ephemeral=True)
 
     def closing(change: Change) -> bool:

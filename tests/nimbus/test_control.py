@@ -169,7 +169,7 @@ def test_masters_of_ended_terms_do_not_listen_any_more(start: Callable[[str], De
 def test_a_session_that_expires_ends_the_term_and_its_master(start: Callable[[str], Desk]) -> None:
     first, second = start("n1"), start("n2")
     first.rounds()
-    first.session.expire()
+    first.session.close()
     second.rounds()
     first.rounds(6.0)
     second.rounds()

@@ -102,7 +102,7 @@ def test_the_second_nimbus_of_one_id_neither_leads_nor_ends_the_term_of_the_firs
 def test_the_second_takes_over_when_the_first_is_gone(start: Callable[[str, str], One]) -> None:
     first, copy = start("boot/1:1", "alpha"), start("boot/1:2", "beta")
     rounds(first, copy)
-    first.session.expire()
+    first.session.close()
     rounds(copy, seconds=SESSION)
     assert copy.leads and hosts(copy) == ["beta"]
 

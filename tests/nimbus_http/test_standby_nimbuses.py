@@ -118,7 +118,7 @@ def test_a_leader_whose_session_has_expired_leads_no_more_and_writes_nothing(
     session = store.session()
     leader = cluster.start_leader("first", session)
     standby = cluster.start_standby("second", store.session())
-    session.expire()
+    session.close()
     until(lambda: standby.leading, "the lead")
     with closing(client_of(leader)) as client, pytest.raises(Refused) as refused:
         client.post("topologies", submission())

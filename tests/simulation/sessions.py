@@ -109,7 +109,7 @@ class SimulatedSession:
         self._unwatch()
         self._watches.clear()
         inner, line = self._inner, self.actor.line
-        line.at(line.now + self.session_secs, self.server.actor, inner.expire)
+        line.at(line.now + self.session_secs, self.server.actor, inner.close)
         self.server.sessions.remove(self)
 
     # Contact
@@ -121,7 +121,7 @@ class SimulatedSession:
 
     def expire(self) -> None:
         """The servers end the session, whatever its process does."""
-        self._inner.expire()
+        self._inner.close()
 
     def end_early(self) -> None:
         """The servers end the session though its process was in contact all the time: it cannot know until it asks."""
@@ -133,7 +133,7 @@ class SimulatedSession:
         line = self.actor.line
         if self.reachable and not self.actor.frozen and self.actor.alive:
             self.away_since = None
-            if not self.connected or self._inner._expired:
+            if not self.connected or self._inner._closed:
                 self._reconnect()
             return
         if not self.server.up:  # when they are back, servers give every session its whole time
@@ -144,17 +144,17 @@ class SimulatedSession:
             self.away_since = line.now
         if self.cut:
             self.connected = False
-        if line.now - self.away_since >= self.session_secs and not self._inner._expired:
-            self._inner.expire()
+        if line.now - self.away_since >= self.session_secs and not self._inner._closed:
+            self._inner.close()
 
     def _reconnect(self) -> None:
         line = self.actor.line
         line.after(self.random.uniform(*RECONNECT_SECS), self.actor, self._connected)
 
     def _connected(self) -> None:
-        if not self.reachable or self._closed or (self.connected and not self._inner._expired):
+        if not self.reachable or self._closed or (self.connected and not self._inner._closed):
             return
-        if self._inner._expired:
+        if self._inner._closed:
             self._inner = self.server.store.session()
         self.connected = True
         self._forget()
@@ -238,12 +238,10 @@ class SimulatedSession:
 
     # Writes
 
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
+    def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         """See `Store`."""
         return self._write(  # type: ignore[no-any-return]
-            "put", path, guard, lambda: self._inner.put(path, data, expected_version, guard)
+            "put", path, guard, lambda: self._inner.put(path, data, expected, guard)
         )
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
@@ -252,9 +250,9 @@ class SimulatedSession:
             "create", path, guard, lambda: self._inner.create(path, data, ephemeral, guard)
         )
 
-    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+    def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         """See `Store`."""
-        self._write("delete", path, guard, lambda: self._inner.delete(path, expected_version, guard))
+        self._write("delete", path, guard, lambda: self._inner.delete(path, expected, guard))
 
     def _write(self, kind: str, path: str, guard: Guard | None, do: Callable[[], Any]) -> Any:
         def done() -> Any:

@@ -15,6 +15,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kazoo import exceptions
@@ -182,26 +183,26 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             self.close()
 
 
+@dataclass
 class TimedCall:
     """One call of the store: it may send several requests, with one deadline for all.
 
     overdue(result) is called when an answer did not come in time; `result.rawlink` is called when it comes after all.
     """
 
-    def __init__(
-        self, client: ZooKeeperClient, root: str, path: str, secs: float, overdue: Callable[[Any], None]
-    ) -> None:
-        self._client = client
-        self._root = root
-        self._path = path
-        self._secs = secs
-        self._deadline = time.monotonic() + secs
-        self._overdue = overdue
+    client: ZooKeeperClient
+    root: str
+    path: str
+    secs: float
+    overdue: Callable[[Any], None]
+
+    def __post_init__(self) -> None:
+        self._deadline = time.monotonic() + self.secs
 
     def read(self, path: str) -> tuple[bytes, int] | None:
         """Return the data of a node and its version, None where there is no node with data."""
         try:
-            data, stat = self._ask(self._client.get_async(self.full(path)))
+            data, stat = self._ask(self.client.get_async(self.full(path)))
         except exceptions.NoNodeError:
             return None
         return (bytes(data), stat.version) if data else None
@@ -209,20 +210,20 @@ class TimedCall:
     def names(self, path: str) -> list[str]:
         """Return the names of the nodes directly below a path, sorted."""
         try:
-            return sorted(self._ask(self._client.get_children_async(self.full(path))))
+            return sorted(self._ask(self.client.get_children_async(self.full(path))))
         except exceptions.NoNodeError:
             return []
 
     def read_node(self, path: str) -> Node | None:
         """Return what is known of a node now, None where there is none."""
-        stat = self._ask(self._client.exists_async(self.full(path)))
+        stat = self._ask(self.client.exists_async(self.full(path)))
         if stat is None:
             return None
         return Node(stat.version, stat.dataLength, stat.numChildren, stat.ephemeralOwner)
 
     def owns(self, path: str) -> bool:
         """Whether a node belongs to this session, as the leading server knows it."""
-        session = self._client.session
+        session = self.client.session
         # A server that is cut off from the others goes on answering for a while: `sync` has it ask the one that leads.
         self.sync()
         node = self.read_node(path)
@@ -230,11 +231,11 @@ class TimedCall:
 
     def sync(self) -> None:
         """Ensure that later reads are not older than this call, whichever server answers."""
-        self._ask(self._client.sync_async(self.full("/")))
+        self._ask(self.client.sync_async(self.full("/")))
 
     def commit(self, steps: Sequence[Step]) -> list[int]:
         """Do all steps, or none and raise `StepFailed`; gives the version after each."""
-        transaction = self._client.transaction()
+        transaction = self.client.transaction()
         for step in steps:
             path = self.full(step.path)
             if isinstance(step, Check):
@@ -255,54 +256,54 @@ class TimedCall:
 
     def make_root(self) -> None:
         """Create the root of the store, and the nodes above it."""
-        names = self._root.split("/")
+        names = self.root.split("/")
         for depth in range(2, len(names) + 1):
             with contextlib.suppress(exceptions.NodeExistsError):
-                self._ask(self._client.create_async("/".join(names[:depth]), b""))
+                self._ask(self.client.create_async("/".join(names[:depth]), b""))
 
     def watch_changes(self) -> None:
         """Set the watch at the root of the store, whether there is such a node or not."""
         try:
-            self._ask(self._client.add_watch_async(self.full("/")))
+            self._ask(self.client.add_watch_async(self.full("/")))
         except exceptions.UnimplementedError:
             raise NoAccess(
-                f"the ZooKeeper at {self._client.servers} is too old: 3.6 or newer is needed"
+                f"the ZooKeeper at {self.client.servers} is too old: 3.6 or newer is needed"
             ) from None
 
     def check_access(self, closed: bool) -> None:
         """A real read, since ZooKeeper takes any password at first; and of a closed store, that its root is closed."""
         root = self.full("/")
         try:
-            self._ask(self._client.get_async(root))
+            self._ask(self.client.get_async(root))
         except exceptions.NoNodeError:
             self.make_root()
             return
         if not closed:
             return
-        entries, _ = self._ask(self._client.get_acls_async(root))
+        entries, _ = self._ask(self.client.get_acls_async(root))
         if any(entry.id.scheme == "world" for entry in entries):
             raise NoAccess(
-                f"{root} in the ZooKeeper at {self._client.servers} is open to everybody: it was made without credentials. "
+                f"{root} in the ZooKeeper at {self.client.servers} is open to everybody: it was made without credentials. "
                 f"Close it (in zkCli.sh: `addauth digest USER:PASSWORD`, then `setAcl -R {root} auth::cdrwa`), "
                 "or choose another squall.zookeeper.root"
             )
 
     def full(self, path: str) -> str:
         """Return the path in ZooKeeper of a path of the store."""
-        return (self._root + path).rstrip("/") or "/"
+        return (self.root + path).rstrip("/") or "/"
 
     def _ask(self, result: Any) -> Any:
         """Wait for an answer. What the state of a node forbids is raised as kazoo's error, all else as a `StoreError`."""
         try:
             return result.get(timeout=max(0.0, self._deadline - time.monotonic()))
         except KazooTimeoutError:
-            self._overdue(result)
+            self.overdue(result)
             raise Unavailable(
-                f"{self._path}: ZooKeeper at {self._client.servers} has not answered within {self._secs:g} seconds"
+                f"{self.path}: ZooKeeper at {self.client.servers} has not answered within {self.secs:g} seconds"
             ) from None
         except _NOT_REACHED as error:
             raise Unavailable(
-                f"{self._path}: the connection to ZooKeeper at {self._client.servers} was lost ({type(error).__name__})"
+                f"{self.path}: the connection to ZooKeeper at {self.client.servers} was lost ({type(error).__name__})"
             ) from None
         except (*_WHY, exceptions.UnimplementedError):
             raise
@@ -310,7 +311,7 @@ class TimedCall:
             raise self._refused(error) from None
 
     def _refused(self, error: Exception) -> StoreError:
-        where = f"{self.full(self._path)}: ZooKeeper at {self._client.servers}"
+        where = f"{self.full(self.path)}: ZooKeeper at {self.client.servers}"
         if isinstance(error, exceptions.NoAuthError):
             return NoAccess(f"{where} does not allow this with these credentials")
         return StoreError(f"{where} refuses it ({type(error).__name__})")

@@ -15,7 +15,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from squall.clock import RealClock
@@ -27,9 +27,9 @@ from squall.cluster.store import (
     StoreError,
     Unavailable,
     Watch,
-    below,
+    Watches,
+    check_value,
     checked_path,
-    checked_value,
 )
 from squall.cluster.zookeeper.client import NoAccess, TimedCall, ZooKeeperClient
 
@@ -42,21 +42,6 @@ _HURRY_SECS: Final = 0.25
 _CLOSE_SECS: Final = 1.0
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class _Changed:
-    path: str
-
-
-@dataclass(frozen=True)
-class _State:
-    now: str
-
-
-@dataclass(frozen=True)
-class _Pause:
-    """Nothing has come in for a while."""
 
 
 class ZooKeeperStore:
@@ -84,10 +69,9 @@ class ZooKeeperStore:
         self._cache = ReadCache(RealClock(), MEMORY_SECS)
         self._overdue: Any = None
         self._lock = threading.Lock()
-        self._watches: dict[int, tuple[str, Watch]] = {}
-        self._numbers = 0
-        self._listeners: list[Callable[[str], None]] = []
-        self._notes: queue.SimpleQueue[_Changed | _State | None] = queue.SimpleQueue()
+        self._watches = Watches()
+        #: What the thread that calls the watches is to do next; None: end.
+        self._notes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._refusal: NoAccess | None = None
@@ -141,10 +125,6 @@ class ZooKeeperStore:
         client = self._client
         return self._wanted_secs if client is None else client.session_secs
 
-    def on_state(self, callback: Callable[[str], None]) -> None:
-        """Call `callback` with "connected", "suspended" (out of reach) or "lost" (the session is over) when that changes."""
-        self._listeners.append(callback)
-
     # The store
 
     def get(self, path: str) -> tuple[bytes, int] | None:
@@ -159,27 +139,25 @@ class ZooKeeperStore:
         self._cache.keep(asked, found, 0 if found is None else len(found[0]))
         return found
 
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
-        """Write a value, over any earlier one or only over `expected_version`; return the new version."""
-        checked_value(checked_path(path), data)
+    def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
+        """Write a value, over any earlier one or only over version `expected`; return the new version."""
+        check_value(path, data)
         known = self._known_version(path)
         with self._writing(path, guard) as call:
-            return znodes.put(call, path, bytes(data), expected_version, guard, known)
+            return znodes.put(call, path, bytes(data), expected, guard, known)
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Write a value where there is none; gives its version, or raises `Exists`."""
-        checked_value(checked_path(path), data)
+        check_value(path, data)
         with self._writing(path, guard) as call:
             return znodes.create(call, path, bytes(data), ephemeral, guard)
 
-    def delete(self, path: str, expected_version: int | None = None, guard: Guard | None = None) -> None:
+    def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
         checked_path(path)
         known = self._known_version(path)
         with self._writing(path, guard) as call:
-            znodes.delete(call, path, expected_version, guard, known)
+            znodes.delete(call, path, expected, guard, known)
 
     def owns(self, path: str) -> bool:
         """Whether there is an ephemeral value that belongs to this session, as the leading server knows it."""
@@ -198,16 +176,7 @@ class ZooKeeperStore:
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
         """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
-        checked_path(prefix)
-        with self._lock:
-            number = self._numbers = self._numbers + 1
-            self._watches[number] = (prefix, callback)
-
-        def cancel() -> None:
-            with self._lock:
-                self._watches.pop(number, None)
-
-        return cancel
+        return self._watches.add(prefix, callback)
 
     def fresh(self) -> None:
         """What is read from now on is not older than this call, whichever server answers."""
@@ -261,41 +230,30 @@ class ZooKeeperStore:
         path = full[len(self._root) :] or "/"
         self._cache.changed(path)
         if data:
-            self._notes.put(_Changed(path))
+            self._notes.put(partial(self._tell_watches, path))
 
     def _state_changed(self, state: str) -> None:
         self._settled = False  # before the cache is closed: see the end of _settle
         self._cache.close()
         self._overdue = None
-        self._notes.put(_State(state))
+        self._notes.put(partial(_log.info, "ZooKeeper at %s: %s", self.servers, state))
+        self._notes.put(self._look_after)
 
     # The thread that calls the watches
 
     def _watch_over(self) -> None:
         notes = self._notes
         while True:
-            note: _Changed | _State | _Pause | None
-            try:
+            note: Callable[[], None] | None = self._look_after
+            with contextlib.suppress(queue.Empty):
                 note = notes.get(timeout=_IDLE_SECS if self._settled else _HURRY_SECS)
-            except queue.Empty:
-                note = _Pause()
             if note is None:
                 return
             try:
-                self._attend_to(note)
+                note()
             except Exception:  # nothing else would call the watches
                 _log.exception("a fault in what looks after ZooKeeper at %s; it goes on", self.servers)
                 self._settled = False
-
-    def _attend_to(self, note: _Changed | _State | _Pause) -> None:
-        if isinstance(note, _Changed):
-            self._tell_watches(note.path)
-            return
-        if isinstance(note, _State):
-            _log.info("ZooKeeper at %s: %s", self.servers, note.now)
-            for listener in self._listeners:
-                self._tell(listener, note.now)
-        self._look_after()
 
     def _look_after(self) -> None:
         self._cache.purge()
@@ -336,14 +294,10 @@ class ZooKeeperStore:
 
     def _tell_watches(self, path: str | None) -> None:
         """Tell of one path, or each watch of its own prefix."""
-        with self._lock:
-            watches = list(self._watches.values())
-        for prefix, callback in watches:
-            if path is None or below(prefix, path):
-                self._tell(callback, prefix if path is None else path)
-
-    def _tell(self, callback: Callable[[str], None], what: str) -> None:
-        try:
-            callback(what)
-        except Exception:
-            _log.exception("a watch of the store failed at %s; the others are called all the same", what)
+        for callback, changed in self._watches.at(path):
+            try:
+                callback(changed)
+            except Exception:
+                _log.exception(
+                    "a watch of the store failed at %s; the others are called all the same", changed
+                )

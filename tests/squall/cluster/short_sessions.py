@@ -19,10 +19,10 @@ class Session(InMemoryStore):
         self.lose_answer_of = ""
         self.calls: list[str] = []
 
-    def _check_alive(self) -> None:
+    def _check_open(self) -> None:
         if self.away:
             raise Unavailable("away")
-        super()._check_alive()
+        super()._check_open()
 
     def _lost(self, call: str) -> None:
         self.calls.append(call)
@@ -30,10 +30,8 @@ class Session(InMemoryStore):
             self.lose_answer_of = ""
             raise Unavailable("done, but the answer was lost")
 
-    def put(
-        self, path: str, data: bytes, expected_version: int | None = None, guard: Guard | None = None
-    ) -> int:
-        version = super().put(path, data, expected_version, guard)
+    def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
+        version = super().put(path, data, expected, guard)
         self._lost("put")
         return version
 

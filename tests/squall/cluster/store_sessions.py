@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.sqlite import SqliteStore
 from squall.cluster.store import Store
 from squall.cluster.zookeeper import ZooKeeperStore
 from tests.zookeeper_servers import eventually
@@ -15,11 +14,8 @@ Session = Callable[[], Store]
 
 def end(store: Store) -> None:
     """End a session, as the death of its process would."""
-    assert isinstance(store, (InMemoryStore, SqliteStore, ZooKeeperStore))
-    if isinstance(store, InMemoryStore):
-        store.expire()
-    else:
-        store.close()
+    assert isinstance(store, (InMemoryStore, ZooKeeperStore))
+    store.close()
 
 
 def told_of(told: list[str], last: str) -> list[str]:

@@ -93,7 +93,7 @@ def test_the_end_of_the_leaders_session_wakes_the_one_that_stands_by(join: Join)
     two.round()
     two.round()
     assert two.leadership.next_time(two.clock.now()) > two.clock.now()
-    one.store.expire()
+    one.store.close()
     assert two.leadership.next_time(two.clock.now()) == two.clock.now()
     second = two.round()
     assert second is not None and first is not None and second.version > first.version

@@ -22,7 +22,7 @@ def test_presence_stands_while_it_is_kept_and_goes_with_the_session(store: InMem
     presence = Presence(session, "/presence/s1", b"1")
     assert presence.keep(0.0)
     assert store.get("/presence/s1") == (b"1", 0)
-    session.expire()
+    session.close()
     assert store.get("/presence/s1") is None
     assert not presence.keep(0.0)
 
@@ -43,7 +43,7 @@ def test_presence_takes_the_place_of_the_process_before(store: InMemoryStore) ->
     Presence(before, "/presence/s1", b"1").keep(0.0)
     assert Presence(after, "/presence/s1", b"2").keep(0.0)
     assert store.get("/presence/s1") == (b"2", 0)
-    before.expire()
+    before.close()
     assert store.get("/presence/s1") == (b"2", 0)
 
 
@@ -125,7 +125,7 @@ def test_presence_waits_for_the_end_of_one_that_it_may_not_replace(store: InMemo
     mine = Presence(session, "/presence/s1", b"ours 1", lambda data: data.startswith(b"ours"))
     assert not mine.keep(0.0) and mine.occupied
     assert not mine.keep(SESSION) and mine.occupied
-    other.expire()
+    other.close()
     assert mine.next_time(SESSION) == SESSION, "it is told"
     assert mine.keep(SESSION) and not mine.occupied
     after = Presence(Session(store), "/presence/s1", b"ours 2", lambda data: data.startswith(b"ours"))

@@ -17,11 +17,15 @@ def test_a_store_whose_disk_fails_at_its_end_is_closed_and_leaves_nothing_of_its
     store = SqliteStore(tmp_path / "store.sqlite")
     store.put("/a", b"x")
     store.create("/b", b"x", ephemeral=True)
+    database = store._saved.database
 
-    def full(path: str) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+    class Full:
+        close = database.close
 
-    monkeypatch.setattr(store._file, "remove", full)
+        def executemany(self, *_: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(store._saved, "database", Full())
     store.close()
     assert "disk is full" in caplog.text
     again = SqliteStore(tmp_path / "store.sqlite")

@@ -36,7 +36,7 @@ def test_each_put_gives_another_version_and_get_tells_it(store: Store) -> None:
 
 def test_a_write_over_the_version_that_was_read_succeeds(store: Store) -> None:
     version = store.create("/a", b"one")
-    newer = store.put("/a", b"two", expected_version=version)
+    newer = store.put("/a", b"two", expected=version)
     assert store.get("/a") == (b"two", newer)
 
 
@@ -44,18 +44,18 @@ def test_a_write_over_an_older_version_is_a_conflict_and_changes_nothing(store: 
     old = store.create("/a", b"one")
     current = store.put("/a", b"two")
     with pytest.raises(Conflict) as caught:
-        store.put("/a", b"three", expected_version=old)
+        store.put("/a", b"three", expected=old)
     assert (caught.value.path, caught.value.expected, caught.value.found) == ("/a", old, current)
     with pytest.raises(Conflict):
-        store.delete("/a", expected_version=old)
+        store.delete("/a", expected=old)
     assert store.get("/a") == (b"two", current)
 
 
 def test_a_version_that_is_expected_where_nothing_is_is_a_conflict(store: Store) -> None:
     with pytest.raises(Conflict):
-        store.put("/a", b"one", expected_version=0)
+        store.put("/a", b"one", expected=0)
     with pytest.raises(Conflict):
-        store.delete("/a", expected_version=0)
+        store.delete("/a", expected=0)
     assert store.get("/a") is None
 
 
@@ -137,7 +137,7 @@ def test_a_refused_write_tells_no_watch(store: Store) -> None:
     with pytest.raises(StoreError):
         store.create("/a", b"two")
     with pytest.raises(StoreError):
-        store.put("/a", b"two", expected_version=99)
+        store.put("/a", b"two", expected=99)
     store.put("/last", b"x")
     assert told_of(told, "/last") == ["/a"]
 
@@ -203,7 +203,7 @@ def test_no_increment_is_lost_among_writers_that_name_the_version_they_read(stor
                 found = store.get("/sum")
                 assert found is not None
                 try:
-                    store.put("/sum", str(int(found[0]) + 1).encode(), expected_version=found[1])
+                    store.put("/sum", str(int(found[0]) + 1).encode(), expected=found[1])
                     break
                 except Conflict:
                     continue

@@ -25,7 +25,15 @@ from squall.cluster.store import Conflict, Deposed, Exists, Unavailable
 from squall.cluster.zookeeper import NoAccess, ZooKeeperStore
 from squall.cluster.zookeeper.client import TimedCall
 from supervisor import nimbus_http, store_view
-from tests.zookeeper_servers import PATIENCE_SECS, Ensemble, ZooKeeperServer, eventually, expire, free_ports
+from tests.zookeeper_servers import (
+    PATIENCE_SECS,
+    Ensemble,
+    ZooKeeperServer,
+    eventually,
+    expire,
+    free_ports,
+    states_from_now,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -103,8 +111,7 @@ def test_a_server_that_was_killed_and_came_back_has_the_same_session(
     store = opened(own_server.servers)
     store.create("/e", b"x", ephemeral=True)
     told: list[str] = []
-    states: list[str] = []
-    store.on_state(states.append)
+    states = states_from_now(store)
     own_server.kill()
     eventually(lambda: not store.connected)
     with pytest.raises(Unavailable):
@@ -141,9 +148,8 @@ def test_after_the_end_of_a_session_there_is_another_and_watches_are_told(
     store, other = opened(zookeeper.servers), opened(zookeeper.servers)
     store.create("/e", b"x", ephemeral=True)
     told: list[str] = []
-    states: list[str] = []
+    states = states_from_now(store)
     store.watch("/a/b", told.append)
-    store.on_state(states.append)
     expire(store)
     eventually(lambda: told == ["/a/b"])
     assert states == ["suspended", "lost", "connected"]
