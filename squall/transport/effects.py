@@ -8,82 +8,88 @@ Must not know: how any of it is done.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from squall.transport.carrier import Parts
 from squall.transport.frames import Frame
 from squall.transport.in_flight import SentBatch
 from squall.values import Address
 
+
+class Effect(Struct, frozen=True):
+    """One thing that a link asks for."""
+
+
 # For the carrier.
 
 
-class SendMessage(NamedTuple):
+class SendMessage(Effect, frozen=True):
     """Queue a message on a channel."""
 
     channel: int
     parts: Parts
 
 
-class ResendControl(NamedTuple):
+class ResendControl(Effect, frozen=True):
     """Queue these messages on the control channel, instead of those that wait there."""
 
     messages: Sequence[Parts]
 
 
-class Connect(NamedTuple):
+class Connect(Effect, frozen=True):
     """Make new connections to the peer."""
 
     address: Address
 
 
-class Disconnect(NamedTuple):
+class Disconnect(Effect, frozen=True):
     """Drop the connections to the peer, and what waits for it."""
 
 
 # For the worker.
 
 
-class Deliver(NamedTuple):
+class Deliver(Effect, frozen=True):
     """A frame has come, or a note for this worker itself."""
 
     frame: Frame
 
 
-class LoseBatches(NamedTuple):
+class LoseBatches(Effect, frozen=True):
     """These batches were never executed: their trees fail, for this reason."""
 
     batches: Sequence[SentBatch]
     reason: str
 
 
-class PeerSuperseded(NamedTuple):
+class PeerSuperseded(Effect, frozen=True):
     """The process of the peer is over."""
 
 
-class PeerLinked(NamedTuple):
+class PeerLinked(Effect, frozen=True):
     """The peer's process takes tuples from now on."""
 
 
-class PeerClosing(NamedTuple):
+class PeerClosing(Effect, frozen=True):
     """The peer takes no more tuples."""
 
 
 # For logs and counters.
 
 
-class LinkUp(NamedTuple):
+class LinkUp(Effect, frozen=True):
     """The peer answers."""
 
 
-class Reconnecting(NamedTuple):
+class Reconnecting(Effect, frozen=True):
     """Connections are made again: the peer is silent, or does not hear this worker. `was_open`: tuples went there before."""
 
     silent_seconds: float
     was_open: bool
 
 
-class RefuseMessage(NamedTuple):
+class RefuseMessage(Effect, frozen=True):
     """A message was refused."""
 
     kind: str
@@ -91,24 +97,7 @@ class RefuseMessage(NamedTuple):
     reason: str
 
 
-class CountEvent(NamedTuple):
+class CountEvent(Effect, frozen=True):
     """Something happened that is only counted."""
 
     name: str
-
-
-Effect = (
-    SendMessage
-    | ResendControl
-    | Connect
-    | Disconnect
-    | Deliver
-    | LoseBatches
-    | PeerSuperseded
-    | PeerLinked
-    | PeerClosing
-    | LinkUp
-    | Reconnecting
-    | RefuseMessage
-    | CountEvent
-)

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from squall.clock import Clock
 from squall.transport import effects, wire
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
-from squall.transport.connection_watch import SILENCE
+from squall.transport.channels import SILENCE
 from squall.transport.errors import BadFrame
 from squall.transport.frames import Batch, Frame, KeepAlive
 from squall.transport.in_flight import GONE, SentBatch
-from squall.transport.link import Link
-from squall.transport.local_worker import LocalWorker
-from squall.transport.streams import Streams
+from squall.transport.link import Link, LocalWorker
 from squall.values import Address, Incarnation
 
 _log = logging.getLogger(__name__)
@@ -80,19 +78,10 @@ class Exchange:
     """The links of one worker."""
 
     def __init__(
-        self,
-        worker: str,
-        incarnation: Incarnation,
-        carrier: Carrier,
-        clock: Clock,
-        streams: Streams,
-        codec: str,
-        window_of: Callable[[int], int],
-        listener: PeerListener,
-        loop_buffer: int = 10_000,
+        self, local: LocalWorker, carrier: Carrier, clock: Clock, listener: PeerListener, loop_buffer: int
     ) -> None:
-        """`window_of`: frames in flight to a task; `loop_buffer`: tuples in flight to a peer on edges that close a cycle."""
-        self.local = LocalWorker(worker, incarnation, carrier.address, codec, streams, window_of)
+        """`loop_buffer`: tuples in flight to a peer on edges that close a cycle."""
+        self.local = local
         self.carrier = carrier
         self.now = clock.now
         self.listener = listener

@@ -22,21 +22,27 @@ Must not know: sockets, how values are encoded, clocks (times come as arguments)
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from squall.transport import effects, wire
-from squall.transport.arrivals import MOST_UNREPORTED, Arrivals
 from squall.transport.carrier import CONTROL, DATA, Parts
-from squall.transport.connection_watch import SILENCE, ConnectionWatch
+from squall.transport.channels import (
+    MOST_UNREPORTED,
+    RESEND_SECONDS,
+    SILENCE,
+    UNREPORTED,
+    Arrivals,
+    ConnectionWatch,
+    ControlChannel,
+)
 from squall.transport.control import pack_control, unpack_control
-from squall.transport.control_channel import RESEND_SECONDS, UNREPORTED, ControlChannel
 from squall.transport.errors import BadFrame
 from squall.transport.frames import Batch, Control, KeepAlive
 from squall.transport.in_flight import GONE, MISSING, RENUMBERED, InFlight, SentBatch
-from squall.transport.local_worker import LocalWorker
-from squall.transport.unencodable import pack_encodable, undecodable_note
-from squall.transport.wire import Header, LinkHeartbeat, Undecodable, seal
+from squall.transport.streams import Streams
+from squall.transport.wire import Header, LinkHeartbeat, Undecodable, pack_encodable, seal, undecodable_note
 from squall.values import Address, Incarnation
 
 #: Seconds between two heartbeats: to a peer that has not answered yet, and to one that has.
@@ -46,6 +52,27 @@ HEARTBEAT_SECONDS: Final = 0.5
 GREETING: Final = "GREETING"
 UP: Final = "UP"
 SILENT: Final = "SILENT"
+
+
+@dataclass(slots=True)
+class LocalWorker:
+    """This worker, as all its links present it to their peers. The exchange writes it, links read it."""
+
+    name: str
+    incarnation: Incarnation
+    #: Where it hears: the data and the control endpoint.
+    address: Address
+    codec: str
+    streams: Streams
+    #: Frames in flight to a task.
+    window_of: Callable[[int], int]
+    version: int = -1
+    #: Its tasks are prepared: peers may send tuples.
+    ready: bool = False
+    #: Peers are to send no more tuples.
+    leaving: bool = False
+    #: Tasks that were created again, by the version that did: batches of an older one are refused.
+    fences: dict[int, int] = field(default_factory=dict)
 
 
 class Link:

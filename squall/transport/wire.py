@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 from zlib import crc32
 
 from squall.transport.carrier import Parts
 from squall.transport.columns import pack_rows, unpack_rows
 from squall.transport.control import pack_more, unpack_more
 from squall.transport.errors import BadFrame, Unencodable
-from squall.transport.frames import NO_MORE, Batch
+from squall.transport.frames import NO_MORE, Batch, Control, Unsent
 from squall.transport.id_columns import Ids, from_raw, raw
+from squall.transport.streams import Streams
 from squall.values import Address, Incarnation
+from topology_api import Failure
 from topology_api.tuples import Source
 
 VERSION: Final = 2
@@ -67,8 +69,7 @@ class Undecodable(BadFrame):
         self.roots = roots
 
 
-@dataclass(frozen=True)
-class Header:
+class Header(NamedTuple):
     """Sender and receiver of a message. Receiver (0, 0): the sender does not know the receiver's incarnation yet."""
 
     kind: int
@@ -79,8 +80,7 @@ class Header:
     number: int
 
 
-@dataclass(frozen=True)
-class LinkHeartbeat:
+class LinkHeartbeat(NamedTuple):
     """What was sent and received so far on the channels of a link."""
 
     control_sent: int
@@ -97,11 +97,8 @@ class LinkHeartbeat:
 def seal(header: Header, body: bytes) -> bytes:
     """Return the first part of a message: header and body."""
     sender = header.sender.encode()
-    rest = (
-        HEADER.pack(*header.incarnation, *header.receiver, header.version, header.number, len(sender))
-        + sender
-        + body
-    )
+    fields = (*header.incarnation, *header.receiver, header.version, header.number, len(sender))
+    rest = HEADER.pack(*fields) + sender + body
     return START.pack(MAGIC, VERSION, header.kind, crc32(rest, header.kind)) + rest
 
 
@@ -197,29 +194,63 @@ def unpack_batch(
     return batch
 
 
+# Tuples whose values cannot travel: they are left out of their batch, and their trees fail. The worker learns of them by a
+# `Control` frame from itself.
+
+
+def pack_encodable(
+    batch: Batch, codec: str, streams: Streams, worker: str
+) -> tuple[bytes, Parts, Control | None]:
+    """Return the body of a batch, its further parts, and a note to the sending worker on the tuples that were left out."""
+    note: Control | None = None
+    while True:
+        try:
+            body, further = pack_batch(batch, codec, streams.numbers)
+            return body, further, note
+        except Unencodable as error:
+            note = note or Control(worker)
+            _leave_out(batch, error, note)
+
+
+def undecodable_note(error: Undecodable, worker: str, component: str | None) -> Control:
+    """Return a note to the receiving worker: the trees of a batch fail, whose values it cannot decode."""
+    task = error.batch.target
+    failure = Failure("failed", component, task, str(error), 0)
+    note = Control(worker)
+    note.failures = [(root, failure) for root in sorted(error.roots)]
+    note.unsent.append(Unsent(component or "?", task, (), str(error), -1, call=""))
+    return note
+
+
+def _leave_out(batch: Batch, error: Unencodable, note: Control) -> None:
+    """Take the tuple at fault out of a batch, and its failure into the note."""
+    at, source = error.position, batch.source
+    failure = Failure("failed", source.component, source.task, str(error), 0)
+    roots = [batch.roots[at], *(root for root, _ in batch.more.get(at, ()))]
+    note.failures += [(root, replace(failure)) for root in roots if root > 0]
+    note.unsent.append(
+        Unsent(source.component, source.task, batch.rows[at], str(error), batch.cycle, batch.target)
+    )
+    del batch.rows[at], batch.roots[at], batch.edges[at]
+    batch.more = {place - (place > at): pairs for place, pairs in batch.more.items() if place != at}
+
+
 # Heartbeats.
 
 
 def pack_heartbeat(heartbeat: LinkHeartbeat) -> bytes:
     """Return the body of a heartbeat."""
-    tenths = min(int(heartbeat.silence * 10), 0xFFFF)
-    numbers = (
-        heartbeat.control_sent,
-        heartbeat.control_received,
-        heartbeat.data_sent,
-        heartbeat.data_received,
-    )
-    return HEARTBEAT_BODY.pack(*numbers, tenths, heartbeat.flags) + "\n".join(heartbeat.address).encode()
+    *numbers, silence, flags, address = heartbeat
+    return HEARTBEAT_BODY.pack(*numbers, min(int(silence * 10), 0xFFFF), flags) + "\n".join(address).encode()
 
 
 def unpack_heartbeat(body: memoryview) -> LinkHeartbeat:
     """Return the heartbeat of a message."""
     if len(body) < HEARTBEAT_BODY.size:
         raise BadFrame("a heartbeat that is too short")
-    control_sent, control_received, data_sent, data_received, tenths, flags = HEARTBEAT_BODY.unpack_from(body)
+    *numbers, tenths, flags = HEARTBEAT_BODY.unpack_from(body)
     try:
         data, control = str(body[HEARTBEAT_BODY.size :], "utf-8").split("\n")
     except ValueError as error:
         raise BadFrame("a heartbeat without an address") from error
-    numbers = (control_sent, control_received, data_sent, data_received)
-    return LinkHeartbeat(*numbers, silence=tenths / 10, flags=flags, address=(data, control))
+    return LinkHeartbeat._make((*numbers, tenths / 10, flags, (data, control)))

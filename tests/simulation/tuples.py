@@ -20,6 +20,7 @@ from squall.cluster.blobs import read_bundle
 from squall.transport.carrier import Parts
 from squall.transport.carriers.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.exchange import Exchange
+from squall.transport.link import LocalWorker
 from squall.transport.streams import Streams
 from squall.values import Address
 from squall.worker_files import Orders
@@ -292,17 +293,12 @@ class TupleProgram:
             ScratchOnDisk(),
             inline=True,
         )
-        exchange = Exchange(
-            plan.worker,
-            plan.incarnation,
-            self.carrier,
-            lease,
-            Streams.of(plan.topology, plan.component_of),
-            str(plan.conf["topology.transport.codec"]),
-            worker.window_of,
-            worker.peers,
-            int(plan.conf["topology.cycle.buffer"]),
+        streams = Streams.of(plan.topology, plan.component_of)
+        codec = str(plan.conf["topology.transport.codec"])
+        local = LocalWorker(
+            plan.worker, plan.incarnation, self.carrier.address, codec, streams, worker.window_of
         )
+        exchange = Exchange(local, self.carrier, lease, worker.peers, int(plan.conf["topology.cycle.buffer"]))
         process_exit: Any = Words()
         self.daemon = Daemon(
             directory, orders, topology, worker, exchange, waiter, lease, process_exit, lambda held: None

@@ -19,6 +19,7 @@ from squall.transport.carriers.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.carriers.sockets import Sockets, make_keys
 from squall.transport.exchange import Exchange, PeerPlace
 from squall.transport.frames import Frame
+from squall.transport.link import LocalWorker
 from squall.transport.streams import Streams
 from squall.values import Incarnation, TaskRow
 from tests.worker.lossy_carrier import Faults, LossyCarrier
@@ -135,16 +136,13 @@ class Node:
             ScratchOnDisk(),
             inline=True,
         )
+        streams = Streams.of(plan.topology, plan.component_of)
+        codec = str(plan.conf["topology.transport.codec"])
+        local = LocalWorker(
+            plan.worker, plan.incarnation, carrier.address, codec, streams, self.worker.window_of
+        )
         self.exchange = Exchange(
-            plan.worker,
-            plan.incarnation,
-            carrier,
-            clock,
-            Streams.of(plan.topology, plan.component_of),
-            str(plan.conf["topology.transport.codec"]),
-            self.worker.window_of,
-            self.worker.peers,
-            int(plan.conf["topology.cycle.buffer"]),
+            local, carrier, clock, self.worker.peers, int(plan.conf["topology.cycle.buffer"])
         )
 
     def send(self, worker: str, frame: Frame) -> None:

@@ -25,6 +25,7 @@ from squall.transport.carriers import same_host
 from squall.transport.carriers.sockets import Sockets
 from squall.transport.exchange import Exchange
 from squall.transport.frames import KeepAlive
+from squall.transport.link import LocalWorker
 from squall.transport.streams import Streams
 from squall.values import Incarnation
 from squall.worker_files import (
@@ -191,17 +192,10 @@ def end_runs(worker: Worker) -> None:
 
 def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> Exchange:
     """Make the worker's links to its peers."""
-    return Exchange(
-        plan.worker,
-        plan.incarnation,
-        sockets,
-        lease,
-        Streams.of(plan.topology, plan.component_of),
-        plan.conf["topology.transport.codec"],
-        worker.window_of,
-        worker.peers,
-        int(plan.conf["topology.cycle.buffer"]),
-    )
+    streams = Streams.of(plan.topology, plan.component_of)
+    codec = plan.conf["topology.transport.codec"]
+    local = LocalWorker(plan.worker, plan.incarnation, sockets.address, codec, streams, worker.window_of)
+    return Exchange(local, sockets, lease, worker.peers, int(plan.conf["topology.cycle.buffer"]))
 
 
 def announce(daemon: Daemon) -> None:

@@ -17,7 +17,6 @@ from squall.transport.carrier import Parts
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.frames import Batch, Frame
 from squall.transport.streams import Streams
-from squall.transport.unencodable import pack_encodable
 from squall.transport.wire import Header
 from squall.values import Address, Incarnation
 
@@ -59,7 +58,7 @@ class Loopback:
 
     def batch_through_codec(self, batch: Batch) -> Batch:
         """Return the batch after encoding and decoding; tuples with a value that cannot be encoded fail and are left out."""
-        body, further, note = pack_encodable(batch, self.codec, self.streams, batch.sender)
+        body, further, note = wire.pack_encodable(batch, self.codec, self.streams, batch.sender)
         own = self.workers.get(batch.sender)
         if note is not None and own is not None:
             own(note)

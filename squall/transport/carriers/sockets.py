@@ -26,7 +26,8 @@ import select
 import socket
 import threading
 import time
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import zmq
 import zmq.utils.z85
@@ -70,6 +71,11 @@ _MOST_SIDE_PEERS: Final = 256
 #: select() accepts only descriptors below this number.
 _MOST_SELECTED: Final = 1024
 
+#: Handshakes that failed -> the kind of the refusal.
+_FAILURES: Final[Mapping[int, str]] = {
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "stranger",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "unfinished",
+}
 _WATCHED: Final = (
     zmq.EVENT_ACCEPTED
     | zmq.EVENT_DISCONNECTED
@@ -113,7 +119,6 @@ class Sockets:
         bind: str = "127.0.0.1",
         host: str = "127.0.0.1",
         ports: tuple[int, int] = (0, 0),
-        log: logging.Logger = _LOG,
         within: range | None = None,
     ) -> None:
         """`bind`: the host to listen on; `host`: its name for peers; `ports`: preferred if they are free. `within`: the ports
@@ -125,8 +130,7 @@ class Sockets:
         self._process = os.getpid()
         self._context = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 16_384)
-        self._log = log
-        refusals = Refusals(log, time.monotonic)
+        refusals = Refusals(_LOG, time.monotonic)
         #: Refused connections, by kind.
         self.refusals = refusals.counts
         self._pulls: list[_Socket] = []
@@ -136,7 +140,7 @@ class Sockets:
         self._authenticator: ZapAuthenticator | None = None
         try:
             if keys is not None:
-                self._authenticator = ZapAuthenticator(self._context, keys, refusals, log)
+                self._authenticator = ZapAuthenticator(self._context, keys, refusals)
             names = [self._listen(bind, channel, ports[channel], within) for channel in (DATA, CONTROL)]
         except BaseException:
             self.close()
@@ -220,7 +224,7 @@ class Sockets:
         except zmq.ZMQError as error:
             for push in pushes:
                 push.close(0)
-            self._log.warning("cannot connect to worker %s at %s: %s", peer, " and ".join(address), error)
+            _LOG.warning("cannot connect to worker %s at %s: %s", peer, " and ".join(address), error)
             return
         self._pushes[peer] = pushes
 
@@ -290,7 +294,7 @@ class Sockets:
             try:
                 same_host.listen(self._keys, endpoint, pull.bind)
             except (OSError, zmq.ZMQError) as error:
-                self._log.info("peers on this host connect over TCP, not by a Unix socket: %s", error)
+                _LOG.info("peers on this host connect over TCP, not by a Unix socket: %s", error)
 
 
 class Side:
@@ -333,11 +337,10 @@ class Side:
 class ZapAuthenticator:
     """Accepts or refuses connections (ZeroMQ RFC 27) and counts refused ones, in a thread of its own."""
 
-    def __init__(self, context: _Context, keys: Keys, refusals: Refusals, log: logging.Logger) -> None:
+    def __init__(self, context: _Context, keys: Keys, refusals: Refusals) -> None:
         self._context = context
         self._key = zmq.utils.z85.decode(keys.public)
         self._refusals = refusals
-        self._log = log
         self._wake_reader, self._wake_writer = _wake_pair()
         self._asked = context.socket(zmq.REP)
         self._asked.bind(_ZAP)  # before the first socket that needs it listens
@@ -375,20 +378,17 @@ class ZapAuthenticator:
         sources: list[_Socket | int] = [wake_reader, self._asked, *self._handshakes]
         watched = [(source, _POLLIN) for source in sources]
         while True:
-            ready = [sock for sock, _ in zmq.zmq_poll(watched, -1)]
+            ready: list[Any] = [sock for sock, _ in zmq.zmq_poll(watched, -1)]
             if wake_reader in ready:
                 return
             for sock in ready:
                 try:
-                    self._serve(sock)
+                    if sock is self._asked:
+                        self._asked.send_multipart(self._answer(self._asked.recv_multipart()))
+                    else:
+                        self._report(self._handshakes[sock], sock.recv_multipart())
                 except Exception:  # later requests must be answered nevertheless
-                    self._log.exception("the authenticator of this worker's links failed on a connection")
-
-    def _serve(self, sock: _Socket | int) -> None:
-        if sock is self._asked:
-            self._asked.send_multipart(self._answer(self._asked.recv_multipart()))
-        elif isinstance(sock, zmq.Socket):
-            self._report(self._handshakes[sock], sock.recv_multipart())
+                    _LOG.exception("the authenticator of this worker's links failed on a connection")
 
     def _answer(self, request: list[bytes]) -> list[bytes]:
         """Answer whether a connection is accepted."""
@@ -405,10 +405,8 @@ class ZapAuthenticator:
             handshakes.accepted(value, other_end(value, report["endpoint"].decode()))
         elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
             handshakes.let_in()
-        elif event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
-            handshakes.failed("stranger")
-        elif event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
-            handshakes.failed("unfinished")
+        elif event in _FAILURES:
+            handshakes.failed(_FAILURES[event])
         elif event == zmq.EVENT_DISCONNECTED:
             handshakes.ended(value)
 
@@ -433,8 +431,7 @@ def _push(context: _Context, keys: Keys | None, channel: int, endpoint: str) -> 
 
 def _limited(sock: _Socket, channel: int) -> _Socket:
     """Limit a socket's queues, message size and times; return it."""
-    sock.setsockopt(zmq.SNDHWM, _HIGH_WATER[channel])
-    sock.setsockopt(zmq.RCVHWM, _HIGH_WATER[channel])
+    sock.set_hwm(_HIGH_WATER[channel])
     sock.setsockopt(zmq.LINGER, _LINGER)
     sock.setsockopt(zmq.MAXMSGSIZE, MOST_PART_BYTES)
     sock.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE)

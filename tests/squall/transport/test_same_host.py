@@ -27,7 +27,7 @@ from squall.transport.carriers.sockets import Sockets, make_keys
 from squall.values import Keys
 from tests.squall.transport.messages import CAP, PACE, receive, send
 
-LOG = logging.getLogger("test.same.host")
+LOG = logging.getLogger("squall.transport.carriers.sockets")
 #: The state of a connection in /proc/net/unix.
 CONNECTED = "03"
 BOTH = (DATA, CONTROL)
@@ -58,7 +58,7 @@ def make(root: Path, keys: Keys) -> Iterator[Make]:
     made: list[Sockets] = []
 
     def one(ports: tuple[int, int] = (0, 0), secured: Keys | None = keys) -> Sockets:
-        made.append(Sockets(secured, ports=ports, log=LOG))
+        made.append(Sockets(secured, ports=ports))
         return made[-1]
 
     yield one

@@ -18,7 +18,7 @@ from squall.transport.carrier import CONTROL, DATA
 from squall.transport.carriers.sockets import MOST_PART_BYTES, Sockets, make_keys
 
 CAP = 30.0
-LOG = logging.getLogger("test.strangers")
+LOG = logging.getLogger("squall.transport.carriers.sockets")
 
 #: The beginning of ZMTP 3.1, mechanism CURVE, as a client.
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
@@ -31,8 +31,8 @@ class Pair:
 
     def __init__(self) -> None:
         self.keys = make_keys()
-        self.one = Sockets(self.keys, log=LOG)
-        self.other = Sockets(self.keys, log=LOG)
+        self.one = Sockets(self.keys)
+        self.other = Sockets(self.keys)
         self.one.connect("other", self.other.address)
         self.number = 0
         self.goes_on()
@@ -147,7 +147,7 @@ def test_a_peer_that_claims_the_topologys_public_key_without_its_secret_is_refus
 
 
 def test_a_worker_of_another_topology_is_refused_and_its_own_sockets_take_no_harm(pair: Pair) -> None:
-    foreign = Sockets(make_keys(), log=LOG)
+    foreign = Sockets(make_keys())
     try:
         foreign.connect("other", pair.other.address)
         for channel in (DATA, CONTROL):
@@ -318,7 +318,7 @@ def test_one_peer_is_logged_once_a_minute_however_often_it_comes(
 
 def test_workers_of_the_topology_that_come_and_go_are_not_counted(pair: Pair) -> None:
     for _ in range(10):
-        worker = Sockets(pair.keys, log=LOG)
+        worker = Sockets(pair.keys)
         worker.connect("other", pair.other.address)
         for channel in (DATA, CONTROL):
             assert worker.send("other", channel, [b"hello"])

@@ -1,0 +1,125 @@
+"""The channels of one link, as far as numbers and times go: what arrived, what the peer may lack, whether connections work.
+
+Must not know: what is in a message, who the peer is, addresses, sockets, clocks (times come as arguments).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from squall.transport.carrier import Parts
+from squall.transport.in_flight import InFlight
+
+#: Batches without credit received after which a heartbeat says so: their sender holds back until it hears.
+MOST_UNREPORTED: Final = 4
+#: Seconds between two requests for what is missing, and between two answers to "send again".
+RESEND_SECONDS: Final = 0.2
+#: Control frames received after which a heartbeat reports their number, if no control frame did.
+UNREPORTED: Final = 64
+#: Seconds without any message after which the connections are made again, and between two attempts.
+SILENCE: Final = 2.5
+RECONNECT_SECONDS: Final = 2.0
+#: Bytes a second that a connection is assumed to carry at least, before it counts as stalled.
+SLOWEST_BYTES: Final = 4_000_000
+
+
+@dataclass(slots=True)
+class Arrivals:
+    """The numbers of the data messages that one process of a peer has sent."""
+
+    received: int = 0
+    #: Numbers that did not arrive and that no control frame has reported yet, as ranges.
+    missing: list[tuple[int, int]] = field(default_factory=list)
+    #: Batches without credit received since the last heartbeat.
+    unreported: int = 0
+    #: The number of the peer's last batch, once it knows that none is taken here any more.
+    last: int | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the peer sends no more, and all that it sent has arrived."""
+        return self.last is not None and self.received >= self.last
+
+    def skip_to(self, number: int) -> None:
+        """Give up the messages up to a number: they were sent, and did not arrive."""
+        self.missing.append((self.received + 1, number))
+        self.received = number
+
+
+@dataclass(slots=True)
+class ControlChannel:
+    """Control frames, both ways: each is kept until the peer has it, and sent again if it was lost (go-back-N).
+
+    So each frame is applied once, in order.
+    """
+
+    sent: int = 0
+    received: int = 0
+    #: Frames received, as last confirmed to the peer.
+    reported: int = 0
+    #: Frames that the peer may not have, by number.
+    unacked: deque[tuple[int, Parts]] = field(default_factory=deque)
+    #: Whether frames of the peer's are missing here.
+    lacks_frames: bool = False
+    last_resend: float = -inf
+    next_request: float = -inf
+
+    def accept(self, number: int) -> bool:
+        """Whether a received frame is the next one; after a gap the missing ones are requested."""
+        if number != self.received + 1:
+            self.lacks_frames = self.lacks_frames or number > self.received
+            return False
+        self.received = number
+        return True
+
+    def acked(self, received: int) -> None:
+        """Forget the frames up to a number: the peer has them."""
+        while self.unacked and self.unacked[0][0] <= received:
+            self.unacked.popleft()
+
+    def resend(self, now: float) -> list[Parts]:
+        """Return the messages to send again."""
+        self.last_resend = now
+        return [message for _, message in self.unacked]
+
+
+class ConnectionWatch:
+    """When the connections to a process of a peer are made again: it is silent, it does not hear this worker, or no data
+    message gets through."""
+
+    __slots__ = ("last_heard", "next_reconnect", "stalled_since", "wants_reconnect")
+
+    def __init__(self, now: float) -> None:
+        self.last_heard = now
+        self.next_reconnect = now + SILENCE
+        self.wants_reconnect = False
+        #: Since when the peer, which reads, has received none of what was sent.
+        self.stalled_since: float | None = None
+
+    def connected(self, now: float) -> None:
+        """Give new connections their time."""
+        self.wants_reconnect = False
+        self.next_reconnect = now + RECONNECT_SECONDS
+
+    def reported(self, received: int, silence: float, in_flight: InFlight, now: float) -> None:
+        """Check what the peer's loop reports: the data messages that it has received, and for how long it heard nothing.
+
+        Heartbeats have a connection of their own: tuples may be stuck on theirs while these go on. So when the peer reports
+        for `SILENCE` seconds, plus the time that what is in flight may take, that no more has arrived, the connections are
+        made again.
+        """
+        may_reconnect = now >= self.next_reconnect
+        if received > in_flight.received or received >= in_flight.sent:
+            self.stalled_since = None
+        elif self.stalled_since is None:
+            self.stalled_since = now
+        elif may_reconnect and now - self.stalled_since >= SILENCE:
+            size = sum(sent.size_bytes for sent in in_flight.after(received))
+            if now - self.stalled_since >= SILENCE + size / SLOWEST_BYTES:
+                self.stalled_since = None
+                self.wants_reconnect = True
+        if may_reconnect and silence >= SILENCE:
+            self.wants_reconnect = True
