@@ -14,7 +14,6 @@ import random
 import time
 from collections.abc import Callable
 from threading import get_ident
-from types import SimpleNamespace
 from typing import Any
 
 from benchmarks.child import machine
@@ -32,8 +31,8 @@ from squall.values import Incarnation
 from topology_api.tuples import Source
 from worker.routing.outbox import Outbox
 from worker.routing.router import Reader, StreamOutput, add_route
+from worker.tasks.bolt import BoltTask, make_tuple, run_basic
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
-from worker.tasks.executor import make_tuple, run_basic
 from worker.tracking.ack_batch import AckBatch
 from worker.tracking.ids import EDGE_BLOCK, words_of
 from worker.tracking.tracker import Tracker
@@ -65,7 +64,7 @@ class Bench:
         self.line_box = {2: Outbox(Source("sentences", 1, "default", ("sentence",)), 2)}
         self.tracker = Tracker(1, 30.0, 0.0)
         outputs = {"default": output("sentences", "sentence", "shuffle", self.line_box)}
-        self.spout = SpoutEmitter("sentences", 1, outputs, self.random, self.tracker, True)
+        self.spout = SpoutEmitter("sentences", 1, outputs, self.random, self.tracker)
         self.spout.open_for(get_ident())
 
     def turn(self) -> None:
@@ -128,7 +127,8 @@ def user_parts(bench: Bench) -> list[Part]:
 def bolt_parts(bench: Bench) -> list[Part]:
     """A bolt task's work for a tuple."""
     bench.bolt.anchor = make_tuple(bench.batch(bench.words, WORDS_OF_LINES), 0)
-    task: Any = SimpleNamespace(execute=lambda tup: None, emitter=bench.bolt, xors=AckBatch(), auto_ack=True)
+    task = BoltTask.__new__(BoltTask)
+    task.execute, task.emitter, task.xors = lambda tup: None, bench.bolt, AckBatch()
     fresh: list[Batch] = []
 
     def fresh_words() -> None:

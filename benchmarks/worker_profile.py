@@ -44,7 +44,6 @@ PARTS = {
     "worker/routing/key_hash.py": "emit: checks, grouping, edges, outboxes",
     "worker/routing/text_hash.py": "emit: checks, grouping, edges, outboxes",
     "topology_api/components.py": "emit: checks, grouping, edges, outboxes",
-    "worker/tasks/executor.py": "executor: Tuples, calls, XORs",
     "worker/tasks/bolt.py": "executor: Tuples, calls, XORs",
     "worker/process/call_watch.py": "executor: Tuples, calls, XORs",
     "topology_api/tuples.py": "executor: Tuples, calls, XORs",

@@ -39,7 +39,7 @@ from worker.loop.plan import WorkerPlan
 from worker.loop.timers import tick_interval
 from worker.loop.worker import Worker
 from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.scratch import Scratch
 from worker.tasks.simulated_async import SimulatedAsync
 
 #: The names of the topology, the bolt, and the source of its input.
@@ -224,7 +224,7 @@ class _Run:
             InlineRunner(),
             calls,
             lambda: None,
-            ScratchOnDisk(),
+            Scratch(),
             inline=True,
         )
         self.frames = 0

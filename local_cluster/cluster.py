@@ -30,7 +30,7 @@ from topology_api.options import OPTIONS
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.tasks.runners import AsyncThread, InlineRunner, ThreadRunner
-from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.scratch import Scratch
 
 if TYPE_CHECKING:
     from local_cluster.process_engine import ProcessEngine, WorkerView
@@ -306,7 +306,7 @@ class LocalCluster:
             runner,
             calls,
             driver.wake,
-            ScratchOnDisk(),
+            Scratch(),
             inline=driver.simulated,
         )
 

@@ -36,7 +36,6 @@ HOT: Final = (
     "worker.tracking.timing_wheel",
     "worker.tracking.tracker",
     "worker.tasks.emitter",
-    "worker.tasks.executor",
     "worker.tasks.task",
     "worker.tasks.bolt",
     "worker.tasks.spout_wait",

@@ -36,7 +36,7 @@ from worker.process.daemon import Daemon
 from worker.process.heartbeat import Flags as WorkerFlags
 from worker.process.startup import orders_topology, plan_of
 from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.scratch import Scratch
 from worker.tasks.simulated_async import SimulatedAsync
 
 #: Rounds of a worker's loop in one event; one that has more to do goes on in the next.
@@ -290,7 +290,7 @@ class TupleProgram:
             InlineRunner(),
             SimulatedAsync(lease.now),
             waiter.wake,
-            ScratchOnDisk(),
+            Scratch(),
             inline=True,
         )
         streams = Streams.of(plan.topology, plan.component_of)

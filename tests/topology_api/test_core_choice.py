@@ -210,7 +210,7 @@ class Twice(Bolt):
 
 run = run_bolt(Twice(), [(1,), (2,)], source_fields="number")
 print(CHOICE)
-print(run.emitted(), "worker.tasks.executor" in sys.modules)
+print(run.emitted(), "worker.tasks.bolt" in sys.modules)
 """
 
 
@@ -235,14 +235,14 @@ def test_an_edited_source_runs_and_its_stale_extension_never_does(tmp_path: Path
     compiled = run_in(tmp_path)
     assert compiled == ["compiled", "[(2,), (4,)] True"]
 
-    source = tmp_path / "worker" / "tasks" / "executor.py"
+    source = tmp_path / "worker" / "tasks" / "bolt.py"
     text = source.read_text(encoding="utf-8")
     line = "    tup._values = batch.rows[position]\n"
     assert line in text
     source.write_text(text.replace(line, "    tup._values = (21,)\n"), encoding="utf-8")
     stale = run_in(tmp_path)
     assert stale == [
-        "plain (worker/tasks/executor.py was changed since it was compiled: install again)",
+        "plain (worker/tasks/bolt.py was changed since it was compiled: install again)",
         "[(42,), (42,)] True",
     ]
 

@@ -28,7 +28,7 @@ from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import idle_reason
 from worker.loop.worker import Worker
 from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.scratch import Scratch
 from worker.tasks.simulated_async import SimulatedAsync
 
 
@@ -133,7 +133,7 @@ class Node:
             InlineRunner(),
             SimulatedAsync(clock.now),
             lambda: None,
-            ScratchOnDisk(),
+            Scratch(),
             inline=True,
         )
         streams = Streams.of(plan.topology, plan.component_of)

@@ -340,7 +340,7 @@ def mixed_outputs() -> dict[str, StreamOutput]:
 @pytest.mark.parametrize("bad", [({}, "fine"), ("fine", {})])
 def test_a_refused_emission_reaches_no_task(bad: tuple[Any, ...]) -> None:
     bolt = BoltEmitter("words", 3, mixed_outputs(), Random(1))
-    spout = SpoutEmitter("words", 3, mixed_outputs(), Random(1), Tracker(3, None, 0.0), acking=True)
+    spout = SpoutEmitter("words", 3, mixed_outputs(), Random(1), Tracker(3, None, 0.0))
     calls: list[tuple[BoltEmitter | SpoutEmitter, dict[str, Any]]] = [
         (bolt, {}),
         (spout, {}),

@@ -15,7 +15,7 @@ from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import idle_reason
 from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.scratch import Scratch
 from worker.tasks.spout import SpoutTask
 
 NEXT: list[Callable[[Spout], float | None]] = []
@@ -71,9 +71,7 @@ def task(clock: ManualClock) -> SpoutTask:
         directory="",
     )
     runner: Any = InlineRunner()
-    found = build_task(
-        TaskEnvironment(plan, clock.now, lambda: None, runner, ScratchOnDisk()), 1, "played", 0
-    )
+    found = build_task(TaskEnvironment(plan, clock.now, lambda: None, runner, Scratch()), 1, "played", 0)
     assert isinstance(found, SpoutTask)
     found.start()
     return found

@@ -11,7 +11,7 @@ from topology_api.options import defaults
 from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.plan import WorkerPlan
 from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.scratch import Scratch
 from worker.tasks.spout import SpoutTask
 
 CLOCK: list[ManualClock] = []
@@ -60,7 +60,7 @@ def spout_task(timeout: float) -> tuple[SpoutTask, ManualClock]:
         directory="",
     )
     runner: Any = InlineRunner()
-    task = build_task(TaskEnvironment(plan, clock.now, lambda: None, runner, ScratchOnDisk()), 1, "blocks", 0)
+    task = build_task(TaskEnvironment(plan, clock.now, lambda: None, runner, Scratch()), 1, "blocks", 0)
     assert isinstance(task, SpoutTask)
     task.start()
     return task, clock

@@ -17,8 +17,8 @@ from topology_api import EmitError, Failure
 from topology_api.tuples import SETTLED, Source, Tuple
 from worker.routing.outbox import Outbox
 from worker.routing.router import StreamOutput
+from worker.tasks.bolt import make_tuple
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
-from worker.tasks.executor import make_tuple
 from worker.tracking.ack_batch import AckBatch, AckColumns
 from worker.tracking.ids import GENERATION_BITS, MAX_SLOTS, first_root, next_root
 from worker.tracking.tracker import Emission, Tracker
@@ -92,9 +92,7 @@ class TreesInAnyOrder(RuleBasedStateMachine):
         self.trackers = {task: tracker_with(FEW_SLOTS, task) for task in SPOUTS}
         self.spouts = {}
         for task in SPOUTS:
-            emitter = SpoutEmitter(
-                "spout", task, outputs_of(task), Random(task), self.trackers[task], acking=True
-            )
+            emitter = SpoutEmitter("spout", task, outputs_of(task), Random(task), self.trackers[task])
             emitter.open_for(get_ident())
             self.spouts[task] = emitter
         self.bolt = BoltEmitter("bolt", 9, outputs_of(9), Random(9))

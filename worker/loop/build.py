@@ -10,17 +10,17 @@ import inspect
 import logging
 import pickle
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from squall.transport.credit import FIRST_TUPLES
 from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError
-from topology_api.topology import ComponentSpec
 from worker.errors.reports import failure_text
 from worker.loop.plan import WorkerPlan
 from worker.routing.outbox import Outbox
 from worker.routing.router import Reader, StreamOutput, add_route
-from worker.tasks.async_bolt import AsyncBoltTask, AsyncRunner
+from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.bounded_inputs import BoundedInputs
@@ -28,36 +28,31 @@ from worker.tasks.emitter import BoltEmitter, SpoutEmitter
 from worker.tasks.hooks import (
     DebugLog,
     Hooks,
+    Observed,
     ObservedBoltEmitter,
     ObservedSpoutEmitter,
     load_hooks,
     watchers,
 )
 from worker.tasks.metrics import TaskMetrics
+from worker.tasks.runners import AsyncDriver
 from worker.tasks.scratch import Scratch
 from worker.tasks.spout import SpoutTask
-from worker.tasks.task import Task
+from worker.tasks.task import Task, TaskSetup
 from worker.tracking.ids import GENERATION_BITS
 from worker.tracking.tracker import Tracker
 
 
+@dataclass(eq=False)
 class TaskEnvironment:
     """What a worker gives its tasks: the plan, the clock, runners, scratch directories, shared resources."""
 
-    def __init__(
-        self,
-        plan: WorkerPlan,
-        now: Callable[[], float],
-        wake: Callable[[], None],
-        runner: AsyncRunner,
-        scratch: Scratch,
-    ) -> None:
-        self.plan = plan
-        self.now = now
-        self.wake = wake
-        self.async_runner = runner
-        self.scratch = scratch
-        self.resources: dict[object, object] = {}
+    plan: WorkerPlan
+    now: Callable[[], float]
+    wake: Callable[[], None]
+    async_runner: AsyncDriver
+    scratch: Scratch
+    resources: dict[object, object] = field(default_factory=dict)
 
     def make_scratch(self, component: str, index: int) -> str:
         """Return the scratch directory of a task, made when it is first asked for."""
@@ -99,85 +94,69 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
         progress=lambda why: made.goes_on(why),
         stopped=lambda: made.stopped,
     )
-    outputs = build_outputs(plan, spec, task, index, context)
+    outputs = build_outputs(plan, context, index)
     hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *watchers(plan.observers, context)]
     if conf["topology.debug"]:
         hooks.append(DebugLog())
+    setup = TaskSetup(spec, instance, context, plan.limits_of(component), environment.now)
     build = build_spout if spec.kind == "spout" else build_bolt
-    made = build(environment, spec, instance, context, outputs, random, bool(hooks))
+    made = build(environment, setup, outputs, random, bool(hooks))
     made.metrics = metrics
-    made.crash_on_error = conf["topology.on.error"] == "crash"
     if hooks:
-        observer = Hooks(hooks, made.report)
-        made.observer = observer
-        assert isinstance(made.emitter, (ObservedBoltEmitter, ObservedSpoutEmitter))
-        made.emitter.observer = observer
+        made.observer = Hooks(hooks, made.report)
+        assert isinstance(made.emitter, Observed)
+        made.emitter.observer = made.observer
     return made
 
 
+Outputs = dict[str, StreamOutput]
+
+
 def build_spout(
-    environment: TaskEnvironment,
-    spec: ComponentSpec,
-    instance: Any,
-    context: Context,
-    outputs: dict[str, StreamOutput],
-    random: Random,
-    observed: bool,
+    environment: TaskEnvironment, setup: TaskSetup, outputs: Outputs, random: Random, observed: bool
 ) -> SpoutTask:
     """Build the task of a spout, with its tracker."""
-    conf, plan, task = context.conf, environment.plan, context.task
+    conf, plan, task = setup.context.conf, environment.plan, setup.context.task
     timeouts = conf["topology.enable.message.timeouts"]
     timeout = float(conf["topology.message.timeout.secs"]) if timeouts else None  # type: ignore[arg-type]
     first = 0
     if plan.incarnation != (0, 0):
         first = Random(f"{plan.seed}/{plan.incarnation}/{task}").getrandbits(GENERATION_BITS)
     tracker = Tracker(task, timeout, environment.now(), first)
+    tracker.acking = bool(conf["topology.acking"])
     kind = ObservedSpoutEmitter if observed else SpoutEmitter
-    emitter = kind(spec.id, task, outputs, random, tracker, bool(conf["topology.acking"]))
-    limit = conf["topology.max.spout.pending"]
-    empty_wait = float(conf["topology.sleep.spout.wait.strategy.time.ms"]) / 1000  # type: ignore[arg-type]
-    limits = plan.limits_of(spec.id)
-    max_pending = None if limit is None else int(limit)  # type: ignore[call-overload]
-    made = SpoutTask(
-        spec, task, instance, context, limits, environment.now, emitter, tracker, max_pending, empty_wait
-    )
+    made = SpoutTask(setup, kind(setup.spec.id, task, outputs, random, tracker))
     made.wait.calls_an_instant = plan.calls_an_instant
     return made
 
 
 def build_bolt(
-    environment: TaskEnvironment,
-    spec: ComponentSpec,
-    instance: Any,
-    context: Context,
-    outputs: dict[str, StreamOutput],
-    random: Random,
-    observed: bool,
+    environment: TaskEnvironment, setup: TaskSetup, outputs: Outputs, random: Random, observed: bool
 ) -> BoltTask:
     """Build the task of a bolt, of the kind that its class needs."""
-    plan, task = environment.plan, context.task
-    emitter = (ObservedBoltEmitter if observed else BoltEmitter)(spec.id, task, outputs, random)
-    inputs = BoundedInputs(plan.end_sources(spec.id), spec.id in plan.cycle_of)
-    args = (spec, task, instance, context, plan.limits_of(spec.id), environment.now, emitter, inputs)
-    if isinstance(instance, BatchBolt):
-        return BatchBoltTask(*args)
-    if inspect.iscoroutinefunction(instance.execute):
-        return AsyncBoltTask(*args, runner=environment.async_runner, wake=environment.wake)
-    return BoltTask(*args)
+    plan, component = environment.plan, setup.spec.id
+    kind = ObservedBoltEmitter if observed else BoltEmitter
+    emitter = kind(component, setup.context.task, outputs, random)
+    inputs = BoundedInputs(plan.end_sources(component), component in plan.cycle_of)
+    if isinstance(setup.instance, BatchBolt):
+        return BatchBoltTask(setup, emitter, inputs)
+    if inspect.iscoroutinefunction(setup.instance.execute):
+        runner, wake = environment.async_runner, environment.wake
+        return AsyncBoltTask(setup, emitter, inputs, runner=runner, wake=wake)
+    return BoltTask(setup, emitter, inputs)
 
 
 def build_outputs(
-    plan: WorkerPlan,
-    spec: ComponentSpec,
-    task: int,
-    index: int,
-    context: Context,
-    kept: Mapping[tuple[str, int], Outbox] = {},
-) -> dict[str, StreamOutput]:
-    """Build the output streams of one task, with routes to all consumers; `kept` outboxes (by stream, target) are reused."""
-    outputs: dict[str, StreamOutput] = {}
+    plan: WorkerPlan, context: Context, index: int, kept: Mapping[tuple[str, int], Outbox] = {}
+) -> Outputs:
+    """Build the output streams of one task, with routes to all consumers.
+
+    index: the sender's, at which round robin starts. kept: outboxes to reuse, by stream and target.
+    """
+    spec = plan.topology.component(context.component)
+    outputs: Outputs = {}
     for stream, declared in spec.outputs.items():
-        source = plan.source(spec.id, task, stream)
+        source = plan.source(spec.id, context.task, stream)
         output = outputs[stream] = StreamOutput(source, declared.direct)
         for reader in plan.readers(spec.id):
             for entry in reader.inputs:
@@ -196,7 +175,7 @@ def build_outputs(
                     for target in targets
                 }
                 grouping = entry.grouping
-                custom = load_grouping(grouping.custom, context, spec.id, stream, targets)
+                custom = load_grouping(grouping.custom, context, stream, targets)
                 consumer = Reader(grouping.fields, boxes, plan.tasks_here.__contains__, index, custom)
                 add_route(output, grouping.kind, consumer)
         output.shorten()
@@ -208,18 +187,16 @@ def first_of(plan: WorkerPlan, target: int, frame: int) -> int:
     return frame if plan.linked or target in plan.tasks_here else FIRST_TUPLES
 
 
-def load_grouping(
-    packed: bytes, context: Context, source: str, stream: str, targets: list[int]
-) -> Grouping | None:
+def load_grouping(packed: bytes, context: Context, stream: str, targets: list[int]) -> Grouping | None:
     """Return the user's grouping, prepared for this sending task; None for a built-in grouping."""
     if not packed:
         return None
     grouping: Grouping = pickle.loads(packed)
     try:
-        grouping.prepare(context, source, stream, tuple(targets))
+        grouping.prepare(context, context.component, stream, tuple(targets))
     except Exception as error:
         raise GroupingError(
-            f"custom grouping {type(grouping).__name__} on stream {stream!r} of component {source!r}: "
+            f"custom grouping {type(grouping).__name__} on stream {stream!r} of component {context.component!r}: "
             f"prepare() raised {failure_text(error)}"
         ) from error
     return grouping

@@ -70,9 +70,8 @@ class Reassignment:
         kept = {id(box) for box in boxes.values()}
         gone = [box for box in task.emitter.dirty if id(box) not in kept]
         task.emitter.dirty = [box for box in task.emitter.dirty if id(box) in kept]
-        for stream, output in build_outputs(
-            plan, task.spec, task.id, task.context.index, task.context, boxes
-        ).items():
+        outputs = build_outputs(plan, task.context, task.context.index, boxes)
+        for stream, output in outputs.items():
             task.emitter.outputs[stream].take_routes(output)
         task.blocked = False
         return [SentBatch.of(box.dequeue(len(box.rows))) for box in gone]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from squall.clock import Clock
 from squall.transport.frames import Control, Frame, Unsent
@@ -34,22 +34,10 @@ from worker.loop.timers import Timers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import short
 from worker.tasks.forks import end_returned_fork
-from worker.tasks.runners import Calls, Runner
+from worker.tasks.runners import AsyncDriver, Runner
 from worker.tasks.scratch import Scratch
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
-
-
-class AsyncDriver(Protocol):
-    """The worker's asyncio loop: `worker.tasks.runners.AsyncThread` or `SimulatedAsync`."""
-
-    def submit(self, calls: Calls) -> None: ...
-
-    def step(self) -> bool: ...
-
-    def next_time(self) -> float | None: ...
-
-    def stop(self) -> None: ...
 
 
 class Worker:

@@ -50,7 +50,7 @@ from worker.process.logs import open_log
 from worker.process.open_files import OpenFiles
 from worker.process.startup import Start, begin, plan_of
 from worker.tasks.runners import AsyncThread, ThreadRunner
-from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.scratch import Scratch
 
 _log = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ def assemble(directory: str, start: Start, process_exit: ProcessExit) -> Daemon:
         ThreadRunner(name, sockets.wake),
         AsyncThread(name),
         sockets.wake,
-        ScratchOnDisk(),
+        Scratch(),
     )
     exchange = links(plan, sockets, lease, worker)
     side = sockets.side()

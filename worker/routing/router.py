@@ -212,20 +212,6 @@ class StreamOutput:
     by task for `emit_direct`.
     """
 
-    __slots__ = (
-        "arity",
-        "cache",
-        "direct",
-        "fixed",
-        "is_direct",
-        "key",
-        "many",
-        "only",
-        "picked",
-        "source",
-        "unread",
-    )
-
     def __init__(self, source: Source, is_direct: bool) -> None:
         self.source = source
         self.arity = len(source.fields)

@@ -10,24 +10,17 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from squall.transport.frames import Batch
 from topology_api import Bolt, EmitError
 from topology_api.tuples import SETTLED, Tuple
-from worker.tasks.bolt import BoltTask
+from worker.tasks.bolt import BoltTask, make_tuple
 from worker.tasks.emitter import NOTHING
-from worker.tasks.executor import make_tuple
 from worker.tasks.forks import end_returned_fork
+from worker.tasks.runners import AsyncDriver, Calls
 from worker.tasks.task import RUN_SECONDS
-
-
-class AsyncRunner(Protocol):
-    """Runs coroutines."""
-
-    def submit(self, calls: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
-        """Start these calls; thread-safe."""
 
 
 class AsyncCall:
@@ -51,8 +44,8 @@ CURRENT: contextvars.ContextVar[AsyncCall | None] = contextvars.ContextVar("squa
 class AsyncBoltTask(BoltTask):
     """One task of an asynchronous bolt."""
 
-    def __init__(self, *args: Any, runner: AsyncRunner, wake: Callable[[], None], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, *args: Any, runner: AsyncDriver, wake: Callable[[], None]) -> None:
+        super().__init__(*args)
         self.runner = runner
         self.wake = wake
         self.max_concurrency = int(self.instance.max_concurrency)
@@ -76,7 +69,7 @@ class AsyncBoltTask(BoltTask):
         self.tick_if_due(bool(self.inbox or self.over))
         while self.over and emitter.emitted < enough and not self.crashing():
             self.conclude(self.over.popleft())
-        calls: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        calls: Calls = []
         until = self.now() + RUN_SECONDS
         while self.inbox and len(self.in_flight) < self.max_concurrency and self.now() < until:
             self.take_call(calls)
@@ -86,7 +79,7 @@ class AsyncBoltTask(BoltTask):
             self.runner.submit(calls)
         self.finish_if_due(enough)
 
-    def take_call(self, calls: list[Callable[[], Coroutine[Any, Any, None]]]) -> None:
+    def take_call(self, calls: Calls) -> None:
         """Make a call of the oldest tuple in the inbox (or process an end mark)."""
         batch = self.inbox[0]
         if batch.ended:
@@ -173,7 +166,7 @@ class Recorder:
     def __init__(self, task: AsyncBoltTask) -> None:
         self.task = task
 
-    def record(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def record(self, name: str, *args: Any, **kwargs: Any) -> None:
         """Record with the running call, or carry out now when there is none (prepare, tick, end_of_input)."""
         call = CURRENT.get()
         if call is None:
@@ -190,30 +183,26 @@ class Recorder:
         """Record `Bolt.emit`; the values are checked at once."""
         emitter = self.task.emitter
         output = emitter.output(stream)
-        row = emitter.row(values)
-        if len(row) != output.arity:
-            emitter.wrong_arity(output, row)
+        row = emitter.checked_row(output, values)
         for route in output.picked:
             route.check(row)
-        self.record("emit", (row,), {"anchors": anchors, "stream": stream})
+        self.record("emit", row, anchors=anchors, stream=stream)
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         """Record `Bolt.emit_direct`; the values are checked at once."""
         emitter = self.task.emitter
         output, _ = emitter.direct_output(stream, task)
-        row = emitter.row(values)
-        if len(row) != output.arity:
-            emitter.wrong_arity(output, row)
-        self.record("emit_direct", (task, row), {"anchors": anchors, "stream": stream})
+        row = emitter.checked_row(output, values)
+        self.record("emit_direct", task, row, anchors=anchors, stream=stream)
 
     def ack(self, tup: Tuple) -> None:
         """Record `Bolt.ack`."""
-        self.record("ack", (tup,), {})
+        self.record("ack", tup)
 
     def fail(self, tup: Tuple, reason: str | None = None) -> None:
         """Record `Bolt.fail`."""
-        self.record("fail", (tup, reason), {})
+        self.record("fail", tup, reason)
 
     def reset_timeout(self, tup: Tuple) -> None:
         """Record `Bolt.reset_timeout`."""
-        self.record("reset_timeout", (tup,), {})
+        self.record("reset_timeout", tup)

@@ -8,14 +8,14 @@ Must not know: links, trackers, threads.
 from __future__ import annotations
 
 import threading
-from typing import Any
 
 from topology_api import FailTuple, Failure
 from topology_api.tuples import SETTLED, Tuple
 from worker.errors.reports import failure_text
-from worker.tasks.bolt import BoltTask
-from worker.tasks.emitter import NOTHING, short
-from worker.tasks.executor import make_tuples
+from worker.tasks.bolt import BoltTask, make_tuples
+from worker.tasks.bounded_inputs import BoundedInputs
+from worker.tasks.emitter import NOTHING, BoltEmitter, short
+from worker.tasks.task import TaskSetup
 
 
 class BatchBoltTask(BoltTask):
@@ -23,8 +23,8 @@ class BatchBoltTask(BoltTask):
 
     method = "execute_batch"
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(self, setup: TaskSetup, emitter: BoltEmitter, inputs: BoundedInputs) -> None:
+        super().__init__(setup, emitter, inputs)
         self.gathered: list[Tuple] = []
         #: The batch that execute_batch is executing.
         self.being_executed: list[Tuple] = []

@@ -1,5 +1,10 @@
 # The C types of bolt.py.
 
+from squall.transport.frames cimport Batch
+from squall.transport.id_columns cimport IdColumn
+from squall.transport.row_columns cimport RowColumns
+from topology_api.tuples cimport Source, Tuple
+from worker.tasks.emitter cimport BoltEmitter
 from worker.tasks.task cimport Task
 from worker.tracking.ack_batch cimport AckBatch
 
@@ -22,3 +27,6 @@ cdef class BoltTask(Task):
     cpdef tick_if_due(self, bint input_waits)
     cpdef take_input(self, long long most_emits)
     cpdef finish_if_due(self, long long enough)
+
+
+cpdef Tuple make_tuple(Batch batch, Py_ssize_t position)

@@ -2,6 +2,11 @@
 
 Its run: ticks that are due, then batches from the inbox in order, for a bounded time and a bounded number of emissions;
 `end_of_input` once every source task has sent its end mark.
+A batch is executed as a `Tuple` per row, the user's `execute`, and the XOR of each acked tuple, by one of two functions of the
+same meaning: `run_basic` for Storm's basic bolts (anchored and acked by the runtime, the common case, the hot loop),
+`run_general` for everything else (rich bolts, tuples of several trees, hooks).
+A run ends early when its task has emitted as much as its outboxes may hold, so that no queue grows past its limit plus
+what one user call emits.
 Must not know: links, trackers, threads.
 """
 
@@ -11,15 +16,21 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from topology_api import Bolt, Context, EmitError, FailTuple, Failure
-from topology_api.topology import ComponentSpec
-from topology_api.tuples import SETTLED, Tuple
+from squall.transport.frames import Batch
+from squall.transport.id_columns import IdColumn, view_of
+from squall.transport.row_columns import RowColumns
+from topology_api import Bolt, EmitError, FailTuple, Failure
+from topology_api.tuples import SETTLED, Source, Tuple
 from worker.errors.reports import failure_text
 from worker.tasks.bounded_inputs import BoundedInputs
 from worker.tasks.emitter import NOTHING, BoltEmitter, short
-from worker.tasks.executor import is_basic, run_batch
-from worker.tasks.task import RUN_SECONDS, Task, TaskLimits, tuple_text
+from worker.tasks.task import RUN_SECONDS, Task, TaskSetup
 from worker.tracking.ack_batch import AckBatch
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
 
 
 class BoltTask(Task):
@@ -29,26 +40,16 @@ class BoltTask(Task):
     #: The name of the user's method that gets input.
     method = "execute"
 
-    def __init__(
-        self,
-        spec: ComponentSpec,
-        task: int,
-        instance: Any,
-        context: Context,
-        limits: TaskLimits,
-        now: Callable[[], float],
-        emitter: BoltEmitter,
-        inputs: BoundedInputs,
-    ) -> None:
-        super().__init__(spec, task, instance, context, limits, now)
+    def __init__(self, setup: TaskSetup, emitter: BoltEmitter, inputs: BoundedInputs) -> None:
+        super().__init__(setup)
         self.emitter = emitter
         self.inputs = inputs
         self.xors = AckBatch()
         #: Trees whose timeout the bolt reset.
         self.timeout_resets: list[int] = []
-        self.auto_ack = bool(instance.auto_ack)
-        self.auto_anchor = bool(instance.auto_anchor)
-        self.execute: Callable[[Tuple], Any] = instance.execute
+        self.auto_ack = bool(self.instance.auto_ack)
+        self.auto_anchor = bool(self.instance.auto_anchor)
+        self.execute: Callable[[Tuple], Any] = self.instance.execute
         self.tick_due = False
         #: `tick` was called in the run before.
         self.ticked = False
@@ -60,14 +61,6 @@ class BoltTask(Task):
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
 
     # The methods of the user's instance.
-
-    def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
-        """Implement `Bolt.emit` where the user's class overrides it."""
-        self.emitter.emit(values, anchors=anchors, stream=stream)
-
-    def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
-        """Implement `Bolt.emit_direct` where the user's class overrides it."""
-        self.emitter.emit_direct(task, values, anchors=anchors, stream=stream)
 
     def ack(self, tup: Tuple) -> None:
         """Implement `Bolt.ack`: the tuple is processed."""
@@ -120,7 +113,7 @@ class BoltTask(Task):
         """Handle an error that the user's code raised while it executed `tup`; return whether it ends the topology."""
         text = failure_text(error)
         if not isinstance(error, FailTuple):
-            self.report(self.method, error, tuple_text(tup))
+            self.report(self.method, error, short(tup, 200))
         if tup._root != SETTLED:
             self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))
         return self.crashing()
@@ -161,9 +154,10 @@ class BoltTask(Task):
         else:
             stop = min(len(batch.rows), batch.position + self.pace.count)
             acked, failed = self.acked, self.failed
-            done = run_batch(self, batch, stop, most_emits)
+            basic = self.auto_ack and self.auto_anchor and self.observer is None and not batch.more
+            done = (run_basic if basic else run_general)(self, batch, stop, most_emits)
             self.executed += done
-            if is_basic(self, batch):  # the hot loop acks without counting
+            if basic:  # the hot loop acks without counting
                 self.acked = acked + done - (self.failed - failed)
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
@@ -199,3 +193,143 @@ class BoltTask(Task):
     def request_flush(self) -> bool:
         """Have what is gathered executed in the next run; return whether there was anything."""
         return False
+
+
+@cython.locals(tup=Tuple)
+def make_tuple(batch: Batch, position: int) -> Tuple:
+    """Return the tuple at one position of a batch."""
+    tup = Tuple.__new__(Tuple)
+    tup._values = batch.rows[position]
+    tup._source = batch.source
+    tup._root = batch.roots[position]
+    tup._xor = batch.edges[position]
+    tup._more = batch.more.get(position, ())
+    return tup
+
+
+@cython.locals(
+    batch=Batch,
+    start=cython.Py_ssize_t,
+    stop=cython.Py_ssize_t,
+    source=Source,
+    rows=RowColumns,
+    roots=cython.longlong[::1],
+    edges=cython.longlong[::1],
+    at=cython.Py_ssize_t,
+    tup=Tuple,
+)
+def make_tuples(batch: Batch, start: int, stop: int) -> list[Tuple]:
+    """Return the tuples at these positions: `make_tuple`, without a call for each."""
+    source = batch.source
+    rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
+    made = []
+    for at in range(start, min(stop, len(rows))):
+        tup = Tuple.__new__(Tuple)
+        tup._values = rows.row(at) if cython.compiled else rows[at]
+        tup._source = source
+        tup._root = roots[at]
+        tup._xor = edges[at]
+        tup._more = ()
+        made.append(tup)
+    for position, pairs in batch.more.items():
+        if start <= position < stop:
+            made[position - start]._more = pairs
+    return made
+
+
+@cython.locals(
+    batch=Batch,
+    stop=cython.Py_ssize_t,
+    most_emits=cython.longlong,
+    emitter=BoltEmitter,
+    source=Source,
+    start=cython.Py_ssize_t,
+    rows=RowColumns,
+    roots=cython.longlong[::1],
+    edges=cython.longlong[::1],
+    acked_roots=IdColumn,
+    acked_xors=IdColumn,
+    last=cython.longlong,
+    xor=cython.longlong,
+    root=cython.longlong,
+    enough=cython.longlong,
+    at=cython.Py_ssize_t,
+    tup=Tuple,
+)
+def run_basic(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
+    """Run the hot loop: emits are anchored to the tuple, which is acked when `execute` returns."""
+    emitter = task.emitter
+    execute = task.execute
+    source = batch.source
+    start = batch.position
+    rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
+    # Written to directly, without AckBatch.add: one call less for each change of tree.
+    acked_roots, acked_xors = task.xors.roots, task.xors.xors
+    last = 0
+    xor = 0
+    at = start - 1
+    enough = emitter.emitted + most_emits
+    for at in range(start, min(stop, len(rows))):
+        tup = Tuple.__new__(Tuple)
+        tup._values = rows.row(at) if cython.compiled else rows[at]
+        tup._source = source
+        tup._root = roots[at]
+        tup._xor = edges[at]
+        tup._more = ()
+        emitter.anchor = tup
+        try:
+            execute(tup)
+        except BaseException as error:
+            if task.raised(tup, error):
+                enough = 0
+        root = tup._root  # changed if the user or an error acked or failed the tuple
+        if root == last:
+            xor ^= tup._xor
+        else:
+            if last > 0:
+                acked_roots.append(last)
+                acked_xors.append(xor)
+            last = root
+            xor = tup._xor
+        tup._root = SETTLED
+        if emitter.emitted >= enough:
+            break
+    if last > 0:
+        acked_roots.append(last)
+        acked_xors.append(xor)
+    emitter.anchor = NOTHING
+    batch.position = at + 1
+    return at + 1 - start
+
+
+def run_general(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
+    """Run every other kind of bolt: anchoring and acking as the bolt wants, observers called around each execution."""
+    emitter = task.emitter
+    observer = task.observer
+    enough = emitter.emitted + most_emits
+    done = 0
+    for position in range(batch.position, stop):
+        tup = make_tuple(batch, position)
+        if task.auto_anchor:
+            emitter.anchor = tup
+        if observer is not None:
+            observer.executing(tup)
+        error: BaseException | None = None
+        try:
+            task.execute(tup)
+        except BaseException as raised:
+            error = raised
+        if observer is not None:
+            observer.executed(tup)
+        if error is not None:
+            if task.raised(tup, error):
+                enough = 0
+            error = None  # its traceback holds this frame
+        emitter.anchor = NOTHING
+        if task.auto_ack and tup._root != SETTLED:
+            task.ack(tup)
+        done += 1
+        if emitter.emitted >= enough:
+            break
+    batch.position += done
+    return done

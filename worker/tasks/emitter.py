@@ -39,19 +39,6 @@ NOTHING._values = ()
 class Emitter:
     """What the emitters of spouts and bolts share."""
 
-    __slots__ = (
-        "component",
-        "default",
-        "dirty",
-        "edges",
-        "emitted",
-        "outputs",
-        "owner",
-        "random",
-        "task",
-        "why_not",
-    )
-
     def __init__(self, component: str, task: int, outputs: dict[str, StreamOutput], random: Random) -> None:
         self.component = component
         self.task = task
@@ -77,6 +64,14 @@ class Emitter:
         """Forbid emitting; `reason` completes "cannot emit: …"."""
         self.owner = 0
         self.why_not = reason
+
+    def emit(self, *args: Any, **options: Any) -> None:
+        """Put a tuple into the outboxes of the tasks that get it."""
+        raise AssertionError("every kind of emitter has its own emit")
+
+    def emit_direct(self, *args: Any, **options: Any) -> None:
+        """Put a tuple into the outbox of one task that reads a direct stream."""
+        raise AssertionError("every kind of emitter has its own emit_direct")
 
     def output(self, stream: str) -> StreamOutput:
         """Return the output of that name; an unknown or direct one raises `EmitError`."""
@@ -118,6 +113,13 @@ class Emitter:
                 "one value is written (value,)"
             )
         return tuple(values)
+
+    def checked_row(self, output: StreamOutput, values: Any) -> Row:
+        """Return the values as a row for this output."""
+        row = self.row(values)
+        if len(row) != output.arity:
+            self.wrong_arity(output, row)
+        return row
 
     def refuse(self) -> NoReturn:
         """Raise for a call of emit() where it is not allowed."""
@@ -169,8 +171,6 @@ class Emitter:
 
 class BoltEmitter(Emitter):
     """emit() of a bolt's task. `anchor` is the tuple being executed, or NOTHING."""
-
-    __slots__ = ("anchor",)
 
     def __init__(self, component: str, task: int, outputs: dict[str, StreamOutput], random: Random) -> None:
         super().__init__(component, task, outputs, random)
@@ -238,9 +238,7 @@ class BoltEmitter(Emitter):
         if get_ident() != self.owner:
             self.refuse()
         output, boxes = self.direct_output(stream, task)
-        row = self.row(values)
-        if len(row) != output.arity:
-            self.wrong_arity(output, row)
+        row = self.checked_row(output, values)
         self.spread(row, boxes, self.trees(anchors))
 
     def trees(self, anchors: Any) -> list[Tuple]:
@@ -303,20 +301,11 @@ class BoltEmitter(Emitter):
 class SpoutEmitter(Emitter):
     """emit() of a spout's task: a message id opens a tree in the task's tracker."""
 
-    __slots__ = ("now", "tracker")
-
     def __init__(
-        self,
-        component: str,
-        task: int,
-        outputs: dict[str, StreamOutput],
-        random: Random,
-        tracker: Tracker,
-        acking: bool,
+        self, component: str, task: int, outputs: dict[str, StreamOutput], random: Random, tracker: Tracker
     ) -> None:
         super().__init__(component, task, outputs, random)
         self.tracker = tracker
-        tracker.acking = acking
         #: The time that emissions are stamped with; set before each run of calls.
         self.now = 0.0
 
@@ -349,9 +338,7 @@ class SpoutEmitter(Emitter):
         if get_ident() != self.owner:
             self.refuse()
         output, boxes = self.direct_output(stream, task)
-        row = self.row(values)
-        if len(row) != output.arity:
-            self.wrong_arity(output, row)
+        row = self.checked_row(output, values)
         if message_id is None:
             for box in boxes:
                 self.put(box, row, [])

@@ -14,7 +14,7 @@ from typing import Any
 
 from topology_api import Context, Failure, Hook, InvalidConfig
 from topology_api.tuples import Tuple
-from worker.tasks.emitter import BoltEmitter, SpoutEmitter
+from worker.tasks.emitter import BoltEmitter, Emitter, SpoutEmitter
 
 
 class Hooks:
@@ -78,49 +78,39 @@ def watchers(observers: Sequence[Any], context: Context) -> list[Any]:
     ]
 
 
-class ObservedBoltEmitter(BoltEmitter):
-    """emit() of a bolt task with hooks."""
-
-    __slots__ = ("observer",)
+class Observed(Emitter):
+    """What the emitters of tasks with hooks share."""
 
     observer: Hooks
+
+    def observe(self, emit: Callable[[], None], stream: str, row: tuple[Any, ...]) -> None:
+        """Emit, and call the hooks: the outboxes that grow are those of the tasks that get the row."""
+        before = [len(box.rows) for box in self.boxes()]
+        emit()
+        grown = [box.target for box, size in zip(self.boxes(), before) if len(box.rows) > size]
+        self.observer.emitted(self.task, stream, row, grown)
+
+
+class ObservedBoltEmitter(Observed, BoltEmitter):
+    """emit() of a bolt task with hooks."""
 
     def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         row = self.row(values)
-        before = [len(box.rows) for box in self.boxes()]
-        super().emit(row, anchors=anchors, stream=stream)
-        report_emission(self, before, stream, row)
+        self.observe(partial(super().emit, row, anchors=anchors, stream=stream), stream, row)
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         row = self.row(values)
-        before = [len(box.rows) for box in self.boxes()]
-        super().emit_direct(task, row, anchors=anchors, stream=stream)
-        report_emission(self, before, stream, row)
+        self.observe(partial(super().emit_direct, task, row, anchors=anchors, stream=stream), stream, row)
 
 
-class ObservedSpoutEmitter(SpoutEmitter):
+class ObservedSpoutEmitter(Observed, SpoutEmitter):
     """emit() of a spout task with hooks."""
-
-    __slots__ = ("observer",)
-
-    observer: Hooks
 
     def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         row = self.row(values)
-        before = [len(box.rows) for box in self.boxes()]
-        super().emit(row, message_id=message_id, stream=stream)
-        report_emission(self, before, stream, row)
+        self.observe(partial(super().emit, row, message_id=message_id, stream=stream), stream, row)
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         row = self.row(values)
-        before = [len(box.rows) for box in self.boxes()]
-        super().emit_direct(task, row, message_id=message_id, stream=stream)
-        report_emission(self, before, stream, row)
-
-
-def report_emission(
-    emitter: ObservedBoltEmitter | ObservedSpoutEmitter, before: list[int], stream: str, row: tuple[Any, ...]
-) -> None:
-    """Call the hooks with an emission: the outboxes that grew are those of the tasks that get it."""
-    grown = [box for box, size in zip(emitter.boxes(), before) if len(box.rows) > size]
-    emitter.observer.emitted(emitter.task, stream, row, [box.target for box in grown])
+        emit = partial(super().emit_direct, task, row, message_id=message_id, stream=stream)
+        self.observe(emit, stream, row)

@@ -47,6 +47,18 @@ class Runner(Protocol):
         """Let the jobs under way end, and accept no more."""
 
 
+class AsyncDriver(Protocol):
+    """The worker's asyncio loop: `AsyncThread`, or `SimulatedAsync` in simulated time."""
+
+    def submit(self, calls: Calls) -> None: ...
+
+    def step(self) -> bool: ...
+
+    def next_time(self) -> float | None: ...
+
+    def stop(self) -> None: ...
+
+
 class InlineRunner:
     """Runs each job at once, in the caller's thread: simulated time."""
 

@@ -7,30 +7,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Protocol
 
 
-class Scratch(Protocol):
-    """Makes and removes the scratch directories of tasks."""
+class Scratch:
+    """Makes and removes scratch directories, which only this user may read."""
 
     def make(self, path: str) -> str:
         """Make a directory, if there is none; return its path."""
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        return path
 
     def remove(self, path: str) -> None:
         """Remove a directory with all that is in it, if there is one."""
-
-
-class ScratchOnDisk:
-    """Scratch directories that only this user may read."""
-
-    def make(self, path: str) -> str:
-        return make_scratch(path)
-
-    def remove(self, path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
-
-
-def make_scratch(path: str) -> str:
-    """Make a directory, if there is none; return its path."""
-    os.makedirs(path, mode=0o700, exist_ok=True)
-    return path

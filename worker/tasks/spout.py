@@ -14,12 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from squall.reports.histogram import LatencyHistogram
-from topology_api import Context, EmitError, Failure, Spout, SquallError
-from topology_api.topology import DEAD_LETTERS, ComponentSpec
+from topology_api import EmitError, Failure, Spout, SquallError
+from topology_api.topology import DEAD_LETTERS
 from worker.errors.reports import ErrorReport, failure_line, failure_text, one_line
 from worker.tasks.emitter import SpoutEmitter, short
 from worker.tasks.spout_wait import SpoutWait, seconds_of
-from worker.tasks.task import Task, TaskLimits
+from worker.tasks.task import Task, TaskSetup
 from worker.tracking.ack_batch import AckColumns
 from worker.tracking.replay_policy import replay_delay
 from worker.tracking.tracker import Emission, Tracker
@@ -38,24 +38,14 @@ class SpoutTask(Task):
 
     emitter: SpoutEmitter
 
-    def __init__(
-        self,
-        spec: ComponentSpec,
-        task: int,
-        instance: Any,
-        context: Context,
-        limits: TaskLimits,
-        now: Callable[[], float],
-        emitter: SpoutEmitter,
-        tracker: Tracker,
-        max_pending: int | None,
-        empty_wait: float,
-    ) -> None:
-        super().__init__(spec, task, instance, context, limits, now)
+    def __init__(self, setup: TaskSetup, emitter: SpoutEmitter) -> None:
+        super().__init__(setup)
         self.emitter = emitter
-        self.tracker = tracker
-        self.max_pending = max_pending
-        self.wait = SpoutWait(empty_wait)
+        self.tracker = emitter.tracker
+        conf, instance = self.context.conf, self.instance
+        limit = conf["topology.max.spout.pending"]
+        self.max_pending = None if limit is None else int(limit)  # type: ignore[call-overload]
+        self.wait = SpoutWait(float(conf["topology.sleep.spout.wait.strategy.time.ms"]) / 1000)  # type: ignore[arg-type]
         self.replay = instance.replay
         self.active = True
         self.draining = False
@@ -81,14 +71,6 @@ class SpoutTask(Task):
         self.has_ack = type(instance).ack is not Spout.ack or "ack" in vars(instance)
 
     # The methods of the user's instance.
-
-    def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
-        """Implement `Spout.emit` where the user's class overrides it."""
-        self.emitter.emit(values, message_id=message_id, stream=stream)
-
-    def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
-        """Implement `Spout.emit_direct` where the user's class overrides it."""
-        self.emitter.emit_direct(task, values, message_id=message_id, stream=stream)
 
     def finish(self) -> None:
         """Implement `Spout.finish`: the source has ended."""

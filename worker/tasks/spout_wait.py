@@ -32,18 +32,6 @@ def seconds_of(wait: object) -> float | None:
 class SpoutWait:
     """The wait of one spout task."""
 
-    __slots__ = (
-        "asked_until",
-        "calls_an_instant",
-        "empties",
-        "empty_wait",
-        "errors_in_a_row",
-        "instant",
-        "instant_calls",
-        "not_before",
-        "woken",
-    )
-
     def __init__(self, empty_wait: float) -> None:
         self.empty_wait = empty_wait
         #: No call of next_tuple before this time.

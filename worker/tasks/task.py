@@ -22,7 +22,7 @@ from squall.transport.frames import Batch
 from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
 from worker.errors.reports import ErrorReport, make_report, short_line
-from worker.tasks.emitter import Emitter, short
+from worker.tasks.emitter import Emitter
 from worker.tasks.forks import end_fork
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import in_main_thread
@@ -43,6 +43,17 @@ class TaskLimits:
     high: int
     #: Emissions after which a run ends.
     emits: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSetup:
+    """What every kind of task is made from."""
+
+    spec: ComponentSpec
+    instance: Any
+    context: Context
+    limits: TaskLimits
+    now: Callable[[], float]
 
 
 #: The most tuples executed before the clock is read.
@@ -72,22 +83,14 @@ class Task:
 
     emitter: Emitter
 
-    def __init__(
-        self,
-        spec: ComponentSpec,
-        task: int,
-        instance: Any,
-        context: Context,
-        limits: TaskLimits,
-        now: Callable[[], float],
-    ) -> None:
-        self.spec = spec
-        self.id = task
+    def __init__(self, setup: TaskSetup) -> None:
+        self.spec = setup.spec
+        self.instance = setup.instance
+        self.context = setup.context
+        self.limits = setup.limits
+        self.now = setup.now
+        self.id = self.context.task
         self.process = os.getpid()
-        self.instance = instance
-        self.context = context
-        self.limits = limits
-        self.now = now
         self.pace = Pace()
         self.inbox: deque[Batch] = deque()
         #: open/prepare has returned; close/cleanup has been called.
@@ -106,10 +109,10 @@ class Task:
         self.ended = False
         self.executed = self.acked = self.failed = 0
         #: `topology.on.error: crash`: the first error of the user's code ends the topology.
-        self.crash_on_error = False
-        self.hang_secs = float(context.conf["topology.bolt.hang.secs"])  # type: ignore[arg-type]
+        self.crash_on_error = self.context.conf["topology.on.error"] == "crash"
+        self.hang_secs = float(self.context.conf["topology.bolt.hang.secs"])  # type: ignore[arg-type]
         #: The task runs in a thread of its own.
-        self.threaded = bool(instance.threaded)
+        self.threaded = bool(self.instance.threaded)
         self.metrics = TaskMetrics()
         self.observer: Any = None
         #: Emissions when the outboxes were last looked at.
@@ -120,6 +123,18 @@ class Task:
         self.failures: list[tuple[int, Failure]] = []
         self.reports: list[ErrorReport] = []
         self.abandoned: ErrorReport | None = None
+
+    # The methods of the user's instance, where its class overrides them.
+
+    @property
+    def emit(self) -> Callable[..., None]:
+        """The emitter's own method, so that an emission costs no further call."""
+        return self.emitter.emit
+
+    @property
+    def emit_direct(self) -> Callable[..., None]:
+        """Like `emit`, on a direct stream."""
+        return self.emitter.emit_direct
 
     @property
     def busy(self) -> bool:
@@ -140,16 +155,12 @@ class Task:
             self.waits_for = short_line(str(why))
 
     def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
-        """Give the instance its runtime methods, but for those that its class overrides (which reach the runtime by super).
-
-        Where `core` only passes a call on to the emitter, the instance gets the emitter's method.
-        """
+        """Give the instance its runtime methods, except those that its class overrides (which reach the runtime by super)."""
         attributes = own_dictionary(self.instance)
         attributes["_squall_task"] = core
         for name in names:
             if getattr(type(self.instance), name) is getattr(base, name):
-                direct = core is self and name in ("emit", "emit_direct")
-                attributes[name] = getattr(self.emitter if direct else core, name)
+                attributes[name] = getattr(core, name)
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
         """Call a user's method; return whether it returned. An error that it raises is reported."""
@@ -238,8 +249,3 @@ def own_dictionary(instance: Any) -> dict[str, Any]:
         except (AttributeError, TypeError):  # a class that defines its own __dict__
             return attributes
     return vars(instance)  # type: ignore[no-any-return] # typeshed: of an untyped instance
-
-
-def tuple_text(tup: object) -> str:
-    """Return a tuple's text for a report."""
-    return short(tup, 200)

@@ -34,23 +34,6 @@ Emission = tuple[Any, tuple[Any, ...], Any, int, int, float]
 class Tracker:
     """Open trees of one spout task. All times are seconds of the caller's clock."""
 
-    __slots__ = (
-        "acking",
-        "completed",
-        "emissions",
-        "failed",
-        "free",
-        "generation",
-        "holders",
-        "pending",
-        "roots",
-        "size",
-        "task",
-        "untracked",
-        "wheel",
-        "xors",
-    )
-
     def __init__(self, task: int, timeout: float | None, now: float, generation: int = 0) -> None:
         """`generation`: where the ids of this tracker begin, so that what arrives for trees of an earlier process of the same
         task matches none of them."""

@@ -45,7 +45,7 @@ from worker.routing.outbox import Outbox
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.runners import AsyncThread
-from worker.tasks.scratch import ScratchOnDisk
+from worker.tasks.scratch import Scratch
 from worker.tasks.task import TaskLimits
 
 #: A run ends after this many emissions, to bound what waits to be sent.
@@ -139,7 +139,7 @@ class TaskRun:
             lambda: self.plan.now,
             self.arrived.set,
             self.calls,
-            ScratchOnDisk(),
+            Scratch(),
         )
         try:
             task = build_task(environment, self.target, component, index)

@@ -21,7 +21,7 @@ from worker.errors.reports import describe, failure_text
 from worker.loop.build import build_outputs, tasks_of
 from worker.routing.outbox import Outbox
 from worker.tasks.metrics import TaskMetrics
-from worker.tasks.scratch import make_scratch
+from worker.tasks.scratch import Scratch
 
 
 def route_rows(
@@ -65,7 +65,7 @@ class Routing:
             log=logging.getLogger(f"squall.{plan.topology.name}.{name}.{self.index}"),
             metrics=TaskMetrics(),
             resources={},
-            directory=lambda: make_scratch(worker_plan.scratch(name, self.index)),
+            directory=lambda: Scratch().make(worker_plan.scratch(name, self.index)),
             now=lambda: plan.now,
             random=Random(f"{worker_plan.seed}/{name}/{partition}/user"),
             wake=lambda: None,
@@ -73,7 +73,7 @@ class Routing:
         self.output = None
         try:
             # Round robin begins elsewhere for each partition, so that many short ones do not all fill the same task.
-            self.output = build_outputs(worker_plan, spec, self.totals.task, partition, context)[key.stream]
+            self.output = build_outputs(worker_plan, context, partition)[key.stream]
         except Exception as error:  # a grouping of the user's cannot be unpickled or prepared
             self.totals.fatal = f"source {str(key)!r}: {describe(error)}"
 
