@@ -1,7 +1,6 @@
 """What a user of Squall imports: spouts, bolts, groupings, the builder, and the errors.
 
-Only names; each is documented where it is written. A name's module is imported when the name is first used: `squall list`
-needs the errors alone, and starts without the rest.
+Only names; each is documented where it is written.
 """
 
 from importlib import import_module
@@ -9,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from topology_api import core_choice as core_choice  # before anything that may be compiled
 
-#: The names of each module.
+#: The names of each module, which is imported when one of them is first used: `squall list` needs only the errors.
 PLACES: Final = {
-    "builder": ("BoltDeclarer", "Handle", "TopologyBuilder"),
+    "builder": ("TopologyBuilder",),
     "components": ("BatchBolt", "Bolt", "Spout"),
     "context": ("Context",),
+    "declarer": ("BoltDeclarer", "Handle"),
     "errors": (
         "CannotPack",
         "EmitError",
@@ -37,13 +37,13 @@ PLACES: Final = {
 __all__ = sorted(name for names in PLACES.values() for name in names)
 
 if TYPE_CHECKING:
-    from topology_api.builder import BoltDeclarer as BoltDeclarer
-    from topology_api.builder import Handle as Handle
     from topology_api.builder import TopologyBuilder as TopologyBuilder
     from topology_api.components import BatchBolt as BatchBolt
     from topology_api.components import Bolt as Bolt
     from topology_api.components import Spout as Spout
     from topology_api.context import Context as Context
+    from topology_api.declarer import BoltDeclarer as BoltDeclarer
+    from topology_api.declarer import Handle as Handle
     from topology_api.errors import CannotPack as CannotPack
     from topology_api.errors import EmitError as EmitError
     from topology_api.errors import FailTuple as FailTuple

@@ -36,8 +36,6 @@ from topology_api.topology import (
 from topology_api.validation import problems_of_topology
 from topology_api.wording import shown, typed
 
-__all__ = ["BoltDeclarer", "Handle", "TopologyBuilder"]
-
 
 class TopologyBuilder:
     """Collects the spouts and bolts of a topology; `build()` makes a Topology of them.

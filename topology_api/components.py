@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from topology_api.tuples import Tuple
     from topology_api.values import Failure
 
-__all__ = ["BatchBolt", "Bolt", "Outputs", "Spout"]
-
 Outputs = Fields | Stream | str | Sequence[str] | Mapping[str, Fields | Stream | str | Sequence[str]]
 
 

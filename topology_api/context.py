@@ -6,6 +6,7 @@ Must not know: the runtime. Everything is passed to the constructor as values an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,15 +15,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from random import Random
 
-__all__ = ["Context", "Counter", "Histogram", "Metrics"]
-
 
 class Counter(Protocol):
     """A number that only grows."""
 
     def add(self, count: int = 1) -> None:
         """Add to the counter."""
-        ...
 
 
 class Histogram(Protocol):
@@ -30,7 +28,6 @@ class Histogram(Protocol):
 
     def add(self, value: float, count: int = 1) -> None:
         """Add a value (durations in seconds), or `count` equal ones."""
-        ...
 
 
 class Metrics(Protocol):
@@ -38,17 +35,15 @@ class Metrics(Protocol):
 
     def counter(self, name: str) -> Counter:
         """Return the counter of this name, created on first use."""
-        ...
 
     def gauge(self, name: str, function: Callable[[], float]) -> None:
         """Call the function for the value each time metrics are reported."""
-        ...
 
     def histogram(self, name: str) -> Histogram:
         """Return the histogram of this name, created on first use."""
-        ...
 
 
+@dataclass(kw_only=True, slots=True, eq=False, repr=False)
 class Context:
     """What a task knows about its surroundings.
 
@@ -64,67 +59,27 @@ class Context:
     random: a seeded random.Random of this task.
     """
 
-    __slots__ = (
-        "_directory",
-        "_metrics",
-        "_now",
-        "_progress",
-        "_stopped",
-        "_tasks",
-        "_wake",
-        "component",
-        "conf",
-        "incarnation",
-        "index",
-        "log",
-        "parallelism",
-        "random",
-        "resources",
-        "task",
-        "topology",
-        "topology_id",
-    )
+    topology: str
+    component: str
+    task: int
+    index: int
+    parallelism: int
+    conf: Mapping[str, object]
+    log: Logger
+    resources: dict[object, object]
+    random: Random
+    _tasks: Callable[[str], list[int]]
+    _metrics: Metrics
+    _directory: Callable[[], str]
+    _now: Callable[[], float]
+    _wake: Callable[[], None]
+    topology_id: str = ""
+    incarnation: tuple[int, int] = (0, 0)
+    _progress: Callable[[str | None], None] = lambda why: None
+    _stopped: Callable[[], bool] = lambda: False
 
-    def __init__(
-        self,
-        *,
-        topology: str,
-        component: str,
-        task: int,
-        index: int,
-        parallelism: int,
-        conf: Mapping[str, object],
-        tasks: Callable[[str], list[int]],
-        log: Logger,
-        metrics: Metrics,
-        resources: dict[object, object],
-        directory: Callable[[], str],
-        now: Callable[[], float],
-        random: Random,
-        wake: Callable[[], None],
-        topology_id: str = "",
-        incarnation: tuple[int, int] = (0, 0),
-        progress: Callable[[str | None], None] = lambda why: None,
-        stopped: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self.topology = topology
-        self.topology_id = topology_id
-        self.incarnation = incarnation
-        self.component = component
-        self.task = task
-        self.index = index
-        self.parallelism = parallelism
-        self.conf: Mapping[str, object] = MappingProxyType(dict(conf))
-        self.log = log
-        self.resources = resources
-        self.random = random
-        self._tasks = tasks
-        self._metrics = metrics
-        self._directory = directory
-        self._now = now
-        self._wake = wake
-        self._progress = progress
-        self._stopped = stopped
+    def __post_init__(self) -> None:
+        self.conf = MappingProxyType(dict(self.conf))
 
     def tasks(self, component: str) -> list[int]:
         """Return the ids of a component's tasks in ascending order, as a new list."""

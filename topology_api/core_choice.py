@@ -20,8 +20,6 @@ from types import ModuleType
 from typing import Final
 from zlib import crc32
 
-__all__ = ["CHOICE", "COMPILED_FILES", "HOT", "Choice", "choose", "fingerprint", "stamp_path"]
-
 #: The modules on the way of a tuple. All are compiled, or none.
 HOT: Final = (
     "topology_api.tuples",

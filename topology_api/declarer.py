@@ -17,8 +17,6 @@ from topology_api.groupings import Grouping
 from topology_api.topology import DEAD_LETTERS
 from topology_api.wording import shown
 
-__all__ = ["KEYED_KINDS", "KINDS", "BoltDeclarer", "Declaration", "Handle", "Input"]
-
 
 @dataclass(eq=False)
 class Input:

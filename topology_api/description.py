@@ -17,8 +17,6 @@ from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subsc
 from topology_api.validation import problems_of_topology
 from topology_api.wording import shown
 
-__all__ = ["FORMAT", "describe", "parse"]
-
 FORMAT = 1  # raised when an old reader would misread a new description
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["DEFAULT_STREAM", "Fields", "Stream"]
-
 DEFAULT_STREAM = "default"
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-__all__ = ["Edge", "closing_edges", "cycles"]
-
 
 class Edge(NamedTuple):
     """A bolt reads a stream of a source."""

@@ -13,8 +13,6 @@ from topology_api.errors import SquallError
 if TYPE_CHECKING:
     from topology_api.context import Context
 
-__all__ = ["Grouping"]
-
 
 class Grouping:
     """Base of custom groupings: `declarer.custom_grouping("split", ByLength())`.

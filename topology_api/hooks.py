@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from topology_api.tuples import Tuple
     from topology_api.values import Failure
 
-__all__ = ["Hook"]
-
 
 class Hook:
     """Base of task hooks. All methods are optional; an error in one is reported as an error of its task."""

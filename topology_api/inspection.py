@@ -18,8 +18,6 @@ from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
 from topology_api.wording import shown, typed
 
-__all__ = ["bolts_own_problems", "component_problems", "grouping_problems", "kind_problem", "output_streams"]
-
 # What the runtime calls, and with which arguments.
 _SPOUT_CALLS = {
     "open": ("context",),

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from topology_api.wording import typed
 
-__all__ = ["MAX_NAME_BYTES", "RESERVED_PREFIX", "field_problem", "id_problem", "name_problem"]
-
 MAX_NAME_BYTES = 255  # what a file system takes as one file name
 RESERVED_PREFIX = "__"  # Squall's own streams and components, such as __dead_letters
 _FORBIDDEN = "/\\:."  # parts of paths, of znodes, of -o component:key=value, and of metric names
 
 
-def _text_problem(name: object) -> str | None:
+def field_problem(name: object) -> str | None:
+    """What is wrong with the name of a field, or None. Fields are never paths, so `user.id` is fine."""
     if not isinstance(name, str):
         return f"is {typed(name)}: give a str"
     if not name:
@@ -31,14 +30,9 @@ def _text_problem(name: object) -> str | None:
     return None
 
 
-def field_problem(name: object) -> str | None:
-    """What is wrong with the name of a field, or None. Fields are never paths, so `user.id` is fine."""
-    return _text_problem(name)
-
-
 def name_problem(name: object) -> str | None:
     """What is wrong with the name of a topology, or None."""
-    problem = _text_problem(name)
+    problem = field_problem(name)
     if problem is not None:
         return problem
     assert isinstance(name, str)

@@ -15,8 +15,6 @@ from typing import Literal
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import nearest, shown, typed
 
-__all__ = ["OPTIONS", "PREFIXES", "Option", "Scope", "defaults", "json_copy", "port_range", "problems_of"]
-
 Scope = Literal["topology", "component", "both", "daemon"]
 Check = Callable[[object], "str | None"]
 
@@ -46,8 +44,8 @@ class Option:
     """One configuration key.
 
     types: the Python types of its values. scope: where it may be set: `topology` (for the whole topology
-        only), `both` (for a component as well), `component`, or `daemon`. check: gives what is wrong with a
-        value, or None.
+        only), `both` (for a component as well), `component`, or `daemon`. problem: returns what is wrong with a
+        value (type, unit or range), or None.
     """
 
     name: str
@@ -56,11 +54,7 @@ class Option:
     unit: str
     scope: Scope
     text: str
-    check: Check
-
-    def problem(self, value: object) -> str | None:
-        """What is wrong with a value (type, unit or range), or None."""
-        return self.check(value)
+    problem: Check
 
 
 def _seconds(*, optional: bool = False, above: bool = True) -> Check:

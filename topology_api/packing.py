@@ -14,8 +14,6 @@ from typing import Any
 
 from topology_api.errors import CannotPack
 
-__all__ = ["dumps_by_value", "pack"]
-
 _DEEPEST = 30  # levels that the search for a culprit descends; the path so far is named even then
 
 

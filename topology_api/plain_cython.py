@@ -9,20 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
-__all__ = [
-    "Py_ssize_t",
-    "bint",
-    "cclass",
-    "compiled",
-    "declare",
-    "double",
-    "freelist",
-    "locals",
-    "longlong",
-    "nonecheck",
-    "ulonglong",
-]
-
 Defined = TypeVar("Defined")
 
 #: Whether this code is compiled: not where this module is used.
@@ -53,20 +39,10 @@ def cclass(defined: Defined) -> Defined:
     return defined
 
 
-def freelist(size: int) -> Callable[[Defined], Defined]:
-    """How many objects of a class are kept to be used again."""
-    return locals()
-
-
-def nonecheck(on: bool) -> Callable[[Defined], Defined]:
-    """Whether a function's C code looks for None before it reads an attribute."""
-    return locals()
-
-
-def locals(**kinds: Any) -> Callable[[Defined], Defined]:
+def locals(*options: object, **kinds: object) -> Callable[[Defined], Defined]:
     """Types of a function's local variables."""
+    return cclass
 
-    def same(function: Defined) -> Defined:
-        return function
 
-    return same
+#: How many objects of a class are kept for reuse; whether a function's C code looks for None before it reads an attribute.
+freelist = nonecheck = locals

@@ -16,16 +16,6 @@ from topology_api import graph
 from topology_api.errors import InvalidConfig, InvalidTopology, SquallError
 from topology_api.names import name_problem
 
-__all__ = [
-    "DEAD_LETTERS",
-    "DEAD_LETTER_FIELDS",
-    "ComponentSpec",
-    "GroupingSpec",
-    "StreamSpec",
-    "Subscription",
-    "Topology",
-]
-
 DEAD_LETTERS = "__dead_letters"
 DEAD_LETTER_FIELDS = ("message_id", "values", "stream", "failure")
 
@@ -152,8 +142,7 @@ class Topology:
     @cached_property
     def closing_edges(self) -> frozenset[tuple[str, str, str]]:
         """The edges that close a cycle, as (target, source, stream); without them the graph is acyclic."""
-        closing = graph.closing_edges([component.id for component in self.components], self._edges)
-        return frozenset((edge.target, edge.source, edge.stream) for edge in closing)
+        return frozenset(graph.closing_edges([component.id for component in self.components], self._edges))
 
     def load(self, component_id: str) -> Any:
         """Unpickle a new instance of a component. Raises SquallError if that fails here."""

@@ -16,8 +16,6 @@ from topology_api.options import problems_of
 from topology_api.topology import DEAD_LETTER_FIELDS, DEAD_LETTERS, ComponentSpec, StreamSpec, Subscription
 from topology_api.wording import listed, nearest, shown, typed
 
-__all__ = ["MAX_TASKS", "call_text", "problems_of_parallelism", "problems_of_topology"]
-
 MAX_TASKS = 65_535  # task ids are 16 bits on the wire, and 0 is no task
 
 

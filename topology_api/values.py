@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from topology_api.errors import InvalidConfig
 from topology_api.wording import shown, typed
 
-__all__ = ["MAX_SECONDS", "Failure", "Replay", "number_problem"]
-
 MAX_SECONDS = 365 * 24 * 3600  # a year: a longer time is a wrong unit
 _MAX_ATTEMPTS = 2**31 - 1
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["listed", "nearest", "shown", "typed"]
-
 _LONGEST = 80  # characters of a quoted value: an error message must not hold a whole DataFrame
 
 

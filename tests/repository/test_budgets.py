@@ -15,7 +15,6 @@ MAX_CONSTRUCTOR_PARAMETERS = 10
 #: Composition roots may take more: all that they put together comes in there.
 COMPOSITION_ROOTS = {
     # The runtime hands a component's whole surroundings to it here, by keyword; users never call it.
-    "topology_api/context.py: Context",
 }
 CATCH_ALL = {
     "base", "common", "helper", "helpers", "misc", "shared", "stuff", "tools", "util", "utilities", "utils",

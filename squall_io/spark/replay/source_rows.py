@@ -61,14 +61,14 @@ class Routing:
             index=self.index,
             parallelism=spec.parallelism,
             conf=worker_plan.conf_of(name),
-            tasks=lambda other: tasks_of(worker_plan, other),
+            _tasks=lambda other: tasks_of(worker_plan, other),
             log=logging.getLogger(f"squall.{plan.topology.name}.{name}.{self.index}"),
-            metrics=TaskMetrics(),
+            _metrics=TaskMetrics(),
             resources={},
-            directory=lambda: Scratch().make(worker_plan.scratch(name, self.index)),
-            now=lambda: plan.now,
+            _directory=lambda: Scratch().make(worker_plan.scratch(name, self.index)),
+            _now=lambda: plan.now,
             random=Random(f"{worker_plan.seed}/{name}/{partition}/user"),
-            wake=lambda: None,
+            _wake=lambda: None,
         )
         self.output = None
         try:
