@@ -182,7 +182,7 @@ class World:
         files = self.files(gate)
         state = again(lambda: read_state(files))
         self._check(state, acked, seen)
-        self.seen |= state.counted - set(state.uncertain)
+        self.seen |= state.counted.keys() - set(state.uncertain)
         return state
 
     def checkpoint(self, gate: Gate) -> None:
@@ -202,7 +202,7 @@ class World:
         for batch in acked:
             if batch not in state.counted:
                 raise Broken(f"{batch} was acked and does not count")
-        for batch in seen - state.counted:
+        for batch in seen - state.counted.keys():
             raise Broken(f"{batch} has counted and does not count any more")
         for entry in entries:
             self._check_whole(entry)

@@ -165,7 +165,7 @@ def test_a_task_that_is_gone_and_claimed_already_is_fenced_before_it_is_swept() 
     assert sweep_gone(files, writer_id(0), 1, (3, 0), "host:1", 0.0) == 2
     with pytest.raises(Superseded):
         zombie.run()
-    assert world.checked_look().counted == set()
+    assert world.checked_look().counted == {}
     assert list_claims(files).newest(writer_id(3)) == 2
 
 

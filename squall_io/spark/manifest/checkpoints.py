@@ -1,16 +1,12 @@
 """Checkpoints: many entries in few files, so that reading stays fast after many batches.
 
-Checkpoint n lists its parts; a part holds up to `PART` entries, gzipped, and is never changed. Checkpoint n + 1 keeps the
-full
+Checkpoint n lists its parts; a part holds up to `PART` entries, gzipped, and is never changed. Checkpoint n + 1 keeps the full
 parts of n and adds new ones for the rest. Its number is put if absent, so checkpoints form a sequence, and each contains
-everything in those before it. Once old checkpoints are deleted, a writer that was frozen for long may put a used number
-again;
-so after putting one, a writer looks for a newer one: if there is one, its own is void. Only then are the entries' own
-files
+everything in those before it. Once old checkpoints are deleted, a writer that was frozen for long may put a used number again;
+so after putting one, a writer looks for a newer one: if there is one, its own is void. Only then are the entries' own files
 deleted: a reader that listed them before, and finds one gone, starts over.
 
-Parts that no checkpoint names, left by writers that died or lost the race, are deleted together with old checkpoints,
-never
+Parts that no checkpoint names, left by writers that died or lost the race, are deleted together with old checkpoints, never
 earlier: an answer may be lost, and a part that seems unused may belong to the newest checkpoint.
 Must not know: which entries count (it is given them), Spark.
 """
@@ -115,8 +111,7 @@ def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | Unre
 def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) -> bool:
     """Write the checkpoint after `before`, the newest, with `entries` added, and delete what it makes unnecessary.
 
-    Each entry must count for certain. Return False if another task has written that checkpoint, or if something in the
-    previous
+    Each entry must count for certain. Return False if another task has written that checkpoint, or if something in the previous
     one cannot be read; then nothing was changed.
     """
     if before.unreadable:
@@ -127,23 +122,19 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
     loose = [*before.entries[sum(part.entries for part in full) :], *added]
     made = [_write_part(files, number, loose[start : start + PART]) for start in range(0, len(loose), PART)]
 
-    if not _put(files, checkpoint_path(number), seal(KIND, _Index((*full, *made)))):
-        return False
+    path, record = checkpoint_path(number), seal(KIND, _Index((*full, *made)))
+    if not files.put_if_absent(path, record):
+        # It names parts that only this call wrote: if it exists, the answer to an earlier try was lost.
+        try:
+            if files.read(path) != record:
+                return False
+        except AbsentFile:
+            return False
     if _numbers(files)[:1] != [number]:
         return False  # this writer was frozen so long that others wrote and deleted this number
     map_concurrently(files.delete, [entry.batch.commit for entry in added])
     _delete_old(files, number - KEPT)
     return True
-
-
-def _put(files: Files, path: str, record: bytes) -> bool:
-    """Put a checkpoint, which names parts that only this call wrote; return whether it exists."""
-    if files.put_if_absent(path, record):
-        return True
-    try:
-        return files.read(path) == record
-    except AbsentFile:
-        return False
 
 
 def _write_part(files: Files, number: int, entries: list[BatchEntry]) -> Part:

@@ -1,16 +1,12 @@
 """Who owns a writer id: claims, numbered in epochs, and fences, which decide which batches of an earlier epoch count.
 
-A task that starts takes over its writer id: it puts the claim of the next epoch (one winner each), then makes sure that
-the
+A task that starts takes over its writer id: it puts the claim of the next epoch (one winner each), then makes sure that the
 fence of each epoch exists. The fence of epoch n names the batches of epoch n - 1 that count, for good. It is made from a
-listing
-that begins after claim n was put; any task that finds it missing may make it, and the first one put is final. See `commit`
-for
-why that is right.
+listing that begins after claim n was put; any task that finds it missing may make it, and the first one put is final. See
+`commit` for the proof.
 
-A sweeper that only deletes what a dead task left also claims the writer id (`retire`), and writes nothing. A task that
-turns out
-to be alive takes it back (`take_back`), unless another task has claimed it.
+A sweeper that only deletes what a dead task left also claims the writer id (`retire`), and writes nothing. A task that turns
+out to be alive takes it back (`take_back`), unless another task has claimed it.
 Must not know: Spark, what batches hold.
 """
 
@@ -92,11 +88,9 @@ class Listing:
 
 def list_claims(files: Files) -> Listing:
     """List the folder of claims."""
-    known = [named for status in files.list(CLAIMS) if (named := claim_of(status.name)) is not None]
-    return Listing(
-        frozenset((writer_id, epoch) for writer_id, epoch, kind in known if kind == CLAIM),
-        frozenset((writer_id, epoch) for writer_id, epoch, kind in known if kind == FENCE),
-    )
+    known = {named for status in files.list(CLAIMS) if (named := claim_of(status.name))}
+    claims, fences = (frozenset(each[:2] for each in known if each[2] == kind) for kind in (CLAIM, FENCE))
+    return Listing(claims, fences)
 
 
 def read_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim:
@@ -126,31 +120,23 @@ def take_over(files: Files, writer_id: WriterId, incarnation: tuple[int, int], o
     return _claim_next(files, writer_id, Claim(incarnation, owner, now), require_no_newer)
 
 
-def take_back(
-    files: Files,
-    writer_id: WriterId,
-    epoch: int,
-    incarnation: tuple[int, int],
-    owner: str,
-    now: float,
-    token: str,
-) -> int:
+def take_back(files: Files, writer_id: WriterId, epoch: int, claim: Claim) -> int:
     """Become the owner again after a sweeper ended the epoch; return the new epoch. `Superseded`: another task has claimed it.
 
-    epoch: the last one this task owned. token: unique to this task; a claim with it was put by an earlier try whose answer was
-        lost, and nothing was ever written in its epoch.
+    epoch: the last one this task owned. claim: the one to put; its token is unique to this task. An existing claim with that
+        token was put by an earlier try whose answer was lost, and nothing was ever written in its epoch.
     """
 
     def require_no_other(newest: int) -> None:
         for later in range(epoch + 1, newest + 1):
             try:
-                claim = read_claim(files, writer_id, later)
+                other = read_claim(files, writer_id, later)
             except UnreadableRecord as problem:
                 raise Superseded(writer_id, later, f"a task whose claim {problem}") from None
-            if claim.incarnation > incarnation or not (claim.retired or claim.token == token):
-                raise Superseded(writer_id, later, str(claim))
+            if other.incarnation > claim.incarnation or not (other.retired or other.token == claim.token):
+                raise Superseded(writer_id, later, str(other))
 
-    return _claim_next(files, writer_id, Claim(incarnation, owner, now, token=token), require_no_other)
+    return _claim_next(files, writer_id, claim, require_no_other)
 
 
 def _claim_next(files: Files, writer_id: WriterId, claim: Claim, check: Callable[[int], None]) -> int:

@@ -77,7 +77,7 @@ Must not know: Spark, tuples, threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
 from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.claims import require_owner
@@ -127,16 +127,16 @@ class BatchCommit:
     wall: Callable[[], float]
     #: Called with each step's name before the step; tests freeze, kill and fail here.
     at: Callable[[str], None] = lambda step: None
-    _moves: list[tuple[str, DataFile]] = field(default_factory=list)
+    #: Where each file is, and what it becomes; None: not listed yet.
+    _moves: list[tuple[str, DataFile]] | None = None
     _entry: BatchEntry | None = None
-    _listed: bool = False
     _moved: bool = False
 
     def run(self) -> BatchEntry:
         """Take steps 2 to 6; the entry, which counts. `Superseded`, `BatchLost`, `BatchConflict`, and what `Files` raises."""
-        if not self._listed:
+        if self._moves is None:
             self.at("list")
-            self._list()
+            self._moves = self._list()
         if not self._moved:
             self.at("move")
             map_concurrently(lambda move: self._move(*move), self._moves)
@@ -152,11 +152,11 @@ class BatchCommit:
         """Delete what is left of the staging folder, and what attempts before this one have moved; the batch has been acked."""
         self.at("clear")
         if self.attempt > 1:
-            delete_leftovers(self.files, self.name, {file.path for _, file in self._moves})
+            delete_leftovers(self.files, self.name, {file.path for _, file in self._moves or ()})
         else:
             self.files.delete(self.name.staging)
 
-    def _list(self) -> None:
+    def _list(self) -> list[tuple[str, DataFile]]:
         """Find what Spark wrote, and give each file its place."""
         folder = self.name.attempt(self.attempt)
         below = len(folder) + 1
@@ -169,13 +169,13 @@ class BatchCommit:
             digests = map_concurrently(lambda status: self.files.digest(status.path), staged)
         except AbsentFile as missing:
             raise self._lost(folder) from missing
-        self._moves = []
+        moves = []
         for number, (status, digest) in enumerate(zip(staged, digests)):
             directory, _, name = status.path[below:].rpartition("/")
             place = self.name.data_file(self.attempt, number, suffix_of(name))
             target = f"{directory}/{place}" if directory else place
-            self._moves.append((status.path, DataFile(target, status.size, digest)))
-        self._listed = True
+            moves.append((status.path, DataFile(target, status.size, digest)))
+        return moves
 
     def _move(self, source: str, file: DataFile) -> None:
         """Rename a file to its place, unless an earlier try, whose answer was lost, did it."""
@@ -205,7 +205,7 @@ class BatchCommit:
             owner.incarnation,
             self.schema,
             self.rows,
-            tuple(file for _, file in self._moves),
+            tuple(file for _, file in self._moves or ()),
             self.wall(),
         )
         path = self.name.commit

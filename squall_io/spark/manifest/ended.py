@@ -1,12 +1,9 @@
 """Leftovers of submissions that have ended: none of their tasks starts again to sweep them.
 
-A table does not know which topologies run. It shows activity: what a submission's tasks have claimed, staged and
-committed, and
-when, by the file system's clock. A submission without activity for long is presumed ended. That is a guess, and no row may
-depend on it. So whatever might still be committed is fenced off first: the sweeper claims its writer id (`claims.retire`).
-If
-the task is alive after all, it finds the claim as any zombie does: what it commits in that epoch does not count, and is
-not
+A table does not know which topologies run. It shows activity: what a submission's tasks have claimed, staged and committed,
+and when, by the file system's clock. A submission without activity for long is presumed ended. That is a guess, and no row may
+depend on it. So whatever might still be committed is fenced off first: the sweeper claims its writer id (`claims.retire`). If
+the task is alive after all, it finds the claim as any zombie does: what it commits in that epoch does not count, and is not
 acked. It takes its writer id back and writes the batch again. What is deleted afterwards can never count (see `commit`).
 
 A batch that counts needs no claim: all of its files are in its entry, and its owner moves no other files.
@@ -16,9 +13,10 @@ Must not know: Spark, which topologies run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from itertools import groupby
 
 from squall_io.spark.manifest.claims import CLAIM, list_claims, publish_fences, read_claim, retire
 from squall_io.spark.manifest.entries import BatchEntry
@@ -34,8 +32,6 @@ from squall_io.spark.manifest.sweep import (
     staged_batches,
     sweep_before,
 )
-
-_NOTHING: Final[Sequence[FileStatus]] = ()
 
 
 @dataclass(frozen=True)
@@ -84,15 +80,15 @@ def find_leftovers(files: Files, age: float) -> Leftovers:
     state = require_readable(files, read_state(files))
     # A batch without a claim belongs to no known writer.
     known = [batch for batch in staged if 0 < batch.epoch <= state.claims.newest(batch.writer_id)]
-    below = dict.fromkeys(state.abandoned, _NOTHING) | {batch: files.walk(batch.staging) for batch in known}
+    below: dict[BatchName, Sequence[FileStatus]] = dict.fromkeys(state.abandoned, ())
+    below |= {batch: files.walk(batch.staging) for batch in known}
     now = now_of(files)
     signs = _signs(files, state, below, now, now - age)
-    entries = {entry.batch: entry for entry in (*state.entries, *state.replaced)}
-    found: dict[str, list[Leftover]] = {name: [] for name in sorted(signs)}
-    for batch in sorted(below):
-        left = _leftover(files, batch, below[batch], entries.get(batch), state)
-        found[batch.writer_id.topology_id].append(left)
-    submissions = [SubmissionLeftovers(name, signs[name], tuple(left)) for name, left in found.items()]
+    left = [_leftover(files, batch, below[batch], state) for batch in sorted(below)]
+    submissions = [
+        SubmissionLeftovers(name, signs[name], tuple(group))
+        for name, group in groupby(left, lambda each: each.batch.writer_id.topology_id)
+    ]
     old = now - max(age, TMP_AGE)
     return Leftovers(
         ended=tuple(each for each in submissions if each.last_sign <= now - age),
@@ -104,10 +100,8 @@ def find_leftovers(files: Files, age: float) -> Leftovers:
 def sweep_ended(files: Files, found: Leftovers, owner: str, now: float) -> None:
     """Delete what the submissions presumed ended left. `owner` names the sweeper to their tasks, should they be alive."""
     left = [leftover for submission in found.ended for leftover in submission.leftovers]
-    for writer_id, epoch in sorted(
-        {(each.batch.writer_id, each.batch.epoch) for each in left if each.is_open}
-    ):
-        retire(files, writer_id, epoch, owner, now)
+    for owned in sorted({(each.batch.writer_id, each.batch.epoch) for each in left if each.is_open}):
+        retire(files, *owned, owner, now)
     listing = list_claims(files)
     epochs = {each.batch.writer_id: listing.newest(each.batch.writer_id) for each in left}
     for writer_id, newest in epochs.items():
@@ -115,16 +109,15 @@ def sweep_ended(files: Files, found: Leftovers, owner: str, now: float) -> None:
     sweep_before(files, epochs)
     for each in left:
         if each.entry is not None:
-            delete_leftovers(files, each.batch, {file.path for file in each.entry.files})
+            delete_leftovers(files, each.batch, each.entry.paths)
     for path in found.temporary:
         files.delete(path)
 
 
-def _leftover(
-    files: Files, batch: BatchName, below: Sequence[FileStatus], entry: BatchEntry | None, state: TableState
-) -> Leftover:
+def _leftover(files: Files, batch: BatchName, below: Sequence[FileStatus], state: TableState) -> Leftover:
     """Return what a batch left, given the contents of its staging folder."""
-    keep = set() if entry is None else {file.path for file in entry.files}
+    entry = state.counted.get(batch)
+    keep = set() if entry is None else entry.paths
     lost = [status for status in below if not status.is_folder]
     lost += [status for status in moved_files(files, batch, below) if status.path not in keep]
     is_open = entry is None and batch.epoch == state.claims.newest(batch.writer_id)
@@ -137,40 +130,33 @@ def _signs(
 ) -> dict[str, float]:
     """Return the time of the last activity of each submission that left something."""
     signs = dict.fromkeys((batch.writer_id.topology_id for batch in below), 0.0)
-
-    def sign(writer_id: WriterId, when: float) -> None:
-        if writer_id.topology_id in signs:
-            signs[writer_id.topology_id] = max(signs[writer_id.topology_id], when)
-
+    active: list[tuple[WriterId, float]] = []
     for batch, statuses in below.items():
         # Folders count only where there is nothing else: object stores keep no times for them.
         for status in [status for status in statuses if not status.is_folder] or statuses:
-            sign(batch.writer_id, status.modified)
+            active.append((batch.writer_id, status.modified))
     for status in (*files.list(COMMITS), *files.list(TMP)):
         committing = batch_of(status.name) or batch_of(status.name.rpartition(".")[0])
         if committing is not None:
-            sign(committing.writer_id, status.modified)
+            active.append((committing.writer_id, status.modified))
     for entry in state.checkpoint.entries:
-        sign(entry.batch.writer_id, min(entry.committed, now))  # by a worker's clock, which may be fast
-    for writer_id, when in _claimed(files, signs, young):
-        sign(writer_id, when)
+        active.append(
+            (entry.batch.writer_id, min(entry.committed, now))
+        )  # by a worker's clock, which may be fast
+    for status in files.list(CLAIMS):
+        named = claim_of(status.name)
+        if named is None or named[0].topology_id not in signs or named[2] != CLAIM:
+            continue
+        # A sweeper's claim is no activity, unless it is recent.
+        if status.modified <= young or not _is_retired(files, named[0], named[1]):
+            active.append((named[0], status.modified))
+    for writer_id, when in active:
+        if writer_id.topology_id in signs:
+            signs[writer_id.topology_id] = max(signs[writer_id.topology_id], when)
     return signs
 
 
-def _claimed(files: Files, submissions: Iterable[str], young: float) -> Iterator[tuple[WriterId, float]]:
-    """Yield the writer ids of submissions that tasks claimed, and when. A sweeper's claim is no activity, unless it is
-    recent.
-    """
-    for status in files.list(CLAIMS):
-        named = claim_of(status.name)
-        if named is None or named[0].topology_id not in submissions or named[2] != CLAIM:
-            continue
-        if status.modified <= young or not _is_retired(files, named[0], named[1]):
-            yield named[0], status.modified
-
-
 def _is_retired(files: Files, writer_id: WriterId, epoch: int) -> bool:
-    try:
+    with suppress(UnreadableRecord):
         return read_claim(files, writer_id, epoch).retired
-    except UnreadableRecord:
-        return False
+    return False

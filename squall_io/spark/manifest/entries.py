@@ -61,6 +61,11 @@ class BatchEntry:
         return sum(file.size for file in self.files)
 
     @property
+    def paths(self) -> set[str]:
+        """The paths of its files."""
+        return {file.path for file in self.files}
+
+    @property
     def content(self) -> str:
         """A digest of everything but the commit time: two tries of one batch have the same."""
         fields = fields_of(self)

@@ -16,9 +16,8 @@ PATH/                                            the table; every path below is 
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
 A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`; a *batch* is
-`<writer>.<epoch>.<number>`; an
-*attempt* is one Spark job that writes a batch, counted from 1: what the tasks of an attempt that failed may still write is
-never in the folder of another.
+`<writer>.<epoch>.<number>`; an *attempt* is one Spark job that writes a batch, counted from 1: what the tasks of an attempt
+that failed may still write is never in the folder of another.
 Must not know: file systems, what the files hold.
 """
 
@@ -48,11 +47,17 @@ DATA_PREFIX: Final = "squall-"
 _LONGEST: Final = 72
 _KEPT: Final = 48
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+#: A number in the form used here: "007" would be read as 7, which names another file.
+_NUMBER: Final = "(0|[1-9][0-9]*)"
+_IN_EPOCH: Final = rf"([^.]*)\.([^.]*)\.{_NUMBER}\.{_NUMBER}"
+_BATCH: Final = re.compile(rf"{_IN_EPOCH}\.{_NUMBER}(?:\.json)?")
+_DATA_FILE: Final = re.compile(rf"{DATA_PREFIX}{_IN_EPOCH}\.{_NUMBER}-[^-]*-[^-]*")
+_CLAIM: Final = re.compile(rf"{_IN_EPOCH}\.(claim|fence)\.json")
+_NUMBERED: Final = re.compile(rf"{_NUMBER}\.json")
 
 
 def safe(name: str) -> str:
-    """Return a name as part of a file name: letters, digits, "_", "-" and "~" only, at most 72 characters, never the same for
-        two names.
+    """Return a name as part of a file name: only letters, digits, "_", "-" and "~", at most 72 characters; unique for the name.
 
     Other characters become "~" and their UTF-8 in hexadecimal; the end of a long name becomes a digest.
     """
@@ -141,45 +146,27 @@ def version_path(number: int) -> str:
 
 def batch_of(name: str) -> BatchName | None:
     """Return the batch that `<batch>`, `<batch>.json` or `squall-<batch>-1-00000.parquet` names; None for any other name."""
-    batch = _parsed(name.removesuffix(".json"))
-    if batch is None and name.startswith(
-        DATA_PREFIX
-    ):  # in this order: a topology may be called "squall-something"
-        stem, *rest = name.removeprefix(DATA_PREFIX).rsplit("-", 2)
-        batch = _parsed(stem) if len(rest) == 2 else None
-    return batch
-
-
-def _parsed(name: str) -> BatchName | None:
-    parts = name.split(".")
-    if len(parts) != 5 or not all(map(_is_number, parts[2:])):
+    # In this order: a topology may be called "squall-something".
+    found = _BATCH.fullmatch(name) or _DATA_FILE.fullmatch(name)
+    if found is None:
         return None
-    return BatchName(WriterId(parts[0], parts[1], int(parts[2])), int(parts[3]), int(parts[4]))
+    topology_id, component, *numbers = found.groups()
+    index, epoch, number = map(int, numbers)
+    return BatchName(WriterId(topology_id, component, index), epoch, number)
 
 
 def claim_of(name: str) -> tuple[WriterId, int, str] | None:
-    """Return the writer id, epoch and "claim" or "fence" that a file name in the claims folder stands for; None for any other
-    name.
-    """
-    parts = name.split(".")
-    if len(parts) != 6 or parts[4] not in ("claim", "fence") or parts[5] != "json":
-        return None
-    if not all(map(_is_number, parts[2:4])):
-        return None
-    return WriterId(parts[0], parts[1], int(parts[2])), int(parts[3]), parts[4]
+    """Return writer id, epoch and "claim" or "fence" by the name of a file in the claims folder; None for any other name."""
+    found = _CLAIM.fullmatch(name)
+    return found and (WriterId(found[1], found[2], int(found[3])), int(found[4]), found[5])
 
 
 def number_of(name: str) -> int | None:
     """Return the number that `<n>.json` names; None for any other name."""
-    stem = name.removesuffix(".json")
-    return int(stem) if stem != name and _is_number(stem) else None
+    found = _NUMBERED.fullmatch(name)
+    return found and int(found[1])
 
 
 def is_hidden(name: str) -> bool:
     """Whether Spark's readers ignore a file or folder of this name: `_temporary`, `.part-0.crc`, but not `_day=1`."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
-
-
-def _is_number(text: str) -> bool:
-    """Whether it is a number in the form used here: "007" would be read as 7, which names another file."""
-    return text.isascii() and text.isdecimal() and text == str(int(text))

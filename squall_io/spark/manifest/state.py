@@ -1,15 +1,17 @@
 """What a table holds at one moment: the entries that count, as far as they can be read.
 
-The order of the reads makes it right: the commits, then the claims and fences, the checkpoint last (see `commit`). What
-the
+The order of the reads makes it right: the commits, then the claims and fences, the checkpoint last (see `commit`). What the
 checkpoint has counts, whatever the fences say: an entry that was deleted before a fence was made is not in that fence.
+It also decides when a checkpoint is made: after many batches, by any task of a sink.
 Must not know: Spark, rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from squall_io.spark.concurrently import map_concurrently
@@ -17,7 +19,7 @@ from squall_io.spark.manifest.checkpoints import Checkpoint, read_newest, write_
 from squall_io.spark.manifest.claims import Listing, list_claims, publish_fence, read_fence
 from squall_io.spark.manifest.entries import BatchEntry, decode_entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused, FileStatus
+from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused
 from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, batch_of
 from topology_api import SquallError
 
@@ -64,19 +66,17 @@ class TableState:
     there yet. The fence may leave out one that was not acked; the others count."""
     claims: Listing
 
-    @property
-    def counted(self) -> set[BatchName]:
-        """The names of all batches that count."""
-        return {entry.batch for entry in (*self.entries, *self.replaced)}
+    @cached_property
+    def counted(self) -> dict[BatchName, BatchEntry]:
+        """The entries of all batches that count, by their names."""
+        return {entry.batch: entry for entry in (*self.entries, *self.replaced)}
 
 
 def read_state(files: Files) -> TableState:
     """Read the state of a table. Errors of `Files` come through."""
     for _ in range(_ATTEMPTS):
-        try:
+        with suppress(AbsentFile):
             return _read(files)
-        except AbsentFile:
-            continue
     return _read(files)
 
 
@@ -90,8 +90,7 @@ def require_readable(files: Files, state: TableState) -> TableState:
 def has_counted(files: Files, batch: BatchName) -> bool:
     """Whether a batch of a past epoch counts, whose entry was put or may have been. The answer is final.
 
-    `UnreadableRecord`: the record that would tell cannot be read. The caller has seen the claim after the batch's epoch;
-    its fence
+    `UnreadableRecord`: the record that decides cannot be read. The caller has seen the claim after the batch's epoch; its fence
     is read first, and the checkpoint after it: see `commit`.
     """
     if batch.number in publish_fence(files, batch.writer_id, batch.epoch + 1):
@@ -118,22 +117,27 @@ class _Verdict:
 
 
 def _read(files: Files) -> TableState:
-    found = {batch for status in files.list(COMMITS) if (batch := _batch_at(status)) is not None}
+    entries = {status.path: batch_of(status.name) for status in files.list(COMMITS) if not status.is_folder}
+    found = {batch for path, batch in entries.items() if batch is not None and batch.commit == path}
     claims = list_claims(files)
     epochs = sorted({(batch.writer_id, batch.epoch) for batch in found})
     verdicts = dict(zip(epochs, map_concurrently(lambda epoch: _decide(files, *epoch, claims), epochs)))
     checkpoint = read_newest(files)
     covered = {entry.batch for entry in checkpoint.entries}
-    counting, abandoned = _sorted_out(found - covered, verdicts)
+    # Batches of an epoch with an unreadable fence are neither counted nor abandoned.
+    decided = {batch: verdicts[batch.writer_id, batch.epoch] for batch in sorted(found - covered)}
+    counting = [batch for batch, verdict in decided.items() if verdict.has(batch)]
     results = map_concurrently(lambda batch: _read_entry(files, batch), counting)
     read = [result for result in results if isinstance(result, BatchEntry)]
     every = sorted((*checkpoint.entries, *read), key=lambda entry: (entry.committed, entry.batch))
     replaced = {name for entry in every for name in entry.replaces}
-    uncertain = {batch for batch in counting if not verdicts[batch.writer_id, batch.epoch].certain}
+    uncertain = {batch for batch in counting if not decided[batch].certain}
     return TableState(
         entries=tuple(entry for entry in every if str(entry.batch) not in replaced),
         replaced=tuple(entry for entry in every if str(entry.batch) in replaced),
-        abandoned=tuple(abandoned),
+        abandoned=tuple(
+            batch for batch, verdict in decided.items() if verdict.problem is None and not verdict.has(batch)
+        ),
         unreadable=(
             *checkpoint.unreadable,
             *(verdict.problem for verdict in verdicts.values() if verdict.problem is not None),
@@ -145,12 +149,6 @@ def _read(files: Files) -> TableState:
         uncertain=tuple(sorted(uncertain)),
         claims=claims,
     )
-
-
-def _batch_at(status: FileStatus) -> BatchName | None:
-    batch = batch_of(status.name)
-    is_entry = batch is not None and batch.commit == status.path and not status.is_folder
-    return batch if is_entry else None
 
 
 def _decide(files: Files, writer_id: WriterId, epoch: int, claims: Listing) -> _Verdict:
@@ -169,20 +167,6 @@ def _decide(files: Files, writer_id: WriterId, epoch: int, claims: Listing) -> _
             return _Verdict(certain=False)
     except UnreadableRecord as problem:
         return _Verdict(frozenset(), problem=problem)
-
-
-def _sorted_out(
-    batches: Iterable[BatchName], verdicts: Mapping[tuple[WriterId, int], _Verdict]
-) -> tuple[list[BatchName], list[BatchName]]:
-    """Return the batches that count, and those that do not; those of an epoch with an unreadable fence are in neither."""
-    counting, abandoned = [], []
-    for batch in sorted(batches):
-        verdict = verdicts[batch.writer_id, batch.epoch]
-        if verdict.has(batch):
-            counting.append(batch)
-        elif verdict.problem is None:
-            abandoned.append(batch)
-    return counting, abandoned
 
 
 def _read_entry(files: Files, batch: BatchName) -> BatchEntry | UnreadableRecord:

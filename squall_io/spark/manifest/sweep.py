@@ -1,18 +1,13 @@
 """Leftovers: what owners that died or were superseded left of batches that do not count.
 
-A batch leaves data files only while its staging folder exists: the folder is made before anything else, and deleted last,
-by the
-batch's owner once the batch is acked. So a sweeper only needs to look at the staging folders of the writer id's earlier
-epochs.
-A batch's data is in the partition directories that its attempts also have: moving files out of them leaves them there,
-empty.
-Entries that do not count are visible as such, and temporary files carry their owner's name.
+A batch leaves data files only while its staging folder exists: the folder is made before anything else, and deleted last, by
+the batch's owner once the batch is acked. So a sweeper only needs to check the staging folders of the writer id's earlier
+epochs. A batch's data is in the partition directories that its attempts also have: moving files out of them leaves them there,
+empty. Entries that do not count are visible as such, and temporary files carry their owner's name.
 
-Only past epochs are swept: the claim after them exists, and its fence. What is deleted of them can never count any more,
-even if
-two tasks sweep at once (see `commit`). A task sweeps its own writer id after taking it over, and those of its sink's tasks
-that
-are gone (their index is not below the sink's parallelism). Of the latter it takes over only those whose newest owner left
+Only past epochs are swept: the claim after them exists, and its fence. What is deleted of them can never count any more, even
+if two tasks sweep at once (see `commit`). A task sweeps its own writer id after taking it over, and those of its sink's tasks
+that are gone (their index is not below the sink's parallelism). Of the latter it takes over only those whose newest owner left
 something: otherwise every start that cannot sweep would add claims. A task never touches writer ids of other components or
 topologies: see `ended`.
 Must not know: Spark.
@@ -49,20 +44,18 @@ def sweep(files: Files, writer_id: WriterId, epoch: int) -> int:
 
 
 def sweep_before(files: Files, epochs: Mapping[WriterId, int]) -> int:
-    """Delete what is left of writer ids' epochs before these, whose claims and fences exist; return the number of deleted
-    data files.
+    """Delete what is left of writer ids' epochs before these, whose claims and fences exist; return how many data files it was.
 
     Deletes nothing while part of the manifest cannot be read: it may say that a batch counts.
     """
     state = read_state(files)
     if state.unreadable:
         return 0
-    counted = {entry.batch: entry for entry in (*state.entries, *state.replaced)}
+    counted = state.counted
     deleted = 0
     for batch in staged_batches(files):
         if _is_over(batch, epochs):
-            files_of = counted[batch].files if batch in counted else ()
-            deleted += delete_leftovers(files, batch, {file.path for file in files_of})
+            deleted += delete_leftovers(files, batch, counted[batch].paths if batch in counted else ())
     map_concurrently(files.delete, [batch.commit for batch in state.abandoned if _is_over(batch, epochs)])
     _sweep_tmp(files, epochs)
     return deleted
@@ -75,7 +68,9 @@ def sweep_gone(
 
     A writer id whose newest owner left something is taken over first, unless a task with a newer incarnation owns it.
     """
-    left = newest_staged(staged_batches(files))
+    left = {
+        batch.writer_id: batch.epoch for batch in sorted(staged_batches(files))
+    }  # the newest epoch of each
     listing = list_claims(files)
     epochs: dict[WriterId, int] = {}
     for writer_id in sorted(left.keys() & listing.writer_ids):
@@ -117,26 +112,17 @@ def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> i
 
 def moved_files(files: Files, batch: BatchName, staged: Iterable[FileStatus]) -> list[FileStatus]:
     """Return a batch's files in the table's directories, found by the contents of its staging folder."""
-    listed = map_concurrently(files.list, sorted(_directories(batch, staged)))
+    start = len(batch.staging) + 1
+    # Without the attempt's number: the attempt's own folder becomes "", the table's root.
+    paths = {status.path[start:].partition("/")[2] for status in staged if status.is_folder}
+    directories = sorted(path for path in paths if not any(map(is_hidden, path.split("/"))))
+    listed = map_concurrently(files.list, directories)
     return [status for found in listed for status in found if status.name.startswith(batch.data_prefix)]
 
 
 def staged_batches(files: Files) -> list[BatchName]:
     """Return the batches that have a staging folder."""
     return [batch for status in files.list(STAGING) if (batch := batch_of(status.name)) is not None]
-
-
-def newest_staged(batches: Iterable[BatchName]) -> dict[WriterId, int]:
-    """Return the newest epoch of each writer id that has a staging folder."""
-    return {batch.writer_id: batch.epoch for batch in sorted(batches)}
-
-
-def _directories(batch: BatchName, below: Iterable[FileStatus]) -> set[str]:
-    """Return the table's directories that files of a batch may have been moved to."""
-    start = len(batch.staging) + 1
-    # Without the attempt's number: the attempt's own folder becomes "", the table's root.
-    paths = {status.path[start:].partition("/")[2] for status in below if status.is_folder}
-    return {path for path in paths if not any(map(is_hidden, path.split("/")))}
 
 
 def _is_over(batch: BatchName, epochs: Mapping[WriterId, int]) -> bool:

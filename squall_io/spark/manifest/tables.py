@@ -1,10 +1,8 @@
 """What a table is: its record, and its schemas, which only grow.
 
-`table.json` is put once, by the first writer; schemas are numbered and put if absent, so that two sinks that start at the
-same
+`table.json` is put once, by the first writer; schemas are numbered and put if absent, so that two sinks that start at the same
 time with new columns agree on one order of them. Entries name the number of the schema of their rows.
-A table is not created in a folder that already has visible files: readers of the folder would take them for rows of the
-table.
+A table is not created in a folder that already has visible files: readers of the folder would take them for rows of the table.
 For a table of versions the record says only that it is one: its first version defines how its rows are written.
 Must not know: rows, Spark's sessions, who owns what.
 """
@@ -104,9 +102,7 @@ def find_table(files: Files, wanted: TableRecord) -> bool:
         if not visible:
             return False
         try:
-            existing = read_table(
-                files
-            )  # its files may have appeared since, and the record is put before them
+            existing = read_table(files)  # its files may be new, and the record is put before them
         except NoTable:
             more = ", and more" if len(visible) > _NAMED else ""
             raise FolderTaken(
@@ -129,10 +125,11 @@ def mismatch(files: Files, existing: TableRecord, wanted: TableRecord) -> TableM
 def _visible_files(files: Files, folder: str) -> Iterator[str]:
     """Yield the files below a folder that Spark's readers see. Lists one folder at a time: there may be very many."""
     statuses = [status for status in files.list(folder) if not is_hidden(status.name)]
-    yield from (status.path for status in statuses if not status.is_folder)
-    for status in statuses:
+    for status in sorted(statuses, key=lambda status: status.is_folder):
         if status.is_folder:
             yield from _visible_files(files, status.path)
+        else:
+            yield status.path
 
 
 def describe(table: TableRecord) -> str:
@@ -145,10 +142,9 @@ def describe(table: TableRecord) -> str:
 def read_schema(files: Files, number: int) -> NumberedSchema:
     """Return a schema by its number; `UnreadableRecord`."""
     path = schema_path(number)
+    record = decode(SCHEMA_KIND, _SchemaRecord, files.read(path), path)
     try:
-        return NumberedSchema(
-            number, parse_schema(decode(SCHEMA_KIND, _SchemaRecord, files.read(path), path).ddl)
-        )
+        return NumberedSchema(number, parse_schema(record.ddl))
     except SchemaError as error:
         raise UnreadableRecord(path, f"is no schema of a Squall table: {error}") from None
 
@@ -162,21 +158,19 @@ def latest_schema(files: Files) -> NumberedSchema | None:
 def agree_on_schema(files: Files, wanted: Schema) -> NumberedSchema:
     """Return the table's schema with the wanted columns, added if need be; `TableMismatch` names both schemas."""
     while True:
-        latest = latest_schema(files)
-        merged = wanted
-        if latest is not None:
-            merged, problems = merge(latest.schema, wanted)
-            if problems:
-                lines = "".join(f"\n  - {problem}" for problem in problems)
-                raise TableMismatch(
-                    f"the rows of {files.root} cannot take this schema:{lines}\n"
-                    f"  the table's: {latest.schema}\n"
-                    f"  wanted:      {wanted}\n"
-                    "Columns may be added; another type needs another path."
-                )
-            if merged == latest.schema:
-                return latest
-        number = 1 if latest is None else latest.number + 1
+        latest = latest_schema(files) or NumberedSchema(0, Schema(()))
+        merged, problems = merge(latest.schema, wanted) if latest.number else (wanted, [])
+        if problems:
+            lines = "".join(f"\n  - {problem}" for problem in problems)
+            raise TableMismatch(
+                f"the rows of {files.root} cannot take this schema:{lines}\n"
+                f"  the table's: {latest.schema}\n"
+                f"  wanted:      {wanted}\n"
+                "Columns may be added; another type needs another path."
+            )
+        if merged == latest.schema:
+            return latest
+        number = latest.number + 1
         if files.put_if_absent(schema_path(number), seal(SCHEMA_KIND, {"ddl": str(merged)})):
             return NumberedSchema(number, merged)
 

@@ -20,7 +20,7 @@ from logging import Logger
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.concurrently import keep_alive
-from squall_io.spark.manifest.claims import Superseded, require_owner, take_back, take_over
+from squall_io.spark.manifest.claims import Claim, Superseded, require_owner, take_back, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, is_data
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import FilesError
@@ -174,11 +174,9 @@ class SinkWriter:
     def _sweep(self) -> None:
         """Delete what earlier owners left."""
         self._at("sweep")
-        task = self._context
-        swept = sweep(self._store, self._writer_id, self._owner.epoch)
-        swept += sweep_gone(
-            self._store, self._writer_id, task.parallelism, task.incarnation, self._whose, time.time()
-        )
+        task, files, own = self._context, self._store, self._writer_id
+        swept = sweep(files, own, self._owner.epoch)
+        swept += sweep_gone(files, own, task.parallelism, task.incarnation, self._whose, time.time())
         if swept:
             self._log.info("deleted %d files of batches that were never committed", swept)
 
@@ -247,7 +245,8 @@ class SinkWriter:
                     retries.failed(error, in_doubt=batch.in_doubt and not hopeless)
         except NotCommitted:
             if not batch.in_doubt:
-                self._drop(batch)
+                with suppress(FilesError):  # as far as that is possible now
+                    delete_leftovers(self._store, batch.name, ())
             raise
         finally:
             self._retries = None
@@ -321,10 +320,9 @@ class SinkWriter:
     def _take_back(self, batch: _Batch) -> None:
         """Become the owner of the writer id again, in the next epoch; `Superseded`: another task owns it."""
         self._step(batch, "claim")
-        context, ended = self._context, self._owner.epoch
-        epoch = take_back(
-            self._store, self._writer_id, ended, context.incarnation, self._whose, time.time(), self._token
-        )
+        ended = self._owner.epoch
+        claim = Claim(self._context.incarnation, self._whose, time.time(), token=self._token)
+        epoch = take_back(self._store, self._writer_id, ended, claim)
         self._owner = replace(self._owner, epoch=epoch)
         self._number = 0
         self._ended = False
@@ -348,11 +346,6 @@ class SinkWriter:
         batch.attempts = 0
         batch.commit = None
         return False
-
-    def _drop(self, batch: _Batch) -> None:
-        """Delete what exists of an abandoned batch, as far as that is possible now."""
-        with suppress(FilesError):
-            delete_leftovers(self._store, batch.name, ())
 
     def _mend(self) -> None:
         """After a failure, check whether the sessions work, and replace them if not."""
