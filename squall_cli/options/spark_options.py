@@ -13,8 +13,8 @@ import click
 
 from squall_cli.options.numbers import Whole
 from squall_io.spark.results.versions import KEEP
-from squall_io.spark.session.places import place_problems, settings_in
 from squall_io.spark.session.request import SessionRequest
+from squall_io.spark.stores.opening import place_problems, settings_in
 from squall_io.spark.stores.paths import InvalidPath, check_path, check_table_path, from_here
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

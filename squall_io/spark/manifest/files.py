@@ -1,11 +1,9 @@
-"""What the manifest needs of a file system, and the errors it may raise. Paths are relative to the table, parts joined by
-"/".
+"""What the manifest needs of a file system, and the errors it may raise. Paths are relative to the table, with "/" in them.
 
 Three guarantees make the commit protocol possible, and every store must keep them:
 1. `put_if_absent` and `move_if_absent` have one winner, however many callers try; a loser changes nothing.
 2. A file exists with all of its content, or not at all.
-3. What one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never
-stale.
+3. What one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never stale.
    What is put while a listing is in progress may be in it or not: HDFS returns a large folder in pieces.
 
 A call that raised `FilesUnavailable` may have taken effect, or may do so at any later time: a request can wait in a frozen
@@ -38,7 +36,7 @@ class AbsentFile(FilesError):
     """The file does not exist."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class FileStatus:
     """One entry of a folder."""
 
@@ -54,6 +52,11 @@ class FileStatus:
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
+
+
+def status_in(folder: str, name: str, size: int, is_folder: bool, modified: float) -> FileStatus:
+    """Return the status of an entry of this name in a folder."""
+    return FileStatus(f"{folder}/{name}" if folder else name, 0 if is_folder else size, is_folder, modified)
 
 
 class Files(Protocol):

@@ -15,8 +15,8 @@ from typing import Final
 from squall_io.spark.rows.formats import format_problems
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import SchemaError
-from squall_io.spark.session.places import place_problems, settings_in
 from squall_io.spark.session.request import SessionRequest, request_conflict
+from squall_io.spark.stores.opening import place_problems, settings_in
 from squall_io.spark.stores.paths import InvalidPath, check_table_path
 from topology_api import Fields, InvalidConfig
 from topology_api.values import MAX_SECONDS, number_problem

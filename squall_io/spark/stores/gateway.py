@@ -5,7 +5,6 @@ Must not know: tables, files.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,7 +46,6 @@ class Jvm:
         self.java = gateway.jvm
         self.configuration = configuration
         self._process = process
-        self._lock = threading.Lock()
 
     @classmethod
     def of_session(cls, session: SparkSession) -> Jvm:
@@ -87,10 +85,8 @@ class Jvm:
 
     def close(self) -> None:
         """End the JVM if it was started here."""
-        with self._lock:
-            process, self._process = self._process, None
-        if process is not None:
-            process.stop()
+        if self._process is not None:
+            self._process.stop()
 
 
 def _suited(configuration: Any) -> Any:

@@ -1,7 +1,6 @@
 """`Files` through Hadoop's client in a JVM: HDFS, and everything else that Spark can reach.
 
-Renames are those of `FileContext`, without and with OVERWRITE, which HDFS does atomically. (`FileSystem.rename` would move
-a
+Renames are those of `FileContext`, without and with OVERWRITE, which HDFS does atomically. (`FileSystem.rename` would move a
 file *into* a folder of the target's name, and does not say why it did nothing.)
 Must not know: what files hold, how the JVM was started.
 """
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, status_in
 from squall_io.spark.stores.gateway import Jvm
 from squall_io.spark.stores.hadoop_errors import translated_errors
 from squall_io.spark.stores.paths import authority_of, folder_of, scheme_of
@@ -22,16 +21,16 @@ from squall_io.spark.stores.renaming import RenamingFiles
 #: Bytes that cross to Python at once, as text, whatever a file's size.
 _SLICE: Final = 1 << 20
 
-# Fields of FileStatusProto, and the wire types of protobuf.
+# Fields of FileStatusProto, whose numbers Hadoop keeps for good, and the wire types of protobuf.
 _TYPE: Final = 1
 _PATH: Final = 2
 _LENGTH: Final = 3
 _MODIFIED: Final = 7
 _FOLDER: Final = 1
 _VARINT: Final = 0
-_FIXED_64: Final = 1
 _BYTES: Final = 2
-_FIXED_32: Final = 5
+#: Numbers of a fixed width, with their bytes.
+_FIXED: Final = {1: 8, 5: 4}
 
 
 class HadoopFiles(RenamingFiles):
@@ -66,9 +65,10 @@ class HadoopFiles(RenamingFiles):
         try:
             with self._translated_errors("list", folder):
                 statuses = self._statuses(folder, self._system.listStatus(self._at(folder)))
-                name = (folder or self._root).rpartition("/")[2]
-                if len(statuses) == 1 and statuses[0].name == name:
-                    self._require_folder(folder)  # it may be a file, which Hadoop lists as being in itself
+                # One that may be the file itself, which Hadoop lists as being in itself.
+                alone = [status.name for status in statuses] == [(folder or self._root).rpartition("/")[2]]
+                if alone and not self._system.getFileStatus(self._at(folder)).isDirectory():
+                    raise FilesRefused(f"{self._what('list', folder)}: it is a file; give another path")
         except AbsentFile:
             return []
         return statuses
@@ -85,15 +85,14 @@ class HadoopFiles(RenamingFiles):
                 if offset >= self._system.getFileStatus(self._at(path)).getLen():
                     return b""
                 stream.seek(offset)
-            slices = []
-            left = length
-            while left is None or left > 0:
-                wanted = _SLICE if left is None else min(left, _SLICE)
-                slices.append(bytes(stream.readNBytes(wanted)))
-                if len(slices[-1]) < wanted:
+            data = bytearray()
+            while length is None or len(data) < length:
+                wanted = _SLICE if length is None else min(length - len(data), _SLICE)
+                piece = stream.readNBytes(wanted)
+                data += piece
+                if len(piece) < wanted:
                     break
-                left = None if left is None else left - wanted
-            return b"".join(slices)
+            return bytes(data)
 
     def digest(self, path: str) -> str:
         """Return `sha256:<hex>` of a file's bytes, which stay in the JVM."""
@@ -135,10 +134,6 @@ class HadoopFiles(RenamingFiles):
         if self._read_only is not None:
             raise FilesRefused(f"cannot write to {self._root}: {self._read_only}")
 
-    def _require_folder(self, folder: str) -> None:
-        if not self._system.getFileStatus(self._at(folder)).isDirectory():
-            raise FilesRefused(f"{self._what('list', folder)}: it is a file; give another path")
-
     def _require_host(self) -> None:
         """Check that the path names a host, or that Hadoop's configuration does."""
         default = str(self._jvm.configuration.get("fs.defaultFS"))
@@ -173,14 +168,18 @@ class HadoopFiles(RenamingFiles):
 
 
 def decode_statuses(folder: str, data: bytes, number: int) -> list[FileStatus]:
-    """Return `number` statuses of a folder's entries (relative to the table), by path. What follows them is padding."""
+    """Return `number` statuses of a folder's entries, by path, from what Hadoop's client has written (`FileStatus.write`): each
+    is its length in 4 bytes and a protobuf message `FileStatusProto`. What follows them is padding.
+
+    So a whole listing crosses from Java to Python in one call, where asking each status for its four fields would take four.
+    """
     found = []
     at = 0
     for _ in range(number):
         size = int.from_bytes(data[at : at + 4], "big")
         found.append(_decode(folder, data[at + 4 : at + 4 + size]))
         at += 4 + size
-    return sorted(found, key=lambda status: status.path)
+    return sorted(found)
 
 
 def _decode(folder: str, message: bytes) -> FileStatus:
@@ -191,9 +190,7 @@ def _decode(folder: str, message: bytes) -> FileStatus:
             numbers[field] = value
         elif field == _PATH:
             name = value.decode().rstrip("/").rpartition("/")[2]
-    is_folder = numbers[_TYPE] == _FOLDER
-    size = 0 if is_folder else numbers[_LENGTH]
-    return FileStatus(f"{folder}/{name}" if folder else name, size, is_folder, numbers[_MODIFIED] / 1000)
+    return status_in(folder, name, numbers[_LENGTH], numbers[_TYPE] == _FOLDER, numbers[_MODIFIED] / 1000)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
@@ -209,8 +206,8 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             size, at = _varint(message, at)
             yield tag >> 3, message[at : at + size]
             at += size
-        elif kind in (_FIXED_32, _FIXED_64):
-            at += 4 if kind == _FIXED_32 else 8
+        elif kind in _FIXED:
+            at += _FIXED[kind]
         else:
             raise ValueError(f"a file status of Hadoop has a field of wire type {kind}")
 

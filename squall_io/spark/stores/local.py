@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable, status_in
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.paths import check_path, folder_of
 from squall_io.spark.stores.renaming import OpenStore
@@ -61,7 +61,7 @@ class LocalFiles(OpenStore):
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """Return the entries of a folder, by name."""
         with self._translated_errors("list", folder):
-            return sorted(self._entries(folder), key=lambda status: status.path)
+            return sorted(self._entries(folder))
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
         """Return everything below a folder, by path."""
@@ -72,10 +72,9 @@ class LocalFiles(OpenStore):
                 entries = self._entries(left.pop())
                 below += entries
                 folders = [status.path for status in entries if status.is_folder]
-                left += [
-                    path for path in folders if not os.path.islink(self._at(path))
-                ]  # a link may lead in a circle
-        return sorted(below, key=lambda status: status.path)
+                # A link may lead in a circle.
+                left += [path for path in folders if not os.path.islink(self._at(path))]
+        return sorted(below)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
@@ -120,7 +119,7 @@ class LocalFiles(OpenStore):
             if os.path.isdir(old):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             # Spark does not sync, and what is committed must survive a crash of the machine.
-            _sync(old, os.O_RDONLY)
+            _sync(old)
             if not _name(old, new):
                 return False
             # It has its new name; another process may delete the old one first.
@@ -161,7 +160,10 @@ class LocalFiles(OpenStore):
             with os.scandir(self._at(folder)) as entries:
                 for entry in entries:
                     with suppress(FileNotFoundError):  # deleted since
-                        found.append(_status(f"{folder}/{entry.name}" if folder else entry.name, entry))
+                        status = entry.stat()  # of a link: of its target
+                        found.append(
+                            status_in(folder, entry.name, status.st_size, entry.is_dir(), status.st_mtime)
+                        )
         except FileNotFoundError:
             return []
         return found
@@ -199,14 +201,9 @@ class LocalFiles(OpenStore):
             raise FilesUnavailable(what) from None
 
 
-def _status(path: str, entry: os.DirEntry[str]) -> FileStatus:
-    is_folder, found = entry.is_dir(), entry.stat()  # of a link, what is behind it
-    return FileStatus(path, 0 if is_folder else found.st_size, is_folder, found.st_mtime)
-
-
 def _write(name: str, data: bytes) -> None:
     """Write a new file to disk."""
-    with os.fdopen(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb") as file:
+    with open(name, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -243,22 +240,18 @@ def _make_folder(folder: str) -> None:
         missing = os.path.dirname(missing)
     os.makedirs(folder, exist_ok=True)
     for path in made:
-        _sync_folder(os.path.dirname(path))
+        _sync(os.path.dirname(path))
 
 
 def _sync_names(folder: str) -> None:
     """Sync the names in a folder, unless the folder was deleted since."""
     with suppress(FileNotFoundError):
-        _sync_folder(folder)
+        _sync(folder)
 
 
-def _sync_folder(folder: str) -> None:
-    _sync(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def _sync(path: str, flags: int) -> None:
+def _sync(path: str) -> None:
     """Sync a file's content, or a folder's names, to disk."""
-    handle = os.open(path, flags | os.O_CLOEXEC)
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
     finally:

@@ -1,7 +1,6 @@
-"""Which file system a path names, and how it is reached.
+"""Which file system a path names, how it is reached, and what can be said against a path and settings without Spark.
 
-`/a/b` and `file:///a/b` are on this machine and need no Java; everything else goes through the Hadoop client of Spark's
-JVM, or
+`/a/b` and `file:///a/b` are on this machine and need no Java; everything else goes through the Hadoop client of Spark's JVM, or
 of a JVM of its own if there is no session. HDFS is reached by WebHDFS, without a JVM, if `squall.webhdfs.address` is set
 and there is no classic session; Spark Connect, which gives no JVM, requires that.
 Must not know: what files hold.
@@ -10,16 +9,17 @@ Must not know: what files hold.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.manifest.files import FilesRefused
+from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, master_problem
 from squall_io.spark.stores.hadoop_errors import translated_errors
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
 from squall_io.spark.stores.renaming import OpenStore
-from topology_api.wording import nearest, shown
+from topology_api.wording import nearest, shown, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from squall_io.spark.stores.gateway import Jvm
 
 
-#: How the names of Squall's own settings begin.
-_OWN: Final = "squall."
 #: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
 WEBHDFS: Final = "squall.webhdfs.address"
 #: "true": write even where a commit may go wrong.
@@ -40,7 +38,6 @@ _RISK: Final = (
     "two tasks with the same writer id, one of which was declared dead, may both commit, so that rows may be duplicated"
     " or lost"
 )
-_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 _log = logging.getLogger(__name__)
 
@@ -50,12 +47,11 @@ def open_files(
     *,
     session: SparkSession | None = None,
     jvm: Jvm | None = None,
-    conf: Mapping[str, str] = _NOTHING,
+    conf: Mapping[str, str] = MappingProxyType({}),
 ) -> OpenStore:
     """Open the file system at a table's path; `InvalidPath`, `NotInstalled`, and errors of `Files` if it does not answer.
 
-    conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to
-        use
+    conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to use
         instead of a session's; it stays open. After the end of the session's JVM the store has to be opened again.
     """
     path = check_path(path)
@@ -66,7 +62,7 @@ def open_files(
     from squall_io.spark.stores.gateway import Jvm, is_classic
 
     if jvm is None and (session is None or not is_classic(session)):
-        if scheme == "hdfs" and WEBHDFS in conf:
+        if _by_webhdfs(scheme, conf):
             from squall_io.spark.stores.webhdfs import WebHdfsFiles
 
             return WebHdfsFiles(path, conf[WEBHDFS])
@@ -88,28 +84,49 @@ def open_files(
         raise
 
 
-def reading_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str | None:
-    """Return why a path in normal form cannot be reached from anywhere; None: nothing is known against it.
+def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str, str]:
+    """Return settings as Spark takes them; add a sentence to `problems` for each that is invalid."""
+    settings: dict[str, str] = {}
+    for name, value in conf.items():
+        if not isinstance(name, str) or not name.startswith(("spark.", OWN_PREFIX)):
+            near = nearest(str(name), (WEBHDFS, UNSAFE))
+            problems.append(
+                f"conf has {typed(name)}: its names begin with 'spark.' (Hadoop's with 'spark.hadoop.'){near}"
+            )
+        elif isinstance(value, bool):
+            settings[name] = "true" if value else "false"
+        elif isinstance(value, (str, int, float)):
+            settings[name] = str(value)
+        else:
+            problems.append(
+                f"conf has for {name!r} a {type(value).__name__}: give text, a number, True or False"
+            )
+    return settings
 
-    is_connect: the session will be one of Spark Connect.
-    """
-    scheme = scheme_of(path)
-    if not is_connect or scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
-        return None
-    return _no_jvm(scheme)
+
+def place_problems(
+    master: str | None, conf: Mapping[str, str], *, reads: Iterable[str] = (), writes: Iterable[str] = ()
+) -> Iterator[str]:
+    """Yield what is wrong with where Spark runs, and with paths in normal form that it reads or writes; a sentence each."""
+    request = SessionRequest.of(master, conf)
+    if (problem := master_problem(request.where)) is not None:
+        yield problem
+    yield from _setting_problems(conf)
+    for paths, verb in ((reads, "read"), (writes, "written to")):
+        for path in paths:
+            scheme, problem = scheme_of(path), None
+            if request.is_connect and scheme != LOCAL and not _by_webhdfs(scheme, conf):
+                problem = _no_jvm(scheme)
+            elif verb == "written to" and scheme != LOCAL:
+                problem = _no_rename(scheme, conf)
+            if problem is not None:
+                yield f"path {path!r} cannot be {verb}: {problem}"
 
 
-def writing_problem(path: str, conf: Mapping[str, str], is_connect: bool) -> str | None:
-    """Return why a path cannot be written to; like `reading_problem`."""
-    problem = reading_problem(path, conf, is_connect)
-    scheme = scheme_of(path)
-    return _no_rename(scheme, conf) if problem is None and scheme != LOCAL else problem
-
-
-def setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
+def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
     """Yield what is wrong with Squall's own settings, a sentence each."""
     for name in conf:
-        if name.startswith(_OWN) and name not in (WEBHDFS, UNSAFE):
+        if name.startswith(OWN_PREFIX) and name not in (WEBHDFS, UNSAFE):
             yield f"conf has {shown(name)}: of Squall's own there are {WEBHDFS} and {UNSAFE}{nearest(name, (WEBHDFS, UNSAFE))}"
     if conf.get(UNSAFE, "true") not in ("true", "false"):
         yield f"conf has for {UNSAFE} {shown(conf[UNSAFE])}: give true or false"
@@ -120,6 +137,10 @@ def setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
             base_of(conf[WEBHDFS])
         except FilesRefused as problem:
             yield f"conf has for {WEBHDFS} what it cannot be: {problem}"
+
+
+def _by_webhdfs(scheme: str, conf: Mapping[str, str]) -> bool:
+    return scheme == "hdfs" and WEBHDFS in conf
 
 
 def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from squall_io.spark.manifest.layout import FOLDER
@@ -15,13 +16,13 @@ from topology_api import SquallError
 #: The scheme of this machine's own file system.
 LOCAL: Final = "file"
 
-_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(.*)", re.DOTALL)
+#: Scheme, authority and the rest of a path, which begins with "/" unless it is relative.
+_PARTS: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?)?(.*)", re.DOTALL)
 #: In a path to read, these mean a pattern to Spark, and HDFS does not allow ":" in a name.
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\:]")
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 #: An authority, "host:9000", "user@host", "container@account.net": the host, and the port after a ":".
 _AUTHORITY: Final = re.compile(r"(?:[^\s@]*@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(.*))?", re.DOTALL)
-_LONE: Final = re.compile("[\ud800-\udfff]")
 
 
 class InvalidPath(SquallError):
@@ -41,39 +42,32 @@ def check_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not isinstance(text, str):
         raise InvalidPath(repr(text), "it is no text")
-    if not text.strip():
-        raise InvalidPath(
-            text, "it is empty; give /folder/of/the/table or hdfs://host:port/folder/of/the/table"
-        )
     scheme, authority, below = _split(text)
-    _check_authority(text, scheme, authority)
-    parts = [part for part in below.split("/") if part not in ("", ".")]
-    if not parts:
-        raise InvalidPath(text, "it is the root of a file system; give a folder below it, of the table alone")
-    if ".." in parts:
-        raise InvalidPath(text, "it has '..' in it; write it without")
-    if found := _CONTROL.search(text) or _LONE.search(text) or _SPECIAL.search(below):
+    user, _, host = authority.rpartition("@")
+    if ":" in user:
         raise InvalidPath(
-            text, f"{found.group()!r} in it would not be taken as it is by Spark or HDFS; use another name"
+            f"{scheme}://...@{host}{below}",
+            "it has a password in it, which would be in logs and in the web UI; give it by Spark's configuration",
         )
-    return _joined(scheme, authority, "/" + "/".join(parts))
+    parts = [part for part in below.split("/") if part not in ("", ".")]
+    why = _place_problem(scheme, authority, below) or _name_problem(text, parts)
+    if why is not None:
+        raise InvalidPath(text, why)
+    folder = "/" + "/".join(parts)
+    return f"{scheme}://{'' if scheme == LOCAL else authority}{folder}" if scheme else folder
 
 
 def check_table_path(path: str | os.PathLike[str]) -> str:
     """Like `check_path`, for a table to write to, which must not be in another table's own folder."""
     normal = check_path(path)
     if FOLDER in folder_of(normal).split("/"):
-        raise InvalidPath(
-            os.fspath(path),
-            f"{FOLDER!r} in it is the folder that a table keeps its own files in; give another path",
-        )
+        why = f"{FOLDER!r} in it is the folder that a table keeps its own files in; give another path"
+        raise InvalidPath(os.fspath(path), why)
     return normal
 
 
 def from_here(path: str) -> str:
-    """Return a relative path of this machine as an absolute one: for people who type it, or run a script. Others are
-    unchanged.
-    """
+    """Return a path that someone typed, or that is in a script: made absolute if it is relative; others are unchanged."""
     if path and ":" not in path.partition("/")[0]:  # no scheme
         return os.path.abspath(path)
     return path
@@ -94,52 +88,44 @@ def folder_of(path: str) -> str:
     return _split(path)[2]
 
 
-def _check_authority(text: str, scheme: str, authority: str) -> None:
-    """Raise `InvalidPath` if there can be no file system of that scheme, or no host of that name."""
+def _split(text: str) -> tuple[str, str, str]:
+    found = _PARTS.fullmatch(text)
+    assert found is not None  # any text matches
+    scheme, authority, below = found.groups(default="")
+    return scheme.lower(), authority, below
+
+
+def _place_problem(scheme: str, authority: str, below: str) -> str | None:
+    """Return why there can be no file system of that scheme, or no host of that name."""
+    if not (scheme or below.strip()):
+        return "it is empty; give /folder/of/the/table or hdfs://host:port/folder/of/the/table"
+    if not (scheme or below.startswith("/")):
+        return "it is relative, and workers run in folders of their own; write it from the root: '/...'"
+    if below and not below.startswith("/"):
+        with_host = "" if scheme == LOCAL else f"{scheme}://host/folder or "
+        return f"after '{scheme}:' there must be '/'; write {with_host}{scheme}:///folder"
+    if scheme == LOCAL:
+        elsewhere = f"{authority!r} would be a host, and files are this machine's; write file:///folder"
+        return elsewhere if authority not in ("", "localhost") else None
     if scheme in ("http", "https"):
-        raise InvalidPath(
-            text,
-            f"{scheme}:// is no file system; write hdfs://host:port/folder, with the port of the NameNode's fs.defaultFS",
-        )
+        return f"{scheme}:// is no file system; write hdfs://host:port/folder, with the port of the NameNode's fs.defaultFS"
     if not authority:
-        return
+        return None
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
-        raise InvalidPath(text, f"{authority!r} is no name of a host; write {scheme}://host:port/folder")
+        return f"{authority!r} is no name of a host; write {scheme}://host:port/folder"
     port = found[2]
     if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        raise InvalidPath(text, f"{port!r} is no port; write a number from 1 to 65535, or leave it out")
+        return f"{port!r} is no port; write a number from 1 to 65535, or leave it out"
+    return None
 
 
-def _joined(scheme: str, authority: str, below: str) -> str:
-    return f"{scheme}://{authority}{below}" if scheme else below
-
-
-def _split(text: str) -> tuple[str, str, str]:
-    """Return scheme, authority, and the rest, which begins with "/"; `InvalidPath`."""
-    found = _SCHEME.fullmatch(text)
-    if found is None:
-        if not text.startswith("/"):
-            raise InvalidPath(
-                text,
-                "it is relative, and workers run in folders of their own; write it from the root: '/...'",
-            )
-        return "", "", text
-    scheme, rest = found.group(1).lower(), found.group(2)
-    authority = ""
-    if rest.startswith("//"):
-        authority, slash, below = rest[2:].partition("/")
-        rest = slash + below
-    if ":" in authority.rpartition("@")[0]:
-        raise InvalidPath(
-            f"{scheme}://...@{authority.rpartition('@')[2]}{rest}",
-            "it has a password in it, which would be in logs and in the web UI; give it by Spark's configuration",
-        )
-    if rest and not rest.startswith("/"):
-        with_host = "" if scheme == LOCAL else f"{scheme}://host/folder or "
-        raise InvalidPath(text, f"after '{scheme}:' there must be '/'; write {with_host}{scheme}:///folder")
-    if scheme == LOCAL and authority not in ("", "localhost"):
-        raise InvalidPath(
-            text, f"{authority!r} would be a host, and files are this machine's; write file:///folder"
-        )
-    return scheme, "" if scheme == LOCAL else authority, rest
+def _name_problem(text: str, parts: Sequence[str]) -> str | None:
+    """Return why no table has a path of these parts."""
+    if not parts:
+        return "it is the root of a file system; give a folder below it, of the table alone"
+    if ".." in parts:
+        return "it has '..' in it; write it without"
+    if found := _UNPRINTABLE.search(text) or _SPECIAL.search("/".join(parts)):
+        return f"{found.group()!r} in it would not be taken as it is by Spark or HDFS; use another name"
+    return None

@@ -72,7 +72,7 @@ class RenamingFiles(OpenStore):
             entries = [status for statuses in map_concurrently(self.list, level) for status in statuses]
             found += entries
             level = [status.path for status in entries if status.is_folder]
-        return sorted(found, key=lambda status: status.path)
+        return sorted(found)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Make a file, unless there is one."""

@@ -1,5 +1,4 @@
-"""`Files` on HDFS by WebHDFS, plain HTTP without a JVM: for Spark Connect. fsspec's has no rename options, which a commit
-needs.
+"""`Files` on HDFS by WebHDFS, plain HTTP without a JVM: for Spark Connect. fsspec's has no rename options: a commit needs them.
 
 Renames use the options NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode
 gives; so these must be reachable from here.
@@ -24,7 +23,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from squall_io.spark.manifest.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.manifest.files import (
+    AbsentFile,
+    FilesError,
+    FilesRefused,
+    FileStatus,
+    FilesUnavailable,
+    status_in,
+)
 from squall_io.spark.stores.hadoop_errors import Thrown, error_of
 from squall_io.spark.stores.paths import folder_of
 from squall_io.spark.stores.renaming import RenamingFiles
@@ -62,7 +68,7 @@ class WebHdfsFiles(RenamingFiles):
         found = self._part(what, answer, "FileStatuses", "FileStatus")
         if len(found) == 1 and not found[0]["pathSuffix"]:
             raise FilesRefused(f"{what}: it is a file; give another path")
-        return sorted((_status(folder, fields) for fields in found), key=lambda status: status.path)
+        return sorted(_status(folder, fields) for fields in found)
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
@@ -214,10 +220,8 @@ def _failure(what: str, status: int, body: bytes) -> Exception:
         thrown = Thrown([str(remote["javaClassName"])], str(remote.get("message") or ""))
     except (ValueError, KeyError, TypeError):
         kind = FilesRefused if status < 500 else FilesUnavailable
-        return kind(
-            f"{what}: HTTP status {status}"
-            + ("; " + _SIGN_IN if status == http.HTTPStatus.UNAUTHORIZED else "")
-        )
+        help_ = f"; {_SIGN_IN}" if status == http.HTTPStatus.UNAUTHORIZED else ""
+        return kind(f"{what}: HTTP status {status}{help_}")
     return error_of(what, [thrown])
 
 
@@ -230,8 +234,5 @@ def _location(what: str, answer: Any) -> str:
 
 
 def _status(folder: str, fields: Any) -> FileStatus:
-    is_folder = fields["type"] == "DIRECTORY"
-    path = f"{folder}/{fields['pathSuffix']}" if folder else fields["pathSuffix"]
-    return FileStatus(
-        path, 0 if is_folder else fields["length"], is_folder, fields["modificationTime"] / 1000
-    )
+    is_folder, modified = fields["type"] == "DIRECTORY", fields["modificationTime"] / 1000
+    return status_in(folder, fields["pathSuffix"], fields["length"], is_folder, modified)
