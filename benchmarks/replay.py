@@ -32,7 +32,7 @@ from squall_io.spark.replay.records import BEGIN, Record
 from squall_io.spark.replay.source_rows import route_rows
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.session.sessions import start_session, stop_session
+from squall_io.spark.session.sessions import shared_session
 from topology_api.tuples import Source, Tuple
 
 #: Lines of the parts and of the plain loop; the job repeats these.
@@ -179,8 +179,8 @@ def in_spark(
     lines: list[str], repeats: int, folder: str, cores: int, rounds: int
 ) -> tuple[list[Cost], list[Cost]]:
     """The cost of small and large replays, after the session's start and a first small one."""
-    spark = start_session(f"local[{cores}]", {"spark.driver.memory": "2g", "spark.local.dir": folder})
-    try:
+    with shared_session(f"local[{cores}]", {"spark.driver.memory": "2g", "spark.local.dir": folder}) as lease:
+        spark = lease.session
         frame = spark.createDataFrame([(line,) for line in lines], "line string")
         path = f"{folder}/lines.parquet"
         frame.limit(FEW).repartition(2 * cores).write.parquet(f"{folder}/few.parquet")
@@ -202,8 +202,6 @@ def in_spark(
 
         replay("few")
         return [replay("few") for _ in range(3)], [replay("lines") for _ in range(rounds)]
-    finally:
-        stop_session(spark)
 
 
 def cpu_of_children() -> dict[str, float]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session import sessions
 from squall_io.spark.session.java import find_java
+from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.sink.writing import TableWriter, WriteAs
 from tests.hdfs_servers import cache_folder
 
@@ -70,7 +71,7 @@ def main(archive: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         options = f"{SMALL_JAVA} -XX:ArchiveClassesAtExit={archive}"
         conf = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": "1"}
-        session = sessions.start_session("local[2]", conf)
+        session = sessions.start_session(SessionRequest.of("local[2]", conf))
         TableWriter(session, parse_schema("a int, b string"), WriteAs("parquet", ("b",), None)).warm_up(
             folder
         )

@@ -9,6 +9,7 @@ import pytest
 
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session.java import NotInstalled, require_spark
+from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import start_session, stop_session
 from squall_io.spark.sink.writing import TableWriter, WriteAs
 from tests.hdfs_servers import missing
@@ -39,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
     }
-    session = start_session("local[2]", conf)
+    session = start_session(SessionRequest.of("local[2]", conf))
     # A session's first write takes seconds, and on a busy machine longer than a test may wait.
     write_as = WriteAs("parquet", ("a",), None)
     TableWriter(session, parse_schema("a int, b int"), write_as).warm_up(f"file://{folder}/warm")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionMismatch, shared_session, start_session
 
 if TYPE_CHECKING:
@@ -71,5 +72,5 @@ def test_a_session_that_the_user_has_made_with_other_settings_is_refused(spark: 
     ):
         pytest.fail(f"{shared_session('yarn', {'spark.a': 'b'})}")
     with pytest.raises(SessionMismatch, match="there is one Spark driver in a process"):
-        start_session("local[2]")
+        start_session(SessionRequest.of("local[2]", None))
     assert spark.range(3).count() == 3

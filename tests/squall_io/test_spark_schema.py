@@ -11,8 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from squall_io.spark.rows.ddl import MAX_COLUMNS, MAX_DEPTH
-from squall_io.spark.rows.schema import Schema, merge, parse_schema
+from squall_io.spark.rows.schema import MAX_COLUMNS, MAX_DEPTH, Schema, merge, parse_schema
 from squall_io.spark.rows.types import Array, Column, Decimal, Map, SchemaError, Simple, Struct
 from tests.squall_io.spark_schemas import SCHEMAS
 

@@ -1,8 +1,7 @@
 """The types that a column of a Spark table may have here, as plain values whose text is Spark's DDL.
 
-Only types that every way into Spark and out of it preserves: the parser refuses intervals, variants, `char(n)` and the
-like
-by name. Must not know: how the text is parsed (ddl.py), values (values.py), file formats (formats.py).
+Only types that every way into Spark and out of it preserves: the parser refuses intervals, variants, `char(n)` and the like by
+name. Must not know: how the text is parsed (schema.py), values (values.py), file formats (formats.py).
 """
 
 from __future__ import annotations

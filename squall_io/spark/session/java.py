@@ -94,21 +94,20 @@ def require_java(environ: Mapping[str, str]) -> None:
 def require_packages() -> None:
     """Check that PySpark and pyarrow are installed in supported versions; `NotInstalled`."""
     problems = []
-    version = _version_of("pyspark")
-    if version is None:
-        problems.append("PySpark is not installed")
-    elif version.split(".")[:2] != PYSPARK.split("."):
-        problems.append(f"PySpark is of version {version}, and Squall works with {PYSPARK}.x")
-    problems += [f"{name} is not installed" for name in ("pyarrow", "pandas") if _version_of(name) is None]
+    for name in ("PySpark", "pyarrow", "pandas"):
+        try:
+            version = metadata.version(name.lower())
+        except metadata.PackageNotFoundError:
+            problems.append(f"{name} is not installed")
+        else:
+            if name == "PySpark" and not _is_ours(version):
+                problems.append(f"PySpark is of version {version}, and Squall works with {PYSPARK}.x")
     if problems:
         raise NotInstalled(f"Spark cannot be used from this Python: {'; '.join(problems)}: {INSTALL}")
 
 
-def _version_of(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
+def _is_ours(version: str) -> bool:
+    return version.split(".")[:2] == PYSPARK.split(".")
 
 
 def spark_home_problem(environ: Mapping[str, str]) -> str | None:
@@ -120,7 +119,7 @@ def spark_home_problem(environ: Mapping[str, str]) -> str | None:
     if not found:
         return f"SPARK_HOME is {home!r}, where there is no Spark (no jars/spark-core_*.jar): unset it"
     version = found[0].stem.partition("_")[2].partition("-")[2]
-    if version.split(".")[:2] == PYSPARK.split("."):
+    if _is_ours(version):
         return None
     return (
         f"SPARK_HOME is {home!r}, where there is Spark {version}, and Squall works with {PYSPARK}.x: unset it"

@@ -3,9 +3,8 @@
     with shared_session("local[2]", {"spark.driver.memory": "1g"}) as lease:
         lease.session.range(10).count()
 
-PySpark allows one Spark driver per process. Each user takes a lease; the first lease starts the session, the release of
-the last
-one stops it. A session that the user's own code has made is used as it is, and never stopped.
+PySpark allows one Spark driver per process. Each user takes a lease; the first lease starts the session, the release of the
+last one stops it. A session that the user's own code has made is used as it is, and never stopped.
 Must not know: tables, topologies.
 """
 
@@ -67,13 +66,13 @@ class _Process:
 _process: Final = _Process()
 
 
+@dataclass
 class SessionLease:
     """The right to use the shared session. Any thread may call."""
 
-    def __init__(self, shared: _SharedSession, log: logging.Logger, progress: Callable[[], None]) -> None:
-        self._shared: _SharedSession | None = shared
-        self._log = log
-        self._progress = progress
+    _shared: _SharedSession | None
+    _log: logging.Logger
+    _progress: Callable[[], None]
 
     @property
     def session(self) -> SparkSession:
@@ -83,8 +82,7 @@ class SessionLease:
         return self._shared.session
 
     def renew(self, broken: SparkSession) -> SparkSession:
-        """Return a session to replace `broken`: new, or started by another lease meanwhile. Raises what the start
-        of a session raises."""
+        """Return a session to replace `broken`: new, or started by another lease meanwhile. Raises what its start raises."""
         with _hold(self._progress):
             if self.session is broken:
                 assert self._shared is not None
@@ -122,20 +120,19 @@ def shared_session(
 ) -> SessionLease:
     """Return a lease of this process's Spark session, which is started if there is none.
 
-    master: as Spark takes it (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or what the user's own
-        code has
-        started. conf: Spark settings, and `squall.` ones, which are ignored. log: gets a line when Spark starts, and when
-        it is up.
-        progress: called repeatedly while this takes long.
-    `SessionMismatch`: a session with another master or other settings is in use; `NotInstalled`, `JavaFailed`,
-    `NoSession`: it
+    master: as Spark takes it (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or what the user's own code has
+        started. conf: Spark settings, and `squall.` ones, which are ignored. log: gets a line when Spark starts, and when it is
+        up. progress: called repeatedly while this takes long.
+    `SessionMismatch`: a session with another master or other settings is in use; `NotInstalled`, `JavaFailed`, `NoSession`: it
     cannot start; `NoConnectServer`: the server does not answer yet.
     """
     request = SessionRequest.of(master, conf)
     with _hold(progress):
         shared = _process.shared
         if shared is None:
-            shared = _adopted(request) or _SharedSession(request, _start(request, log, progress), owned=True)
+            shared = _adopted(request) or _SharedSession(
+                request, start_session(request, log, progress), owned=True
+            )
             _process.shared = shared
         elif shared.owned:
             problem = request_conflict(request, shared.request)
@@ -150,29 +147,23 @@ def shared_session(
 def is_broken(session: SparkSession) -> bool:
     """Whether a session is unusable: its Java process is gone, or its context was stopped. Calls the session."""
     try:
-        context = getattr(session, "_sc", None)
-        if context is None:  # Spark Connect
-            session.conf.get("spark.sql.session.timeZone")
-            return False
-        return context._jsc is None or bool(context._jsc.sc().isStopped())
+        if not _is_connect(session):
+            java = session._sc._jsc
+            return java is None or bool(java.sc().isStopped())
+        session.conf.get("spark.sql.session.timeZone")
+        return False
     except Exception:
         return True
 
 
-def start_session(
-    master: str | None = None,
-    conf: Mapping[str, str] | None = None,
-    log: logging.Logger = _log,
-    progress: Callable[[], None] = lambda: None,
-) -> SparkSession:
-    """Start a session with Squall's settings that is not shared; see `stop_session`."""
-    with _hold(progress):
-        return _start(SessionRequest.of(master, conf), log, progress)
+def _is_connect(session: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect; a classic one has a context, also after its end."""
+    return getattr(session, "_sc", None) is None
 
 
 def stop_session(session: SparkSession) -> None:
     """Stop a session, and end its Java process if it was started here."""
-    if getattr(session, "_sc", None) is None:
+    if _is_connect(session):
         from squall_io.spark.session.connect import stop
 
         stop(session)
@@ -212,15 +203,14 @@ def _adopted(request: SessionRequest) -> _SharedSession | None:
 
 def _require_fit(request: SessionRequest, session: SparkSession) -> None:
     """Raise `SessionMismatch` if the user's own session does not match the request."""
-    context = getattr(session, "_sc", None)
-    master = "sc://..." if context is None else str(context.master)
-    values = {name: session.conf.get(name, None) for name in request.conf}
+    connect = _is_connect(session)
+    master = "sc://..." if connect else str(session._sc.master)
     differ = [
-        f"{name} is {shown_value(name, values[name])} there, wanted was {shown_value(name, wanted)}"
+        f"{name} is {shown_value(name, value)} there, wanted was {shown_value(name, wanted)}"
         for name, wanted in request.conf.items()
-        if values[name] != wanted
+        if (value := session.conf.get(name, None)) != wanted
     ]
-    if not (request.master in (None, master) or (request.is_connect and context is None)):
+    if not (request.master in (None, master) or (request.is_connect and connect)):
         differ.insert(0, f"its master is {master}, wanted was {request.place}")
     if differ:
         raise SessionMismatch(
@@ -229,8 +219,10 @@ def _require_fit(request: SessionRequest, session: SparkSession) -> None:
         )
 
 
-def _start(request: SessionRequest, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
-    """Start a session; the caller holds the lock."""
+def start_session(
+    request: SessionRequest, log: logging.Logger = _log, progress: Callable[[], None] = lambda: None
+) -> SparkSession:
+    """Start a session that is not shared yet; the caller holds the lock, or is alone."""
     log.info("starting Spark, %s", request)
     started = time.monotonic()
     logged = [started]
@@ -290,9 +282,9 @@ def _reason_of(error: Exception, jvm: JavaProcess) -> str:
 def _start_again(shared: _SharedSession, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
     """Return a new session in place of the broken shared one; the caller holds the lock."""
     broken = shared.session
-    if getattr(broken, "_sc", None) is not None:
+    if not _is_connect(broken):
         _forget()
-        return _start(shared.request, log, progress)
+        return start_session(shared.request, log, progress)
     from squall_io.spark.session.connect import close, connect_again
 
     session = connect_again(broken, shared.request)
@@ -362,20 +354,19 @@ def _sigint_kept() -> Iterator[None]:
 def changed_settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
     """Set these settings of a session while the `with` block runs."""
     before = {name: session.conf.get(name, None) for name in wanted}
-    for name, value in wanted.items():
-        session.conf.set(name, value)
+    _set(session, wanted)
     # Not restored when the caller was interrupted: the thread's connection to Java still waits for its last answer.
     try:
         yield
     except Exception:
         with suppress(Exception):  # the driver itself may have died
-            _restore(session, before)
+            _set(session, before)
         raise
-    _restore(session, before)
+    _set(session, before)
 
 
-def _restore(session: SparkSession, before: Mapping[str, str | None]) -> None:
-    for name, value in before.items():
+def _set(session: SparkSession, values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
         if value is None:
             session.conf.unset(name)
         else:

@@ -37,16 +37,8 @@ _OUTSIDE: Final = (
     *(f"org.apache.hadoop.{package}." for package in ("fs", "hdfs", "io.retry", "ipc", "net", "security")),
 )
 #: Of java.io only these: its other exceptions report objects, texts or classes in a wrong format.
-_OUTSIDE_IO: Final = frozenset(
-    f"java.io.{name}"
-    for name in (
-        "EOFException",
-        "FileNotFoundException",
-        "IOException",
-        "InterruptedIOException",
-        "SyncFailedException",
-        "UncheckedIOException",
-    )
+_OUTSIDE_IO: Final = re.compile(
+    r"java\.io\.(?:EOF|FileNotFound|IO|InterruptedIO|SyncFailed|UncheckedIO)Exception"
 )
 #: Of java.net all but these.
 _NO_NETWORK: Final = frozenset({"java.net.MalformedURLException", "java.net.URISyntaxException"})
@@ -140,7 +132,7 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
         help_ = (
             "; have its executors the same Spark and Java as this worker?" if name in _OTHER_CLASSES else ""
         )
-        return _short(f"Spark: {causes[-1].message} ({_plain(name)})") + help_
+        return _short(f"Spark: {causes[-1].message} ({causes[-1].name})") + help_
     text = text_of(error)
     if details := _DETAILS.search(text):
         return _short(f"Spark Connect: {details.group(1)}")
@@ -165,7 +157,7 @@ def _causes_of(error: BaseException) -> list[Thrown]:
 def _is_no_storage(cause: Thrown) -> bool:
     """Whether a cause looks like an error of storage or network by its class, but is none."""
     name = cause.classes[0]
-    return name in _NO_NETWORK or (name.startswith("java.io.") and name not in _OUTSIDE_IO)
+    return name in _NO_NETWORK or (name.startswith("java.io.") and not _OUTSIDE_IO.fullmatch(name))
 
 
 def text_of(error: BaseException) -> str:
@@ -183,10 +175,6 @@ def _trace_of(error: BaseException) -> str:
         return trace
     trace = getattr(error, "_stacktrace", None)  # Spark Connect's, without the first message
     return f"{text_of(error)}\n{trace}" if isinstance(trace, str) else text_of(error)
-
-
-def _plain(name: str) -> str:
-    return name.rpartition(".")[2].rpartition("$")[2]
 
 
 def _short(text: str) -> str:

@@ -1,6 +1,4 @@
-"""The settings that the arguments of a SparkSink make, and all that is wrong with them: known where the topology is built,
-without
-Spark.
+"""The settings that the arguments of a SparkSink make, and all that is wrong with them: known where the topology is built.
 
 Must not know: sessions, file systems, tuples.
 """
@@ -8,9 +6,9 @@ Must not know: sessions, file systems, tuples.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from squall_io.spark.rows.formats import format_problems
 from squall_io.spark.rows.schema import Schema, parse_schema
@@ -23,6 +21,7 @@ from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import listed, nearest, shown, typed
 
 LARGEST_BATCH: Final = 10_000_000
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclass(frozen=True)
@@ -51,19 +50,23 @@ def settings_of(
 ) -> SinkSettings:
     """Return the settings that the arguments make; `InvalidConfig` lists everything that is wrong with them."""
     problems: list[str] = []
-    where = _path_of(path, problems)
-    parsed = _schema_of(schema, problems)
+    wrong = f"path is {typed(path)}: give the table's path as text, 'hdfs://host:9000/warehouse/counts'"
+    where = _parsed(path, (str, os.PathLike), check_table_path, wrong, problems)
+    wrong = f"schema is {typed(schema)}: give Spark's DDL text, 'word string, count bigint'"
+    parsed = _parsed(schema, str, parse_schema, wrong, problems)
     by = _names_of(partition_by, problems)
     if parsed is not None:
         problems += format_problems(parsed, file_format, by, compression)
     problems += _batch_problems(batch_size, batch_interval)
-    settings = _conf_of(conf, problems)
+    wrong = f"conf is {typed(conf)}: give Spark's settings as a dict, {{'spark.executor.memory': '2g'}}"
+    given = {} if conf is None else conf
+    settings = _parsed(given, Mapping, lambda conf: settings_in(conf, problems), wrong, problems) or {}
     named = master if isinstance(master, str) else None
     if master is named:
         problems += place_problems(named, settings, writes=[where] if where else [])
     else:
         problems.append(f"master is {typed(master)}: give it as Spark takes it, 'local[2]'")
-    if problems or parsed is None:
+    if problems or where is None or parsed is None:
         raise InvalidConfig(problems, f"a SparkSink to {shown(path)}")
     by = tuple(column.name for name in by if (column := parsed.column(name)) is not None)
     packed = None if compression is None else str(compression)
@@ -101,28 +104,20 @@ def neighbour_problems(own: SinkSettings, earlier: Mapping[str, SinkSettings]) -
             yield f"its table and that of {component!r} are in each other's way: {problem}; give another path"
 
 
-def _path_of(path: object, problems: list[str]) -> str:
-    if not isinstance(path, (str, os.PathLike)):
-        problems.append(
-            f"path is {typed(path)}: give the table's path as text, 'hdfs://host:9000/warehouse/counts'"
-        )
-        return ""
+def _parsed(
+    given: Any, kinds: Any, parse: Callable[[Any], _Parsed], wrong: str, problems: list[str]
+) -> _Parsed | None:
+    """Return an argument's value; None, and a sentence in `problems`, if it is of another kind or cannot be parsed."""
+    if not isinstance(given, kinds):
+        problems.append(wrong)
+        return None
     try:
-        return check_table_path(path)
+        return parse(given)
     except InvalidPath as problem:
         problems.append(str(problem))
-        return ""
-
-
-def _schema_of(schema: object, problems: list[str]) -> Schema | None:
-    if not isinstance(schema, str):
-        problems.append(f"schema is {typed(schema)}: give Spark's DDL text, 'word string, count bigint'")
-        return None
-    try:
-        return parse_schema(schema)
     except SchemaError as problem:
         problems.append(f"schema: {problem}")
-        return None
+    return None
 
 
 def _names_of(names: object, problems: list[str]) -> tuple[str, ...]:
@@ -140,14 +135,3 @@ def _batch_problems(size: object, interval: object) -> Iterator[str]:
     problem = number_problem(interval, 0, MAX_SECONDS, "seconds", above=True)
     if problem is not None:
         yield f"batch_interval {problem}"
-
-
-def _conf_of(conf: object, problems: list[str]) -> dict[str, str]:
-    if conf is None:
-        return {}
-    if not isinstance(conf, Mapping):
-        problems.append(
-            f"conf is {typed(conf)}: give Spark's settings as a dict, {{'spark.executor.memory': '2g'}}"
-        )
-        return {}
-    return settings_in(conf, problems)

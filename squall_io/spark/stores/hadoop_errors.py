@@ -38,6 +38,11 @@ class Thrown:
     """The full name of its class, then those of the classes above it."""
     message: str
 
+    @property
+    def name(self) -> str:
+        """The plain name of its class."""
+        return self.classes[0].rpartition(".")[2].rpartition("$")[2]
+
 
 _PERMISSION: Final = "give the worker's user (HADOOP_USER_NAME) permission on this folder, or another path"
 _NO_HOST: Final = "is the host's name right?"
@@ -48,6 +53,7 @@ _LOCALE: Final = (
     "if it has letters beyond ASCII, the Java of this Spark was started in a locale without them: start it with"
     " LC_ALL=C.UTF-8"
 )
+_JARS: Final = "are the jars of this file system in Spark's class path?"
 _UP: Final = "is HDFS running there, and are host and port right?"
 _SLOW: Final = "it has not answered in time"
 _SIGN_IN: Final = "this cluster wants a sign-in that the worker has not made"
@@ -104,14 +110,8 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
 _VAGUE: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.lang.IllegalArgumentException": (FilesRefused, ""),
     "java.lang.UnsupportedOperationException": (FilesRefused, ""),
-    "java.lang.ClassNotFoundException": (
-        FilesRefused,
-        "are the jars of this file system in Spark's class path?",
-    ),
-    "java.lang.NoClassDefFoundError": (
-        FilesRefused,
-        "are the jars of this file system in Spark's class path?",
-    ),
+    "java.lang.ClassNotFoundException": (FilesRefused, _JARS),
+    "java.lang.NoClassDefFoundError": (FilesRefused, _JARS),
 }
 
 #: "Caused by: java.io.IOException: No space left on device", the same at the beginning of a trace, and what a NameNode has
@@ -130,9 +130,7 @@ _TRACE: Final = " Trace:\n"
 
 
 def error_of(what: str, chain: Sequence[Thrown]) -> FilesError:
-    """Return the error of a call that ended with an exception and its causes; `what` names the call, "cannot read
-    hdfs://...".
-    """
+    """Return the error of a call that ended with an exception and its causes; `what` is the call, "cannot read hdfs://..."."""
     for table in (_KNOWN, _VAGUE):
         for thrown in chain:
             for name in thrown.classes:
@@ -154,8 +152,7 @@ def _text(what: str, thrown: Thrown, help_: str) -> str:
     said = lines[0].partition("; For more details see:")[0].strip() if lines else ""
     if len(said) > _LONGEST:
         said = said[: _LONGEST - 3] + "..."
-    name = thrown.classes[0].rpartition(".")[2].rpartition("$")[2]
-    return what + ": " + (f"{said} ({name})" if said else name) + (f"; {help_}" if help_ else "")
+    return f"{what}: {f'{said} ({thrown.name})' if said else thrown.name}{f'; {help_}' if help_ else ''}"
 
 
 @contextmanager
