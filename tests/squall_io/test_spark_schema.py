@@ -18,7 +18,7 @@ from tests.squall_io.spark_schemas import SCHEMAS
 
 def problem_of(ddl: object) -> str:
     with pytest.raises(SchemaError) as caught:
-        parse_schema(ddl)  # type: ignore[arg-type]
+        parse_schema(ddl)
     return str(caught.value)
 
 
