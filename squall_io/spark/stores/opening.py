@@ -112,15 +112,15 @@ def place_problems(
     if (problem := master_problem(request.where)) is not None:
         yield problem
     yield from _setting_problems(conf)
-    for paths, verb in ((reads, "read"), (writes, "written to")):
+    for paths, writing in ((reads, False), (writes, True)):
         for path in paths:
             scheme, problem = scheme_of(path), None
             if request.is_connect and scheme != LOCAL and not _by_webhdfs(scheme, conf):
                 problem = _no_jvm(scheme)
-            elif verb == "written to" and scheme != LOCAL:
+            elif writing and scheme != LOCAL:
                 problem = _no_rename(scheme, conf)
             if problem is not None:
-                yield f"path {path!r} cannot be {verb}: {problem}"
+                yield f"path {path!r} cannot be {'written to' if writing else 'read'}: {problem}"
 
 
 def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
