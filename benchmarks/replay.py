@@ -24,12 +24,10 @@ from benchmarks.child import ROOT, machine, spread
 from benchmarks.sentences import sentences
 from examples import word_count
 from squall_io.spark.replay import Replayed, replay_topology
-from squall_io.spark.replay.component_task import run_tasks
-from squall_io.spark.replay.frames import to_arrow
-from squall_io.spark.replay.output_blobs import from_blob
+from squall_io.spark.replay.frames import from_blob, to_arrow
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.replay.records import BEGIN, Record
-from squall_io.spark.replay.source_rows import route_rows
+from squall_io.spark.replay.tasks import route_rows, run_tasks
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session.sessions import shared_session

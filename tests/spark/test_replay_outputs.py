@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from squall_io.spark.replay.frames import from_blob, to_blobs
 from squall_io.spark.replay.inference import kinds_of, merge_all, schema_of
-from squall_io.spark.replay.output_blobs import from_blob, to_blobs
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import Checked
 from squall_io.spark.rows.checker import RowChecker

@@ -10,11 +10,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from squall_io.spark.replay.component_task import run_tasks
-from squall_io.spark.replay.notes import ErrorNote, Totals, decode_errors, decode_totals
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
-from squall_io.spark.replay.records import BEGIN, ERRORS, NO_TASK, TOTALS, Checked, Record, arrived
-from squall_io.spark.replay.source_rows import route_rows
+from squall_io.spark.replay.records import (
+    BEGIN,
+    ERRORS,
+    NO_TASK,
+    TOTALS,
+    Checked,
+    ErrorNote,
+    Record,
+    Totals,
+    arrived,
+    decode_errors,
+    decode_totals,
+)
+from squall_io.spark.replay.tasks import route_rows, run_tasks
 from squall_io.spark.rows.checker import RowChecker
 from topology_api import Topology
 

@@ -11,6 +11,8 @@ from squall_io.spark.replay.records import (
     MOST_TUPLES,
     More,
     Origin,
+    Row,
+    Tuples,
     Unpicklable,
     decode,
     encode,
@@ -31,7 +33,7 @@ def test_tuples_come_out_as_they_went_in(width: int, data: st.DataObject) -> Non
     rows = data.draw(st.lists(st.tuples(*[values] * width), max_size=20))
     roots = data.draw(st.lists(st.integers(0, 2**63 - 1), min_size=len(rows), max_size=len(rows)))
     more: More = {0: ((5, 6), (7, 8))} if rows else {}
-    tuples = decode(encode(rows, roots, more))
+    tuples = decode(encode(Tuples(rows, roots, more)))
     assert (tuples.rows, tuples.roots, tuples.more) == (rows, roots, more)
 
 
@@ -39,7 +41,10 @@ def test_tuples_come_out_as_they_went_in(width: int, data: st.DataObject) -> Non
 def test_many_tuples_are_several_blobs_in_order(count: int) -> None:
     rows = [(number,) for number in range(count)]
     more: More = {number: ((number, 1),) for number in range(0, count, 7)}
-    parts = [decode(blob) for blob in encode_all(rows, [row[0] for row in rows], more)]
+    refused: list[Tuples] = []
+    tuples = Tuples(rows, [row[0] for row in rows], more)
+    parts = [decode(blob) for blob in encode_all(tuples, refused.append)]
+    assert not refused
     assert all(len(part.rows) <= MOST_TUPLES for part in parts)
     assert [row for part in parts for row in part.rows] == rows
     assert [root for part in parts for root in part.roots] == [row[0] for row in rows]
@@ -49,7 +54,20 @@ def test_many_tuples_are_several_blobs_in_order(count: int) -> None:
 
 def test_what_cannot_be_pickled_says_so() -> None:
     with pytest.raises(Unpicklable, match="generator"):
-        encode([((value for value in [1]),)], [0], {})
+        encode(Tuples([((value for value in [1]),)], [0], {}))
+
+
+@given(st.sets(st.integers(0, 20)))
+def test_only_the_tuples_that_cannot_be_pickled_are_refused_each_with_its_trees(bad: set[int]) -> None:
+    rows: list[Row] = [((value for value in [1]),) if number in bad else (number,) for number in range(21)]
+    more: More = {number: ((number + 100, 1),) for number in range(0, 21, 2)}
+    refused: list[Tuples] = []
+    blobs = encode_all(Tuples(rows, list(range(21)), more), refused.append)
+    parts = [decode(blob) for blob in blobs]
+    assert [row[0] for part in parts for row in part.rows] == sorted(set(range(21)) - bad)
+    trees = [part.trees(at) for part in (*refused, *parts) for at in range(len(part.rows))]
+    assert sorted(trees) == [[root, root + 100] if root % 2 == 0 else [root] for root in range(21)]
+    assert [single.roots[0] for single in refused] == sorted(bad)
 
 
 @given(st.integers(0, 127), st.integers(0, 2**20 - 1), st.integers(0, 2**36 - 2))

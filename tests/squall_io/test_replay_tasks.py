@@ -11,7 +11,7 @@ import pytest
 from local_cluster.testing import complete_topology
 from squall_io.spark.replay.plan import plan_replay
 from squall_io.spark.replay.records import Checked, arrived
-from squall_io.spark.replay.source_rows import route_rows
+from squall_io.spark.replay.tasks import route_rows
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io.replay_in_memory import Replayed, replay

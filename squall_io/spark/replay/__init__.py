@@ -5,13 +5,14 @@
     with replay_topology(spark, topology, sources={"lines": frame}, outputs=["count"]) as done:
         done["count"].show()
 
-Which modules do what: plan.py decides what is run; source_rows.py and component_task.py run it, with the worker's own tasks
-and groupings and without Spark; frames.py lets Spark move what goes between them; run.py is the job. Importing this needs no
+Which modules do what: plan.py decides what is run; tasks.py runs it, with the worker's own tasks and groupings and without
+Spark; frames.py lets Spark move what goes between them; run.py is the job. Importing this needs no
 pyspark.
 """
 
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors
-from squall_io.spark.replay.run import ComponentTotals, Replayed, replay_topology
+from squall_io.spark.replay.records import ComponentTotals
+from squall_io.spark.replay.run import Replayed, replay_topology
 
 __all__ = [
     "CannotReplay",

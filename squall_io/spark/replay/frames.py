@@ -3,8 +3,11 @@
     source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
 
 Spark moves records, each of some thousand tuples. All records of a task are in one partition, which may hold several
-tasks;
-the first record of each task starts it, so that a task without input runs too.
+tasks; the first record of each task starts it, so that a task without input runs too.
+
+Tuples of an output are bytes of Arrow's stream format, with its schema, until the output is read. An output with a schema
+is written by it, and passed to Spark unchanged when read. Without one every task writes by the types that it has seen so
+far; what differs from the merged types is read as values and checked again.
 The functions here run on the driver; those named `in_worker` run in Spark's workers, where Squall must be installed.
 Must not know: what tasks do, when frames are computed.
 """
@@ -17,13 +20,22 @@ from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.replay.component_task import run_tasks
-from squall_io.spark.replay.notes import ErrorNote, decode_errors
-from squall_io.spark.replay.output_blobs import from_blob, to_blobs
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
-from squall_io.spark.replay.records import BEGIN, ERRORS, NO_TASK, Buffer, Checked, Record, Row, arrived
-from squall_io.spark.replay.source_rows import route_rows
-from squall_io.spark.rows.arrow import plain_rows
+from squall_io.spark.replay.problems import ReplayFailed
+from squall_io.spark.replay.records import (
+    BEGIN,
+    ERRORS,
+    MOST_BYTES,
+    NO_TASK,
+    Buffer,
+    Checked,
+    ErrorNote,
+    Record,
+    arrived,
+    decode_errors,
+)
+from squall_io.spark.replay.tasks import route_rows, run_tasks
+from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import Schema
 
@@ -54,7 +66,9 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
         if first is None:
             return
         partition = first.column(first.num_columns - 1)[0].as_py()
-        yield from to_arrow(route_rows(plan, key, partition, map(rows_of, chain([first], batches))))
+        # As `CommittedRows` emits them; the last column is the partition.
+        rows = (list(plain_rows(batch.columns[:-1], batch.num_rows)) for batch in chain([first], batches))
+        yield from to_arrow(route_rows(plan, key, partition, rows))
 
     # Spark looks columns up by name again, so these get distinct names that need no quotes.
     names = plan.fields_of(key)
@@ -163,9 +177,32 @@ def to_arrow(records: Iterable[Record]) -> Batches:
         yield batch()
 
 
-def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    """Return the rows of a source as plain tuples, as `CommittedRows` emits them. The last column is the partition."""
-    return list(plain_rows(batch.columns[:-1], batch.num_rows))
+def to_blobs(tuples: Checked) -> Iterator[bytes]:
+    """Yield tuples as blobs of limited size."""
+    import pyarrow as pa
+
+    table = tuples.checker.table(tuples.columns)
+    blobs = min(table.num_rows, table.nbytes // MOST_BYTES + 1)
+    each = -(-table.num_rows // blobs)
+    for start in range(0, table.num_rows, each):
+        into = pa.BufferOutputStream()
+        with pa.ipc.new_stream(into, table.schema) as writer:
+            writer.write_table(table.slice(start, each))
+        yield into.getvalue().to_pybytes()
+
+
+def from_blob(blob: Buffer, checker: RowChecker) -> Iterator[pa.RecordBatch]:
+    """Yield the tuples of a blob, by the schema of the whole output."""
+    import pyarrow as pa
+
+    with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
+        table = reader.read_all()
+    if not table.schema.equals(arrow_schema(checker.schema)):
+        columns, bad = checker.split(list(plain_rows(table.columns, table.num_rows)))
+        if bad:  # values of both types were values of the one that they make together
+            raise ReplayFailed(f"a value does not fit the type that was found for it: {bad[0][1]}")
+        table = checker.table(columns)
+    yield from table.to_batches()
 
 
 def errors_to_arrow(notes: Sequence[ErrorNote], sources: Sequence[str]) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from squall_io.spark.replay.problems import CannotReplay
-from squall_io.spark.replay.records import MOST_SOURCES
+from squall_io.spark.replay.records import MOST_SOURCES, NO_TASK
 from topology_api import Topology
 from topology_api.graph import Edge, cycles
 from topology_api.options import defaults, json_copy
@@ -108,25 +108,21 @@ class ReplayPlan:
         entries = self.component(step).inputs
         return tuple(dict.fromkeys(StreamKey(entry.source, entry.stream) for entry in entries))
 
-    def readers_of(self, key: StreamKey) -> list[str]:
-        """Return the running components that read a stream."""
-        return [step for step in self.steps if key in self.inputs_of(step)]
+    def readers_of(self, what: StreamKey | str) -> list[str]:
+        """Return the running components that read a stream, or any stream of a component."""
+        return [
+            step for step in self.steps if any(what in (key, key.component) for key in self.inputs_of(step))
+        ]
 
     def is_output(self, component: str) -> bool:
         """Whether a stream of a component becomes a frame."""
         return any(key.component == component for key in self.outputs.values())
 
-    def heir_of(self, key: StreamKey | str) -> int:
-        """Return the task that passes on the notes of a source or component, or -1: they are read from its own frame."""
-        if isinstance(key, StreamKey):
-            heirs = self.readers_of(key)
-        elif self.is_output(key):
-            heirs = []
-        else:
-            heirs = [
-                step for step in self.steps if any(read.component == key for read in self.inputs_of(step))
-            ]
-        return self.tasks_of[heirs[0]][0] if heirs else -1
+    def heir_of(self, what: StreamKey | str) -> int:
+        """Return the task that passes on the notes of a source or component, or NO_TASK: they are read from its own frame."""
+        own_frame = not isinstance(what, StreamKey) and self.is_output(what)
+        heirs = [] if own_frame else self.readers_of(what)
+        return self.tasks_of[heirs[0]][0] if heirs else NO_TASK
 
     def for_worker(self, directory: str) -> WorkerPlan:
         """Return the plan in the form of the worker's cores: one in which every other task runs elsewhere."""

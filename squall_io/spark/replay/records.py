@@ -1,10 +1,12 @@
-"""What travels between the tasks of a replay: a record is some thousand tuples for one task, or a note.
+"""What travels between the tasks of a replay: a record is some thousand tuples for one task, or a note: errors or totals.
 
 Spark shuffles and sorts records and never inspects one. Within a task their order is that of (target, stream, sender,
 seq), so that a task that is run again, or twice, gets the same input in the same order and gives the same output.
 A blob holds the values by columns (less than half the size of rows, and faster) and, for each tuple, the source row that
-its
-tree began with. Tuples of an output need neither: they are kept as columns that fit a schema, for Arrow.
+its tree began with. Tuples of an output need neither: they are kept as columns that fit a schema, for Arrow.
+
+A component that is no output hands its notes to the first component that reads it, which passes them on, so that all of
+them arrive with the outputs and no frame has to be kept for its notes alone.
 Must not know: Spark, Arrow, tasks.
 """
 
@@ -12,13 +14,14 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.rows.checker import Columns, RowChecker
+from squall_io.spark.rows.types import Type
 from topology_api.packing import dumps_by_value
 
 Row: TypeAlias = tuple[Any, ...]
@@ -39,6 +42,8 @@ MOST_TUPLES: Final = 1000
 MOST_BYTES: Final = 1 << 20
 #: Tuples of an output that become one blob, at most.
 MOST_ROWS: Final = 4096
+#: Texts of errors that a task's totals carry.
+FIRST: Final = 3
 
 _SENDER_BITS: Final = 32
 _ROW_BITS: Final = 36
@@ -76,6 +81,9 @@ def arrived(record: Record) -> Buffer:
     return record.blob
 
 
+# Tuples
+
+
 @dataclass
 class Tuples:
     """The contents of a blob of tuples."""
@@ -84,14 +92,24 @@ class Tuples:
     roots: list[int]
     more: More
 
+    def trees(self, at: int) -> list[int]:
+        """Return the roots of the trees of a tuple."""
+        return [self.roots[at], *(root for root, _ in self.more.get(at, ()))]
+
+    def part(self, start: int, stop: int) -> Tuples:
+        """Return the tuples from `start` up to `stop`."""
+        more = {at - start: pairs for at, pairs in self.more.items() if start <= at < stop}
+        return Tuples(self.rows[start:stop], self.roots[start:stop], more)
+
 
 class Unpicklable(Exception):
     """A value among the rows cannot be pickled; trying the rows one by one tells which."""
 
 
-def encode(rows: list[Row], roots: list[int], more: More) -> bytes:
+def encode(tuples: Tuples) -> bytes:
     """Return tuples as bytes; `Unpicklable`."""
-    return dumps((len(rows), columns_of(rows), array("q", roots).tobytes(), more or None))
+    rows = tuples.rows
+    return dumps((len(rows), columns_of(rows), array("q", tuples.roots).tobytes(), tuples.more or None))
 
 
 def columns_of(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
@@ -106,16 +124,21 @@ def decode(blob: Buffer) -> Tuples:
     return Tuples(rows, memoryview(roots).cast("q").tolist() if count else [], more or {})
 
 
-def encode_all(rows: list[Row], roots: list[int], more: More) -> list[bytes]:
-    """Return tuples as blobs of limited size."""
-    if len(rows) <= MOST_TUPLES:
-        blob = encode(rows, roots, more)
-        if len(blob) <= MOST_BYTES or len(rows) == 1:
-            return [blob]
-    half = len(rows) // 2
-    below = {at: pairs for at, pairs in more.items() if at < half}
-    above = {at - half: pairs for at, pairs in more.items() if at >= half}
-    return [*encode_all(rows[:half], roots[:half], below), *encode_all(rows[half:], roots[half:], above)]
+def encode_all(tuples: Tuples, refuse: Callable[[Tuples], None]) -> Iterator[bytes]:
+    """Yield tuples as blobs of limited size; call `refuse` with each single tuple that cannot be pickled."""
+    count = len(tuples.rows)
+    if count <= MOST_TUPLES:
+        try:
+            blob = encode(tuples)
+        except Unpicklable:
+            if count == 1:
+                return refuse(tuples)
+        else:
+            if len(blob) <= MOST_BYTES or count == 1:
+                yield blob
+                return
+    for start, stop in ((0, count // 2), (count // 2, count)):
+        yield from encode_all(tuples.part(start, stop), refuse)
 
 
 def dumps(value: object) -> bytes:
@@ -129,7 +152,7 @@ def dumps(value: object) -> bytes:
             raise Unpicklable(f"{type(error).__name__}: {error}") from error
 
 
-# Who sent it, and which row it began with.
+# Who sent it, and which row it began with
 
 
 def partition_sender(stream: int, partition: int) -> int:
@@ -165,3 +188,71 @@ def origin_of(root: int) -> Origin:
     place = root >> _ROW_BITS
     row = (root & ((1 << _ROW_BITS) - 1)) - 1
     return Origin(place >> _PARTITION_BITS, place & ((1 << _PARTITION_BITS) - 1), row)
+
+
+# Notes
+
+
+@dataclass(frozen=True)
+class ErrorNote:
+    """A tuple that failed, or a call that raised."""
+
+    component: str
+    task: int
+    index: int
+    call: str
+    stream: str | None
+    """The tuple's stream; None if no tuple failed."""
+    values: str | None
+    error: str | None
+    traceback: str
+    sources: tuple[Origin, ...]
+    """The source rows that the tuple was made of."""
+
+    @property
+    def text(self) -> str:
+        """For a message."""
+        what = f"{self.component}[{self.task}] {self.call}"
+        given = "" if self.values is None else f" of {self.values}"
+        lines = [f"{what}{given}: {self.error or 'the tuple was failed'}"]
+        return "\n  ".join([*lines, *self.traceback.splitlines()])
+
+
+@dataclass(kw_only=True)
+class ComponentTotals:
+    """What the tasks of a component did together."""
+
+    executed: int = 0
+    emitted: int = 0
+    failed: int = 0
+    unsettled: int = 0
+    """Tuples that its rich bolt neither acked nor failed."""
+    errors: int = 0
+
+
+@dataclass
+class Totals(ComponentTotals):
+    """What one task did."""
+
+    component: str
+    task: int
+    first: list[str] = field(default_factory=list)
+    """Texts of its first errors."""
+    fatal: str | None = None
+    """Why the task could not be run at all."""
+    kinds: dict[int, list[Type]] = field(default_factory=dict)
+    """The types of the values of output streams without a schema, by number and field."""
+    conflicts: dict[int, str] = field(default_factory=dict)
+    """Why the values of such a stream have no common type."""
+
+
+def decode_errors(blob: Buffer) -> list[ErrorNote]:
+    """Return the errors of a record."""
+    notes: list[ErrorNote] = pickle.loads(blob)
+    return notes
+
+
+def decode_totals(blob: Buffer) -> Totals:
+    """Return the totals of a record."""
+    totals: Totals = pickle.loads(blob)
+    return totals

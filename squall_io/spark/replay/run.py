@@ -12,16 +12,15 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.replay import frames
 from squall_io.spark.replay.inference import NOTHING, Kind, TypeConflict, merge_all, schema_of
-from squall_io.spark.replay.notes import FIRST, Totals, decode_totals
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey, plan_replay
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors
-from squall_io.spark.replay.records import TOTALS
+from squall_io.spark.replay.records import FIRST, TOTALS, ComponentTotals, Totals, decode_totals
 from squall_io.spark.replay.shipping import SHIPPING, modules_of
 from squall_io.spark.results.job_errors import spark_errors_as, worker_died
 from squall_io.spark.rows.schema import Schema, parse_schema
@@ -38,18 +37,6 @@ _BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BYTES: Final = str(16 << 20)
 #: Packages that Spark's workers must have.
 _NEEDED: Final = ("squall_io", "worker", "topology_api", "squall", "pyarrow")
-
-
-@dataclass(frozen=True)
-class ComponentTotals:
-    """What the tasks of a component did together."""
-
-    executed: int = 0
-    emitted: int = 0
-    failed: int = 0
-    unsettled: int = 0
-    """Tuples that its rich bolt neither acked nor failed."""
-    errors: int = 0
 
 
 class Replayed(dict[str, "DataFrame"]):
@@ -232,10 +219,7 @@ def compute(
         inputs = dict.fromkeys(key if key in records else key.component for key in plan.inputs_of(step))
         read = [records[key] for key in inputs]
         records[step] = frames.component_records(spark, plan, step, read, schemas)
-        readers = [
-            other for other in plan.steps if any(key.component == step for key in plan.inputs_of(other))
-        ]
-        if plan.is_output(step) or len(readers) > 1:
+        if plan.is_output(step) or len(plan.readers_of(step)) > 1:
             kept.append(records[step].persist())
     ends = [records[step] for step in plan.steps if plan.is_output(step)]
     totals = [
@@ -288,13 +272,14 @@ def found_schema(plan: ReplayPlan, output: str, totals: Sequence[Totals]) -> Sch
 
 def by_component(plan: ReplayPlan, totals: Sequence[Totals]) -> dict[str, ComponentTotals]:
     """Add up what the tasks counted, by component, upstream first."""
-    counts = ("executed", "emitted", "failed", "unsettled", "errors")
-    names = dict.fromkeys([*(key.component for key in plan.sources), *plan.steps])
-    own = {name: [total for total in totals if total.component == name] for name in names}
-    return {
-        name: ComponentTotals(*(sum(getattr(total, count) for total in tasks) for count in counts))
-        for name, tasks in own.items()
-    }
+    counts = [count.name for count in fields(ComponentTotals)]
+    found = {}
+    for name in (*(key.component for key in plan.sources), *plan.steps):
+        own = [total for total in totals if total.component == name]
+        found[name] = ComponentTotals(
+            **{count: sum(getattr(each, count) for each in own) for count in counts}
+        )
+    return found
 
 
 # Around it.

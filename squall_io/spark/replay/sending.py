@@ -6,13 +6,13 @@ Must not know: Spark, how outboxes are filled.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from squall_io.spark.replay.inference import TypeConflict, kinds_of, merge_all, schema_of
-from squall_io.spark.replay.notes import FIRST, ErrorNote, Totals, encode_errors
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import (
     ERRORS,
+    FIRST,
     MOST_BYTES,
     MOST_ROWS,
     MOST_TUPLES,
@@ -20,9 +20,10 @@ from squall_io.spark.replay.records import (
     TOTALS,
     Buffer,
     Checked,
-    More,
+    ErrorNote,
     Record,
     Row,
+    Totals,
     Tuples,
     Unpicklable,
     dumps,
@@ -60,20 +61,13 @@ class Sender:
     """What one task, or one partition of a source, sends: records in order, and notes beside them."""
 
     def __init__(
-        self,
-        plan: ReplayPlan,
-        sender: int,
-        heir: int,
-        totals: Totals,
-        index: int,
-        checkers: Mapping[int, RowChecker],
+        self, plan: ReplayPlan, sender: int, heir: int, totals: Totals, checkers: Mapping[int, RowChecker]
     ) -> None:
         """heir: the task that passes on its notes. checkers: of the output streams that have a schema, by number."""
         self.plan = plan
         self.sender = sender
         self.heir = heir
         self.totals = totals
-        self.index = index
         self.checkers = checkers
         self.seq = 0
         self.records: list[Record] = []
@@ -97,24 +91,25 @@ class Sender:
                 left.append(box)
                 continue
             batch = box.dequeue(len(box.rows))
+            tuples = Tuples(list(batch.rows), list(batch.roots), batch.more)
             if box.target == NO_TASK:
-                self.put_out(box.source, Tuples(list(batch.rows), list(batch.roots), batch.more))
+                self.put_out(box.source, tuples)
             elif box.target in self.plan.running:
-                self.send(box.source, box.target, list(batch.rows), list(batch.roots), batch.more)
+                self.send(box.source, box.target, tuples)
         return left
 
-    def send(self, source: Source, target: int, rows: list[Row], roots: list[int], more: More) -> None:
-        """Send tuples to a task that is run."""
+    def send(self, source: Source, target: int, tuples: Tuples) -> None:
+        """Send tuples to a task that is run; one that cannot be pickled is an error of its emitter."""
+
+        def refuse(single: Tuples) -> None:
+            self.refuse(source, single, 0, why_unpicklable(source, single.rows[0]))
+
         stream = self.plan.number_of[StreamKey(source.component, source.stream)]
-        try:
-            blobs = encode_all(rows, roots, more)
-        except Unpicklable:
-            rows, roots, more = self.without(unpicklable(source, rows), source, rows, roots, more)
-            blobs = encode_all(rows, roots, more) if rows else []
+        blobs = list(encode_all(tuples, refuse))
         for blob in blobs:
             self.put(target, stream, blob)
         if blobs:
-            size = max(1, sum(map(len, blobs)) // len(rows))
+            size = max(1, sum(map(len, blobs)) // len(tuples.rows))
             self.least = max(1, min(MOST_TUPLES, MOST_BYTES // 4 // size))
 
     def put_out(self, source: Source, tuples: Tuples) -> None:
@@ -123,14 +118,12 @@ class Sender:
         start = 0
         while start < len(tuples.rows):
             rows = tuples.rows[start : start + self.least_rows]
-            checker = self.checker_of(stream, source, rows)
+            checker = self.checker_of(stream, source.fields, rows)
             if checker is None:  # the job fails
                 return
             columns, bad = checker.split(rows)
             for at, why in bad:
-                more = tuples.more.get(start + at, ())
-                trees = [tuples.roots[start + at], *(root for root, _ in more)]
-                self.fail("emit", source, values_text(rows[at]), trees, why)
+                self.refuse(source, tuples, start + at, why)
             start += len(rows)
             if columns.rows:
                 self.put(NO_TASK, stream, Checked(columns, checker))
@@ -141,62 +134,46 @@ class Sender:
         self.records.append(Record(target, stream, self.sender, self.seq, blob))
         self.seq += 1
 
-    def checker_of(self, stream: int, source: Source, rows: list[Row]) -> RowChecker | None:
-        """Return what checks rows of an output: by its schema, or by the types of these rows; None if they have no common
-        schema.
+    def checker_of(self, stream: int, fields: Sequence[str], rows: list[Row]) -> RowChecker | None:
+        """Return what checks rows of an output: by its schema, or by the types of these rows, which are recorded; None if
+        they have no common schema.
         """
-        checker = self.checkers.get(stream)
-        if checker is None and stream not in self.totals.conflicts:
-            try:
-                checker = self.merge_types(stream, source.fields, rows)
-            except TypeConflict as conflict:
-                self.totals.conflicts[stream] = str(conflict)
-        return checker
-
-    def merge_types(self, stream: int, fields: Sequence[str], rows: list[Row]) -> RowChecker:
-        """Record the types of an output's rows; return what checks rows of these types."""
-        kinds = kinds_of(fields, rows)
-        known = self.totals.kinds.get(stream)
-        if known is not None:
-            kinds = merge_all(fields, known, kinds)
-        if known != kinds:
-            self.totals.kinds[stream] = kinds
-            self.found[stream] = RowChecker(schema_of(fields, kinds))
+        totals = self.totals
+        if stream in self.checkers or stream in totals.conflicts:
+            return self.checkers.get(stream)
+        known = totals.kinds.get(stream)
+        try:
+            kinds = kinds_of(fields, rows)
+            if known is not None:
+                kinds = merge_all(fields, known, kinds)
+            if known != kinds:
+                totals.kinds[stream] = kinds
+                self.found[stream] = RowChecker(schema_of(fields, kinds))
+        except TypeConflict as conflict:
+            totals.conflicts[stream] = str(conflict)
+            return None
         return self.found[stream]
 
-    def without(
-        self,
-        bad: list[tuple[int, str]],
-        source: Source,
-        rows: list[Row],
-        roots: list[int],
-        more: More,
-    ) -> tuple[list[Row], list[int], More]:
-        """Return the other tuples; each bad one is an error of its emitter."""
-        for at, why in bad:
-            trees = [roots[at], *(root for root, _ in more.get(at, ()))]
-            self.fail("emit", source, values_text(rows[at]), trees, why)
-        left = [at for at in range(len(rows)) if at not in {at for at, _ in bad}]
-        place = {old: new for new, old in enumerate(left)}
-        kept = {place[at]: pairs for at, pairs in more.items() if at in place}
-        return [rows[at] for at in left], [roots[at] for at in left], kept
+    def refuse(self, source: Source, tuples: Tuples, at: int, why: str) -> None:
+        """Record that a tuple cannot be sent, as an error of its emitter."""
+        self.fail("emit", source, tuples.rows[at], tuples.trees(at), why)
 
     def fail(
         self,
         call: str,
         source: Source | None,
-        values: str | None,
+        values: Row | str | None,
         roots: list[int],
         error: str | None,
         trace: str = "",
     ) -> None:
-        """Record an error of the task."""
+        """Record an error of the task. values: of the tuple, or their text."""
         totals = self.totals
         stream = None if source is None else str(StreamKey(source.component, source.stream))
         origins = tuple(origin_of(root) for root in dict.fromkeys(roots) if root > 0)
-        note = ErrorNote(
-            totals.component, totals.task, self.index, call, stream, values, error, trace, origins
-        )
+        component, index = self.plan.place_of[totals.task]
+        text = values if values is None or isinstance(values, str) else short(values, 1000)
+        note = ErrorNote(component, totals.task, index, call, stream, text, error, trace, origins)
         totals.errors += 1
         if len(totals.first) < FIRST:
             totals.first.append(note.text)
@@ -207,7 +184,7 @@ class Sender:
     def flush_errors(self) -> None:
         """Send the pending errors."""
         if self.errors:
-            self.put(self.heir, ERRORS, encode_errors(self.errors))
+            self.put(self.heir, ERRORS, dumps(self.errors))
             self.errors = []
 
     @property
@@ -229,36 +206,21 @@ def size_of(columns: Columns) -> int:
     return sum(sizes) // len(sizes)
 
 
-def unpicklable(source: Source, rows: Sequence[Row]) -> list[tuple[int, str]]:
-    """Return the rows that cannot be pickled, each with the first field at fault."""
-    found = {}
-    for at, row in enumerate(rows):
-        for name, value in zip(source.fields, row):
-            if at not in found and (why := why_unpicklable(value)) is not None:
-                found[at] = (
-                    f"field {name!r} of stream {source.stream!r} cannot be pickled, so it cannot be sent: {why}"
-                )
-    return list(found.items())
-
-
-def why_unpicklable(value: Any) -> str | None:
-    """Return why a value cannot be pickled, if so."""
-    try:
-        dumps(value)
-    except Unpicklable as error:
-        return str(error)
-    return None
-
-
-def values_text(row: Row) -> str:
-    """Return the values of a tuple, for people."""
-    return short(row, 1000)
+def why_unpicklable(source: Source, row: Row) -> str:
+    """Return why a row cannot be pickled, with the first field at fault."""
+    for name, value in zip(source.fields, row):
+        try:
+            dumps(value)
+        except Unpicklable as error:
+            return (
+                f"field {name!r} of stream {source.stream!r} cannot be pickled, so it cannot be sent: {error}"
+            )
+    return f"a tuple of stream {source.stream!r} cannot be pickled, so it cannot be sent"
 
 
 def add_output(output: StreamOutput) -> None:
     """Route a stream's tuples into a frame as well, by a route that picks its target, as for a stream with one reader: that
-    keeps
-    the emitter's short way open, unlike a tuple that goes to fixed outboxes.
+    keeps the emitter's short way open, unlike a tuple that goes to fixed outboxes.
     """
     output.picked.append(OutputRoute(Outbox(output.source, NO_TASK)))
     output.only, output.key = None, -1  # the cache of the previous routes

@@ -1,18 +1,22 @@
-"""Runs one task of a component over all of its input: the worker's own task object, without a worker around it.
+"""Runs what a replay consists of: one task of a component over all of its input, with the worker's own task object and without
+a worker around it; and the rows of a source's frame as tuples for the tasks of its readers.
 
-`prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`; what it emits is routed by
-the
-topology's groupings. Time stands still (`Context.now`), so that a task that is run again does the same again; so
-the interval of a batch bolt never elapses, only its size counts. At most as many coroutines run at once as the bolt
-allows,
-and their effects are applied in the order of their tuples, for the same reason.
-Trees serve one purpose: a root identifies the source row of a tuple, so that an error can name it.
+A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`; what it emits is
+routed by the topology's groupings. Time stands still (`Context.now`), so that a task that is run again does the same
+again; so the interval of a batch bolt never elapses, only its size counts. At most as many coroutines run at once as the
+bolt allows, and their effects are applied in the order of their tuples, for the same reason.
+
+A source: a partition of its frame is the sender; its tuples claim to come from one of the source component's tasks.
+
+Trees serve one purpose: a root identifies the source row of a tuple, so that an error can name it. Every row of a source
+begins a tree.
 Must not know: Spark, Arrow.
 """
 
 from __future__ import annotations
 
 import gc
+import logging
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,32 +25,37 @@ from operator import attrgetter
 from random import Random
 from typing import Final
 
-from squall_io.spark.replay.notes import Totals
-from squall_io.spark.replay.plan import ReplayPlan
+from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import (
     BEGIN,
     ERRORS,
     TOTALS,
     Record,
-    Tuples,
+    Row,
+    Totals,
     arrived,
     decode,
+    first_root,
+    partition_sender,
     sent_by_partition,
 )
-from squall_io.spark.replay.sending import Sender, add_output, values_text
+from squall_io.spark.replay.sending import Sender, add_output
 from squall_io.spark.rows.checker import RowChecker
-from topology_api import Failure, SquallError
-from topology_api.tuples import Source, Tuple
-from worker.errors.reports import ErrorReport, describe
-from worker.loop.build import TaskEnvironment, build_task
+from topology_api import Context, EmitError, FailTuple, Failure, SquallError
+from topology_api.tuples import Tuple
+from worker.errors.reports import ErrorReport, describe, failure_text
+from worker.loop.build import TaskEnvironment, build_outputs, build_task, tasks_of
 from worker.loop.timers import tick_interval
 from worker.routing.outbox import Outbox
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
+from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncThread
 from worker.tasks.scratch import Scratch
 from worker.tasks.task import TaskLimits
+
+# A component
 
 #: A run ends after this many emissions, to bound what waits to be sent.
 _EMITS: Final = 8192
@@ -97,13 +106,12 @@ class TaskRun:
     def __init__(
         self, plan: ReplayPlan, target: int, directory: str, checkers: Mapping[int, RowChecker]
     ) -> None:
-        component, index = plan.place_of[target]
+        component, _ = plan.place_of[target]
         self.plan = plan
+        self.worker_plan = plan.for_worker(directory)
         self.target = target
-        self.directory = directory
         self.totals = Totals(component, target)
-        self.sender = Sender(plan, target, plan.heir_of(component), self.totals, index, checkers)
-        self.sources: dict[tuple[int, int], Source] = {}
+        self.sender = Sender(plan, target, plan.heir_of(component), self.totals, checkers)
         self.task: BoltTask | None = None
         #: Nothing is executed any more: the task failed, or too many tuples did.
         self.given_up = False
@@ -123,23 +131,13 @@ class TaskRun:
         elif record.stream in (ERRORS, TOTALS):
             self.sender.put(self.sender.heir, record.stream, bytes(arrived(record)))
         elif not self.given_up:
-            try:
-                tuples = decode(arrived(record))
-            except Exception as error:  # of the user's own classes
-                key = self.plan.streams[record.stream]
-                self.fail_for_good(f"tuples of {str(key)!r} cannot be unpickled here: {describe(error)}")
-                return
-            self.execute(self.source(record), tuples)
+            self.execute(record)
 
     def begin(self) -> None:
         """Create the task and prepare it."""
         component, index = self.plan.place_of[self.target]
         environment = TaskEnvironment(
-            self.plan.for_worker(self.directory),
-            lambda: self.plan.now,
-            self.arrived.set,
-            self.calls,
-            Scratch(),
+            self.worker_plan, lambda: self.plan.now, self.arrived.set, self.calls, Scratch()
         )
         try:
             task = build_task(environment, self.target, component, index)
@@ -159,28 +157,22 @@ class TaskRun:
             return self.fail_for_good(task.abandoned.render())
         self.collect(task)
 
-    def source(self, record: Record) -> Source:
-        """Return where the tuples of a record come from."""
-        found = self.sources.get((record.stream, record.sender))
-        if found is None:
-            key = self.plan.streams[record.stream]
-            partition = sent_by_partition(record.sender)
-            tasks = self.plan.tasks_of[key.component]
-            task = record.sender if partition is None else tasks[partition % len(tasks)]
-            fields = self.plan.fields_of(key)
-            found = self.sources[record.stream, record.sender] = Source(
-                key.component, task, key.stream, fields
-            )
-        return found
-
-    def execute(self, source: Source, tuples: Tuples) -> None:
+    def execute(self, record: Record) -> None:
         """Give the task a batch and run it until the batch is done."""
         task = self.task
         if task is None:
             raise ReplayFailed(
                 f"tuples reached task {self.target} of {self.totals.component!r} before it had begun"
             )
-        box = Outbox(source, self.target)
+        key = self.plan.streams[record.stream]
+        try:
+            tuples = decode(arrived(record))
+        except Exception as error:  # of the user's own classes
+            return self.fail_for_good(f"tuples of {str(key)!r} cannot be unpickled here: {describe(error)}")
+        partition = sent_by_partition(record.sender)
+        tasks = self.plan.tasks_of[key.component]
+        sender = record.sender if partition is None else tasks[partition % len(tasks)]
+        box = Outbox(self.worker_plan.source(key.component, sender, key.stream), self.target)
         box.fill(tuples.rows, tuples.roots, tuples.more)
         task.inbox.append(box.dequeue(len(tuples.rows)))
         self.run(task)
@@ -267,11 +259,10 @@ class TaskRun:
             self.last_failure = failure, fresh[-1] if fresh else None
         report = self.last_failure[1]
         roots = [tup._root, *(root for root, _ in tup._more)]
-        values = values_text(tup.values)
         if report is None:
-            self.sender.fail(task.method, tup._source, values, roots, failure.error)
+            self.sender.fail(task.method, tup._source, tup.values, roots, failure.error)
         else:
-            self.sender.fail(report.call, tup._source, values, roots, report.text, trace_of(report))
+            self.sender.fail(report.call, tup._source, tup.values, roots, report.text, trace_of(report))
 
     def report_errors(self, reports: list[ErrorReport]) -> None:
         """Report errors without a failed tuple: of `tick`, for example, or of a call whose tuple was settled before."""
@@ -282,3 +273,85 @@ class TaskRun:
 def trace_of(report: ErrorReport) -> str:
     """Return where an error comes from, in lines."""
     return "\n".join(report.frames) or report.place
+
+
+# A source
+
+
+def route_rows(
+    plan: ReplayPlan, key: StreamKey, partition: int, batches: Iterable[list[Row]]
+) -> Iterator[Record]:
+    """Yield the records of one partition of the source `key`."""
+    with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
+        routing = Routing(plan, key, partition, directory)
+        for rows in batches:
+            routing.route(rows)
+            yield from routing.sender.pop_records()
+        routing.end()
+        yield from routing.sender.pop_records()
+
+
+class Routing:
+    """One partition of a source being routed."""
+
+    def __init__(self, plan: ReplayPlan, key: StreamKey, partition: int, directory: str) -> None:
+        number, name = plan.number_of[key], key.component
+        spec = plan.component(name)
+        index = partition % spec.parallelism
+        task = plan.tasks_of[name][index]
+        self.totals = Totals(name, task)
+        self.sender = Sender(plan, partition_sender(number, partition), plan.heir_of(key), self.totals, {})
+        self.dirty: list[Outbox] = []
+        self.root = first_root(number, partition)
+        worker_plan = plan.for_worker(directory)
+        context = Context(
+            topology=plan.topology.name,
+            topology_id=plan.topology_id,
+            component=name,
+            task=task,
+            index=index,
+            parallelism=spec.parallelism,
+            conf=worker_plan.conf_of(name),
+            _tasks=lambda other: tasks_of(worker_plan, other),
+            log=logging.getLogger(f"squall.{plan.topology.name}.{name}.{index}"),
+            _metrics=TaskMetrics(),
+            resources={},
+            _directory=lambda: Scratch().make(worker_plan.scratch(name, index)),
+            _now=lambda: plan.now,
+            random=Random(f"{worker_plan.seed}/{name}/{partition}/user"),
+            _wake=lambda: None,
+        )
+        self.output = None
+        try:
+            # Round robin begins elsewhere for each partition, so that many short ones do not all fill the same task.
+            self.output = build_outputs(worker_plan, spec, task, partition, context)[key.stream]
+        except Exception as error:  # a grouping of the user's cannot be unpickled or prepared
+            self.totals.fatal = f"source {str(key)!r}: {describe(error)}"
+
+    def route(self, rows: list[Row]) -> None:
+        """Route rows."""
+        output, root = self.output, self.root
+        if output is None or self.sender.too_many:
+            return
+        for row in rows:
+            try:
+                boxes = output.choose(row)
+            except (EmitError, FailTuple) as error:
+                self.sender.fail("choose", output.source, row, [root], failure_text(error))
+                boxes = []
+            for box in boxes:
+                if not box.rows:
+                    box.begin()
+                    self.dirty.append(box)
+                box.rows.append(row)
+                box.roots.append(root)
+                box.edges.append(0)
+            root += 1
+        self.totals.emitted += len(rows)
+        self.root = root
+        self.dirty = self.sender.drain(self.dirty)
+
+    def end(self) -> None:
+        """Send what is left, and the notes."""
+        self.sender.drain(self.dirty, everything=True)
+        self.sender.finish()
