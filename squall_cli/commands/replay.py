@@ -39,8 +39,9 @@ from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
 if TYPE_CHECKING:
+    from squall_io.spark.reading.committed import Selection
     from squall_io.spark.replay import Replayed
-    from squall_io.spark.replay.inputs import FileSource, TableSource
+    from squall_io.spark.replay.inputs import FileSource
     from squall_io.spark.results.publishing import OutputTable
 
 HELP = """Run the bolts of a topology over stored rows, as a Spark job: history through the same code as the stream.
@@ -249,7 +250,7 @@ class ReplayJob:
         self.progress = progress
         self.stack = stack
         self.started = StartedSpark(options.master, options.conf, progress, stack)
-        self.given: dict[str, TableSource | FileSource] = {}
+        self.given: dict[str, Selection | FileSource] = {}
         self.replayed: Replayed | None = None
 
     def run(self) -> Outcome:
@@ -260,7 +261,8 @@ class ReplayJob:
 
         options = self.options
         for name, path in options.sources.items():
-            self.given[name] = source_at(self.started.store(path), path, options.span)
+            fields = self.plan.fields_of(self.plan.given[name])
+            self.given[name] = source_at(self.started.store(path), path, options.span, fields)
         outputs = {
             name: open_output(
                 self.started.store(path), options.file_format, options.partition_by, options.keep
@@ -325,10 +327,7 @@ class ReplayJob:
             spark = self.started.session()
             self.progress.announce(f"replaying {self.topology.name}")
             self.progress.follow(spark)
-            frames = {
-                name: given.frame(spark, self.plan.fields_of(self.plan.given[name]))
-                for name, given in self.given.items()
-            }
+            frames = {name: given.frame(spark) for name, given in self.given.items()}
             self.check_columns(frames)
             self.replayed = replay_topology(
                 spark,
@@ -344,7 +343,7 @@ class ReplayJob:
 
     def check_columns(self, frames: Mapping[str, Any]) -> None:
         """Raise `CannotReplay` for columns that sources lack, with what helps here: `replay_topology` knows frames only."""
-        from squall_io.spark.replay.inputs import TableSource
+        from squall_io.spark.replay.inputs import FileSource
         from squall_io.spark.replay.problems import CannotReplay
         from squall_io.spark.replay.run import missing_columns
 
@@ -355,7 +354,7 @@ class ReplayJob:
             if problem is None:
                 continue
             help_ = "give files with such columns, or replay from Python: replay_topology takes any DataFrame"
-            if isinstance(self.given[name], TableSource):
+            if not isinstance(self.given[name], FileSource):
                 help_ = (
                     "make a table that has them, and give it as the source: squall reprocess"
                     f" --sql 'select ... as {self.plan.fields_of(key)[0]}, ... from rows' --input {self.options.sources[name]}"

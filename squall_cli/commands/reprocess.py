@@ -177,7 +177,7 @@ def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
         output = open_output(
             started.store(options.output), options.file_format, options.partition_by, options.keep
         )
-        run = run_of(job, choice, span, output, options.again)
+        run = run_of(job, choice, output, options.again)
 
         def session() -> Any:
             spark = started.session()

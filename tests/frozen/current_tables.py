@@ -57,13 +57,9 @@ def is_newer(error: BaseException) -> bool:
 def _summary(files: Files) -> object:
     found = table_summary(files)
     schema = None if found.schema is None else str(found.schema)
-    told = {
-        name: value
-        for name, value in vars(found).items()
-        if name not in ("root", "schema", "versions", "unreadable")
-    }
+    told = ("table", "rows", "files", "size", "partitions", "first_commit", "last_commit", "stream")
     return {
-        **told, "schema": schema, "versions": [each.number for each in found.versions],
+        **{name: getattr(found, name) for name in told}, "schema": schema, "versions": [each.number for each in found.versions],
         "unreadable": sorted(each.path for each in found.unreadable),
     }  # fmt: skip
 

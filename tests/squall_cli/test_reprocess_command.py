@@ -16,7 +16,6 @@ from click.testing import CliRunner, Result
 from squall_cli.main import squall
 from squall_cli.packing.reprocess_job import load_job
 from squall_io.spark.reading.committed import choose
-from squall_io.spark.reading.moments import Span
 from squall_io.spark.results.publishing import open_output
 from squall_io.spark.results.reprocess import Job, overlap, run_of
 from squall_io.spark.results.versions import Attempt, begin, newest_number, publish
@@ -81,7 +80,7 @@ def run_in(table: str, target: str, job: Job) -> tuple[Any, Any]:
     with open_files(table) as files:
         choice = choose(files)
     output = open_output(open_files(target), None, None)
-    return run_of(job, choice, Span(), output), output
+    return run_of(job, choice, output), output
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from squall_io.spark.reading.committed import Selection
 from squall_io.spark.reading.moments import Span
-from squall_io.spark.replay.inputs import FileSource, TableSource, UnreadableSource, source_at
+from squall_io.spark.replay.inputs import FileSource, UnreadableSource, source_at
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 
 
-def meant(path: Path, span: Span | None = None) -> TableSource | FileSource:
+def meant(path: Path, span: Span | None = None, *fields: str) -> Selection | FileSource:
     with open_files(str(path)) as files:
-        return source_at(files, str(path), span or Span.of(None, None))
+        return source_at(files, str(path), span or Span(), fields or ("line",))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_a_table_is_read_by_its_manifest(tmp_path: Path) -> None:
     with open_files(str(tmp_path / "table")) as files:
         SinkTask(files, "word string").put({"part.parquet": b"rows"}, committed=1.0)
     found = meant(tmp_path / "table")
-    assert isinstance(found, TableSource) and found.read.rows == 1
+    assert isinstance(found, Selection) and found.read.rows == 1
     assert found.read.snapshot == meant(tmp_path / "table").read.snapshot
 
 
@@ -54,3 +55,9 @@ def test_a_span_of_commits_is_for_tables_alone(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n")
     with pytest.raises(UnreadableSource, match=r"a\.csv is no Squall table.*leave --since and --until out"):
         meant(tmp_path / "a.csv", Span.of(1.0, None))
+
+
+def test_lines_of_text_are_the_only_field_of_their_stream(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("x\n")
+    with pytest.raises(UnreadableSource, match=r"lines of text, and the stream has 2 fields \(word, count\)"):
+        meant(tmp_path / "a.log", None, "word", "count")

@@ -4,8 +4,7 @@ The manifest is asked once which files count, when the frame is made; Spark then
 moment of the table, however often it is run and whatever is committed meanwhile.
 
 **Replays.** A batch that counts but was never acked is replayed: its rows come again in a later batch. With `key` the row
-that
-was committed first is kept, so what a reader has seen does not change. First is judged by `BatchEntry.committed`, the
+that was committed first is kept, so what a reader has seen does not change. First is judged by `BatchEntry.committed`, the
 clocks of the workers that wrote; within a batch by the row's place in its files.
 
 **Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: those
@@ -13,8 +12,7 @@ files are read with the schema that they were written with.
 
 **A plain reader** (`spark.read`, or a Hive table over the path) sees the same files, since they are in Hive's
 layout, and everything else is in `_squall`, which is hidden. It may see a batch a moment before it is committed, one that
-never
-will be until it is swept, and every replay.
+never will be until it is swept, and every replay.
 Must not know: how batches come into the table.
 """
 
@@ -36,7 +34,7 @@ from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_schema, read_table
 from squall_io.spark.reading.moments import Moment, Span
-from squall_io.spark.results.versions import newest_version
+from squall_io.spark.results.versions import RunInput, newest_version
 from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
@@ -127,9 +125,9 @@ def choose(
         )
     inside = tuple(batch for batch in source.batches if span.holds(batch.committed))
     if key is None:
-        return Selection(source, inside)
+        return Selection(source, span, inside)
     before = tuple(batch for batch in source.batches if span.is_after(batch.committed))
-    return Selection(source, inside, before, tuple(key_names(source.schema, key)))
+    return Selection(source, span, inside, before, tuple(key_names(source.schema, key)))
 
 
 @dataclass(frozen=True)
@@ -137,27 +135,25 @@ class Selection:
     """The batches of a table to read, and how."""
 
     source: TableContents
+    span: Span
     inside: tuple[CommittedBatch, ...]
     before: tuple[CommittedBatch, ...] = ()
     """Earlier batches that may have the first rows of keys, whose replays are left out."""
     key: tuple[str, ...] = ()
 
     @property
-    def rows(self) -> int:
-        """The number of rows in its batches, replays included."""
-        return sum(batch.rows for batch in self.inside)
-
-    @property
-    def snapshot(self) -> str:
-        """A digest of what is read: the same files with the same columns give the same rows."""
+    def read(self) -> RunInput:
+        """What is read, for the record of a version: the same files with the same columns give the same rows."""
         parts = [[[batch.paths, str(batch.schema)] for batch in part] for part in (self.inside, self.before)]
-        return digest_of(canonical({"schema": str(self.source.schema), "key": self.key, "batches": parts}))
+        digest = digest_of(canonical({"schema": str(self.source.schema), "key": self.key, "batches": parts}))
+        rows = sum(batch.rows for batch in self.inside)
+        return RunInput(self.source.root, digest, rows, self.span.since, self.span.until)
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """Its rows."""
         if not (self.key and self.inside):
             return _frame(spark, self.source, self.inside)
-        return _first_rows(spark, self.source, self.inside, self.before, self.key)
+        return _first_rows(spark, self)
 
 
 @dataclass(frozen=True)
@@ -350,29 +346,24 @@ def _row_in_file(metadata: Column, file_format: str) -> Column:
     return F.struct(metadata["file_block_start"], F.monotonically_increasing_id())
 
 
-def _first_rows(
-    spark: SparkSession,
-    source: TableContents,
-    inside: Sequence[CommittedBatch],
-    before: Sequence[CommittedBatch],
-    names: Sequence[str],
-) -> DataFrame:
+def _first_rows(spark: SparkSession, choice: Selection) -> DataFrame:
     """Return the rows of `inside` with a key that no row of `before` has, and of those with the same key the first."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    rows = _frame(spark, source, inside, tagged=True)
-    rows = rows.join(F.broadcast(_places(spark, inside)), _FILE, "left")
+    rows = _frame(spark, choice.source, choice.inside, tagged=True)
+    rows = rows.join(F.broadcast(_places(spark, choice.inside)), _FILE, "left")
     place = F.struct(_PLACE, _ROW)
-    columns = [rows[quoted(name)] for name in names]
+    columns = [rows[quoted(name)] for name in choice.key]
     # A row with a null in its key is the only one of its group.
     group = Window.partitionBy(*columns, F.when(_any_null(columns), place))
     ranked = rows.withColumn(_RANK, F.row_number().over(group.orderBy(place)))
-    first = ranked.where(F.col(_RANK) == 1).select(*(quoted(name) for name in source.schema.names))
-    if not before:
+    first = ranked.where(F.col(_RANK) == 1).select(*map(quoted, choice.source.schema.names))
+    if not choice.before:
         return first
-    earlier = _frame(spark, source, before)
-    return first.join(earlier, [first[quoted(name)] == earlier[quoted(name)] for name in names], "left_anti")
+    earlier = _frame(spark, choice.source, choice.before)
+    equal = [first[quoted(name)] == earlier[quoted(name)] for name in choice.key]
+    return first.join(earlier, equal, "left_anti")
 
 
 def _places(spark: SparkSession, batches: Sequence[CommittedBatch]) -> DataFrame:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
@@ -58,20 +59,42 @@ class TableSummary:
     table: TableRecord
     schema: Schema | None
     """The newest; None: nothing has been written yet."""
-    rows: int
-    files: int
-    size: int
-    """Bytes of those files."""
-    partitions: tuple[PartitionSummary, ...]
-    last_commit: float | None
-    """Seconds since 1970, by the clocks of those that wrote."""
+    parts: tuple[BatchEntry | Version, ...]
+    """What its rows are in: the batches of a stream, or the newest version."""
     first_commit: float | None
-    stream: StreamSummary | None
+    """Seconds since 1970, by the clocks of those that wrote."""
+    last_commit: float | None
+    stream: StreamSummary | None = None
     """What only the batches of a stream have; None: it is a reprocessed table."""
     versions: tuple[Version, ...] = ()
     """Those of a reprocessed table whose files are there, the newest first."""
     unreadable: tuple[UnreadableRecord, ...] = ()
-    """Records that cannot be read; the rows of their batches are missing from the numbers above."""
+    """Records that cannot be read; the rows of their batches are missing from the numbers."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def files(self) -> int:
+        """The number of files."""
+        return sum(len(part.files) for part in self.parts)
+
+    @property
+    def size(self) -> int:
+        """Bytes of those files."""
+        return sum(part.size for part in self.parts)
+
+    @cached_property
+    def partitions(self) -> tuple[PartitionSummary, ...]:
+        """The partition directories, by path."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for part in self.parts:
+            below = part.folder if isinstance(part, Version) else ""
+            for file in part.files:
+                found[file.path.rpartition("/")[0].removeprefix(below).lstrip("/")].append(file.size)
+        return tuple(PartitionSummary(path, len(sizes), sum(sizes)) for path, sizes in sorted(found.items()))
 
 
 @dataclass(frozen=True)
@@ -101,18 +124,23 @@ class StreamSummary:
 def table_summary(files: Files) -> TableSummary:
     """Summarize the manifest; `NoTable`, `UnreadableRecord`, and errors of `Files`."""
     table = read_table(files)
-    return _of_result(files, table) if table.holds == RESULTS else _of_stream(files, table)
-
-
-def _of_stream(files: Files, table: TableRecord) -> TableSummary:
+    if table.holds == RESULTS:
+        versions = tuple(kept_versions(files))
+        if not versions:
+            return TableSummary(files.root, table, None, (), None, None)
+        newest, first = versions[0], versions[-1].published
+        schema = parse_schema(newest.schema)
+        return TableSummary(
+            files.root, newest.table, schema, (newest,), first, newest.published, versions=versions
+        )
     staged = staged_batches(files)
     state = read_state(files)
-    schema = latest_schema(files)
+    latest = latest_schema(files)
     entries = state.entries
     commits = [entry.committed for entry in entries]
     writing = sum(_under_way(batch, state) for batch in staged)
     stream = StreamSummary(
-        schemas=0 if schema is None else schema.number,
+        schemas=0 if latest is None else latest.number,
         batches=len(entries),
         writers=tuple(_writers(entries)),
         replaced=len(state.replaced),
@@ -126,35 +154,12 @@ def _of_stream(files: Files, table: TableRecord) -> TableSummary:
     return TableSummary(
         files.root,
         table,
-        None if schema is None else schema.schema,
-        rows=sum(entry.rows for entry in entries),
-        files=sum(len(entry.files) for entry in entries),
-        size=sum(entry.size for entry in entries),
-        partitions=tuple(_partitions((file for entry in entries for file in entry.files), "")),
-        first_commit=min(commits, default=None),
-        last_commit=max(commits, default=None),
-        stream=stream,
+        None if latest is None else latest.schema,
+        tuple(entries),
+        min(commits, default=None),
+        max(commits, default=None),
+        stream,
         unreadable=state.unreadable,
-    )
-
-
-def _of_result(files: Files, table: TableRecord) -> TableSummary:
-    versions = kept_versions(files)
-    if not versions:
-        return TableSummary(files.root, table, None, 0, 0, 0, (), None, None, None)
-    newest = versions[0]
-    return TableSummary(
-        files.root,
-        newest.table,
-        parse_schema(newest.schema),
-        rows=newest.rows,
-        files=len(newest.files),
-        size=newest.size,
-        partitions=tuple(_partitions(newest.files, newest.folder)),
-        first_commit=versions[-1].published,
-        last_commit=newest.published,
-        stream=None,
-        versions=tuple(versions),
     )
 
 
@@ -176,15 +181,6 @@ def _writers(entries: Iterable[BatchEntry]) -> Iterator[WriterSummary]:
             size=sum(entry.size for entry in own),
             last_commit=max(entry.committed for entry in own),
         )
-
-
-def _partitions(files: Iterable[DataFile], below: str) -> Iterator[PartitionSummary]:
-    """Yield the partition directories below a folder of the table."""
-    found: dict[str, list[int]] = defaultdict(list)
-    for file in files:
-        found[file.path.rpartition("/")[0].removeprefix(below).lstrip("/")].append(file.size)
-    for path, sizes in sorted(found.items()):
-        yield PartitionSummary(path, len(sizes), sum(sizes))
 
 
 @dataclass(frozen=True)

@@ -37,55 +37,34 @@ class UnreadableSource(SquallError):
 
 
 @dataclass(frozen=True)
-class TableSource:
-    """Committed rows."""
-
-    choice: Selection
-    span: Span
-
-    @property
-    def read(self) -> RunInput:
-        """What is read, for the version's record."""
-        choice = self.choice
-        return RunInput(choice.source.root, choice.snapshot, choice.rows, self.span.since, self.span.until)
-
-    def frame(self, spark: SparkSession, fields: Sequence[str]) -> DataFrame:
-        """Its rows."""
-        return self.choice.frame(spark)
-
-
-@dataclass(frozen=True)
 class FileSource:
     """Files of a format that Spark reads, or of lines of text."""
 
     path: str
     file_format: str
+    fields: Sequence[str]
+    """Of the stream."""
 
     @property
     def read(self) -> RunInput:
         """What is read, for the version's record: such files may have changed, so they never count as the same."""
         return RunInput(self.path, secrets.token_hex(8))
 
-    def frame(self, spark: SparkSession, fields: Sequence[str]) -> DataFrame:
+    def frame(self, spark: SparkSession) -> DataFrame:
         """Its rows; lines of text are the only field of the stream."""
         reader = spark.read
         if self.file_format == "csv":
             reader = reader.option("header", "true")
         frame = reader.format(self.file_format).load(self.path)
-        if self.file_format != "text":
-            return frame
-        if len(fields) != 1:
-            raise UnreadableSource(
-                f"{self.path} is read as lines of text, and the stream has {len(fields)} fields ({', '.join(fields)}); a name"
-                f" that ends in {', '.join(_FORMATS)} is read as such"
-            )
-        return frame.toDF(*fields)
+        return frame.toDF(*self.fields) if self.file_format == "text" else frame
 
 
-def source_at(files: Files, path: str, span: Span) -> TableSource | FileSource:
-    """Return what a path means; `UnreadableSource` if nothing exists there, and the errors of reading a table's manifest."""
+def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Selection | FileSource:
+    """Return what a path means as a stream with these fields; `UnreadableSource` if nothing exists there, or lines cannot be
+    its tuples, and the errors of reading a table's manifest.
+    """
     try:
-        return TableSource(choose(files, span.since, span.until), span)
+        return choose(files, span.since, span.until)
     except (NoTable, FilesRefused):
         # a file is refused as a folder; what must not be read Spark will not read either
         pass
@@ -97,7 +76,13 @@ def source_at(files: Files, path: str, span: Span) -> TableSource | FileSource:
         raise UnreadableSource(
             f"there is nothing at {path}: give a table of Squall's, a file, or a folder of files"
         )
-    return FileSource(path, format_of(path))
+    source = FileSource(path, format_of(path), fields)
+    if source.file_format == "text" and len(fields) != 1:
+        raise UnreadableSource(
+            f"{path} is read as lines of text, and the stream has {len(fields)} fields ({', '.join(fields)}); a name that ends"
+            f" in {', '.join(_FORMATS)} is read as such"
+        )
+    return source
 
 
 def format_of(path: str) -> str:

@@ -11,16 +11,15 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.reading.committed import Selection
-from squall_io.spark.reading.moments import Span
 from squall_io.spark.results.publishing import OutputTable, Result, publish_frame
-from squall_io.spark.results.versions import Published, Run, RunInput
+from squall_io.spark.results.versions import Published, Run
 from squall_io.spark.stores.paths import LOCAL, authority_of, check_path, folder_of, scheme_of
 from topology_api import SquallError
 from topology_api.wording import typed
@@ -79,15 +78,14 @@ def _place(path: str) -> tuple[str, str, str]:
     return scheme, authority_of(path), os.path.realpath(folder) if scheme == LOCAL else folder
 
 
-def run_of(job: Job, choice: Selection, span: Span, output: OutputTable, again: bool = False) -> Run:
+def run_of(job: Job, choice: Selection, output: OutputTable, again: bool = False) -> Run:
     """Return the run of a job over a selection; `again`: make it differ from every other run."""
     settings: dict[str, Any] = {}
     if choice.key:
         settings["key"] = list(choice.key)
     if again:
         settings["again"] = secrets.token_hex(8)
-    read = RunInput(choice.source.root, choice.snapshot, choice.rows, span.since, span.until)
-    return Run("reprocess", job.name, job.code, (read,), settings, output.table)
+    return Run("reprocess", job.name, job.code, (choice.read,), settings, output.table)
 
 
 def reprocess(
@@ -104,10 +102,20 @@ def reprocess(
     """
 
     def make() -> DataFrame:
+        from pyspark.cloudpickle import register_pickle_by_value
+        from pyspark.sql import DataFrame
+
         spark = session()
-        _send_along(job.modules)
+        for (
+            module
+        ) in job.modules:  # functions of them go by value, not by name: Spark's workers lack the files
+            register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         quieten()
-        return _frame_of(job, job.apply(spark, choice.frame(spark)))
+        made = job.apply(spark, choice.frame(spark))
+        if isinstance(made, DataFrame):
+            return made
+        hint = "; is there a 'return' at its end?" if made is None else ""
+        raise WrongResult(f"{job.name}: it returned {typed(made)}, and must return a DataFrame{hint}")
 
     return publish_frame(Result(output, run, make), cancel)
 
@@ -121,21 +129,3 @@ def quieten() -> None:
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
-
-
-def _send_along(modules: Iterable[ModuleType]) -> None:
-    """Pickle functions of these modules by value, not by name: Spark's workers lack the files."""
-    from pyspark.cloudpickle import register_pickle_by_value
-
-    for module in modules:
-        register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def _frame_of(job: Job, made: Any) -> DataFrame:
-    """Return a job's result if it is a frame."""
-    from pyspark.sql import DataFrame
-
-    if isinstance(made, DataFrame):
-        return made
-    hint = "; is there a 'return' at its end?" if made is None else ""
-    raise WrongResult(f"{job.name}: it returned {typed(made)}, and must return a DataFrame{hint}")
