@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from squall_io.spark.replay.problems import CannotReplay
 from squall_io.spark.replay.records import MOST_SOURCES, NO_TASK
@@ -36,6 +36,11 @@ class StreamKey(NamedTuple):
         return self.component if self.stream == DEFAULT else f"{self.component}:{self.stream}"
 
 
+def read_by(spec: ComponentSpec) -> tuple[StreamKey, ...]:
+    """Return the streams that a component reads, each once."""
+    return tuple(dict.fromkeys(StreamKey(entry.source, entry.stream) for entry in spec.inputs))
+
+
 @dataclass(frozen=True)
 class ReplayPlan:
     """What is run, on which sources, for which outputs."""
@@ -59,11 +64,7 @@ class ReplayPlan:
     @cached_property
     def streams(self) -> tuple[StreamKey, ...]:
         """All streams that carry tuples; the position of a stream is its number."""
-        inner = [
-            StreamKey(entry.source, entry.stream)
-            for step in self.steps
-            for entry in self.component(step).inputs
-        ]
+        inner = [key for step in self.steps for key in self.inputs_of(step)]
         return tuple(dict.fromkeys([*self.sources, *inner, *self.outputs.values()]))
 
     @cached_property
@@ -75,7 +76,7 @@ class ReplayPlan:
     def tasks(self) -> tuple[TaskRow, ...]:
         """Every task of the topology, numbered as a cluster numbers them."""
         rows = ((spec.id, index) for spec in self.topology.components for index in range(spec.parallelism))
-        return tuple(TaskRow(task, component, index) for task, (component, index) in enumerate(rows, 1))
+        return tuple(TaskRow(task, *row) for task, row in enumerate(rows, 1))
 
     @cached_property
     def place_of(self) -> Mapping[int, tuple[str, int]]:
@@ -105,8 +106,7 @@ class ReplayPlan:
 
     def inputs_of(self, step: str) -> tuple[StreamKey, ...]:
         """Return the streams that a component reads, each once."""
-        entries = self.component(step).inputs
-        return tuple(dict.fromkeys(StreamKey(entry.source, entry.stream) for entry in entries))
+        return read_by(self.component(step))
 
     def readers_of(self, what: StreamKey | str) -> list[str]:
         """Return the running components that read a stream, or any stream of a component."""
@@ -127,16 +127,15 @@ class ReplayPlan:
     def for_worker(self, directory: str) -> WorkerPlan:
         """Return the plan in the form of the worker's cores: one in which every other task runs elsewhere."""
         ground = {**defaults(), **self.topology.conf}
-        confs: dict[str, Mapping[str, Any]] = {
-            spec.id: json_copy({**ground, **spec.conf, **_SET_ASIDE}) for spec in self.topology.components
-        }
         return WorkerPlan(
             worker="replay",
             topology=self.topology,
             tasks=self.tasks,
             worker_of={task: "elsewhere" for task, _, _ in self.tasks},
             conf=json_copy({**ground, **_SET_ASIDE}),
-            component_confs=confs,
+            component_confs={
+                spec.id: json_copy({**ground, **spec.conf, **_SET_ASIDE}) for spec in self.topology.components
+            },
             directory=directory,
             topology_id=self.topology_id,
         )
@@ -170,9 +169,7 @@ def plan_replay(
     if problems:
         raise CannotReplay(topology.name, problems)
     steps = in_order(topology, needed)
-    read = {
-        StreamKey(entry.source, entry.stream) for step in steps for entry in topology.component(step).inputs
-    }
+    read = {key for step in steps for key in read_by(topology.component(step))}
     return ReplayPlan(
         pruned(topology, needed),
         tuple(steps),
@@ -267,14 +264,13 @@ def find_needed(
         if component in needed:
             continue
         needed.add(component)
-        for entry in topology.component(component).inputs:
-            key = StreamKey(entry.source, entry.stream)
+        for key in read_by(topology.component(component)):
             if key in given:
                 continue
-            if topology.component(entry.source).kind == "spout":
+            if topology.component(key.component).kind == "spout":
                 missing.setdefault(key, []).append(component)
             else:
-                ahead.append(entry.source)
+                ahead.append(key.component)
     for key, readers in missing.items():
         what = (
             "which a replay knows nothing of: give a frame, empty if need be"
@@ -293,14 +289,14 @@ def find_needed(
 
 def cycle_problems(topology: Topology, needed: set[str], given: set[StreamKey]) -> Iterator[str]:
     """Yield the cycles among the components to run."""
+    specs = [spec for spec in topology.components if spec.id in needed]
     edges = [
-        Edge(target=spec.id, source=entry.source, stream=entry.stream)
-        for spec in topology.components
-        if spec.id in needed
-        for entry in spec.inputs
-        if StreamKey(entry.source, entry.stream) not in given
+        Edge(target=spec.id, source=key.component, stream=key.stream)
+        for spec in specs
+        for key in read_by(spec)
+        if key not in given
     ]
-    for members in cycles([spec.id for spec in topology.components if spec.id in needed], edges):
+    for members in cycles([spec.id for spec in specs], edges):
         yield (
             f"{listed(members)} form a cycle, which a batch job cannot run: give a stream of it as a source, or ask for what"
             " lies before it"
@@ -321,8 +317,7 @@ def in_order(topology: Topology, needed: set[str]) -> list[str]:
 
 def pruned(topology: Topology, needed: set[str]) -> Topology:
     """Return the topology with only the code and the routes of what is run. Direct routes to others stay, since a bolt may
-    rightly
-    name one of their tasks; nothing is sent along them.
+    rightly name one of their tasks; nothing is sent along them.
     """
 
     def without_routes(spec: ComponentSpec) -> ComponentSpec:

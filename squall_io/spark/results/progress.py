@@ -7,9 +7,9 @@ Must not know: tables, terminals.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,14 +63,24 @@ def progress_of(active: Iterable[Stage], ended: Iterable[Stage]) -> JobProgress:
     )
 
 
-class Watch(Protocol):
+class Watch:
     """Watches what Spark is doing. Any thread may call."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: By job: its stages by number, as they were when they were last seen, and whether it runs.
+        self._jobs: dict[object, tuple[dict[int, Stage], bool]] = {}
 
     def poll(self) -> JobProgress:
         """Return the current progress."""
+        with self._lock:
+            jobs = list(self._jobs.values())
+        active = [stage for stages, runs in jobs if runs for stage in stages.values()]
+        return progress_of(active, [stage for stages, runs in jobs if not runs for stage in stages.values()])
 
     def cancel(self) -> None:
         """Make Spark give up all work of this session."""
+        raise NotImplementedError
 
     def close(self) -> None:
         """Stop watching."""
@@ -81,26 +91,24 @@ def watch(session: SparkSession) -> Watch:
     return _Connected(session) if getattr(session, "_sc", None) is None else _Classic(session)
 
 
-class _Classic:
+class _Classic(Watch):
     """Polls the driver's status tracker."""
 
     def __init__(self, session: SparkSession) -> None:
+        super().__init__()
         self._context = session.sparkContext
         self._tracker = self._context.statusTracker()
-        #: The stages of each job that was seen, by their numbers, as they were when they were last seen.
-        self._jobs: dict[int, dict[int, Stage]] = {}
 
     def poll(self) -> JobProgress:
         """Return the progress of the running jobs. Jobs that came and went between two polls are missed."""
         running = set(self._tracker.getActiveJobsIds())
         for job in running | self._jobs.keys():
-            info = self._tracker.getJobInfo(job)
+            stages, _ = self._jobs.get(job, ({}, True))
+            info = self._tracker.getJobInfo(job)  # type: ignore[arg-type]
             if info is not None:
-                seen = self._jobs.setdefault(job, {})
-                seen.update((stage, found) for stage in info.stageIds if (found := self._stage(stage)))
-        active = [stage for job in running for stage in self._jobs.get(job, {}).values()]
-        ended = [stage for job, seen in self._jobs.items() if job not in running for stage in seen.values()]
-        return progress_of(active, ended)
+                stages.update((stage, found) for stage in info.stageIds if (found := self._stage(stage)))
+            self._jobs[job] = stages, job in running
+        return super().poll()
 
     def _stage(self, number: int) -> Stage | None:
         info = self._tracker.getStageInfo(number)
@@ -112,18 +120,13 @@ class _Classic:
         """Cancel all jobs."""
         self._context.cancelAllJobs()
 
-    def close(self) -> None:
-        """There is nothing to give back."""
 
-
-class _Connected:
+class _Connected(Watch):
     """Receives progress from the client of a Spark Connect server."""
 
     def __init__(self, session: SparkSession) -> None:
+        super().__init__()
         self._session = session
-        self._lock = threading.Lock()
-        #: By operation: its stages, and whether it runs.
-        self._operations: dict[str, tuple[list[Stage], bool]] = {}
         session.registerProgressHandler(self._received)  # type: ignore[arg-type]
 
     def _received(
@@ -131,19 +134,10 @@ class _Connected:
     ) -> None:
         found = [Stage(stage.num_tasks, stage.num_completed_tasks) for stage in stages or ()]
         if found:
-            last = found[-1]
-            found[-1] = Stage(last.tasks, last.done, inflight_tasks)
+            found[-1] = replace(found[-1], running=inflight_tasks)
         with self._lock:
-            before, _ = self._operations.get(operation_id or "", ([], True))
-            self._operations[operation_id or ""] = (found or before, not done)
-
-    def poll(self) -> JobProgress:
-        """Return the last progress received."""
-        with self._lock:
-            operations: Mapping[str, tuple[list[Stage], bool]] = dict(self._operations)
-        active = [stage for stages, runs in operations.values() if runs for stage in stages]
-        ended = [stage for stages, runs in operations.values() if not runs for stage in stages]
-        return progress_of(active, ended)
+            before, _ = self._jobs.get(operation_id, ({}, True))
+            self._jobs[operation_id] = dict(enumerate(found)) or before, not done
 
     def cancel(self) -> None:
         """Have the server interrupt all operations of the session."""

@@ -285,8 +285,24 @@ def publish(
     `TableMismatch`: the first version has appeared meanwhile, and is written in another way. Errors of `Files` come through;
     the call may then be repeated.
     """
+    draft = Version(
+        attempt.base,
+        attempt.run,
+        attempt.name,
+        run.command,
+        run.job,
+        run.code,
+        run.inputs,
+        run.settings,
+        run.table,
+        rows,
+        schema,
+        (),
+        published=wall(),
+        counts=counts or {},
+    )
     try:
-        version = _finish(files, _sealed(files, attempt, run, rows, schema, wall(), counts or {}))
+        version = _finish(files, _sealed(files, draft))
     except AttemptLost:
         # Another attempt of this run may have been first, and have swept this one's rows.
         meanwhile = published_meanwhile(files, attempt)
@@ -301,45 +317,24 @@ def give_up(files: Files, attempt: Attempt) -> None:
     _sweep(files, attempt.name)
 
 
-def _written(files: Files, attempt: Attempt, rows: int) -> tuple[DataFile, ...]:
-    """Return the files that Spark left."""
-    below = len(attempt.rows) + 1
-    written = [status for status in files.walk(attempt.rows) if is_data(status, below)]
-    if rows and not written:
-        raise _lost(files, attempt.name)
+def _sealed(files: Files, draft: Version) -> Version:
+    """Seal an attempt with the files that Spark left; return the version to publish. `AttemptLost` if a sweeper was first."""
+    folder = rows_folder(draft.attempt)
+    written = [status for status in files.walk(folder) if is_data(status, len(folder) + 1)]
+    if draft.rows and not written:
+        raise _lost(files, draft.attempt)
     try:
         digests = map_concurrently(lambda status: files.digest(status.path), written)
     except AbsentFile:
-        raise _lost(files, attempt.name) from None
-    return tuple(DataFile(status.path, status.size, digest) for status, digest in zip(written, digests))
-
-
-def _sealed(
-    files: Files, attempt: Attempt, run: Run, rows: int, schema: str, now: float, counts: Mapping[str, int]
-) -> Version:
-    """Seal the attempt and return the version to publish; `AttemptLost` if a sweeper was first."""
-    draft = Version(
-        attempt.base,
-        attempt.run,
-        attempt.name,
-        run.command,
-        run.job,
-        run.code,
-        run.inputs,
-        run.settings,
-        run.table,
-        rows,
-        schema,
-        _written(files, attempt, rows),
-        published=now,
-        counts=counts,
-    )
-    path = _seal_path(attempt.name)
+        raise _lost(files, draft.attempt) from None
+    found = (DataFile(status.path, status.size, digest) for status, digest in zip(written, digests))
+    draft = msgspec.structs.replace(draft, files=tuple(found))
+    path = _seal_path(draft.attempt)
     if not files.put_if_absent(path, _record_of(PUBLISH, draft)):
         # If the seal is gone, the sweeper is done, or a helper has published: the versions and the files will tell.
         with suppress(AbsentFile):
             if _fate_in(files.read(path), path) == SWEEP:
-                raise _lost(files, attempt.name)
+                raise _lost(files, draft.attempt)
     return draft
 
 
