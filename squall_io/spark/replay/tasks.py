@@ -324,7 +324,7 @@ class Routing:
         self.output = None
         try:
             # Round robin begins elsewhere for each partition, so that many short ones do not all fill the same task.
-            self.output = build_outputs(worker_plan, spec, task, partition, context)[key.stream]
+            self.output = build_outputs(worker_plan, context, partition)[key.stream]
         except Exception as error:  # a grouping of the user's cannot be unpickled or prepared
             self.totals.fatal = f"source {str(key)!r}: {describe(error)}"
 
