@@ -1,4 +1,4 @@
-"""Servers that behave as servers do, for tests of the client: they answer, redirect, close, stay silent, talk nonsense."""
+"""Servers with real faults, for tests of the client: they answer, redirect, close, stay silent, send nonsense."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Page = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Served:
-    """A server whose pages are functions, and what it was asked."""
+    """A server whose pages are functions, and the requests that it got."""
 
     def __init__(self) -> None:
         self.pages: dict[str, Page] = {}
@@ -28,12 +28,12 @@ class Served:
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            # Small answers leave at once.
+            # Small answers are sent at once.
             wbufsize = -1
             disable_nagle_algorithm = True
 
             def handle(self) -> None:
-                with contextlib.suppress(ConnectionError):  # clients here go away at any moment
+                with contextlib.suppress(ConnectionError):  # clients here disconnect at any moment
                     super().handle()
 
             def handle_one(self) -> None:
@@ -63,7 +63,7 @@ class Served:
 
 
 class Frozen:
-    """What a frozen server is to others: connections and all that is sent are taken by the kernel, nothing is answered."""
+    """How a frozen server appears to others: the kernel accepts connections and data, and no answer comes."""
 
     def __init__(self, stack: contextlib.ExitStack) -> None:
         self.stack = stack
@@ -71,7 +71,7 @@ class Frozen:
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
 
     def heard(self) -> list[bytes]:
-        """The first line of what came over each connection."""
+        """The first line that came over each connection."""
         lines = []
         self.listener.settimeout(0)
         with contextlib.suppress(BlockingIOError):
@@ -83,7 +83,7 @@ class Frozen:
 
 
 def page(value: Any, status: int = 200, **headers: str) -> Page:
-    """A page with JSON (or bytes) in it."""
+    """A page with JSON (or bytes)."""
     data = value if isinstance(value, bytes) else json.dumps(value).encode()
 
     def answer(handler: BaseHTTPRequestHandler) -> None:
@@ -104,8 +104,8 @@ def drop(handler: BaseHTTPRequestHandler) -> None:
     handler.connection.shutdown(socket.SHUT_RDWR)
 
 
-def nobody() -> str:
-    """The URL of a port where nobody listens."""
+def unused_url() -> str:
+    """The URL of a port on which no process listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"http://127.0.0.1:{listener.getsockname()[1]}"
 

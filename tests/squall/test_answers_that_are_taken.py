@@ -1,5 +1,6 @@
-"""What a client takes of an answer counts as soon as it has taken it, also below TLS: by that one that is slow is told from
-one that has gone. Real sockets; the clock of the patience is not waited for (tests/squall/test_http_connections.py)."""
+"""Bytes of an answer count as soon as a client has read them, also below TLS: this distinguishes a slow client from one that
+has gone. It uses real sockets, and does not wait for the timeout (tests/squall/test_http_connections.py).
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ from squall.http.connections import Awaited, Connection
 from squall.security.tls import client_context
 from tests.certificates import make_certificates
 
-ANSWER = 4_000_000  # more than lies in the buffers of the sockets
+ANSWER = 4_000_000  # more than fits into the buffers of the sockets
 CAP_SECS = 30.0
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """The whole answer at once, as an answer of JSON is sent."""
+    """Send the whole answer at once, like an answer of JSON."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": bytes(ANSWER)})
 
@@ -68,7 +69,7 @@ async def taking(server: ssl.SSLContext | None, client: ssl.SSLContext | None) -
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
-def test_what_a_slow_client_takes_counts_at_once(tls: bool, tmp_path: Path) -> None:
+def test_bytes_read_by_a_slow_client_count_at_once(tls: bool, tmp_path: Path) -> None:
     server = client = None
     if tls:
         made = make_certificates(tmp_path / "certificates")

@@ -1,4 +1,4 @@
-"""What travels with a topology is packed the same way each time, comes back whole, and no bad archive gets past its check."""
+"""The files of a topology are packed the same way each time and come back complete, and no bad archive passes the check."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNPACKED = 4 << 20
 
 
 def member(name: str | bytes, data: bytes = b"", kind: bytes = b"0", **fields: bytes) -> bytes:
-    """A member as bytes, its header made by hand: name, mode, size, magic, prefix and link may be anything."""
+    """A member as bytes with a hand-made header: name, mode, size, magic, prefix and link may be anything."""
     name = name.encode() if isinstance(name, str) else name
     header = bytearray(512)
     parts = {
@@ -56,7 +56,7 @@ def archive(folder: Path, *members: bytes, end: bytes = bytes(1024)) -> Path:
 
 
 def refused(path: Path, limit: int = LIMIT, unpacked_limit: int = UNPACKED) -> str:
-    """The reason; and nothing of it is ever written."""
+    """The reason of the refusal; nothing of it is ever written."""
     with pytest.raises(BadArchive) as caught:
         check(path, limit, unpacked_limit)
     target = path.parent / "unpacked"
@@ -85,7 +85,7 @@ def test_the_same_files_give_the_same_archive_whatever_their_times_and_order(tmp
     assert pack({"a.py": b"x = 2\n", "b/data.txt": file}, tmp_path / "three") != first
 
 
-def test_what_is_packed_comes_back_with_its_data_and_plain_modes(tmp_path: Path) -> None:
+def test_packed_files_come_back_with_their_data_and_plain_modes(tmp_path: Path) -> None:
     program = tmp_path / "tool.sh"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o4711)
@@ -114,7 +114,7 @@ def test_what_is_packed_comes_back_with_its_data_and_plain_modes(tmp_path: Path)
         assert stat.S_IMODE(unpacked.stat().st_mode) == (0o755 if name == "tool.sh" else 0o644)
 
 
-def test_a_link_travels_as_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_travels_as_its_target(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("data")
     (tmp_path / "link").symlink_to("real")
     assert unpack(packed(tmp_path, {"x": tmp_path / "link"}), tmp_path / "out", LIMIT, UNPACKED).names == (
@@ -124,7 +124,7 @@ def test_a_link_travels_as_what_it_leads_to(tmp_path: Path) -> None:
     assert not (tmp_path / "out" / "x").is_symlink()
 
 
-def test_what_is_no_regular_file_is_not_packed(tmp_path: Path) -> None:
+def test_only_regular_files_are_packed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
         with pytest.raises(BadArchive, match="is no regular file"):
@@ -140,13 +140,13 @@ def test_a_name_that_would_be_refused_is_not_packed(tmp_path: Path, name: str) -
         pack({name: b""}, tmp_path / "packed")
 
 
-def test_a_file_that_is_a_folder_too_is_not_packed(tmp_path: Path) -> None:
+def test_a_file_that_is_also_a_folder_is_not_packed(tmp_path: Path) -> None:
     with pytest.raises(BadArchive, match="a file and a folder"):
         pack({"x": b"", "x/y": b""}, tmp_path / "packed")
 
 
 @given(st.dictionaries(st.text("abc.é/ ", min_size=1, max_size=12), st.binary(max_size=2000), max_size=6))
-def test_whatever_can_be_packed_can_be_read_by_everybody(
+def test_every_packed_file_is_readable_by_all(
     tmp_path_factory: pytest.TempPathFactory, files: dict[str, bytes]
 ) -> None:
     path = tmp_path_factory.mktemp("packed") / "packed"
@@ -159,10 +159,10 @@ def test_whatever_can_be_packed_can_be_read_by_everybody(
     assert {each.name: each.size for each in check(path, LIMIT, UNPACKED).members} == seen
 
 
-# Archives made by others
+# Archives made by other tools
 
 
-def test_an_archive_by_tar_itself_is_taken(tmp_path: Path) -> None:
+def test_an_archive_made_by_tar_is_accepted(tmp_path: Path) -> None:
     long = "a" * 150
     for kind in (tarfile.GNU_FORMAT, tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT):
         path = tmp_path / f"by-tar-{kind}.tar.gz"
@@ -180,7 +180,7 @@ def test_an_archive_by_tar_itself_is_taken(tmp_path: Path) -> None:
         assert long in contents.names[1]
 
 
-def test_a_member_made_by_hand_is_taken_where_nothing_is_wrong_with_it(tmp_path: Path) -> None:
+def test_a_valid_hand_made_member_is_accepted(tmp_path: Path) -> None:
     path = archive(
         tmp_path,
         member("a", b"1"),
@@ -204,9 +204,7 @@ NAMES = {
 
 @pytest.mark.parametrize("case", NAMES)
 @pytest.mark.parametrize("way", ["header", "extended header", "GNU's long name", "folder"])
-def test_a_name_that_leads_elsewhere_is_refused_whichever_way_it_is_given(
-    tmp_path: Path, case: str, way: str
-) -> None:
+def test_a_name_that_leads_elsewhere_is_refused_in_every_form(tmp_path: Path, case: str, way: str) -> None:
     reason, name = NAMES[case]
     if way == "folder" and not name:
         return  # the root of the archive itself
@@ -221,7 +219,7 @@ def test_a_name_that_leads_elsewhere_is_refused_whichever_way_it_is_given(
     assert "\x1b" not in text
 
 
-def test_the_front_part_of_a_name_is_looked_at_too(tmp_path: Path) -> None:
+def test_the_prefix_of_a_name_is_checked_too(tmp_path: Path) -> None:
     assert "'..'" in refused(archive(tmp_path, member("x", b"", prefix=b"../..")))
     assert "is absolute" in refused(archive(tmp_path, member("x", b"", prefix=b"/etc")))
 
@@ -234,13 +232,13 @@ def test_the_front_part_of_a_name_is_looked_at_too(tmp_path: Path) -> None:
         (b"V", "a volume label"), (b"\xff", "unknown kind"),
     ],
 )  # fmt: skip
-def test_what_is_no_regular_file_is_refused_by_name(tmp_path: Path, kind: bytes, what: str) -> None:
+def test_a_member_that_is_no_regular_file_is_refused_by_name(tmp_path: Path, kind: bytes, what: str) -> None:
     text = refused(archive(tmp_path, member("fine"), member("evil", kind=kind)))
     assert "at 'evil': " in text
     assert what in text
 
 
-def test_a_link_that_a_later_file_is_written_through_is_refused(tmp_path: Path) -> None:
+def test_a_link_through_which_a_later_file_is_written_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path, member("data", kind=b"2", link=b"/etc"), member("data/passwd", b"x"))
     assert "at 'data': it is a symbolic link" in refused(path)
 
@@ -292,13 +290,11 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path, members: tuple[byte
         ((member("x", b"1")[:-1] + b"!",), "hidden behind its data"),
     ],
 )  # fmt: skip
-def test_a_header_that_is_not_sound_is_refused(
-    tmp_path: Path, members: tuple[bytes, ...], reason: str
-) -> None:
+def test_an_invalid_header_is_refused(tmp_path: Path, members: tuple[bytes, ...], reason: str) -> None:
     assert reason in refused(archive(tmp_path, *members))
 
 
-def test_what_stands_behind_the_end_is_refused(tmp_path: Path) -> None:
+def test_data_after_the_end_is_refused(tmp_path: Path) -> None:
     assert "behind its end" in refused(archive(tmp_path, end=bytes(1024) + member("hidden")))
     path = archive(tmp_path, member("x"))
     whole = path.read_bytes()
@@ -307,7 +303,7 @@ def test_what_stands_behind_the_end_is_refused(tmp_path: Path) -> None:
         assert "behind its end" in refused(path)
 
 
-def test_every_cut_is_noticed(tmp_path: Path) -> None:
+def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     tar = member("first", b"1" * 700) + member("second", b"2") + bytes(1024)
     path = tmp_path / "cut"
     for size in range(0, len(tar), 100):
@@ -319,7 +315,7 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
         refused(path)
 
 
-def test_what_is_no_gzip_or_damaged_is_refused(tmp_path: Path) -> None:
+def test_damaged_or_other_data_than_gzip_is_refused(tmp_path: Path) -> None:
     path = archive(tmp_path, member("x", b"data" * 1000))
     whole = bytearray(path.read_bytes())
     whole[-5] ^= 1  # the checksum at its end
@@ -341,25 +337,27 @@ def test_an_archive_over_the_limit_is_refused_before_it_is_read(tmp_path: Path) 
     assert check(path, path.stat().st_size, UNPACKED).size == 2000
 
 
-def test_one_that_says_it_is_too_large_is_refused_without_reading_it(tmp_path: Path) -> None:
+def test_an_archive_that_declares_too_large_a_size_is_refused_without_reading_it(tmp_path: Path) -> None:
     text = refused(archive(tmp_path, member("huge", size=b"77777777777\0"), end=b""))
     assert "at 'huge': unpacked it has more than 4,194,304 bytes" in text
 
 
-def test_one_that_is_too_large_in_all_is_refused(tmp_path: Path) -> None:
+def test_an_archive_that_is_too_large_in_total_is_refused(tmp_path: Path) -> None:
     parts = [member(f"part-{number}", bytes(1 << 20)) for number in range(5)]
     assert "at 'part-3'" in refused(archive(tmp_path, *parts))
     assert "more than 4,194,304 bytes" in refused(archive(tmp_path, end=bytes(5 << 20)))
 
 
-def test_one_that_grows_out_of_proportion_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_expands_out_of_proportion_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tar_members, "RATIO_FROM_BYTES", 1 << 20)
     path = archive(tmp_path, member("zeros", bytes(3 << 20)))
     assert "at 'zeros': it grows to more than 200 times its size" in refused(path)
     assert check(packed(tmp_path, {"noise": os.urandom(900_000), "zeros": bytes(1 << 20)}), LIMIT, UNPACKED)
 
 
-def test_one_with_too_many_members_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_with_too_many_members_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tar_members, "MOST_MEMBERS", 10)
     few = [member(f"x{number}") for number in range(10)]
     assert len(check(archive(tmp_path, *few), LIMIT, UNPACKED).members) == 10
@@ -367,7 +365,7 @@ def test_one_with_too_many_members_is_refused(tmp_path: Path, monkeypatch: pytes
     assert "more than 10 members" in refused(archive(tmp_path, *[extended(b"mtime=1")] * 11))
 
 
-def test_one_whose_names_make_too_many_folders_is_refused(
+def test_an_archive_whose_names_make_too_many_folders_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tar_members, "MOST_MEMBERS", 10)
@@ -411,7 +409,7 @@ def test_damage_is_refused_or_harmless_and_never_another_error(
     )
     for _ in range(data.draw(st.integers(1, 4))):
         tar[data.draw(st.integers(0, len(tar) - 1))] = data.draw(st.integers(0, 255))
-    for start in (0, 1536, 2560, 3584):  # damage that the checksum cannot see
+    for start in (0, 1536, 2560, 3584):  # damage that the checksum does not cover
         header = tar[start : start + 512]
         header[148:156] = b" " * 8
         if len(header) == 512 and any(tar[start : start + 512]):

@@ -1,4 +1,4 @@
-"""A neighbour that took one of our package names is named, with the way out, before its code could run."""
+"""Another distribution that took one of our package names is reported, with advice, before its code could run."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_check(*path: Path, code: str = CHECK) -> subprocess.CompletedProcess[str
     return subprocess.run(
         [sys.executable, "-S", "-c", code],
         env=environment,
-        cwd=path[-1].parent,  # -c puts it in front of the path
+        cwd=path[-1].parent,  # -c puts it first on the path
         capture_output=True,
         text=True,
         timeout=60,
@@ -68,7 +68,7 @@ def test_packages_of_one_installation_are_ours_and_are_not_imported(home: Path) 
 
 
 @pytest.mark.parametrize("package", TAKEN_NAMES)
-def test_a_distribution_in_front_of_ours_is_named(home: Path, tmp_path: Path, package: str) -> None:
+def test_a_distribution_before_ours_on_the_path_is_named(home: Path, tmp_path: Path, package: str) -> None:
     install(tmp_path / "front", f"the-{package}", package)
     text = complaint(tmp_path / "front", home)
     assert f"The package '{package}' that Python finds is not Squall's" in text
@@ -78,7 +78,7 @@ def test_a_distribution_in_front_of_ours_is_named(home: Path, tmp_path: Path, pa
     assert "force-reinstall" not in text, "nothing of ours was overwritten"
 
 
-def test_a_distribution_installed_over_ours_is_named_and_ours_is_to_be_restored(home: Path) -> None:
+def test_a_distribution_installed_over_ours_is_named_and_the_advice_restores_ours(home: Path) -> None:
     install(home, "supervisor", "supervisor")
     text = complaint(home)
     assert "the distribution supervisor 4.2.5" in text
@@ -91,7 +91,7 @@ def test_a_distribution_that_lists_no_files_is_still_named(home: Path, tmp_path:
     assert "the distribution supervisor 4.2.5" in complaint(tmp_path / "front", home)
 
 
-def test_a_users_own_module_of_our_name_is_to_be_renamed(home: Path, tmp_path: Path) -> None:
+def test_the_advice_for_a_users_own_module_of_our_name_is_to_rename_it(home: Path, tmp_path: Path) -> None:
     (tmp_path / "user").mkdir()
     (tmp_path / "user" / "worker.py").write_text(BOOM)
     text = complaint(tmp_path / "user", home)
@@ -108,21 +108,21 @@ def test_a_users_module_is_not_blamed_on_a_distribution_of_that_name(home: Path,
     assert "a file of your own?" in text
 
 
-def test_a_second_copy_of_squall_in_front_is_not_taken_for_ours(home: Path, tmp_path: Path) -> None:
+def test_a_second_copy_of_squall_first_on_the_path_is_not_taken_for_ours(home: Path, tmp_path: Path) -> None:
     (tmp_path / "copy" / "topology_api").mkdir(parents=True)
     (tmp_path / "copy" / "topology_api" / "__init__.py").write_text('"""Squall, another copy."""\n')
     assert str(tmp_path / "copy" / "topology_api") in complaint(tmp_path / "copy", home)
 
 
 @pytest.mark.parametrize("what", ["folder", "init"])
-def test_a_package_that_is_gone_is_named_with_how_to_restore_it(home: Path, what: str) -> None:
+def test_a_missing_package_is_named_with_how_to_restore_it(home: Path, what: str) -> None:
     shutil.rmtree(home / "nimbus") if what == "folder" else (home / "nimbus" / "__init__.py").unlink()
     text = complaint(home)
     assert "nimbus" in text
     assert "pip install --force-reinstall --no-deps squall" in text
 
 
-def test_all_strangers_are_named_at_once(home: Path, tmp_path: Path) -> None:
+def test_all_foreign_packages_are_named_at_once(home: Path, tmp_path: Path) -> None:
     install(tmp_path / "front", "supervisor", "supervisor")
     (tmp_path / "front" / "worker.py").write_text(BOOM)
     text = complaint(tmp_path / "front", home)
@@ -130,7 +130,7 @@ def test_all_strangers_are_named_at_once(home: Path, tmp_path: Path) -> None:
     assert "'worker'" in text
 
 
-def test_nothing_slow_is_imported_while_all_is_well(home: Path) -> None:
+def test_nothing_slow_is_imported_without_a_problem(home: Path) -> None:
     code = f"{CHECK}\nimport sys; print('importlib.metadata' in sys.modules)"
     result = run_check(home, code=code)
     assert result.stdout.splitlines() == ["all ours", "False"], result.stderr

@@ -1,4 +1,4 @@
-"""The text of a report says everything once, in the order that Python has it in."""
+"""The text of a report says everything once, in Python's order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def lines_of(frames: tuple[str, ...], place: str = "/home/me/app.py:19, in execu
 INNER = ('File "/home/me/app.py", line 19, in execute', '  raise ValueError("no")')
 
 
-def test_each_place_is_there_once_with_its_code_below_it() -> None:
+def test_each_place_occurs_once_with_its_code_below_it() -> None:
     outer = ('File "/home/me/app.py", line 7, in outer', "  return self.inner()")
     assert lines_of((*outer, *INNER)) == [f"  {line}" for line in (*outer, *INNER)]
     assert lines_of(INNER[:1]) == [f"  {INNER[0]}"]
 
 
-def test_a_library_below_the_users_line_and_what_caused_it_follow() -> None:
+def test_a_library_below_the_users_line_and_its_cause_follow() -> None:
     frames = (
         *INNER,
         'File "/usr/lib/python3.11/json/decoder.py", line 3, in decode',
@@ -36,14 +36,14 @@ def test_a_library_below_the_users_line_and_what_caused_it_follow() -> None:
 @pytest.mark.parametrize(
     "change", [{"task": "2"}, {"times": True}, {"frames": [1]}, {"more": 1}, {"time": None}]
 )
-def test_what_is_no_report_is_refused(change: dict[str, object]) -> None:
+def test_an_invalid_report_is_refused(change: dict[str, object]) -> None:
     values = ErrorReport("t", "count", 2, "execute", "ValueError: no", "", ("a",), None, 0.0).as_dict()
     assert ErrorReport.from_dict(values).frames == ("a",)
     with pytest.raises(ValueError, match="this is no error report"):
         ErrorReport.from_dict({**values, **change})
 
 
-def test_the_lines_of_a_message_stay_lines_and_stand_above_the_frames() -> None:
+def test_the_lines_of_a_message_stay_lines_above_the_frames() -> None:
     text = "TableMismatch: another table:\n- column a\nWrite elsewhere."
     report = ErrorReport("t", "store", 2, "prepare", text, "", INNER, None, 0.0, times=2)
     assert report.render().splitlines() == [
@@ -72,12 +72,10 @@ def start(text: str, time: float = 0.0) -> ErrorReport:
         ("attempt 1 of 9", "attempt 2 of 9", True),
     ],
 )
-def test_numbers_are_passed_over_only_where_they_are_no_part_of_a_name(
-    one: str, other: str, same: bool
-) -> None:
+def test_numbers_are_ignored_only_where_they_are_no_part_of_a_name(one: str, other: str, same: bool) -> None:
     assert (gist(start(one)) == gist(start(other))) is same
 
 
-def test_errors_that_take_turns_are_folded_the_newest_last() -> None:
+def test_alternating_errors_are_folded_the_newest_last() -> None:
     reports = [start("ab"[number % 2], float(number)) for number in range(6)]
     assert folded(reports) == [replace(reports[4], times=3), replace(reports[5], times=3)]

@@ -1,4 +1,4 @@
-"""Every module of the product can be imported, on every Python that Squall runs on and without any extra."""
+"""Every module of the product can be imported on every Python that Squall supports, without any extra."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PACKAGES = (
     "squall_cli",
 )
 
-#: What a module of a connector may need, and the environments of other Pythons do not have.
+#: Libraries of connectors, which the environments of other Pythons do not have.
 EXTRAS = ("pyspark", "pyarrow", "pandas")
 
 
 def modules(package: str) -> list[str]:
-    """The names of all modules below a package, but for those that run something when they are imported."""
+    """The names of all modules below a package, except for those that run a program when they are imported."""
     paths = sorted((ROOT / package).rglob("*.py"))
     names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in paths]
     return [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]

@@ -1,4 +1,4 @@
-"""Whoever delivered another file than the one asked for is left in peace for a while, and who is silent is asked last."""
+"""A source that delivered a wrong file is not asked for it for a while, and a silent one is asked last."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sources(clock: ManualClock) -> FileSources:
     return FileSources(clock.now)
 
 
-def test_one_that_delivers_another_file_is_told_of_with_both_and_asked_later(
+def test_a_source_that_delivers_a_wrong_file_is_reported_with_both_hashes_and_asked_later(
     sources: FileSources, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert not sources.delivered("n1", GOOD, BAD)
@@ -33,7 +33,7 @@ def test_one_that_delivers_another_file_is_told_of_with_both_and_asked_later(
     assert sources.order(GOOD, BOTH) == ["n1", "n2"]
 
 
-def test_each_time_it_is_left_in_peace_for_longer_but_not_for_ever(
+def test_each_wrong_file_postpones_the_next_request_further_but_not_for_ever(
     sources: FileSources, clock: ManualClock
 ) -> None:
     waits = []
@@ -46,13 +46,15 @@ def test_each_time_it_is_left_in_peace_for_longer_but_not_for_ever(
     assert waits[:3] == [WRONG_SECS, 2 * WRONG_SECS, 4 * WRONG_SECS] and waits[-1] == MOST_SECS
 
 
-def test_one_that_delivers_the_right_file_again_is_as_good_as_any(sources: FileSources) -> None:
+def test_a_source_that_delivers_the_right_file_again_is_trusted_again(sources: FileSources) -> None:
     sources.delivered("n1", GOOD, BAD)
     assert sources.delivered("n1", GOOD, GOOD)
     assert sources.order(GOOD, BOTH) == ["n1", "n2"] and not sources.wrong("n1")
 
 
-def test_one_that_did_not_answer_is_asked_last_for_a_while(sources: FileSources, clock: ManualClock) -> None:
+def test_a_source_that_did_not_answer_is_asked_last_for_a_while(
+    sources: FileSources, clock: ManualClock
+) -> None:
     sources.is_silent("n1")
     assert sources.order(GOOD, BOTH) == ["n2", "n1"]
     clock.move_to(clock.now() + SILENT_SECS)

@@ -1,4 +1,4 @@
-"""Records that several threads read first, at once: msgspec must have its descriptions of types by then."""
+"""Several threads read their first records at once: msgspec must have its descriptions of types by then."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def test_threads_may_read_their_first_records_at_once() -> None:
 
 
 def test_each_module_with_structs_has_their_descriptions_built() -> None:
-    """Those of the HTTP API are built by `nimbus/http/table.py`: the command line has one thread, and starts sooner so."""
+    """The structs of the HTTP API are built by `nimbus/http/table.py`: the command line has one thread, and starts faster
+    without.
+    """
     without = [
         str(path.relative_to(ROOT))
         for package in MODULES

@@ -1,4 +1,4 @@
-"""How a daemon names its host: never by a name by which every host means itself, as long as there is another."""
+"""How a daemon names its host: never by a name with which every host means itself, if there is another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_host_is_named_as_others_know_it(
         assert reached_at(everywhere, "worker-1.example.org") == "worker-1.example.org"
 
 
-def test_who_listens_on_one_address_is_reached_there_and_nobody_is_asked(
+def test_a_daemon_that_listens_on_one_address_uses_it_without_a_lookup(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delattr(socket, "getfqdn")
@@ -44,7 +44,7 @@ def test_who_listens_on_one_address_is_reached_there_and_nobody_is_asked(
     ]
 
 
-def test_names_by_which_each_host_means_itself_are_told_apart() -> None:
+def test_names_with_which_each_host_means_itself_are_recognised() -> None:
     for host in (
         "localhost",
         "LOCALHOST.",

@@ -1,4 +1,4 @@
-"""The client of the HTTP API against servers that behave as servers do: redirect, close, stay silent, talk nonsense."""
+"""The client of the HTTP API against servers with real faults: they redirect, close, stay silent, send nonsense."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from squall.http.client import Refused, Unreachable, at
-from tests.squall.http_servers import Served, connect, drop, nobody, page
+from tests.squall.http_servers import Served, connect, drop, page, unused_url
 from topology_api.errors import SquallError
 
 
-def test_requests_go_below_the_api_and_queries_leave_out_what_is_none(served: Served) -> None:
+def test_requests_go_below_the_api_and_queries_omit_none(served: Served) -> None:
     served.pages["/api/v1/topologies/a%2Fb"] = page({"name": "a/b"})
     served.pages["/health"] = page({"status": "ok"})
     client = connect([served.url], lambda url: f"Bearer for {url}")
@@ -59,7 +59,7 @@ def test_a_change_that_may_have_arrived_is_not_sent_again(served: Served) -> Non
     assert [method for method, _, _ in served.asked] == ["POST"]
 
 
-def test_a_change_that_may_be_made_twice_is_told_to_another_server(start: Callable[[], Served]) -> None:
+def test_a_change_that_may_be_made_twice_is_sent_to_another_server(start: Callable[[], Served]) -> None:
     silent, second = start(), start()
     silent.pages["/api/v1/x"] = drop
     second.pages["/api/v1/x"] = page({"state": "ACTIVE"})
@@ -67,22 +67,22 @@ def test_a_change_that_may_be_made_twice_is_told_to_another_server(start: Callab
     assert [method for method, _, _ in second.asked] == ["POST"]
 
 
-def test_each_address_is_tried_and_one_that_cannot_at_the_moment_is_passed_over(
+def test_each_address_is_tried_and_unavailable_ones_are_skipped(
     start: Callable[[], Served],
 ) -> None:
     first, second = start(), start()
     busy = {"error": {"kind": "NoLeader", "message": "nobody leads", "problems": []}}
     first.pages["/api/v1/x"] = page(busy, 503, Retry_After="1")
     second.pages["/api/v1/x"] = page({"from": "second"})
-    client = connect([nobody(), first.url, second.url])
+    client = connect([unused_url(), first.url, second.url])
     assert client.post("x") == {"from": "second"}
-    client = connect([first.url, nobody()])
+    client = connect([first.url, unused_url()])
     with pytest.raises(Refused, match="nobody leads") as refused:
         client.get("x")
     assert (refused.value.status, refused.value.retry_after) == (503, 1.0)
 
 
-def test_one_redirect_is_followed_with_the_credentials_of_where_it_leads(start: Callable[[], Served]) -> None:
+def test_one_redirect_is_followed_with_the_credentials_for_its_target(start: Callable[[], Served]) -> None:
     standby, leader = start(), start()
     standby.pages["/api/v1/x"] = page({}, 307, Location=f"{leader.url}/api/v1/x?a=1")
     leader.pages["/api/v1/x"] = page({"from": "leader"})
@@ -112,7 +112,7 @@ def test_a_redirect_to_nowhere_is_a_squall_error(served: Served, location: str) 
     ("said", "understood"),
     [("3", 3.0), ("\xb2", None), ("9" * 400, None), ("Fri, 31 Dec 1999 23:59:59 GMT", None), ("-1", None)],
 )
-def test_a_time_to_come_again_is_a_number_of_seconds_or_none(
+def test_a_retry_time_is_a_number_of_seconds_or_none(
     served: Served, said: str, understood: float | None
 ) -> None:
     served.pages["/api/v1/x"] = page({}, 503, Retry_After=said)
@@ -121,7 +121,7 @@ def test_a_time_to_come_again_is_a_number_of_seconds_or_none(
     assert refused.value.retry_after == understood
 
 
-def test_what_speaks_something_else_is_shown_in_a_few_harmless_signs(served: Served) -> None:
+def test_another_protocol_is_shown_in_a_few_harmless_characters(served: Served) -> None:
     def speak(handler: BaseHTTPRequestHandler) -> None:
         handler.wfile.write(b"\x1b[2J" + b"x" * 10_000 + b"\r\n")
         handler.close_connection = True
@@ -132,8 +132,8 @@ def test_what_speaks_something_else_is_shown_in_a_few_harmless_signs(served: Ser
     assert str(error.value).isprintable() and len(str(error.value)) < 200
 
 
-def test_nobody_there_is_said_with_what_helps() -> None:
-    url = nobody()
+def test_an_unreachable_server_is_reported_with_advice() -> None:
+    url = unused_url()
     with pytest.raises(Unreachable) as error:
         connect([url]).get("cluster")
     assert str(error.value) == (
@@ -152,7 +152,7 @@ def test_a_server_that_stays_silent_is_given_up_in_time() -> None:
             connect([url], timeout=0.1).get("cluster")
 
 
-def test_errors_are_told_as_the_server_tells_them(served: Served) -> None:
+def test_errors_are_reported_as_the_server_sends_them(served: Served) -> None:
     served.pages["/api/v1/x"] = page(
         {"error": {"kind": "InvalidTopology", "message": "it has 2 problems", "problems": ["a", "b"]}}, 422
     )
@@ -179,18 +179,18 @@ def test_an_answer_that_is_no_json_is_a_squall_error(served: Served, data: bytes
     ["127.0.0.1:6627", "ftp://host", "http://", "http://host:port", "http://user:hunter2@host", "http://h/p", "http://[",
      "http://a b", "http://host\n", "http://a..b", f"http://{'a' * 64}", "http://\x1b[2J"],
 )  # fmt: skip
-def test_what_is_no_url_of_a_nimbus_is_refused_and_no_password_is_shown(url: str) -> None:
+def test_an_invalid_url_of_a_nimbus_is_refused_and_no_password_is_shown(url: str) -> None:
     with pytest.raises(SquallError) as error:
         connect([url])
     assert "hunter2" not in str(error.value) and "http" in str(error.value)
 
 
-def test_a_name_is_quoted_whatever_is_in_it() -> None:
+def test_any_name_is_quoted() -> None:
     assert at("topologies", "a/b é", "errors") == "topologies/a%2Fb%20%C3%A9/errors"
     assert at("topologies", "\udcff") == "topologies/%FF", "bytes of a shell that are no UTF-8"
 
 
-def test_something_exists_or_it_does_not(served: Served) -> None:
+def test_a_resource_exists_or_it_does_not(served: Served) -> None:
     served.pages["/api/v1/there"] = page({})
     served.pages["/api/v1/gone"] = page({}, 404)
     served.pages["/api/v1/closed"] = page({}, 401)
@@ -200,7 +200,7 @@ def test_something_exists_or_it_does_not(served: Served) -> None:
         client.exists("closed")
 
 
-def test_a_file_is_had_whole_or_not_at_all(served: Served) -> None:
+def test_a_file_is_fetched_completely_or_not_at_all(served: Served) -> None:
     data = bytes(range(256)) * 4000
     served.pages["/api/v1/file"] = page(data)
     client = connect([served.url])
@@ -222,7 +222,7 @@ def test_a_file_is_had_whole_or_not_at_all(served: Served) -> None:
         client.get_file("file", io.BytesIO())
 
 
-def test_a_disk_that_is_full_is_the_callers_own_error(served: Served) -> None:
+def test_a_full_disk_is_the_callers_own_error(served: Served) -> None:
     served.pages["/api/v1/file"] = page(b"data")
 
     class Full(io.BytesIO):
@@ -233,7 +233,7 @@ def test_a_disk_that_is_full_is_the_callers_own_error(served: Served) -> None:
         connect([served.url]).get_file("file", Full())
 
 
-def test_a_refusal_is_heard_though_the_file_was_not_read(served: Served, tmp_path: Path) -> None:
+def test_a_refusal_is_received_though_the_file_was_not_read(served: Served, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(bytes(1000))
     served.pages["/api/v1/file"] = page(

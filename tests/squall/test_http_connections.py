@@ -1,4 +1,4 @@
-"""A client that is slow and gets on is waited for; time is an input here. Those that do not get on: tests/nimbus_http."""
+"""A slow client that makes progress is waited for; time is an input here. Clients without progress: tests/nimbus_http."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Timer:
 
 
 class Loop:
-    """The timers of a connection, by a clock that the test sets; tasks are run by the loop of the test."""
+    """The timers of a connection, by a clock that the test sets; the test's loop runs the tasks."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -48,7 +48,7 @@ class Loop:
 
 
 class Transport:
-    """What a connection writes to; it keeps what a test says that nobody has taken."""
+    """The transport of a connection; it keeps data that the test declares unread."""
 
     def __init__(self) -> None:
         self.aborted = self.paused = self.closing = False
@@ -80,7 +80,7 @@ class Transport:
 
 
 class Application:
-    """Takes a piece of the body whenever the test lets it."""
+    """Reads a piece of the body whenever the test lets it."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -104,7 +104,7 @@ class Connected:
         connection.connection_made(self.transport)
 
     async def send(self, data: bytes, taken: bool = True) -> None:
-        """Bytes of the client, which the application takes or leaves."""
+        """Bytes from the client, which the application reads or leaves."""
         if not taken:
             self.application.go_on.clear()
         self.connection.data_received(data)
@@ -112,10 +112,10 @@ class Connected:
             await self.take()
 
     async def take(self) -> None:
-        """The application takes what is there, and goes on to do so."""
+        """Let the application read the available bytes and all later ones."""
         self.application.go_on.set()
         for _ in range(5):
-            await asyncio.sleep(0)  # its turn
+            await asyncio.sleep(0)  # it runs
 
     async def end(self) -> None:
         self.application.go_on.set()
@@ -149,7 +149,7 @@ def test_a_body_that_comes_slowly_and_steadily_is_waited_for_however_long_it_tak
     with_connection(test)
 
 
-def test_what_came_fast_at_first_is_no_credit_for_silence_later() -> None:
+def test_early_fast_bytes_do_not_excuse_later_silence() -> None:
     async def test(client: Connected) -> None:
         await client.send(HEAD)
         for _ in range(9):
@@ -178,7 +178,7 @@ def test_a_client_is_not_blamed_for_an_application_that_is_behind() -> None:
 
 
 @pytest.mark.parametrize("closing", [False, True])
-def test_an_answer_that_is_taken_slowly_is_waited_for(closing: bool) -> None:
+def test_an_answer_that_is_read_slowly_is_waited_for(closing: bool) -> None:
     async def test(client: Connected) -> None:
         assert TAKING.least is not None
         client.transport.unsent = 10 * TAKING.least
@@ -197,7 +197,7 @@ def test_an_answer_that_is_taken_slowly_is_waited_for(closing: bool) -> None:
     with_connection(test)
 
 
-def test_who_has_asked_is_not_hurried_while_the_answer_is_made() -> None:
+def test_a_client_is_not_timed_out_while_its_answer_is_made() -> None:
     async def test(client: Connected) -> None:
         await client.send(b"GET / HTTP/1.1\r\nHost: nimbus\r\n\r\n", taken=False)
         client.loop.advance(3600.0)
@@ -206,7 +206,7 @@ def test_who_has_asked_is_not_hurried_while_the_answer_is_made() -> None:
     with_connection(test)
 
 
-def test_a_listener_takes_another_one_when_one_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_listener_accepts_another_connection_when_one_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "most_connections", lambda: 1)
     with Listener.of(socket.create_server(("127.0.0.1", 0))) as listener:
         with (

@@ -1,4 +1,4 @@
-"""The client and HTTPS: whom it trusts, and what it says when it does not, or when the other side speaks something else."""
+"""The client and HTTPS: whom it trusts, and its message if it does not, or if the server uses another protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topology_api.errors import SquallError
 
 
 def with_https(served: Served, made: Certificates) -> str:
-    """Have a server speak HTTPS; its URL then."""
+    """Make a server use HTTPS; return its URL."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(made.certificate, made.key)
     served.server.socket = context.wrap_socket(served.server.socket, server_side=True)
@@ -34,7 +34,7 @@ def test_https_is_checked_by_the_given_certificates(served: Served, tmp_path: Pa
         client.get("x")
 
 
-def test_an_authority_that_is_not_known_is_told_with_the_option_that_names_it(
+def test_an_unknown_authority_is_reported_with_the_option_that_names_it(
     served: Served, tmp_path: Path
 ) -> None:
     url = with_https(served, make_certificates(tmp_path / "certificates"))
@@ -48,14 +48,14 @@ def test_an_authority_that_is_not_known_is_told_with_the_option_that_names_it(
         connect([url], ca=other.ca).get("x")
 
 
-def test_a_certificate_of_another_host_is_no_matter_of_the_authority(served: Served, tmp_path: Path) -> None:
+def test_a_certificate_of_another_host_is_not_blamed_on_the_authority(served: Served, tmp_path: Path) -> None:
     made = make_certificates(tmp_path / "certificates", names="DNS:elsewhere.example.org")
     with pytest.raises(Unreachable, match=r"its certificate is not valid: .*127\.0\.0\.1") as error:
         connect([with_https(served, made)], ca=made.ca).get("x")
     assert "squall.tls.ca" not in str(error.value)
 
 
-def test_http_to_a_server_of_https_is_told_apart(served: Served, tmp_path: Path) -> None:
+def test_http_to_an_https_server_is_recognised(served: Served, tmp_path: Path) -> None:
     with_https(served, make_certificates(tmp_path / "certificates"))
     with pytest.raises(Unreachable, match=r"\(if it serves HTTPS, its URL begins with https:\)$"):
         connect([served.url]).get("x")

@@ -1,4 +1,4 @@
-"""Files with secrets: for their owner alone, whole, and never shown."""
+"""Files with secrets: readable by their owner only, complete, and never shown."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
-def test_what_was_written_is_read_and_only_its_owner_may(tmp_path: Path, umask: int) -> None:
+def test_written_text_is_read_back_and_only_by_its_owner(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "deep" / "er" / "token"
     old = os.umask(umask)
     try:
@@ -35,7 +35,7 @@ def test_what_was_written_is_read_and_only_its_owner_may(tmp_path: Path, umask: 
     assert [each.name for each in path.parent.iterdir()] == ["token"]
 
 
-def test_a_new_text_takes_the_place_of_the_old_one_and_its_open_mode(tmp_path: Path) -> None:
+def test_a_new_text_replaces_the_old_one_and_its_open_mode(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("old")
     path.chmod(0o644)
@@ -72,7 +72,7 @@ def test_folders_fifos_empty_long_and_binary_files_are_refused_without_their_con
         assert name in str(refused.value) and "s3cret" not in str(refused.value)
 
 
-def test_of_many_makers_at_once_one_wins_and_nothing_lies_beside(tmp_path: Path) -> None:
+def test_of_many_makers_at_once_one_wins_and_no_other_file_remains(tmp_path: Path) -> None:
     path = tmp_path / "key"
     won: list[int] = []
     gate = threading.Barrier(8)
@@ -92,7 +92,7 @@ def test_of_many_makers_at_once_one_wins_and_nothing_lies_beside(tmp_path: Path)
     assert [each.name for each in tmp_path.iterdir()] == ["key"]
 
 
-def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+def test_an_existing_folder_keeps_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     make_private_folder(tmp_path / "a" / "b")
     assert (mode(tmp_path), mode(tmp_path / "a"), mode(tmp_path / "a" / "b")) == (0o755, 0o700, 0o700)

@@ -1,4 +1,4 @@
-"""What is read of a process is the kernel's word, whatever the process calls itself."""
+"""The facts about a process come from the kernel, whatever the process calls itself."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from squall.daemon.process_stat import Stat, all_processes, stat_of
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-#: Renames its program to one that looks like the rest of the line, and waits.
+#: Renames its program to a name that looks like the rest of the line, and waits.
 ODD_NAME = "open('/proc/self/comm', 'w').write('x) Z 1 (2 3'); print(flush=True); input()"
 
 
 def refusing(number: int) -> Callable[[Path], bytes]:
-    """What reads no file, with this error."""
+    """A reader that fails with this error for every file."""
 
     def read(path: Path) -> bytes:
         raise OSError(number, os.strerror(number))
@@ -36,7 +36,7 @@ def test_this_process_is_found_with_its_session_and_group() -> None:
 
 
 @LINUX
-def test_a_name_with_brackets_in_it_deceives_nobody_and_a_zombie_does_not_live() -> None:
+def test_a_name_with_brackets_causes_no_mistake_and_a_zombie_does_not_live() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", ODD_NAME],
         stdin=subprocess.PIPE,
@@ -57,14 +57,12 @@ def test_a_name_with_brackets_in_it_deceives_nobody_and_a_zombie_does_not_live()
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT, errno.ESRCH])
-def test_a_process_that_is_gone_or_hidden_from_us_is_as_none(
-    number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ended_or_hidden_process_is_none(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_bytes", refusing(number))
     assert stat_of(os.getpid()) is None
 
 
-def test_without_a_free_descriptor_nobody_says_that_there_is_no_process(
+def test_without_a_free_descriptor_no_process_is_declared_dead(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Path, "read_bytes", refusing(errno.EMFILE))
@@ -72,7 +70,7 @@ def test_without_a_free_descriptor_nobody_says_that_there_is_no_process(
         stat_of(os.getpid())
 
 
-def test_where_the_system_lists_no_processes_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_that_lists_no_processes_gives_none(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(path: str) -> list[str]:
         raise FileNotFoundError(path)
 

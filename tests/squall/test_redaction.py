@@ -1,4 +1,4 @@
-"""What of a configuration is shown: everything but its secrets."""
+"""A configuration is shown without its secrets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLAIN_KEYS = [
 
 
 @pytest.mark.parametrize("key", SECRET_KEYS)
-def test_a_key_that_speaks_of_a_secret_hides_its_value_at_any_depth(key: str) -> None:
+def test_a_key_that_mentions_a_secret_hides_its_value_at_any_depth(key: str) -> None:
     for value in (CANARY, [CANARY], {"a": CANARY}, 12345, 1.5):
         conf = {key: value, "outer": {"inner": [{key: value, "rest": 1}]}}
         shown = redacted(conf)
@@ -40,11 +40,11 @@ def test_other_keys_are_shown(key: str) -> None:
     assert redacted({key: CANARY}) == {key: CANARY}
 
 
-def test_whether_there_is_a_secret_may_be_seen() -> None:
+def test_the_presence_of_a_secret_is_visible() -> None:
     assert redacted({"password": None, "use.token": True}) == {"password": None, "use.token": True}
 
 
-def test_our_own_options_are_shown_since_they_hold_paths_and_no_secrets() -> None:
+def test_our_own_options_are_shown_since_they_contain_paths_and_no_secrets() -> None:
     conf = {**defaults("daemon"), OPTION: "/etc/squall/token"}
     assert redacted(conf) == conf
     assert not any(is_secret(name) for name in OPTIONS)
@@ -67,7 +67,7 @@ def test_our_own_options_are_shown_since_they_hold_paths_and_no_secrets() -> Non
         ("an ordinary text: 3 = 3, me@example.org", "an ordinary text: 3 = 3, me@example.org"),
     ],
 )
-def test_what_carries_credentials_by_custom_is_hidden_in_a_text(text: str, shown: str) -> None:
+def test_values_that_usually_carry_credentials_are_hidden_in_a_text(text: str, shown: str) -> None:
     assert redacted_text(text) == shown
     assert redacted({"sink": [text]}) == {"sink": [shown]}
 
@@ -77,13 +77,13 @@ def test_what_carries_credentials_by_custom_is_hidden_in_a_text(text: str, shown
         st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner), max_leaves=8
     )
 )
-def test_any_configuration_can_be_shown_and_is_itself_left_alone(value: object) -> None:
+def test_any_configuration_can_be_shown_without_changing_it(value: object) -> None:
     conf = {"user.setting": value, "user.password": value}
     before = json.dumps(conf)
     json.dumps(redacted(conf))
     assert json.dumps(conf) == before
 
 
-def test_a_long_text_is_read_in_time_that_grows_with_its_length() -> None:
+def test_the_time_for_a_long_text_grows_only_with_its_length() -> None:
     for text in ("a://" * 5_000, "a" * 100_000, "x=" * 50_000, "a://b:" + "c" * 50_000, "Aa" * 50_000):
         assert isinstance(redacted({text[:1000]: text})[text[:1000]], str)

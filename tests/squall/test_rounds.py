@@ -1,4 +1,4 @@
-"""The thread that drives a control loop: rounds when something is due, commands in between, an end that is one."""
+"""The thread that drives a control loop: rounds when one is due, commands in between, and a definite end."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_commands_and_rounds_are_run_by_one_thread(driver: Driver, loop: Loop) -
     driver.stop(lambda: None)
 
 
-def test_what_a_command_raises_is_raised_where_it_was_called(driver: Driver) -> None:
+def test_an_exception_of_a_command_is_raised_at_its_call(driver: Driver) -> None:
     with pytest.raises(TimeoutError, match="the command's own"):
         driver.call(lambda: (_ for _ in ()).throw(TimeoutError("the command's own")))
     driver.stop(lambda: None)
 
 
-def test_a_command_that_was_not_begun_in_time_is_not_done(driver: Driver, loop: Loop) -> None:
+def test_a_command_that_was_not_begun_in_time_is_not_executed(driver: Driver, loop: Loop) -> None:
     loop.held.clear()
     loop.in_round.clear()
     driver.wake()
@@ -80,7 +80,7 @@ def test_a_command_that_was_not_begun_in_time_is_not_done(driver: Driver, loop: 
     driver.stop(lambda: None)
 
 
-def test_of_a_command_that_was_begun_it_is_said_that_it_may_be_done(driver: Driver) -> None:
+def test_a_command_that_was_begun_and_timed_out_may_have_been_done(driver: Driver) -> None:
     go_on = threading.Event()
     with pytest.raises(NotInTime) as error:
         driver.call(lambda: go_on.wait(CAP), timeout=0.05)
@@ -89,7 +89,7 @@ def test_of_a_command_that_was_begun_it_is_said_that_it_may_be_done(driver: Driv
     driver.stop(lambda: None)
 
 
-def test_after_its_end_a_loop_has_no_round_and_takes_no_command(driver: Driver, loop: Loop) -> None:
+def test_after_its_end_a_loop_runs_no_round_and_accepts_no_command(driver: Driver, loop: Loop) -> None:
     last: list[int] = []
     driver.stop(lambda: last.append(loop.rounds))
     assert last == [loop.rounds] and not driver.thread.is_alive()
@@ -97,7 +97,7 @@ def test_after_its_end_a_loop_has_no_round_and_takes_no_command(driver: Driver, 
         driver.call(lambda: None)
 
 
-def test_an_end_that_does_not_come_is_reported(driver: Driver) -> None:
+def test_a_missing_end_is_reported(driver: Driver) -> None:
     go_on = threading.Event()
     with pytest.raises(NotInTime):
         driver.call(lambda: go_on.wait(CAP), timeout=0.05)
@@ -109,7 +109,7 @@ def test_an_end_that_does_not_come_is_reported(driver: Driver) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_what_a_loop_died_of_is_told_to_whoever_calls(driver: Driver, loop: Loop) -> None:
+def test_callers_get_the_error_that_ended_a_loop(driver: Driver, loop: Loop) -> None:
     loop.breaks = True
     driver.wake()
     driver.thread.join(CAP)

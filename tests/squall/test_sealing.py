@@ -1,4 +1,4 @@
-"""Key pairs of daemons: what is sealed only its owner opens, and what two of them say nobody else can say."""
+"""Key pairs of daemons: only the recipient opens a sealed text, and only two daemons can make the token that they share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NO_KEYS = ["", "x", "zz" * 32, "00" * 31, "00" * 33, "00" * 32, "01" + "00" * 31
 
 
 @given(st.binary(max_size=2000))
-def test_what_is_sealed_its_owner_opens_and_nobody_else(data: bytes) -> None:
+def test_a_sealed_text_opens_for_its_owner_only(data: bytes) -> None:
     sealed = seal(ALICE.public, data)
     assert ALICE.open(sealed) == data
     assert sealed_to(sealed) == ALICE.public
@@ -60,7 +60,7 @@ def test_garbage_is_a_bad_seal_and_nothing_else(data: bytes) -> None:
             ALICE.open_texts(garbage, "topology")
 
 
-def test_a_copy_that_was_sealed_for_one_topology_does_not_stand_in_for_another() -> None:
+def test_a_copy_sealed_for_one_topology_does_not_replace_that_of_another() -> None:
     sealed = seal_texts(ALICE.public, "words-1", {"public": "p", "secret": "s3cret"})
     assert ALICE.open_texts(sealed, "words-1") == {"public": "p", "secret": "s3cret"}
     with pytest.raises(BadSeal) as refused:
@@ -71,14 +71,14 @@ def test_a_copy_that_was_sealed_for_one_topology_does_not_stand_in_for_another()
 @pytest.mark.parametrize(
     "text", [b"{}", b"[]", b"s3cret", b'{"purpose": "t", "texts": {"a": 1}}', b"[" * 100_000]
 )
-def test_sealed_bytes_that_are_no_texts_are_refused_and_not_shown(text: bytes) -> None:
+def test_sealed_bytes_that_are_no_text_are_refused_and_not_shown(text: bytes) -> None:
     with pytest.raises(BadSeal) as refused:
         ALICE.open_texts(seal(ALICE.public, text), "t")
     assert "s3cret" not in str(refused.value)
 
 
 @pytest.mark.parametrize("text", NO_KEYS)
-def test_nothing_is_sealed_to_what_is_no_key_and_it_says_nothing(text: str) -> None:
+def test_an_invalid_key_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(BadKey):
         ALICE.token_with(text, "any")
     assert ALICE.is_token_of(text, "any", "") is False
@@ -97,7 +97,7 @@ def test_two_daemons_make_the_same_token_and_a_third_cannot() -> None:
     assert not BOB.is_token_of(EVE.public, SUPERVISOR_TO_NIMBUS, token)
 
 
-def test_a_token_holds_in_one_direction_only() -> None:
+def test_a_token_is_valid_in_one_direction_only() -> None:
     token = ALICE.token_with(BOB.public, SUPERVISOR_TO_NIMBUS)
     assert not BOB.is_token_of(ALICE.public, NIMBUS_TO_SUPERVISOR, token)
     for other in ("", token[:-1], token + "0", token.upper(), "é", "\udcff"):
@@ -105,7 +105,7 @@ def test_a_token_holds_in_one_direction_only() -> None:
 
 
 @given(st.text(min_size=1), st.text("0123456789abcdef", min_size=1))
-def test_a_daemons_header_is_read_as_it_was_written(name: str, token: str) -> None:
+def test_a_daemons_header_is_read_as_written(name: str, token: str) -> None:
     name = name.encode("utf-8", "replace").decode()
     header = daemon_header(name, token)
     assert header.isascii() and header.isprintable()
@@ -124,11 +124,11 @@ def test_a_daemons_header_is_read_as_it_was_written(name: str, token: str) -> No
         "Squall-Daemon a:",
     ],
 )
-def test_other_headers_are_no_daemons(header: str) -> None:
+def test_other_headers_are_no_daemon_headers(header: str) -> None:
     assert read_daemon_header(header) is None
 
 
-def test_a_pair_is_made_once_and_kept_for_its_owner_alone(tmp_path: Path) -> None:
+def test_a_pair_is_made_once_and_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "state" / "key"
     first = KeyPair.load_or_make(path)
     assert KeyPair.load_or_make(path).open(seal(first.public, b"x")) == b"x"
@@ -139,7 +139,7 @@ def test_a_pair_is_made_once_and_kept_for_its_owner_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("text", ["s3cret", "00" * 31, "00" * 33])
-def test_a_file_that_holds_no_key_is_named_and_left_alone(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_key_is_named_and_left_unchanged(tmp_path: Path, text: str) -> None:
     path = tmp_path / "key"
     path.write_text(text)
     path.chmod(0o600)
@@ -149,7 +149,7 @@ def test_a_file_that_holds_no_key_is_named_and_left_alone(tmp_path: Path, text: 
     assert path.read_text() == text
 
 
-def test_the_secret_half_is_shown_by_nothing(tmp_path: Path) -> None:
+def test_the_secret_half_is_never_shown(tmp_path: Path) -> None:
     pair = KeyPair.load_or_make(tmp_path / "key")
     secret = (tmp_path / "key").read_text().strip()
     assert secret not in repr(pair) and secret not in str(vars(pair))

@@ -1,4 +1,4 @@
-"""Settings: which layer wins, and that a problem says where the value came from."""
+"""Settings: which layer wins, and the source of a wrong value in its error."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_file_of_defaults_is_up_to_date() -> None:
     assert text == defaults_yaml(), "write it again: python -m squall.settings > conf/defaults.yaml"
 
 
-def test_the_file_of_defaults_holds_the_defaults_and_documents_each() -> None:
+def test_the_file_of_defaults_has_the_defaults_and_documents_each() -> None:
     text = defaults_yaml()
     assert yaml.safe_load(text) == defaults("daemon")
     assert max(len(line) for line in text.splitlines()) <= 110
@@ -69,7 +69,7 @@ def test_the_reference_has_a_row_for_each_option() -> None:
     assert all(row.count("|") == 6 for row in rows)
 
 
-def test_without_any_layer_there_are_the_defaults() -> None:
+def test_without_any_layer_the_defaults_apply() -> None:
     conf, components = merged(topology())
     assert conf == defaults()
     assert components == {"s": defaults(), "other": defaults()}
@@ -79,7 +79,7 @@ LAYERS = ("site", "env", "topology", "component", "override", "component overrid
 
 
 @given(st.sets(st.sampled_from(LAYERS)))
-def test_the_later_layer_beats_the_earlier_one(present: set[str]) -> None:
+def test_the_later_layer_overrides_the_earlier_one(present: set[str]) -> None:
     def layer(name: str) -> dict[str, object]:
         return {PENDING: LAYERS.index(name) + 1} if name in present else {}
 
@@ -97,7 +97,7 @@ def test_the_later_layer_beats_the_earlier_one(present: set[str]) -> None:
     assert components["s"][PENDING] == winner(LAYERS)
 
 
-def test_keys_of_the_users_own_go_through_all_layers() -> None:
+def test_users_own_keys_go_through_all_layers() -> None:
     conf, components = merged(
         topology({"my.a": 1}, {"my.b": [2]}), {"my.c": 3}, None, parse_overrides(["s:my.d={x: 4}"])
     )
@@ -114,7 +114,7 @@ def test_the_merged_configuration_belongs_to_the_caller() -> None:
     assert site["my.list"] == components["s"]["my.list"] == [1]
 
 
-def test_all_problems_of_all_layers_come_at_once_and_say_where_from() -> None:
+def test_all_problems_of_all_layers_come_at_once_with_their_sources() -> None:
     sound = topology()
     spec = ComponentSpec("s", "spout", conf={"topology.workers": 1}, outputs=sound.components[0].outputs)
     wrong = Topology("t", {"topology.debug": 1}, (spec, sound.components[1]), sound.pickles)
@@ -183,7 +183,7 @@ def test_any_text_is_an_override_or_an_invalid_config(text: str) -> None:
         assert key
 
 
-def test_later_overrides_beat_earlier_ones_and_all_problems_are_reported() -> None:
+def test_later_overrides_win_over_earlier_ones_and_all_problems_are_reported() -> None:
     overrides = parse_overrides(["a.b=1", "c:a.b=2", "a.b=3", "c:x=4"])
     assert overrides == Overrides({"a.b": 3}, {"c": {"a.b": 2, "x": 4}})
     assert len(problems(parse_overrides, ["a", "b=1", "c"])) == 2
@@ -252,7 +252,9 @@ def test_a_site_file_holds_full_keys(tmp_path: Path) -> None:
         ("? [1, 2]\n: 3\n", ""),
     ],
 )
-def test_a_wrong_site_file_says_which_file_and_what(tmp_path: Path, text: str, said: str) -> None:
+def test_a_wrong_site_file_is_reported_with_its_path_and_the_problem(
+    tmp_path: Path, text: str, said: str
+) -> None:
     path = site(tmp_path, text)
     with pytest.raises(InvalidConfig) as caught:
         load_site(path)
@@ -260,7 +262,7 @@ def test_a_wrong_site_file_says_which_file_and_what(tmp_path: Path, text: str, s
     assert said in str(caught.value)
 
 
-def test_a_site_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+def test_an_unreadable_site_file_is_reported_with_the_reason(tmp_path: Path) -> None:
     assert "No such file" in problems(load_site, tmp_path / "none.yaml")[0]
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in problems(load_site, tmp_path / "bytes.yaml")[0]

@@ -1,4 +1,4 @@
-"""The client and servers that are silent: the others are asked, and nobody is waited for twice."""
+"""The client and silent servers: the others are asked, and no server is waited for twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from squall.http.client import Refused, Unreachable
 from tests.squall.http_servers import Frozen, Served, connect, drop, page
 
 
-def test_a_server_that_was_silent_is_asked_last_from_then_on(served: Served, frozen: Frozen) -> None:
+def test_a_silent_server_is_asked_last_from_then_on(served: Served, frozen: Frozen) -> None:
     served.pages["/api/v1/x"] = page({})
     client = connect([frozen.url, served.url], timeout=0.1)
     for _ in range(3):
@@ -27,7 +27,7 @@ def test_a_server_that_was_silent_is_asked_last_from_then_on(served: Served, fro
 
 
 @pytest.mark.parametrize("how", [{"repeatable": False}, {"repeatable": True, "timeout": 0.5}])
-def test_what_may_not_be_said_twice_or_may_take_long_never_gets_to_a_server_that_is_silent(
+def test_a_slow_or_unrepeatable_request_never_goes_to_a_silent_server(
     served: Served, frozen: Frozen, how: dict[str, Any]
 ) -> None:
     served.pages["/api/v1/x"] = page({"done": True})
@@ -38,7 +38,7 @@ def test_what_may_not_be_said_twice_or_may_take_long_never_gets_to_a_server_that
     assert error.value.sent is False
 
 
-def test_an_answer_has_the_time_that_it_was_given_and_the_next_one_the_usual(served: Served) -> None:
+def test_an_answer_gets_its_own_time_limit_and_the_next_one_the_usual(served: Served) -> None:
     let_go = threading.Event()
 
     def slow(handler: BaseHTTPRequestHandler) -> None:
@@ -59,9 +59,7 @@ def test_an_answer_has_the_time_that_it_was_given_and_the_next_one_the_usual(ser
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_leader_that_is_silent_is_waited_for_once(
-    served: Served, frozen: Frozen, order: tuple[int, int]
-) -> None:
+def test_a_silent_leader_is_waited_for_once(served: Served, frozen: Frozen, order: tuple[int, int]) -> None:
     served.pages["/api/v1/x"] = page({}, 307, Location=f"{frozen.url}/api/v1/x")
     urls = [frozen.url, served.url]
     with pytest.raises(Unreachable) as error:
@@ -71,7 +69,7 @@ def test_a_leader_that_is_silent_is_waited_for_once(
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_a_redirect_to_a_leader_that_has_died_says_that_nobody_leads(
+def test_a_redirect_to_a_dead_leader_reports_that_there_is_no_leader(
     start: Callable[[], Served], served: Served, order: tuple[int, int]
 ) -> None:
     with socket.socket() as free:
@@ -84,7 +82,7 @@ def test_a_redirect_to_a_leader_that_has_died_says_that_nobody_leads(
     assert (refused.value.status, refused.value.kind) == (503, "NoLeader")
 
 
-def test_a_change_that_may_have_been_made_is_told_though_another_server_answers(
+def test_a_change_that_may_have_been_made_is_reported_though_another_server_answers(
     start: Callable[[], Served],
 ) -> None:
     first, second = start(), start()
@@ -98,7 +96,7 @@ def test_a_change_that_may_have_been_made_is_told_though_another_server_answers(
     assert error.value.sent is True
 
 
-def test_that_it_might_be_https_is_only_said_where_http_was_never_answered(served: Served) -> None:
+def test_https_is_suggested_only_where_http_was_never_answered(served: Served) -> None:
     served.pages["/api/v1/x"] = drop
     served.pages["/api/v1/y"] = page({})
     client = connect([served.url])

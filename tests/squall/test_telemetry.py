@@ -1,4 +1,4 @@
-"""A histogram's percentiles are within 2 % of the truth, whoever counted and however it was sent."""
+"""A histogram's percentiles are within 2 % of the exact ones, whichever process counted and however it was sent."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_extremes_are_exact() -> None:
     assert histogram.count == 4
 
 
-def test_a_count_equals_that_many_calls() -> None:
+def test_add_with_a_count_equals_that_many_calls() -> None:
     at_once, one_by_one = LatencyHistogram(), LatencyHistogram()
     at_once.add(0.25, 200)
     for _ in range(200):
@@ -64,7 +64,7 @@ def test_a_count_equals_that_many_calls() -> None:
     assert at_once.count == 200
 
 
-def test_no_values_change_nothing_and_less_than_none_is_an_error() -> None:
+def test_zero_values_change_nothing_and_a_negative_count_is_an_error() -> None:
     histogram = histogram_of([(1.0, 1)])
     histogram.add(5.0, 0)
     with pytest.raises(ValueError, match="cannot remove values"):
@@ -78,7 +78,7 @@ def test_a_clock_that_was_set_back_counts_as_zero() -> None:
     assert histogram.percentile(100) == 1.0
 
 
-def test_values_without_limit_take_buckets_with_a_limit() -> None:
+def test_values_without_limit_use_a_limited_number_of_buckets() -> None:
     histogram = LatencyHistogram()
     for exponent in range(-1074, 1024):
         for part in range(8):
@@ -95,7 +95,7 @@ def test_a_percentile_outside_of_0_to_100_is_an_error(p: float) -> None:
         LatencyHistogram().percentile(p)
 
 
-def test_what_is_no_number_is_an_error_and_changes_nothing() -> None:
+def test_a_value_that_is_no_number_is_an_error_and_changes_nothing() -> None:
     histogram = histogram_of([(1.0, 1)])
     with pytest.raises(ValueError, match="counts numbers"):
         histogram.add(math.nan)
@@ -110,9 +110,11 @@ def test_merged_histograms_are_the_histogram_of_all_values(a: Any, b: Any) -> No
     assert other == histogram_of(b)
 
 
-def test_a_merge_with_one_that_grows_meanwhile_counts_only_what_it_read() -> None:
+def test_a_merge_with_a_growing_histogram_counts_only_the_values_it_read() -> None:
     class Growing(dict[int, int]):
-        def items(self) -> Any:  # between the reading of the buckets and of the count, another thread adds
+        def items(
+            self,
+        ) -> Any:  # between the reads of the buckets and of the count, another thread adds values
             read = list(super().items())
             growing.count += 100
             return read
@@ -147,10 +149,10 @@ def test_a_histogram_survives_json(counted: list[tuple[float, int]]) -> None:
         {"buckets": [[32, 1]], "least": 1, "greatest": 2},
     ],
 )
-def test_what_is_no_histogram_gives_one_class_of_error(values: dict[str, Any]) -> None:
+def test_invalid_histograms_give_one_class_of_error(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="no histogram"):
         LatencyHistogram.from_dict(values)
 
 
-def test_a_histogram_says_what_it_holds() -> None:
+def test_the_repr_of_a_histogram_has_its_content() -> None:
     assert repr(histogram_of([(1.0, 2)])) == "<Histogram of 2 values, p50 1.0, p99 1.0>"

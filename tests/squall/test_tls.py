@@ -1,4 +1,4 @@
-"""Who may listen where, and certificates that cannot be used."""
+"""On which addresses a daemon may listen without TLS, and unusable certificates."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.mark.parametrize("host", HERE)
-def test_this_machine_may_be_served_in_the_clear(host: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_this_machine_may_be_served_without_tls(host: str, caplog: pytest.LogCaptureFixture) -> None:
     assert is_loopback(host)
     check_bind(host, tls=False, insecure=False)
     assert not caplog.records
 
 
 @pytest.mark.parametrize("host", OTHERS)
-def test_other_machines_are_not_served_in_the_clear_and_the_error_names_the_options(host: str) -> None:
+def test_other_machines_are_not_served_without_tls_and_the_error_names_the_options(host: str) -> None:
     assert not is_loopback(host)
     with pytest.raises(InsecureBind) as refused:
         check_bind(host, tls=False, insecure=False)
@@ -50,7 +50,7 @@ def test_other_machines_are_not_served_in_the_clear_and_the_error_names_the_opti
     check_bind(host, tls=True, insecure=False)
 
 
-def test_insecure_is_allowed_and_warned_of_at_every_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_insecure_is_allowed_with_a_warning_at_every_start(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(2):
         check_bind("0.0.0.0", tls=False, insecure=True)
     assert [record.levelno for record in caplog.records] == [logging.WARNING] * 2
@@ -58,14 +58,14 @@ def test_insecure_is_allowed_and_warned_of_at_every_start(caplog: pytest.LogCapt
 
 
 @pytest.mark.parametrize(("host", "tls"), [("127.0.0.1", False), ("0.0.0.0", True)])
-def test_insecure_that_is_not_needed_is_said_so(
+def test_an_unnecessary_insecure_option_is_reported(
     host: str, tls: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     check_bind(host, tls=tls, insecure=True)
     assert "allows nothing" in caplog.text
 
 
-def test_no_files_are_no_https_and_half_of_them_is_refused(files: Certificates) -> None:
+def test_without_files_there_is_no_https_and_half_of_them_are_refused(files: Certificates) -> None:
     assert server_context_files({}) is None
     assert server_context_files({CERTIFICATE: None, KEY: None}) is None
     with pytest.raises(BadCertificate, match=f"{CERTIFICATE} is set and {KEY} is not"):
@@ -74,7 +74,7 @@ def test_no_files_are_no_https_and_half_of_them_is_refused(files: Certificates) 
         server_context_files({KEY: files.key})
 
 
-def test_files_that_cannot_be_used_are_named_with_the_reason(files: Certificates, tmp_path: Path) -> None:
+def test_unusable_files_are_named_with_the_reason(files: Certificates, tmp_path: Path) -> None:
     def problem(certificate: str, key: str) -> str:
         with pytest.raises(BadCertificate) as refused:
             server_context_files({CERTIFICATE: certificate, KEY: key})
@@ -93,7 +93,7 @@ def test_files_that_cannot_be_used_are_named_with_the_reason(files: Certificates
     assert f"chmod 600 {other.key}" in problem(other.certificate, other.key)
 
 
-def test_a_key_with_a_passphrase_is_refused_instead_of_asked_for(files: Certificates, tmp_path: Path) -> None:
+def test_a_key_with_a_passphrase_is_refused_without_a_prompt(files: Certificates, tmp_path: Path) -> None:
     locked = tmp_path / "locked.key"
     arguments = ["openssl", "pkcs8", "-topk8", "-in", files.key, "-out", str(locked), "-passout", "pass:x"]
     subprocess.run(arguments, check=True, capture_output=True, timeout=60)
@@ -102,7 +102,7 @@ def test_a_key_with_a_passphrase_is_refused_instead_of_asked_for(files: Certific
         server_context_files({CERTIFICATE: files.certificate, KEY: str(locked)})
 
 
-def test_the_authority_is_looked_at_when_it_is_named(files: Certificates, tmp_path: Path) -> None:
+def test_the_authority_is_checked_when_it_is_named(files: Certificates, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no PEM at all")
     assert ca({}) is None
     assert ca({CA: files.ca}) == files.ca
@@ -113,7 +113,7 @@ def test_the_authority_is_looked_at_when_it_is_named(files: Certificates, tmp_pa
 
 
 def handshake(server: Certificates, client: ssl.SSLContext, name: str) -> str:
-    """What a client says that speaks to a server with these certificates: "" when it is content."""
+    """The error of a client that connects to a server with these certificates; "" without one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(server.certificate, server.key)
     here, there = socket.socketpair()
@@ -140,7 +140,7 @@ def handshake(server: Certificates, client: ssl.SSLContext, name: str) -> str:
         thread.join()
 
 
-def test_a_client_takes_a_server_by_its_certificate_and_name_and_no_other(
+def test_a_client_accepts_a_server_by_its_certificate_and_name_and_no_other(
     files: Certificates, tmp_path: Path
 ) -> None:
     ours = client_context(files.ca)

@@ -1,4 +1,4 @@
-"""The operators' token: where it is written, where the command finds it, and what is refused."""
+"""The operators' token: where it is written, where commands find it, and which ones are refused."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def put(path: Path, text: str, mode: int = 0o600) -> str:
     return str(path)
 
 
-def test_a_token_is_long_one_word_and_another_each_time() -> None:
+def test_a_token_is_long_a_single_word_and_different_each_time() -> None:
     tokens = {make_token() for _ in range(100)}
     assert len(tokens) == 100
     assert all(len(token) >= 43 and token.isascii() and " " not in token for token in tokens)
 
 
-def test_the_command_of_the_same_user_finds_what_nimbus_wrote_under_any_name_of_this_host(
+def test_commands_of_the_same_user_find_the_token_of_nimbus_under_any_name_of_this_host(
     tmp_path: Path,
 ) -> None:
     env = environ(tmp_path)
@@ -59,7 +59,7 @@ def test_the_command_of_the_same_user_finds_what_nimbus_wrote_under_any_name_of_
     assert modes == {0o600}
 
 
-def test_every_url_of_a_nimbus_has_its_place_and_ports_have_their_customs(tmp_path: Path) -> None:
+def test_every_url_of_a_nimbus_has_a_place_and_ports_have_their_defaults(tmp_path: Path) -> None:
     env = environ(tmp_path, XDG_STATE_HOME=str(tmp_path / "xdg"))
     write_token("t0ken", tmp_path / "state", ["https://nimbus-1.example:443", "http://0.0.0.0:6627"], env, {})
     assert find_token("https://Nimbus-1.example", env, {}) == "t0ken"
@@ -68,7 +68,7 @@ def test_every_url_of_a_nimbus_has_its_place_and_ports_have_their_customs(tmp_pa
     assert not (tmp_path / "home").exists()
 
 
-def test_the_variable_beats_the_option_and_the_option_beats_the_users_place(tmp_path: Path) -> None:
+def test_the_variable_overrides_the_option_and_the_option_overrides_the_users_place(tmp_path: Path) -> None:
     env = environ(tmp_path)
     write_token("of the place".replace(" ", "-"), tmp_path / "state", [URL], env, {})
     site = {"squall.token.file": put(tmp_path / "option", "of-the-option\n")}
@@ -78,7 +78,7 @@ def test_the_variable_beats_the_option_and_the_option_beats_the_users_place(tmp_
 
 
 @pytest.mark.parametrize("by", ["SQUALL_TOKEN_FILE", "squall.token.file"])
-def test_a_file_that_was_named_and_is_not_there_is_said_so(tmp_path: Path, by: str) -> None:
+def test_a_named_file_that_does_not_exist_is_reported(tmp_path: Path, by: str) -> None:
     named = {by: str(tmp_path / "nowhere")}
     with pytest.raises(BadPrivateFile, match=f"{by} names {tmp_path / 'nowhere'}"):
         find_token(URL, environ(tmp_path) | named, named)
@@ -93,26 +93,26 @@ def test_a_token_that_others_may_read_is_refused_and_not_shown(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("text", ["two words", "two\nlines", "naïve"])
-def test_what_no_header_could_carry_is_no_token(tmp_path: Path, text: str) -> None:
+def test_a_text_that_no_header_could_carry_is_no_token(tmp_path: Path, text: str) -> None:
     with pytest.raises(BadPrivateFile) as refused:
         read_token(Path(put(tmp_path / "token", text)))
     assert text not in str(refused.value)
 
 
-def test_nimbus_writes_into_the_named_file_and_closes_one_that_was_too_open(tmp_path: Path) -> None:
+def test_nimbus_writes_into_the_named_file_and_restricts_one_that_was_too_open(tmp_path: Path) -> None:
     named = Path(put(tmp_path / "named", "old", 0o644))
     file = write_token("new", tmp_path / "state", [URL], environ(tmp_path), {"squall.token.file": str(named)})
     assert (file, read_token(named), (tmp_path / "state").exists()) == (named, "new", False)
 
 
-def test_a_token_that_is_there_already_is_not_written_again(tmp_path: Path) -> None:
+def test_an_existing_token_is_not_written_again(tmp_path: Path) -> None:
     file = write_token("t0ken", tmp_path / "state", [], {}, {})
     before = file.stat().st_ino
     write_token("t0ken", tmp_path / "state", [], {}, {})
     assert file.stat().st_ino == before
 
 
-def test_a_user_without_a_home_has_no_place_and_nothing_breaks(tmp_path: Path) -> None:
+def test_a_user_without_a_home_has_no_place_for_a_token_without_an_error(tmp_path: Path) -> None:
     for env in ({}, {"HOME": ""}, {"HOME": "relative", "XDG_STATE_HOME": "relative"}):
         assert user_place(URL, env) is None
         assert find_token(URL, env, {}) is None
@@ -124,7 +124,7 @@ def test_a_user_without_a_home_has_no_place_and_nothing_breaks(tmp_path: Path) -
 @pytest.mark.parametrize(
     "url", ["", "nonsense", "http://", "http://host:port", "http://[::1:6627", "ftp://host", "//h"]
 )
-def test_a_text_that_is_no_url_has_no_place(tmp_path: Path, url: str) -> None:
+def test_an_invalid_url_has_no_place_for_a_token(tmp_path: Path, url: str) -> None:
     assert user_place(url, environ(tmp_path)) is None
 
 
@@ -134,12 +134,12 @@ def test_no_url_leads_out_of_the_folder(tmp_path: Path) -> None:
         assert place is None or place.parent == tmp_path / "home/.local/state/squall/tokens"
 
 
-def test_tokens_are_compared_whole() -> None:
+def test_tokens_are_compared_completely() -> None:
     assert is_token("abc", "abc")
     assert not any(is_token(given, "abc") for given in ("", "ab", "abcd", "ABC", "é", "\udcff"))
 
 
-def test_a_header_is_read_as_it_was_written() -> None:
+def test_a_header_is_read_as_written() -> None:
     assert read_bearer(bearer("t0ken")) == "t0ken"
     assert read_bearer("bearer  t0ken ") == "t0ken"
     assert [read_bearer(header) for header in ("", "Bearer", "Bearer ", "Basic t0ken", "t0ken")] == [None] * 5

@@ -1,4 +1,4 @@
-"""What may travel with a topology: names in an archive of code, and lines of requirements."""
+"""What a topology may bring: names in an archive of code, and lines of requirements."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ EVERYTHING_ELSE = [
 
 
 @pytest.mark.parametrize("line", POINTS_TO_FILES)
-def test_a_line_that_points_to_files_of_the_submitter_is_found_where_it_stands(line: str) -> None:
+def test_a_line_that_points_to_files_of_the_submitter_is_found_and_located(line: str) -> None:
     found = problem_of_requirements(f"# fine\nsix==1.16\n{line}\nother\n".encode())
     assert found is not None and found.startswith("line 3: ") and "no host has" in found
 
 
 @pytest.mark.parametrize("line", EVERYTHING_ELSE)
-def test_every_other_line_is_taken(line: str) -> None:
+def test_every_other_line_is_accepted(line: str) -> None:
     assert problem_of_requirements(f"six\n{line}\nother\n".encode()) is None
 
 
 @pytest.mark.parametrize(
     "line", ["humanize==", "six=1.16", "six>=1 <2", "six[a] ~= ; True", "six==1,==", "six>=,<2 --hash=x"]
 )
-def test_a_name_without_the_version_that_it_begins_is_found_here_and_not_by_pip_on_a_host(line: str) -> None:
+def test_an_incomplete_version_is_found_here_and_not_by_pip_on_a_host(line: str) -> None:
     found = problem_of_requirements(f"numpy\n{line}\n".encode())
     assert found is not None and found.startswith("line 2: ") and "no requirement that pip reads" in found
 
@@ -50,11 +50,11 @@ def test_a_name_without_the_version_that_it_begins_is_found_here_and_not_by_pip_
         "six@https://host/a?b==", "six==1 --global-option='='",
     ],
 )  # fmt: skip
-def test_versions_as_pip_reads_them_are_taken(line: str) -> None:
+def test_versions_that_pip_reads_are_accepted(line: str) -> None:
     assert problem_of_requirements(line.encode()) is None
 
 
-def test_the_last_line_counts_though_it_goes_on() -> None:
+def test_the_last_line_counts_even_if_it_is_continued() -> None:
     assert problem_of_requirements(b"six\n-r other.txt \\") is not None
 
 
@@ -67,11 +67,11 @@ def test_the_last_line_counts_though_it_goes_on() -> None:
     ],
     ids=["latin", "zero", "long"],
 )
-def test_what_is_no_text_that_people_write_is_refused(data: bytes, said: str) -> None:
+def test_text_that_no_person_writes_is_refused(data: bytes, said: str) -> None:
     assert re.search(said, problem_of_requirements(data) or "")
 
 
-def test_text_as_long_as_it_may_be_and_with_a_mark_of_its_bytes_is_taken() -> None:
+def test_text_of_the_greatest_length_and_with_a_byte_order_mark_is_accepted() -> None:
     assert problem_of_requirements(b"\xef\xbb\xbfsix\n".ljust(MOST_REQUIREMENTS_BYTES, b"#")) is None
 
 
@@ -88,12 +88,12 @@ def test_text_as_long_as_it_may_be_and_with_a_mark_of_its_bytes_is_taken() -> No
         ("json/__init__.py", "standard library"),
     ],
 )
-def test_a_module_that_would_hide_one_that_workers_need_cannot_travel(place: str, whose: str) -> None:
+def test_a_module_that_would_hide_one_of_the_workers_cannot_travel(place: str, whose: str) -> None:
     found = problems_of_code(["words.py", place, "my_package/worker.py"])
     assert list(found) == [place] and whose in found[place] and "rename it" in found[place]
 
 
-def test_what_no_import_would_find_in_their_place_may_have_any_name() -> None:
+def test_files_that_no_import_would_find_instead_may_have_any_name() -> None:
     assert (
         problems_of_code(["worker/data.csv", "json/x.py", "mine/json.py", "zmq.txt", "squall", "words.py"])
         == {}

@@ -1,4 +1,4 @@
-"""A Nimbus that tests tell what to answer, and the command line that asks it, in this process."""
+"""A fake Nimbus whose answers the tests choose, and the command line that asks it, in this process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def nimbus() -> Iterator[FakeNimbus]:
 
 @pytest.fixture
 def run(nimbus: FakeNimbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Squall:
-    """Runs a command line against the fake, in an empty folder, at home nowhere."""
+    """Runs a command line against the fake, in an empty folder, without a home directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)

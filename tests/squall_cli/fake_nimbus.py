@@ -1,6 +1,6 @@
-"""A Nimbus that answers what a test tells it to, over real HTTP: enough of the API for the commands that ask a cluster.
+"""A Nimbus whose answers a test chooses, over real HTTP: enough of the API for the commands that ask a cluster.
 
-What it is asked stands in `asked`. `changes` are called one at a time, each before one more GET is answered: so a test
+It records requests in `asked`. `changes` are called one at a time, each before one more GET is answered: so a test
 says "it drains, then it is gone" without a clock.
 """
 
@@ -25,12 +25,12 @@ from squall.status import ComponentStatus
 from squall.values import Incarnation, TaskRow
 from squall_cli.cluster.events import events_of
 
-#: A command line that is run against it, in words.
+#: A command line to run against it, in words.
 Squall = Callable[..., Result]
 
 
 def happened(*events: Event) -> dict[str, Any]:
-    """What a status says of events."""
+    """The texts of events in a status."""
     return {
         "events": msgspec.to_builtins(events),
         "notes": [sentence(event) for event in events],
@@ -44,7 +44,7 @@ def outline(component: str, task: int, call: str, text: str) -> dict[str, Any]:
 
 
 def reported(component: str, text: str, time: float, times: int) -> dict[str, Any]:
-    """An error report as `errors` answers."""
+    """An error report as `errors` answers it."""
     return as_json(answers.ErrorEntry("word_count", component, 1, "execute", text, "", [], None, time, times))
 
 
@@ -91,7 +91,7 @@ def supervisor(host: str, **values: Any) -> dict[str, Any]:
 
 
 class Refusal(Exception):
-    """What it answers instead: an HTTP status, a kind, a message."""
+    """Its answer instead: an HTTP status, a kind, a message."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(status, kind, message)
@@ -99,7 +99,7 @@ class Refusal(Exception):
 
 
 class FakeNimbus:
-    """Its state, which tests set as they like."""
+    """Its state, which tests set freely."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -111,16 +111,16 @@ class FakeNimbus:
         self.headers: list[dict[str, str]] = []
         self.changes: deque[Callable[[], object]] = deque()
         self.refusal: Refusal | None = None
-        #: What the next commands are refused with, one after the other.
+        #: The refusals of the next commands, in order.
         self.refused_changes: list[Refusal] = []
-        #: What is answered to a GET of these paths instead.
+        #: The answers to a GET of these paths instead.
         self.answers: dict[str, Any] = {}
 
     def put(self, *topologies: dict[str, Any]) -> None:
         self.topologies.update((each["name"], each) for each in topologies)
 
     def commands(self) -> list[tuple[str, str, dict[str, str], Any]]:
-        """What it was asked to do."""
+        """The changes that it was asked to make."""
         return [each for each in self.asked if each[0] != "GET"]
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
@@ -250,7 +250,7 @@ class Server(ThreadingHTTPServer):
 
 @contextmanager
 def fake_nimbus() -> Iterator[FakeNimbus]:
-    """One that listens on a free port."""
+    """A server on a free port."""
     nimbus = FakeNimbus()
     handler = type("HandlerOfOne", (Handler,), {"nimbus": nimbus})
     server = Server(("127.0.0.1", 0), handler)

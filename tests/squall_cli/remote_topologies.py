@@ -1,4 +1,4 @@
-"""A topology whose bolt says in which process it runs, and when it raises; for runs with worker processes."""
+"""A topology whose bolt prints its process id and its errors; for runs with worker processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Slowly(Spout):
 
 
 class RaisesOnce(Bolt):
-    """Raises for number 50, and says when and where."""
+    """Raises for number 50, and prints when and where."""
 
     def execute(self, tup: Tuple) -> None:
         if tup["number"] == 50:
@@ -33,7 +33,7 @@ class RaisesOnce(Bolt):
 
 
 def far() -> Topology:
-    """With two workers the bolt is in another one than the spout."""
+    """With two workers, the bolt and the spout are in different ones."""
     builder = TopologyBuilder("far")
     builder.set_spout("source", Slowly())
     builder.set_bolt("work", RaisesOnce()).shuffle_grouping("source")

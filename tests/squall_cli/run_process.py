@@ -1,4 +1,4 @@
-"""Starts `squall run` in a process of its own and waits for what it says; a test never waits for luck."""
+"""Starts `squall run` in a process of its own and waits for its output; a test never waits for luck."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPOLOGIES = Path(__file__).resolve().parent / "run_topologies.py"
-#: Far more than anything here takes; a process that hangs is killed, and its test fails.
+#: Far more than any step here takes; a process that hangs is killed, and its test fails.
 CAP = 60.0
 
 
@@ -44,12 +44,12 @@ def squall_run(*arguments: str, cwd: Path | str = "/") -> subprocess.CompletedPr
 
 
 def topology(name: str) -> str:
-    """One of the topologies for these tests, as it is typed."""
+    """The command line of one of the topologies for these tests."""
     return f"{TOPOLOGIES}:{name}"
 
 
 class Running:
-    """A run under way; stdout and stderr in one, line by line."""
+    """A run in progress; stdout and stderr in one, line by line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -60,7 +60,7 @@ class Running:
         return "".join(self.lines)
 
     def wait_for(self, text: str) -> None:
-        """Read until a line holds the text."""
+        """Read until a line contains the text."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.lines.append(line)
@@ -72,7 +72,7 @@ class Running:
         self.process.send_signal(number)
 
     def end(self) -> int:
-        """Read the rest; the exit status."""
+        """Read the rest; return the exit status."""
         assert self.process.stdout is not None
         self.lines += self.process.stdout.readlines()
         return self.process.wait()
@@ -80,14 +80,14 @@ class Running:
 
 @contextmanager
 def running(*arguments: str) -> Iterator[Running]:
-    """Start it, and see to it that it ends."""
+    """Start it, and make sure that it ends."""
     with running_squall("run", *arguments) as process:
         yield process
 
 
 @contextmanager
 def running_squall(*arguments: str, **extra: str) -> Iterator[Running]:
-    """Start any command, with these variables in its environment, and see to it that it ends."""
+    """Start any command, with these variables in its environment, and make sure that it ends."""
     process = subprocess.Popen(
         [sys.executable, "-m", "squall_cli", *arguments],
         env=environment(**extra),

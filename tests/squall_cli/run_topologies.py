@@ -37,7 +37,7 @@ class Numbers(Spout):
 
 
 class Rests(Numbers):
-    """Emits `count` numbers, then has nothing more, for ever."""
+    """Emits `count` numbers, then nothing more, for ever."""
 
     def next_tuple(self) -> float | None:
         number = next(self.numbers, None)
@@ -47,7 +47,7 @@ class Rests(Numbers):
 
 
 class Sink(Bolt):
-    """Takes everything; says when it has begun, and when it is cleaned up."""
+    """Accepts everything; prints when it has begun, and when it is cleaned up."""
 
     def prepare(self, context: Context) -> None:
         self.log = context.log
@@ -89,7 +89,7 @@ class Hangs(Bolt):
 
 
 class Writes(Bolt):
-    """Writes to stdout in every way there is."""
+    """Writes to stdout in every possible way."""
 
     def execute(self, tup: Tuple) -> None:
         print("by print", flush=True)
@@ -99,7 +99,7 @@ class Writes(Bolt):
 
 
 class Stops(Bolt):
-    """Hands over to the debugger."""
+    """Enters the debugger."""
 
     def execute(self, tup: Tuple) -> None:
         breakpoint()
@@ -117,7 +117,7 @@ class CannotOpen(Spout):
 
 
 class OpensLate(Numbers):
-    """Cannot be opened before the third time; each of them is a character of a file."""
+    """Fails in prepare until the third time; each attempt adds a character to a file."""
 
     def __init__(self, count: int, path: str) -> None:
         super().__init__(count)

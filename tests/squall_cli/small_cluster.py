@@ -1,4 +1,4 @@
-"""A Nimbus and a supervisor of their own kind in this process, over a store in memory; the command runs in others."""
+"""A Nimbus and a supervisor of a special kind in this process, over a store in memory; the command runs in other processes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ CAP = 90.0
 
 @dataclass(frozen=True)
 class SmallCluster:
-    """Where it is, and whose it is."""
+    """Its URL and its token."""
 
     url: str
     home: Path
 
     def squall(self, *arguments: str, cwd: Path | str = "/") -> subprocess.CompletedProcess[str]:
-        """One command, to its end."""
+        """Run one command to its end."""
         return subprocess.run(
             [sys.executable, "-m", "squall_cli", *arguments],
             cwd=cwd,
@@ -40,7 +40,7 @@ class SmallCluster:
 
 @contextmanager
 def small_cluster(folder: Path, conf: Mapping[str, object] | None = None) -> Iterator[SmallCluster]:
-    """A cluster whose files are in a folder; its workers end with it."""
+    """A cluster with its files in a folder; its workers end with it."""
     home = folder / "home"
     home.mkdir()
     environ = {"HOME": str(home), "XDG_STATE_HOME": str(home)}

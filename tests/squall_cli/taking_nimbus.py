@@ -1,4 +1,4 @@
-"""A Nimbus that takes submissions over real HTTP, reads them with the real one's own checks, and loses what a test says."""
+"""A Nimbus that accepts submissions over real HTTP, checks them like the real one, and has the faults that a test chooses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from topology_api.errors import SquallError
 
 
 class TakingNimbus(FakeNimbus):
-    """It keeps files by their digest and submissions by their key; `faults` are taken one for each POST."""
+    """It keeps files by their hash and submissions by their key; `faults` are used up, one for each POST."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class TakingNimbus(FakeNimbus):
         self.submissions: dict[str, Submission] = {}
         self.faults: deque[str | Refusal] = deque()
         self.supervisors = [{**each, "versions": own_versions()} for each in self.supervisors]
-        #: What becomes of a topology, a step for each time that it is asked for.
+        #: The states of a topology, one for each query.
         self.story: deque[Callable[[dict[str, Any]], object]] = deque()
 
     def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
@@ -86,7 +86,7 @@ class TakingHandler(Handler):
         try:
             super().answer()
         except ConnectionAbortedError:
-            self.close_connection = True  # without a word
+            self.close_connection = True  # without an answer
 
     def do_HEAD(self) -> None:
         there = (self.nimbus.folder / self.path.rpartition("/")[2]).exists()
@@ -112,7 +112,7 @@ class TakingHandler(Handler):
 
 @contextmanager
 def taking_nimbus(folder: Path) -> Iterator[TakingNimbus]:
-    """One that listens on a free port and keeps its files in a folder."""
+    """A server on a free port that keeps its files in a folder."""
     nimbus = TakingNimbus(folder)
     server = Server(("127.0.0.1", 0), type("HandlerOfOne", (TakingHandler,), {"nimbus": nimbus}))
     nimbus.url = f"http://127.0.0.1:{server.server_address[1]}"

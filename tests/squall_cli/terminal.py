@@ -21,7 +21,7 @@ ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 
 
 class Terminal:
-    """A pseudo-terminal with a run on it. `text` is all that was written so far."""
+    """A pseudo-terminal with a run on it. `text` is the output so far."""
 
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process = process
@@ -29,22 +29,22 @@ class Terminal:
         self.text = ""
 
     def read(self) -> bool:
-        """Some more of what is written; False at the end."""
+        """Read some more output; False at the end."""
         try:
             data = os.read(self.master, 65536)
         except OSError as error:
-            assert error.errno == errno.EIO  # Linux's way to say that nobody has the other side open
+            assert error.errno == errno.EIO  # on Linux: the other side is closed
             return False
         self.text += data.decode("utf-8", "replace")
         return bool(data)
 
     def wait_for(self, text: str) -> None:
-        """Read until the text is there."""
+        """Read until the text appears."""
         while text not in self.plain:
             assert self.read(), f"it ended without {text!r}:\n{self.plain}"
 
     def end(self) -> int:
-        """Read the rest; the exit status."""
+        """Read the rest; return the exit status."""
         while self.read():
             pass
         return self.process.wait()

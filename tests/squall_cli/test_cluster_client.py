@@ -1,4 +1,4 @@
-"""How a command finds its cluster, what it shows there, and what it says when that fails."""
+"""How a command finds its cluster, which credentials it shows, and its error if that fails."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nimbus() -> Iterator[FakeNimbus]:
 
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing around the command says where a cluster is."""
+    """Nothing in the surroundings of the command names a cluster."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("SQUALL_NIMBUS", "SQUALL_TOKEN_FILE", "XDG_STATE_HOME"):
@@ -37,7 +37,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(squall, arguments, prog_name="squall")
 
 
-def test_the_option_beats_the_variable_which_beats_the_site() -> None:
+def test_the_option_overrides_the_variable_which_overrides_the_site() -> None:
     site, environ = {"nimbus.url": "http://site:1"}, {"SQUALL_NIMBUS": "http://variable:1"}
     assert addresses("http://option:1", site, environ) == ["http://option:1"]
     assert addresses(None, site, environ) == ["http://variable:1"]
@@ -45,11 +45,11 @@ def test_the_option_beats_the_variable_which_beats_the_site() -> None:
     assert addresses(None, {"nimbus.url": None}, {}) == [DEFAULT_URL]
 
 
-def test_several_addresses_stand_with_commas_and_the_scheme_may_be_left_out() -> None:
+def test_several_addresses_are_separated_by_commas_and_the_scheme_is_optional() -> None:
     assert addresses("a:1, https://b:2,", {}, {}) == ["http://a:1", "https://b:2"]
 
 
-def test_a_host_alone_is_meant_with_the_usual_port() -> None:
+def test_a_host_alone_means_the_usual_port() -> None:
     assert addresses("a,[::1],[::1]:7,http://b", {}, {}) == [
         "http://a:6627",
         "http://[::1]:6627",
@@ -58,13 +58,13 @@ def test_a_host_alone_is_meant_with_the_usual_port() -> None:
     ]
 
 
-def test_https_to_a_nimbus_without_it_is_told_apart(nimbus: FakeNimbus) -> None:
+def test_https_to_a_nimbus_without_it_is_recognised(nimbus: FakeNimbus) -> None:
     result = run("list", "--nimbus", nimbus.url.replace("http:", "https:"))
     assert "it does not speak TLS" in result.stderr
     assert result.stderr.count("\n") == 1
 
 
-def test_the_site_file_says_where_nimbus_is(nimbus: FakeNimbus, tmp_path: Path) -> None:
+def test_the_site_file_names_nimbus(nimbus: FakeNimbus, tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(f"nimbus.url: {nimbus.url}\n")
     assert run("list", "--config", str(tmp_path / "site.yaml")).exit_code == 0
     (tmp_path / "conf").mkdir()
@@ -72,7 +72,7 @@ def test_the_site_file_says_where_nimbus_is(nimbus: FakeNimbus, tmp_path: Path) 
     assert "word_count" in run("list").stdout
 
 
-def test_a_site_file_that_is_wrong_is_named(tmp_path: Path) -> None:
+def test_a_wrong_site_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("nimbus.ulr: http://h:1\n")
     result = run("list", "--config", str(tmp_path / "site.yaml"))
     assert result.exit_code == 1
@@ -80,11 +80,11 @@ def test_a_site_file_that_is_wrong_is_named(tmp_path: Path) -> None:
     assert "nimbus.url" in result.stderr
 
 
-def test_the_second_address_is_asked_when_the_first_is_away(nimbus: FakeNimbus) -> None:
+def test_the_second_address_is_asked_when_the_first_does_not_answer(nimbus: FakeNimbus) -> None:
     assert "word_count" in run("list", "--nimbus", f"http://127.0.0.1:1,{nimbus.url}").stdout
 
 
-def test_a_nimbus_that_is_not_there_is_one_sentence_and_what_helps() -> None:
+def test_an_absent_nimbus_is_reported_in_one_sentence_with_advice() -> None:
     result = run("list", "--nimbus", "http://127.0.0.1:1")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("squall list: Nimbus at http://127.0.0.1:1 cannot be reached: ")
@@ -94,7 +94,7 @@ def test_a_nimbus_that_is_not_there_is_one_sentence_and_what_helps() -> None:
     assert result.stderr.count("\n") == 1
 
 
-def test_of_several_that_are_not_there_each_is_named() -> None:
+def test_of_several_absent_ones_each_is_named() -> None:
     result = run("list", "--nimbus", "http://127.0.0.1:1,http://127.0.0.1:2")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(
@@ -105,14 +105,14 @@ def test_of_several_that_are_not_there_each_is_named() -> None:
 
 
 @pytest.mark.parametrize("address", ["ftp://h:1", "http://", "http://h:x", "http://user:secret@h:1"])
-def test_an_address_that_is_none_is_refused_and_no_password_is_shown(address: str) -> None:
+def test_an_invalid_address_is_refused_and_no_password_is_shown(address: str) -> None:
     result = run("list", "--nimbus", address)
     assert result.exit_code == 1
     assert "secret" not in result.stderr
     assert result.stderr.count("\n") == 1
 
 
-def test_something_else_that_listens_there_is_told_apart(nimbus: FakeNimbus) -> None:
+def test_another_program_that_listens_there_is_recognised(nimbus: FakeNimbus) -> None:
     nimbus.refusal = Refusal(500, "Oops", "a bug")
     assert run("list", "--nimbus", nimbus.url).stderr == "squall list: a bug\n"
 
@@ -125,7 +125,7 @@ def test_something_else_that_listens_there_is_told_apart(nimbus: FakeNimbus) -> 
         ({}, "does not fit (Object missing required field `topologies`)"),
     ],
 )
-def test_json_of_something_else_is_told_apart(nimbus: FakeNimbus, answer: object, problem: str) -> None:
+def test_json_of_another_program_is_recognised(nimbus: FakeNimbus, answer: object, problem: str) -> None:
     nimbus.answers["topologies"] = answer
     result = run("list", "--nimbus", nimbus.url)
     assert (result.exit_code, result.stdout) == (1, "")
@@ -135,7 +135,7 @@ def test_json_of_something_else_is_told_apart(nimbus: FakeNimbus, answer: object
     )
 
 
-def test_the_token_of_the_users_own_nimbus_is_shown_unasked(nimbus: FakeNimbus, tmp_path: Path) -> None:
+def test_the_token_of_the_users_own_nimbus_is_used_by_default(nimbus: FakeNimbus, tmp_path: Path) -> None:
     port = nimbus.url.rpartition(":")[2]
     place = tmp_path / ".local" / "state" / "squall" / "tokens" / f"localhost_{port}"
     place.parent.mkdir(parents=True)
@@ -159,7 +159,7 @@ def test_a_token_that_others_may_read_is_refused(
     assert nimbus.asked == []
 
 
-def test_without_a_token_the_refusal_says_where_one_is_looked_for(nimbus: FakeNimbus) -> None:
+def test_without_a_token_the_refusal_names_the_places_that_were_searched(nimbus: FakeNimbus) -> None:
     nimbus.refusal = Refusal(401, "Unauthorized", "this needs the operators' token")
     result = run("list", "--nimbus", nimbus.url)
     assert result.exit_code == 1
@@ -167,7 +167,7 @@ def test_without_a_token_the_refusal_says_where_one_is_looked_for(nimbus: FakeNi
     assert "SQUALL_TOKEN_FILE" in result.stderr
 
 
-def test_list_in_a_pipe_loads_nothing_that_it_does_not_need(nimbus: FakeNimbus) -> None:
+def test_list_in_a_pipe_loads_nothing_unnecessary(nimbus: FakeNimbus) -> None:
     heavy = (
         "rich",
         "yaml",

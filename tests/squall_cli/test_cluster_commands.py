@@ -1,4 +1,4 @@
-"""What the commands that ask a cluster send, print and exit with; Nimbus is a fake one over real HTTP."""
+"""Requests, output and exit status of the commands that ask a cluster; Nimbus is a fake one over real HTTP."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_list_shows_a_line_for_each_topology_and_why_one_failed(nimbus: FakeNimb
     assert why == "broken: count[2]: it broke"
 
 
-def test_list_shows_a_topology_whose_record_cannot_be_read(nimbus: FakeNimbus, run: Squall) -> None:
+def test_list_shows_a_topology_with_an_unreadable_record(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies.clear()
     nimbus.put(topology("odd", "BAD", id="", components={}, workers=[], error="its record is of format 9"))
     result = run("list")
@@ -44,7 +44,7 @@ def test_list_shows_a_topology_whose_record_cannot_be_read(nimbus: FakeNimbus, r
     assert result.stdout.splitlines()[2] == "odd: its record is of format 9"
 
 
-def test_list_and_status_say_that_no_slot_is_free(nimbus: FakeNimbus, run: Squall) -> None:
+def test_list_and_status_report_that_no_slot_is_free(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.supervisors = [supervisor("host-1", slots=2, used=2)]
     nimbus.put(topology("waits", workers=[]))
     nimbus.put(topology("new", workers=[], uptime_secs=0.5))
@@ -65,7 +65,7 @@ def test_an_empty_name_is_wrong_usage(nimbus: FakeNimbus, run: Squall) -> None:
 
 
 @pytest.mark.parametrize("secs", ["nan", "inf", "-1", "1e10", "soon"])
-def test_what_is_no_number_of_seconds_is_wrong_usage(nimbus: FakeNimbus, run: Squall, secs: str) -> None:
+def test_an_invalid_number_of_seconds_is_wrong_usage(nimbus: FakeNimbus, run: Squall, secs: str) -> None:
     result = run(f"kill word_count -w {secs}")
     assert result.exit_code == 2
     assert f"'{secs}': give a number of seconds from 0 to 1,000,000,000" in result.stderr
@@ -73,14 +73,14 @@ def test_what_is_no_number_of_seconds_is_wrong_usage(nimbus: FakeNimbus, run: Sq
 
 
 @pytest.mark.parametrize("number", ["0", "two", "1.5"])
-def test_what_is_no_whole_number_is_wrong_usage(nimbus: FakeNimbus, run: Squall, number: str) -> None:
+def test_an_invalid_whole_number_is_wrong_usage(nimbus: FakeNimbus, run: Squall, number: str) -> None:
     result = run(f"rebalance word_count -n {number}")
     assert result.exit_code == 2
     assert f"'{number}': give a whole number from 1 on" in result.stderr
     assert nimbus.asked == []
 
 
-def test_an_empty_cluster_is_told_on_stderr_with_what_to_do(nimbus: FakeNimbus, run: Squall) -> None:
+def test_an_empty_cluster_is_reported_on_stderr_with_advice(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies.clear()
     nimbus.supervisors.clear()
     for line, advice in (("list", "squall submit FILE"), ("supervisors", "squall supervisor")):
@@ -97,7 +97,7 @@ def test_an_empty_cluster_is_told_on_stderr_with_what_to_do(nimbus: FakeNimbus, 
         "drain host-1", "drain host-1 --undo",
     ],
 )  # fmt: skip
-def test_json_is_all_that_stdout_holds(nimbus: FakeNimbus, run: Squall, line: str) -> None:
+def test_with_json_stdout_has_nothing_else(nimbus: FakeNimbus, run: Squall, line: str) -> None:
     nimbus.logs["word_count-w1", "worker"] = b"2026-03-01 12:00:00,123 INFO count[2] a line\n"
     result = run(f"{line} --json")
     assert result.exit_code == 0, result.stderr
@@ -127,7 +127,7 @@ def test_status_shows_components_workers_errors_and_notes(nimbus: FakeNimbus, ru
     assert moment(1_790_000_000).startswith("2026-09-2")
 
 
-def test_status_says_how_long_it_is_in_its_state_and_when_it_was_submitted(
+def test_status_shows_the_time_in_the_state_and_the_time_of_submission(
     nimbus: FakeNimbus, run: Squall
 ) -> None:
     nimbus.put(topology("rests", "INACTIVE", uptime_secs=1680.0, state_secs=12.3))
@@ -135,11 +135,11 @@ def test_status_says_how_long_it_is_in_its_state_and_when_it_was_submitted(
         "rests  INACTIVE for 12.3 s, submitted 28 min 00 s ago, 2 workers on 2 hosts"
     )
     nimbus.put(topology("older", "INACTIVE", uptime_secs=1680.0))
-    del nimbus.topologies["older"]["state_secs"]  # a Nimbus before this one
+    del nimbus.topologies["older"]["state_secs"]  # an older Nimbus
     assert run("status older").stdout.startswith("older  INACTIVE, submitted 28 min 00 s ago, 2 workers")
 
 
-def test_notes_of_a_nimbus_that_has_no_times_are_shown_as_they_are(nimbus: FakeNimbus, run: Squall) -> None:
+def test_notes_without_times_are_shown_unchanged(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies["word_count"]["notes"] = ["one", "two"]
     del nimbus.topologies["word_count"]["note_times"]
     assert run("status word_count").stdout.splitlines()[-2:] == ["one", "two"]
@@ -159,7 +159,7 @@ def test_notes_are_wrapped_below_their_time_and_do_not_repeat_the_name(
     assert f"{first[21:]} {second[21:]}" == sentence(event, named=False)
 
 
-def test_a_note_of_many_lines_gets_so_many_and_a_long_word_stays_whole() -> None:
+def test_a_note_of_several_lines_keeps_them_and_a_long_word_stays_whole() -> None:
     path = "/a" * 50
     assert wrapped(f"no {path} here", 40) == ["no", path, "here"]
     many = wrapped("word " * 1000, 40)
@@ -172,7 +172,7 @@ def test_status_of_a_newer_nimbus_is_understood(nimbus: FakeNimbus, run: Squall)
     assert run("status word_count").exit_code == 0
 
 
-def test_a_name_that_nobody_has_is_answered_with_the_nearest(run: Squall) -> None:
+def test_an_unknown_name_is_answered_with_the_nearest(run: Squall) -> None:
     for line in (
         "status word_cuont", "kill word_cuont", "activate word_cuont", "errors word_cuont", "logs word_cuont",
         "rebalance word_cuont", "deactivate word_cuont",
@@ -184,7 +184,7 @@ def test_a_name_that_nobody_has_is_answered_with_the_nearest(run: Squall) -> Non
         )
 
 
-def test_kill_says_how_long_it_may_drain(nimbus: FakeNimbus, run: Squall) -> None:
+def test_kill_shows_how_long_the_topology_may_drain(nimbus: FakeNimbus, run: Squall) -> None:
     result = run("kill word_count -w 2.5")
     assert nimbus.commands() == [("DELETE", "topologies/word_count", {"wait_secs": "2.5"}, None)]
     assert result.stdout == "word_count is being killed: it drains, then it is gone.\n"
@@ -217,7 +217,7 @@ def test_kill_wait_is_not_fooled_by_another_submission_under_the_name(
     assert run("kill word_count --wait").stdout == "word_count is gone.\n"
 
 
-def test_waiting_outlasts_a_nimbus_that_is_away_for_a_moment(nimbus: FakeNimbus, run: Squall) -> None:
+def test_waiting_survives_a_nimbus_that_is_unavailable_for_a_moment(nimbus: FakeNimbus, run: Squall) -> None:
     def away() -> None:
         nimbus.refusal = Refusal(503, "NoLeader", "no Nimbus leads at this moment")
 
@@ -235,7 +235,7 @@ def test_waiting_outlasts_a_nimbus_that_is_away_for_a_moment(nimbus: FakeNimbus,
     "line",
     ["kill word_count", "activate word_count", "deactivate word_count", "rebalance word_count -n 1", "drain host-1"],
 )  # fmt: skip
-def test_commands_outlast_a_moment_in_which_no_nimbus_leads(
+def test_commands_survive_a_moment_without_a_leader(
     nimbus: FakeNimbus, run: Squall, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     monkeypatch.setattr("squall_cli.cluster.waiting.PAUSES", (0.0, 0.0))
@@ -247,7 +247,7 @@ def test_commands_outlast_a_moment_in_which_no_nimbus_leads(
 
 
 @pytest.mark.parametrize("kind, secs", [("NoLeader", 0.0), ("StoreUnavailable", 60.0)])
-def test_commands_wait_for_a_leader_only_and_not_for_ever(
+def test_commands_wait_only_for_a_leader_and_not_for_ever(
     nimbus: FakeNimbus, run: Squall, monkeypatch: pytest.MonkeyPatch, kind: str, secs: float
 ) -> None:
     monkeypatch.setattr("squall_cli.cluster.waiting.TAKEOVER_SECS", secs)
@@ -262,7 +262,7 @@ def test_deactivate_wait_returns_when_nothing_is_in_flight(nimbus: FakeNimbus, r
     spout = nimbus.topologies["word_count"]["components"]["words"]
     nimbus.changes += [
         lambda: spout.update(pending=7),
-        lambda: spout.update(pending=0, idle="source empty"),  # counters of before the command
+        lambda: spout.update(pending=0, idle="source empty"),  # counters from before the command
         lambda: spout.update(pending=0, idle="inactive"),
     ]
     result = run("deactivate word_count --wait")
@@ -270,13 +270,13 @@ def test_deactivate_wait_returns_when_nothing_is_in_flight(nimbus: FakeNimbus, r
     assert len(nimbus.changes) == 0
 
 
-def test_deactivate_says_what_is_in_flight_when_the_time_is_over(nimbus: FakeNimbus, run: Squall) -> None:
+def test_deactivate_reports_tuples_in_flight_when_the_time_is_over(nimbus: FakeNimbus, run: Squall) -> None:
     result = run("deactivate word_count -w 0.2")
     assert result.exit_code == 1
     assert "word_count is INACTIVE, but 30 trees had no verdict after 0.2 s" in result.stderr
 
 
-def test_list_and_status_say_that_the_version_before_stands_by(nimbus: FakeNimbus, run: Squall) -> None:
+def test_list_and_status_show_that_the_previous_version_is_kept(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
     said = "the version before (word_count-0) runs again unless the workers of this one are up within 54.0 s"
     assert run("status word_count").stdout.splitlines()[-1] == said
@@ -290,7 +290,9 @@ def test_rebalance_wait_ends_when_the_topology_does(nimbus: FakeNimbus, run: Squ
     assert "word_count is KILLED by now" in result.stderr
 
 
-def test_a_state_that_does_not_take_the_command_is_said_by_nimbus(nimbus: FakeNimbus, run: Squall) -> None:
+def test_a_state_that_does_not_allow_the_command_is_reported_by_nimbus(
+    nimbus: FakeNimbus, run: Squall
+) -> None:
     nimbus.refusal = Refusal(409, "IllegalTransition", "cannot activate topology 'word_count': it is KILLED")
     result = run("activate word_count")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -317,7 +319,7 @@ def test_errors_are_shown_with_their_times_the_newest_last(nimbus: FakeNimbus, r
     assert "has reported no errors" in run("errors word_count").stderr
 
 
-def test_supervisors_shows_who_is_away_and_who_is_drained(nimbus: FakeNimbus, run: Squall) -> None:
+def test_supervisors_shows_which_are_away_and_which_are_drained(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.supervisors = [
         supervisor("c", drained=True),
         supervisor("b", drained=True, used=0, workers=[]),
@@ -344,7 +346,7 @@ def test_top_puts_the_busiest_component_first(nimbus: FakeNimbus, run: Squall) -
     assert first.split()[4] != "0"
 
 
-def test_version_here_is_told_when_no_cluster_answers(run: Squall) -> None:
+def test_the_local_version_is_shown_when_no_cluster_answers(run: Squall) -> None:
     result = run("version --nimbus http://127.0.0.1:1")
     assert result.exit_code == 1
     assert result.stdout.startswith("squall ")
@@ -352,7 +354,7 @@ def test_version_here_is_told_when_no_cluster_answers(run: Squall) -> None:
     assert run("version --json --nimbus http://127.0.0.1:1").stdout == ""
 
 
-def test_version_names_the_daemons_of_a_cluster_and_which_nimbus_leads(
+def test_version_names_the_daemons_of_a_cluster_and_the_leading_nimbus(
     nimbus: FakeNimbus, run: Squall
 ) -> None:
     assert run("version").stdout.splitlines()[2:] == [
@@ -362,7 +364,7 @@ def test_version_names_the_daemons_of_a_cluster_and_which_nimbus_leads(
     ]
 
 
-def test_config_shows_what_holds_for_a_topology_and_what_its_components_change(
+def test_config_shows_the_settings_of_a_topology_and_the_changes_of_its_components(
     nimbus: FakeNimbus, run: Squall
 ) -> None:
     nimbus.answers["topologies/word_count/configuration"] = {
@@ -391,12 +393,12 @@ def test_config_asks_a_nimbus_only_when_it_is_named(nimbus: FakeNimbus, run: Squ
     assert run("config word_count -o a=1").exit_code == 2
 
 
-def test_names_are_quoted_on_their_way(nimbus: FakeNimbus, run: Squall) -> None:
+def test_names_are_quoted_in_requests(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.put(topology("a/b?c"))
     assert run("status a/b?c").stdout.startswith("a/b?c  ACTIVE")
 
 
-def test_what_things_are_named_does_not_move_the_cursor(nimbus: FakeNimbus, run: Squall) -> None:
+def test_names_do_not_move_the_cursor(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.put(topology("bad", error="\x1b[2J\x07gone", state="FAILED"))
     for line in ("list", "status bad"):
         assert "\x1b" not in run(line).stdout

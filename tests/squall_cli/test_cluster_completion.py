@@ -1,4 +1,4 @@
-"""What the shell completes: commands without loading them, names out of the cluster, nothing when it is away."""
+"""Shell completion: commands without loading them, names from the cluster, nothing when it does not answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def nimbus() -> Iterator[FakeNimbus]:
 
 
 def complete(line: str, **extra: str) -> list[str]:
-    """What bash is told when Tab is pressed at the end of the line."""
+    """The completions of bash when Tab is pressed at the end of the line."""
     return [row.partition(",")[2] for row in told("bash", COMP_WORDS=line, **extra)]
 
 
@@ -46,13 +46,13 @@ def test_commands_are_completed() -> None:
     assert {"submit", "supervisor", "supervisors"} <= set(complete("squall su"))
 
 
-def test_names_of_topologies_are_asked_of_the_cluster(nimbus: FakeNimbus) -> None:
+def test_names_of_topologies_come_from_the_cluster(nimbus: FakeNimbus) -> None:
     for command in ("status", "kill", "activate", "deactivate", "rebalance", "errors", "logs"):
         assert complete(f"squall {command} w", SQUALL_NIMBUS=nimbus.url) == ["word_count", "web_logs"]
     assert complete(f"squall status --nimbus {nimbus.url} wo") == ["word_count"]
 
 
-def test_components_workers_and_hosts_are_too(nimbus: FakeNimbus) -> None:
+def test_components_workers_and_hosts_come_from_it_too(nimbus: FakeNimbus) -> None:
     where = {"SQUALL_NIMBUS": nimbus.url}
     assert complete("squall logs word_count --component c", **where) == ["count"]
     assert complete("squall logs word_count --worker word_count-w", **where) == [
@@ -86,7 +86,7 @@ def test_keys_of_settings_are_completed_for_the_topology_and_for_a_component() -
     assert complete("squall config -o nimbus.") == []
 
 
-def test_an_option_and_its_value_in_one_word_are_completed_as_each_shell_takes_it(nimbus: FakeNimbus) -> None:
+def test_an_option_and_its_value_in_one_word_are_completed_for_each_shell(nimbus: FakeNimbus) -> None:
     line, where = "squall logs word_count --component=co", {"SQUALL_NIMBUS": nimbus.url}
     assert complete(line, **where) == ["count"]
     zsh = told("zsh", COMP_WORDS=line, COMP_CWORD="3", **where)
@@ -107,7 +107,7 @@ def test_an_option_and_its_value_in_one_word_are_completed_as_each_shell_takes_i
         ("squall rebalance word_count -e co", "co", "count="),
     ],
 )
-def test_bash_inserts_names_as_it_reads_them(
+def test_bash_inserts_names_in_a_form_that_it_can_read(
     typed: str, word: str, inserted: str, nimbus: FakeNimbus, tmp_path: Path
 ) -> None:
     nimbus.put(topology("a b"), topology("it's"))
@@ -132,7 +132,7 @@ def test_bash_inserts_names_as_it_reads_them(
     assert (process.stdout.splitlines(), process.stderr) == ([inserted], "")
 
 
-def test_a_cluster_that_is_away_or_refuses_completes_nothing_and_says_nothing(nimbus: FakeNimbus) -> None:
+def test_an_unavailable_or_refusing_cluster_completes_nothing_silently(nimbus: FakeNimbus) -> None:
     assert complete("squall status w", SQUALL_NIMBUS="http://127.0.0.1:1") == []
     nimbus.refusal = Refusal(401, "Unauthorized", "no")
     assert complete("squall status w", SQUALL_NIMBUS=nimbus.url) == []
@@ -142,7 +142,7 @@ def test_a_cluster_that_is_away_or_refuses_completes_nothing_and_says_nothing(ni
 def test_each_shell_gets_its_script(shell: str) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "squall_cli", "completion", shell],
-        env=environment(PATH="/nowhere"),  # click asks bash for its version when there is one
+        env=environment(PATH="/nowhere"),  # click asks bash for its version if there is one
         cwd="/",
         capture_output=True,
         text=True,

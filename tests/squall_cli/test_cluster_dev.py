@@ -1,4 +1,4 @@
-"""`squall dev` with real daemons and workers: every command against it, and nothing is left when it ends."""
+"""`squall dev` with real daemons and workers: every command works with it, and nothing is left when it ends."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Dev:
         )
 
     def ask(self, *arguments: str) -> dict[str, object]:
-        """What a command says as JSON."""
+        """The JSON output of a command."""
         result = self.run(*arguments, "--json")
         assert result.returncode == 0, result.stderr
         answer: dict[str, object] = json.loads(result.stdout)
@@ -104,7 +104,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 def processes_of(directory: Path) -> set[int]:
-    """Processes that have a path below that directory among their arguments: workers, and what they started."""
+    """Processes that have a path below that directory among their arguments: workers and their children."""
     found = set()
     for stat in all_processes():
         try:
@@ -154,7 +154,7 @@ def test_a_topology_is_submitted_watched_changed_and_killed(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_what_the_opening_says_works_as_it_stands_there(tmp_path: Path) -> None:
+def test_the_commands_in_the_opening_text_work_unchanged(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     with dev(tmp_path) as cluster:
         said = [line.split()[1:] for line in cluster.process.lines if line.startswith("  squall ")]
@@ -166,7 +166,7 @@ def test_what_the_opening_says_works_as_it_stands_there(tmp_path: Path) -> None:
 
 
 def files(folder: Path) -> list[str]:
-    """All files below a folder, but for the bytecode that Python keeps beside what it imports."""
+    """All files below a folder, except for the bytecode that Python keeps beside modules."""
     found = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
     return sorted(str(path) for path in found if path.parent.name != "__pycache__")
 
@@ -199,7 +199,7 @@ def test_ctrl_c_leaves_no_process_no_file_and_no_token(tmp_path: Path) -> None:
         assert cluster.state.is_dir()
         cluster.process.signal(signal.SIGINT)
         assert cluster.process.end() == 0
-        assert cluster.process.lines[-1].startswith("Ctrl-C: ending, with all workers")  # and no complaint
+        assert cluster.process.lines[-1].startswith("Ctrl-C: ending, with all workers")  # and no error
         assert processes_of(cluster.state) == set()
         assert files(tmp_path) == ["halves.py"]
 
@@ -237,7 +237,7 @@ def test_two_of_them_do_not_share_a_state_directory_or_a_port(tmp_path: Path) ->
         assert cluster.run("list").returncode == 0
 
 
-def test_listening_to_other_machines_in_the_clear_is_refused(tmp_path: Path) -> None:
+def test_listening_to_other_machines_without_tls_is_refused(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "squall_cli", "dev", "--listen", "0.0.0.0:0"],
         env=environment(HOME=str(tmp_path), TMPDIR=str(tmp_path)),
@@ -252,7 +252,7 @@ def test_listening_to_other_machines_in_the_clear_is_refused(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_where_the_token_is_is_said_when_nobody_would_find_it(
+def test_the_place_of_the_token_is_shown_when_commands_would_not_find_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

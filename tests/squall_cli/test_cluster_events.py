@@ -1,4 +1,4 @@
-"""Users read file names as they typed them, and an event on one line; a Nimbus of another release is understood."""
+"""Events are on one line, with file names as the user typed them; a Nimbus of another release is understood."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHA = "5f4d6d18a2feed5565868b66b7cd049b9818d4ba9b2433648c048643ecd56a8e"
 DIED = Event("died", 7.0, "t", "w1", 10, Cause("status", status=3, output=("one", "two")))
 
 
-def test_files_that_travelled_are_named_relative_to_the_topology() -> None:
+def test_shipped_files_are_named_relative_to_the_topology() -> None:
     home = f"/var/lib/squall/supervisor/code/{SHA}"
     assert own_paths(f"boom ({home}/app.py:19, in prepare)") == "boom (app.py:19, in prepare)"
     assert own_paths(f'File "{home}/my/bolts.py", line 3') == 'File "my/bolts.py", line 3'
@@ -30,7 +30,7 @@ def test_output_follows_the_sentence_on_one_line_and_the_topology_is_not_named()
 
 
 @pytest.mark.parametrize("change", [{}, {"events": []}, {"events": [{"kind": "of a newer release"}]}])
-def test_events_that_cannot_be_read_are_shown_as_the_texts_that_nimbus_gives(
+def test_unreadable_events_are_shown_as_the_texts_of_nimbus(
     change: dict[str, object],
 ) -> None:
     status = happened(DIED)

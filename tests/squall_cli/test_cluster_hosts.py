@@ -1,4 +1,4 @@
-"""Commands against two hosts and two Nimbuses, with real daemons and workers: drained, asked at the standby, led by another."""
+"""Commands on two hosts and two Nimbuses, with real daemons and workers: drained, asked at the standby, led by another."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Hosts:
         (folder / "endless.py").write_text(TOPOLOGY)
 
     def run(self, *arguments: str, at: str = "") -> subprocess.CompletedProcess[str]:
-        """A command; `at`: the URLs of Nimbuses (default: both)."""
+        """Run a command; `at`: the URLs of Nimbuses (default: both)."""
         urls = at or ",".join(nimbus.url for nimbus in self.nimbuses)
         return subprocess.run(
             [sys.executable, "-m", "squall_cli", *arguments],
@@ -87,7 +87,7 @@ class Hosts:
         return answer
 
     def hosts(self) -> list[str]:
-        """Where the workers of the topology run."""
+        """The hosts of the topology's workers."""
         return sorted(
             each["host"] for each in self.ask("status", "endless")["workers"] if each["state"] == "RUNNING"
         )
@@ -107,7 +107,7 @@ def wait_until(true: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
-def test_a_host_is_drained_without_a_failed_tuple_and_taken_back(tmp_path: Path) -> None:
+def test_a_host_is_drained_without_a_failed_tuple_and_undrained(tmp_path: Path) -> None:
     with two_hosts(tmp_path) as there:
         wait_until(lambda: len(there.ask("supervisors")["supervisors"]) == 2)
         assert there.run("submit", "endless.py", "--wait", "-o", "topology.workers=2").returncode == 0
@@ -126,7 +126,7 @@ def test_a_host_is_drained_without_a_failed_tuple_and_taken_back(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_standby_is_asked_like_the_leader_and_takes_over_while_somebody_waits(tmp_path: Path) -> None:
+def test_a_standby_answers_like_the_leader_and_takes_over_during_a_wait(tmp_path: Path) -> None:
     with two_hosts(tmp_path) as there:
         leader, standby = there.nimbuses
         assert there.run("submit", "endless.py", "--wait", at=standby.url).returncode == 0

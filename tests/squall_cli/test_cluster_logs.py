@@ -1,4 +1,4 @@
-"""The end of a log that is elsewhere: found, followed, filtered, and put together with those of other workers."""
+"""The end of a remote log: found, followed, filtered, and merged with those of other workers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.squall_cli.run_process import running_squall
 
 
 class Log:
-    """A log of bytes, asked for as a supervisor answers; `most`: bytes that it gives at a time."""
+    """A log of bytes with a supervisor's answers; `most`: the limit of bytes in one answer."""
 
     def __init__(self, text: str = "", most: int = 1 << 30) -> None:
         self.data = text.encode()
@@ -46,7 +46,7 @@ def texts(found: list[LogEntry]) -> list[str]:
     return [entry.text for entry in found]
 
 
-def test_lines_without_a_time_belong_to_the_one_before() -> None:
+def test_lines_without_a_time_belong_to_the_entry_before() -> None:
     found = entries("w", "h", ["odd", *line(1).splitlines(), "  more", "", "and more"])
     assert texts(found) == ["odd", "text 1\n  more\n\nand more"]
     assert found[1].lines == [line(1).rstrip(), "  more", "", "and more"]
@@ -54,20 +54,20 @@ def test_lines_without_a_time_belong_to_the_one_before() -> None:
 
 
 @given(st.integers(0, 60), st.integers(0, 40), st.integers(1, 3000))
-def test_the_last_entries_are_found_however_the_log_comes(total: int, wanted: int, most: int) -> None:
+def test_the_last_entries_are_found_however_the_log_is_cut(total: int, wanted: int, most: int) -> None:
     log = Log("".join(line(number, text="x" * 700) for number in range(total)), most)
     found = log.tail().last(wanted)
     assert [int(text.rpartition(" ")[2]) for text in texts(found)] == list(range(total))[-wanted or total :]
 
 
-def test_the_last_entries_of_a_component_are_looked_for_further_back() -> None:
+def test_the_last_entries_of_a_component_are_searched_further_back() -> None:
     log = Log(line(0, "words[1]") + "".join(line(number) for number in range(1, 2000)))
     assert len(log.data) > 2 * FIRST
     assert texts(log.tail().last(5, "words")) == ["text 0"]
     assert log.tail().last(5, "word") == []
 
 
-def test_a_log_is_followed_from_where_its_end_was_and_no_line_is_cut_in_two() -> None:
+def test_a_log_is_followed_from_its_end_and_no_line_is_cut_in_two() -> None:
     log = Log(line(1) + line(2)[:30])
     tail = log.tail()
     assert texts(tail.last(10)) == ["text 1"]
@@ -79,7 +79,7 @@ def test_a_log_is_followed_from_where_its_end_was_and_no_line_is_cut_in_two() ->
 
 
 @given(st.lists(st.integers(0, 200), max_size=20), st.integers(1, 100))
-def test_following_brings_every_line_once(pieces: list[int], most: int) -> None:
+def test_following_shows_every_line_once(pieces: list[int], most: int) -> None:
     whole = "".join(line(number) for number in range(40)).encode()
     log, ends, found = Log(most=most), 0, []
     tail = log.tail()
@@ -94,12 +94,12 @@ def test_following_brings_every_line_once(pieces: list[int], most: int) -> None:
     assert found == [f"text {number}" for number in range(40)]
 
 
-def test_a_line_that_has_not_ended_is_shown_when_nobody_waits_for_its_end() -> None:
+def test_an_incomplete_line_is_shown_when_there_is_no_waiting_for_its_end() -> None:
     assert texts(Log(line(1) + "Killed").tail().last(5, following=False)) == ["text 1\nKilled"]
     assert texts(Log("Killed").tail().last(5, following=False)) == ["Killed"]
 
 
-def test_a_log_that_begins_anew_is_read_from_its_beginning() -> None:
+def test_a_log_that_starts_again_is_read_from_its_beginning() -> None:
     log = Log(line(1) + line(2))
     tail = log.tail()
     tail.last(10)
@@ -107,7 +107,7 @@ def test_a_log_that_begins_anew_is_read_from_its_beginning() -> None:
     assert texts(tail.more()) == ["text 3"]
 
 
-def test_a_worker_that_is_started_again_goes_on_in_its_log() -> None:
+def test_a_worker_that_is_restarted_continues_in_its_log() -> None:
     log = Log(line(1) + line(2))
     tail = log.tail()
     tail.last(10)
@@ -115,7 +115,7 @@ def test_a_worker_that_is_started_again_goes_on_in_its_log() -> None:
     assert texts(tail.more()) == ["text 3"]
 
 
-def test_logs_are_put_together_by_time_and_each_keeps_its_order() -> None:
+def test_logs_are_merged_by_time_and_each_keeps_its_order() -> None:
     a = entries("a", "h", [line(1).strip(), line(5).strip(), line(3).strip()])
     b = entries("b", "h", [line(2).strip(), line(4).strip()])
     assert texts(merged([a, b])) == ["text 1", "text 2", "text 4", "text 5", "text 3"]
@@ -151,7 +151,7 @@ def test_logs_of_all_workers_are_shown_with_their_names(nimbus: FakeNimbus) -> N
     ]
 
 
-def test_logs_of_one_worker_or_one_component_are_picked(nimbus: FakeNimbus) -> None:
+def test_logs_of_one_worker_or_one_component_are_selected(nimbus: FakeNimbus) -> None:
     assert run("logs word_count --worker word_count-w2").stdout.splitlines() == [
         "2026-03-01 12:00:00,002 INFO count[3] text 2",
         "  more",
@@ -160,14 +160,14 @@ def test_logs_of_one_worker_or_one_component_are_picked(nimbus: FakeNimbus) -> N
     assert run("logs word_count --component words").stdout == line(3, "words[1]")
 
 
-def test_a_worker_or_component_that_is_not_there_is_answered_with_the_nearest(nimbus: FakeNimbus) -> None:
+def test_an_unknown_worker_or_component_is_answered_with_the_nearest(nimbus: FakeNimbus) -> None:
     result = run("logs word_count --worker word_count-w3")
     assert result.exit_code == 1
     assert "has no worker 'word_count-w3' that runs now; did you mean 'word_count-w" in result.stderr
     assert "did you mean 'count'?" in run("logs word_count --component cuont").stderr
 
 
-def test_a_log_that_cannot_be_read_leaves_the_others(nimbus: FakeNimbus) -> None:
+def test_an_unreadable_log_does_not_affect_the_others(nimbus: FakeNimbus) -> None:
     del nimbus.logs["word_count-w1", "worker"]
     result = run("logs word_count")
     assert result.exit_code == 0
@@ -178,14 +178,14 @@ def test_a_log_that_cannot_be_read_leaves_the_others(nimbus: FakeNimbus) -> None
     assert result.stderr.endswith("squall logs: no log of word_count could be read\n")
 
 
-def test_a_topology_without_workers_has_no_log_and_it_says_why(nimbus: FakeNimbus) -> None:
+def test_a_topology_without_workers_has_no_log_with_a_reason(nimbus: FakeNimbus) -> None:
     nimbus.topologies["word_count"].update(state="COMPLETED", workers=[])
     result = run("logs word_count")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("squall logs: word_count is COMPLETED and has no workers at the moment")
 
 
-def test_a_build_log_is_shown_once_for_each_host_and_not_for_each_worker(nimbus: FakeNimbus) -> None:
+def test_a_build_log_is_shown_once_per_host_and_not_per_worker(nimbus: FakeNimbus) -> None:
     status = nimbus.topologies["word_count"]
     status["files"] = {"requirements": "0" * 64}
     status["workers"].append(worker("word_count-w3", "host-2"))
@@ -199,7 +199,7 @@ def test_a_build_log_is_shown_once_for_each_host_and_not_for_each_worker(nimbus:
     assert run("logs word_count --file build --worker word_count-w3").stdout == "$ uv pip install\n"
 
 
-def test_without_requirements_there_is_no_build_log_and_it_says_why(nimbus: FakeNimbus) -> None:
+def test_without_requirements_there_is_no_build_log_with_a_reason(nimbus: FakeNimbus) -> None:
     result = run("logs word_count --file build")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
@@ -207,7 +207,7 @@ def test_without_requirements_there_is_no_build_log_and_it_says_why(nimbus: Fake
     )
 
 
-def test_a_worker_that_goes_while_its_log_is_followed_is_told_in_a_word(
+def test_a_worker_that_leaves_while_its_log_is_followed_is_reported_briefly(
     nimbus: FakeNimbus, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = connect(nimbus.url, None)
@@ -220,7 +220,7 @@ def test_a_worker_that_goes_while_its_log_is_followed_is_told_in_a_word(
     assert capsys.readouterr().err == "word_count-w2 is gone.\n"
     reader.find()
     assert reader.more() == [] and capsys.readouterr().err == ""
-    workers.append(gone)  # its log is another one, perhaps
+    workers.append(gone)  # its log may be another one
     reader.find()
     assert [entry.worker for entry in reader.more()] == ["word_count-w2"]
     workers.clear()
@@ -232,7 +232,7 @@ def test_a_worker_that_goes_while_its_log_is_followed_is_told_in_a_word(
     client.close()
 
 
-def test_json_holds_the_lines_taken_apart(nimbus: FakeNimbus) -> None:
+def test_json_has_the_lines_as_fields(nimbus: FakeNimbus) -> None:
     lines = json.loads(run("logs word_count --json").stdout)["lines"]
     assert lines[1] == {
         "worker": "word_count-w2", "host": "host-2", "time": "2026-03-01 12:00:00,002", "level": "INFO",
@@ -241,7 +241,7 @@ def test_json_holds_the_lines_taken_apart(nimbus: FakeNimbus) -> None:
 
 
 @pytest.mark.slow
-def test_following_shows_what_comes_also_of_new_workers_until_the_topology_is_gone(
+def test_following_includes_new_workers_until_the_topology_is_gone(
     nimbus: FakeNimbus,
 ) -> None:
     with running_squall("logs", "word_count", "-f", "--lines", "1", SQUALL_NIMBUS=nimbus.url) as process:
@@ -256,7 +256,7 @@ def test_following_shows_what_comes_also_of_new_workers_until_the_topology_is_go
         assert process.lines[-1] == "word_count is gone.\n"
 
 
-def test_following_a_topology_that_is_over_shows_its_logs_and_ends_with_a_word(nimbus: FakeNimbus) -> None:
+def test_following_an_ended_topology_shows_its_logs_and_ends_with_a_message(nimbus: FakeNimbus) -> None:
     nimbus.topologies["word_count"].update(state="COMPLETED")
     nimbus.logs["word_count-w1", "worker"] += b"Killed"
     result = run("logs word_count -f")
@@ -267,7 +267,7 @@ def test_following_a_topology_that_is_over_shows_its_logs_and_ends_with_a_word(n
     )
 
 
-def test_what_has_completed_just_now_may_still_log_and_is_followed_on(nimbus: FakeNimbus) -> None:
+def test_a_topology_that_completed_just_now_is_still_followed(nimbus: FakeNimbus) -> None:
     reader = LogReader(connect(nimbus.url, None), "word_count", None, None, "worker")
     status = nimbus.topologies["word_count"]
     assert reader.over() == ""
@@ -278,7 +278,7 @@ def test_what_has_completed_just_now_may_still_log_and_is_followed_on(nimbus: Fa
     reader.client.close()
 
 
-def test_following_without_workers_says_what_it_waits_for(nimbus: FakeNimbus) -> None:
+def test_following_without_workers_reports_what_it_waits_for(nimbus: FakeNimbus) -> None:
     nimbus.topologies["word_count"]["workers"].clear()
     with running_squall("logs", "word_count", "-f", SQUALL_NIMBUS=nimbus.url) as process:
         process.wait_for("word_count is ACTIVE and has no workers at the moment; waiting for them.")
@@ -286,7 +286,7 @@ def test_following_without_workers_says_what_it_waits_for(nimbus: FakeNimbus) ->
         assert process.end() == 0
 
 
-def test_ctrl_c_ends_following_without_a_word(nimbus: FakeNimbus) -> None:
+def test_ctrl_c_ends_following_silently(nimbus: FakeNimbus) -> None:
     arguments = ("logs", "word_count", "-f", "--json")
     with running_squall(*arguments, SQUALL_NIMBUS=nimbus.url) as process:
         process.wait_for("text 3")

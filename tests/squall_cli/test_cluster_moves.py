@@ -1,4 +1,4 @@
-"""Work that is placed anew or moves away: rebalance and drain, what they wait for, and what they say when there is no room."""
+"""Work that moves: rebalance and drain, what they wait for, and their messages when there is no room."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_rebalance_wait_returns_when_the_new_workers_run(nimbus: FakeNimbus, run
         (9, "no slot is free for more; its tasks are spread over more workers when one is"),
     ],
 )
-def test_fewer_workers_than_asked_for_are_told_with_the_reason(
+def test_fewer_workers_than_requested_are_reported_with_the_reason(
     nimbus: FakeNimbus, run: Squall, tasks: int, why: str
 ) -> None:
     nimbus.supervisors = [supervisor("host-1", slots=2, used=2), supervisor("host-2", slots=1, used=1)]
@@ -61,7 +61,7 @@ def test_fewer_workers_than_asked_for_are_told_with_the_reason(
     assert (told["state"], len(told["workers"]), told["workers_wanted"]) == ("ACTIVE", 2, 9)
 
 
-def test_drain_takes_a_host_an_id_or_the_beginning_of_one(nimbus: FakeNimbus, run: Squall) -> None:
+def test_drain_accepts_a_host_an_id_or_the_beginning_of_one(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.supervisors += [supervisor("host-2", id="other")]
     for text, meant in (
         ("host-1", ["id-of-host-1"]),
@@ -75,7 +75,7 @@ def test_drain_takes_a_host_an_id_or_the_beginning_of_one(nimbus: FakeNimbus, ru
         ]
 
 
-def test_drain_refuses_what_means_nobody_or_several(nimbus: FakeNimbus, run: Squall) -> None:
+def test_drain_refuses_an_unknown_or_ambiguous_name(nimbus: FakeNimbus, run: Squall) -> None:
     assert "there is no supervisor 'host-7'; did you mean" in run("drain host-7").stderr
     several = "'id-' is the beginning of 2 ids, write more of it: 'id-of-host-1', 'id-of-host-2'"
     assert several in run("drain id-").stderr
@@ -93,7 +93,7 @@ def test_drain_wait_returns_when_no_worker_is_left(nimbus: FakeNimbus, run: Squa
     assert result.stderr == "host-1: 1 worker to move, of word_count\n"
 
 
-def test_drain_wait_says_that_no_other_host_has_room(nimbus: FakeNimbus, run: Squall) -> None:
+def test_drain_wait_reports_that_no_other_host_has_room(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.supervisors[1].update(used=4)
     nimbus.supervisors[0].update(drained=True)
     nimbus.changes += [
@@ -116,7 +116,7 @@ def test_drain_of_the_last_host_is_not_waited_for(nimbus: FakeNimbus, run: Squal
     )
 
 
-def test_drain_without_wait_says_at_once_that_there_is_no_room(nimbus: FakeNimbus, run: Squall) -> None:
+def test_drain_without_wait_reports_at_once_that_there_is_no_room(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.supervisors[1].update(used=4)
     for_now = "no slot is free on another host: they run on until one is, or a supervisor is started there"
     assert run("drain host-1").stdout == f"host-1 is being drained: 1 worker to move, but {for_now}.\n"
@@ -128,27 +128,27 @@ def test_drain_without_wait_says_at_once_that_there_is_no_room(nimbus: FakeNimbu
     assert run("drain host-1").stdout == "host-1 is drained: no worker is left there.\n"
 
 
-def test_a_drain_that_somebody_undoes_is_not_waited_for(nimbus: FakeNimbus, run: Squall) -> None:
+def test_a_drain_that_is_undone_is_not_waited_for(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.changes += [lambda: None, lambda: None, lambda: nimbus.supervisors[0].update(drained=False)]
     result = run("drain host-1 --wait")
     assert result.exit_code == 1
     assert "host-1 is not drained any more: somebody has undone it" in result.stderr
 
 
-def test_drain_outlasts_an_answer_of_before_it(nimbus: FakeNimbus, run: Squall) -> None:
+def test_drain_ignores_an_answer_from_before_it(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.changes += [
         lambda: None,
-        lambda: nimbus.supervisors[0].update(drained=False),  # of a standby that has not heard of it yet
+        lambda: nimbus.supervisors[0].update(drained=False),  # from a standby that has not noticed it yet
         lambda: nimbus.supervisors[0].update(drained=True),
         lambda: nimbus.supervisors[0].update(used=0, workers=[]),
     ]
     assert run("drain host-1 --wait").stdout == "host-1 is drained: no worker is left there.\n"
 
 
-def test_rebalance_outlasts_an_answer_of_before_it(nimbus: FakeNimbus, run: Squall) -> None:
+def test_rebalance_ignores_an_answer_from_before_it(nimbus: FakeNimbus, run: Squall) -> None:
     status = nimbus.topologies["word_count"]
     nimbus.changes += [
-        lambda: status.update(state="ACTIVE"),  # of a standby that has not heard of it yet
+        lambda: status.update(state="ACTIVE"),  # from a standby that has not noticed it yet
         lambda: status.update(state="REBALANCING"),
         lambda: status.update(state="ACTIVE", workers=[worker("w3")], workers_wanted=1),
     ]
@@ -156,10 +156,10 @@ def test_rebalance_outlasts_an_answer_of_before_it(nimbus: FakeNimbus, run: Squa
     assert [each["worker"] for each in json.loads(result.stdout)["workers"]] == ["w3"]
 
 
-def test_deactivate_outlasts_an_answer_of_before_it(nimbus: FakeNimbus, run: Squall) -> None:
+def test_deactivate_ignores_an_answer_from_before_it(nimbus: FakeNimbus, run: Squall) -> None:
     status = nimbus.topologies["word_count"]
     nimbus.changes += [
-        lambda: status.update(state="ACTIVE"),  # of a standby that has not heard of it yet
+        lambda: status.update(state="ACTIVE"),  # from a standby that has not noticed it yet
         lambda: status.update(state="INACTIVE"),
         lambda: status["components"]["words"].update(pending=0, idle="inactive"),
     ]
@@ -168,7 +168,7 @@ def test_deactivate_outlasts_an_answer_of_before_it(nimbus: FakeNimbus, run: Squ
     assert "waiting for Nimbus to list word_count as INACTIVE" in result.stderr
 
 
-#: Slots that are free and not on drained hosts, workers of its own, workers asked for, tasks -> what is said.
+#: Free slots on undrained hosts, own workers, requested workers, tasks -> the message.
 ROOM = {
     "tasks are fewer": (6, 2, 9, 5, "5 of 9 workers: it has only 5 tasks"),
     "slots are fewer": (
@@ -185,7 +185,7 @@ ROOM = {
 
 
 @pytest.mark.parametrize("case", ROOM)
-def test_rebalance_without_wait_says_that_fewer_workers_can_be_had(
+def test_rebalance_without_wait_reports_that_fewer_workers_are_possible(
     case: str, nimbus: FakeNimbus, run: Squall
 ) -> None:
     free, own, wanted, tasks, said = ROOM[case]
@@ -207,7 +207,7 @@ def test_rebalance_without_wait_says_that_fewer_workers_can_be_had(
     assert run(f"{line} --json").stderr == (f"word_count: {said}\n" if said else "")
 
 
-def test_a_rebalance_that_nobody_can_foretell_has_begun_all_the_same(nimbus: FakeNimbus, run: Squall) -> None:
+def test_a_rebalance_with_an_unknown_outcome_has_begun_nevertheless(nimbus: FakeNimbus, run: Squall) -> None:
     def away() -> None:
         nimbus.refusal = Refusal(503, "NoLeader", "no Nimbus leads at this moment")
 

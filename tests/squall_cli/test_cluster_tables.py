@@ -1,4 +1,4 @@
-"""Tables fit the window, numbers stay whole, and what a person sees on a terminal is what stands in a pipe."""
+"""Tables fit the window, numbers stay whole, and a terminal shows the same content as a pipe."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def drawn(made: Table, width: int) -> list[str]:
 
 
 @given(tables(), st.integers(10, 200))
-def test_a_table_fits_the_window_or_has_only_what_must_be_there(made: Table, width: int) -> None:
+def test_a_table_fits_the_window_or_has_only_the_essential_columns(made: Table, width: int) -> None:
     shown, given_widths = fitted(made, width)
     total = sum(given_widths) + 2 * (len(given_widths) - 1)
     if total > width:
@@ -75,7 +75,7 @@ def test_no_line_on_a_terminal_is_broken(made: Table, width: int) -> None:
         assert all(len(line) <= width for line in lines)
 
 
-def test_columns_go_before_names_are_cut_and_numbers_never_are() -> None:
+def test_columns_are_dropped_before_names_are_cut_and_numbers_never_are() -> None:
     made = table(
         [TableColumn("NAME", elastic=True), TableColumn("ACKED", number=True), TableColumn("UPTIME", rank=1)],
         [["a_topology_with_a_long_name", "123,456,789", "12m34s"]],
@@ -85,7 +85,7 @@ def test_columns_go_before_names_are_cut_and_numbers_never_are() -> None:
     assert drawn(made, 33)[1].split() == ["a_topology_with_a_l…", "123,456,789"]
 
 
-def test_a_cell_is_one_line_and_holds_no_commands_for_the_terminal() -> None:
+def test_a_cell_is_one_line_without_terminal_commands() -> None:
     made = table([TableColumn("A"), TableColumn("B")], [["a\nb", "\x1b[31mred\r[bold]"]])
     assert plain_lines(made)[1] == "a b  \\x1b[31mred [bold]"
     assert drawn(made, 80)[1].rstrip() == "a b  \\x1b[31mred [bold]"
@@ -98,7 +98,7 @@ def test_a_cell_is_one_line_and_holds_no_commands_for_the_terminal() -> None:
         (86_400, "1d00h"), (8_639_999, "99d23h"), (8_640_000, "100d"),
     ],
 )  # fmt: skip
-def test_a_span_takes_six_characters_at_most(seconds: float, text: str) -> None:
+def test_a_duration_takes_six_characters_at_most(seconds: float, text: str) -> None:
     assert span(seconds) == text
     assert len(text) <= 6
 
@@ -128,7 +128,7 @@ def test_a_table_on_a_terminal_is_no_wider_than_the_window(
         assert all(len(text.rstrip()) <= columns for text in table_lines if "ACTIVE for" not in text)
 
 
-def test_colours_are_left_out_where_nobody_wants_them(nimbus: FakeNimbus) -> None:
+def test_colours_are_omitted_where_they_are_not_wanted(nimbus: FakeNimbus) -> None:
     with squall_on_terminal(80, 24, "list", SQUALL_NIMBUS=nimbus.url) as terminal:
         terminal.end()
         assert "\x1b[1;31mFAILED" in terminal.text
@@ -141,7 +141,7 @@ def test_colours_are_left_out_where_nobody_wants_them(nimbus: FakeNimbus) -> Non
         assert "\x1b" not in terminal.text
 
 
-def test_an_output_that_lacks_characters_gets_them_escaped(nimbus: FakeNimbus) -> None:
+def test_characters_that_the_output_lacks_are_escaped(nimbus: FakeNimbus) -> None:
     nimbus.put(topology("caf\u00e9"))
     with running_squall("list", SQUALL_NIMBUS=nimbus.url, PYTHONIOENCODING="ascii") as process:
         assert process.end() == 0
@@ -157,7 +157,7 @@ def test_json_on_a_terminal_is_json(nimbus: FakeNimbus) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 10)])
-def test_top_takes_the_whole_window_and_gives_it_back(nimbus: FakeNimbus, columns: int, rows: int) -> None:
+def test_top_uses_the_whole_window_and_restores_it(nimbus: FakeNimbus, columns: int, rows: int) -> None:
     with squall_on_terminal(columns, rows, "top", "--delay", "0.2", SQUALL_NIMBUS=nimbus.url) as terminal:
         terminal.wait_for("Ctrl-C ends")
         nimbus.topologies.clear()
@@ -178,7 +178,7 @@ def test_waiting_on_a_terminal_is_one_line_that_changes(nimbus: FakeNimbus) -> N
         assert terminal.plain.rstrip().endswith("word_count is gone.")
 
 
-def test_ctrl_c_while_waiting_says_that_the_cluster_goes_on(nimbus: FakeNimbus) -> None:
+def test_ctrl_c_while_waiting_reports_that_the_cluster_goes_on(nimbus: FakeNimbus) -> None:
     with squall_on_terminal(80, 24, "kill", "word_count", "--wait", SQUALL_NIMBUS=nimbus.url) as terminal:
         terminal.wait_for("30 trees pending")
         terminal.process.send_signal(2)

@@ -1,4 +1,4 @@
-"""docs/command-line.md has every command with every option, and none that is not there."""
+"""docs/command-line.md has every command with every option, and no others."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from squall_cli.main import COMMANDS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### squall (\w+)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
-#: What holds for all commands, or is explained on the page that the section leads to.
+#: Options of all commands, or explained on the page to which the section refers.
 SAID_ELSEWHERE = {"--help", "-h", "--nimbus", "--config", "--json", "-o", "--insecure", "--wait-secs"}
 
 
-def test_the_page_has_a_section_for_each_command_and_the_table_leads_to_it() -> None:
+def test_the_page_has_a_section_for_each_command_and_the_table_links_to_it() -> None:
     assert sorted(SECTIONS) == sorted(COMMANDS)
     assert sorted(re.findall(r"\]\(#squall-(\w+)\)", PAGE)) == sorted(COMMANDS)
 
@@ -38,7 +38,7 @@ def test_a_section_has_all_options_of_its_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_section_names_no_option_that_is_not_there(name: str) -> None:
+def test_a_section_names_no_unknown_option(name: str) -> None:
     there = {each for parameter in COMMANDS[name].load().params for each in parameter.opts} | {"--help"}
     typed = {
         option

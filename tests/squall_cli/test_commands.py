@@ -1,4 +1,4 @@
-"""What every command of `squall` keeps: a line of help, an exit status, a reason instead of a traceback."""
+"""Every command of `squall` has a line of help, an exit status, and a reason instead of a traceback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IN_THE_CONTRACT = [
     "replay", "completion",
 ]  # fmt: skip
 
-# What a user may type, from the API page and the help texts: all of it is understood.
+# All that a user may type, from the API page and the help texts, is understood.
 UNDERSTOOD = [
     "list --json",
     "status wc --json --nimbus http://h:1 --config site.yaml",
@@ -101,14 +101,14 @@ def test_the_help_lists_every_command_and_loads_none() -> None:
 
 
 @pytest.mark.parametrize("line", UNDERSTOOD)
-def test_what_the_help_texts_say_is_understood(line: str) -> None:
+def test_the_examples_in_the_help_texts_are_understood(line: str) -> None:
     name, *arguments = line.split()
     context = COMMANDS[name].load().make_context(name, arguments)
     assert context.args == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_of_a_command_begins_with_what_it_does_and_has_examples(name: str) -> None:
+def test_the_help_of_a_command_begins_with_its_purpose_and_has_examples(name: str) -> None:
     result = run(f"{name} --help")
     assert result.exit_code == 0
     assert result.stdout.startswith(f"Usage: squall {name} ")
@@ -131,12 +131,12 @@ def test_an_unknown_command_is_wrong_usage_and_the_nearest_is_suggested() -> Non
     assert "There is no command 'subnit'; did you mean 'submit'?" in result.stderr
 
 
-def test_the_version_is_printed_in_both_ways() -> None:
+def test_the_version_is_printed_by_command_and_by_option() -> None:
     assert run("version").stdout.startswith(f"squall {__version__} (Python {sys.version.split()[0]}, ")
     assert run("--version").stdout == f"squall {__version__}\n"
 
 
-def test_the_version_says_which_core_runs_and_why_it_is_the_plain_one() -> None:
+def test_the_version_shows_which_core_runs_and_why_it_is_the_plain_one() -> None:
     asked = python("-m", "squall_cli", "version", SQUALL_PURE="1")
     assert asked.stdout.splitlines()[1:] == ["core: plain (SQUALL_PURE is 1)"]
     told = json.loads(python("-m", "squall_cli", "version", "--json", SQUALL_PURE="1").stdout)
@@ -148,7 +148,7 @@ def test_the_version_says_which_core_runs_and_why_it_is_the_plain_one() -> None:
     assert (told["core"], told["core_why"]) == ("compiled" if choose().compiled else "plain", choose().why)
 
 
-def test_an_error_of_ours_is_a_line_and_any_other_keeps_its_traceback(
+def test_a_squall_error_is_one_line_and_any_other_keeps_its_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def failing(error: Exception) -> click.Command:
@@ -167,7 +167,7 @@ def test_an_error_of_ours_is_a_line_and_any_other_keeps_its_traceback(
     assert isinstance(run("list").exception, ZeroDivisionError)
 
 
-def test_the_command_names_a_package_that_is_in_the_way(tmp_path: Path) -> None:
+def test_the_command_names_a_package_that_hides_ours(tmp_path: Path) -> None:
     (tmp_path / "supervisor.py").write_text("raise SystemExit('the code of the other package ran')\n")
     result = python("-m", "squall_cli", "version", path=[tmp_path])
     assert (result.returncode, result.stdout) == (1, "")
@@ -189,7 +189,7 @@ def python(
     return subprocess.run(
         [sys.executable, *arguments],
         env=environment,
-        cwd="/",  # -m puts it in front of the path
+        cwd="/",  # -m puts it first on the path
         capture_output=True,
         text=True,
         timeout=60,

@@ -1,4 +1,4 @@
-"""`squall config` shows what is in force and who said so, and names everything that is wrong."""
+"""`squall config` shows the settings in force with their sources, and names all problems."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_without_any_setting_every_option_has_its_default() -> None:
     assert found["topology.message.timeout.secs"]["value"] == 30
 
 
-def test_later_layers_beat_earlier_ones_and_are_named(tmp_path: Path) -> None:
+def test_later_layers_override_earlier_ones_and_are_named(tmp_path: Path) -> None:
     names = ["topology.workers", "topology.queue.size", "topology.cycle.buffer"]
     (tmp_path / "site.yaml").write_text("".join(f"{name}: 100\n" for name in names))
     environ = {"SQUALL_TOPOLOGY_WORKERS": "200", "SQUALL_TOPOLOGY_QUEUE_SIZE": "200"}
@@ -48,7 +48,7 @@ def test_later_layers_beat_earlier_ones_and_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_the_sites_file_is_found_where_it_is_expected(tmp_path: Path) -> None:
+def test_the_sites_file_is_found_at_its_usual_place(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "squall.yaml").write_text("topology.workers: 7\nshop.name: corner\n")
     found = as_json()
@@ -57,7 +57,7 @@ def test_the_sites_file_is_found_where_it_is_expected(tmp_path: Path) -> None:
     assert config().stdout.endswith("\nsite file: conf/squall.yaml\n")
 
 
-def test_a_setting_of_one_component_stands_apart() -> None:
+def test_a_setting_of_one_component_is_separate() -> None:
     found = as_json("-o", "split:topology.queue.size=64")
     assert found["split:topology.queue.size"] == {"value": 64, "from": "-o"}
     assert found["topology.queue.size"]["from"] == "default"
@@ -71,7 +71,7 @@ def test_the_table_fits_a_terminal_and_shows_unit_and_origin() -> None:
     assert max(map(len, lines)) <= 80
 
 
-def test_everything_that_is_wrong_is_named_with_its_place(tmp_path: Path) -> None:
+def test_all_problems_are_named_with_their_place(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("topology.wrokers: 2\n")
     result = config(
         *("--config", "site.yaml"),
@@ -89,13 +89,13 @@ def test_everything_that_is_wrong_is_named_with_its_place(tmp_path: Path) -> Non
         assert part in result.stderr
 
 
-def test_a_setting_that_is_none_is_shown_how_to_write() -> None:
+def test_an_invalid_setting_is_answered_with_how_to_write_it() -> None:
     result = config("-o", "nonsense")
     assert result.exit_code == 2
     assert "-o nonsense: write -o key=value" in result.stderr
 
 
-def test_a_sites_file_that_is_not_there_is_named() -> None:
+def test_a_missing_sites_file_is_named() -> None:
     result = config("--config", "nowhere.yaml")
     assert result.exit_code == 1
     assert "nowhere.yaml" in result.stderr
@@ -103,7 +103,7 @@ def test_a_sites_file_that_is_not_there_is_named() -> None:
 
 @pytest.mark.parametrize("text", ["foo", "=1", "topology.workers", "count:=3"])
 @pytest.mark.parametrize("command", [["config"], ["run", "nowhere.py"]])
-def test_a_setting_that_is_none_is_wrong_usage(command: list[str], text: str) -> None:
+def test_an_invalid_setting_is_wrong_usage(command: list[str], text: str) -> None:
     result = CliRunner().invoke(squall, [*command, "-o", text], prog_name="squall")
     assert result.exit_code == 2
     assert text in result.output

@@ -1,4 +1,4 @@
-"""What a daemon is told at its start can be meant: ZooKeeper's servers, a host's name, a directory. What cannot is refused."""
+"""Options of a daemon are checked: ZooKeeper's servers, a host's name, a directory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_servers_are_hosts_and_ports(servers: str) -> None:
 @pytest.mark.parametrize(
     "servers", ["zoo:99999", "zoo:0", "zoo:port", "zoo:-1", "a b", "a:1,,b:2", ":2181", "[::1", ","]
 )
-def test_what_can_be_none_is_refused_in_one_sentence(servers: str) -> None:
+def test_an_impossible_value_is_refused_in_one_sentence(servers: str) -> None:
     with pytest.raises(SquallError, match=r"is no ZooKeeper server: give HOST:PORT,\.\.\."):
         check_servers(servers)
 
@@ -40,14 +40,14 @@ def test_a_host_has_a_name_or_an_address(host: str) -> None:
     "host",
     ["", " ", "a b", ":", "a:1", "::1", "[::1]", "-a", "a..b", ".a", "a/b", "ä", "a\n", "a" * 64, "0.0.0.0"],
 )
-def test_what_nobody_could_connect_to_is_no_name_of_a_host(host: str) -> None:
+def test_a_name_that_no_peer_could_connect_to_is_no_host(host: str) -> None:
     result = run("supervisor", "--zookeeper", "127.0.0.1:1", "--host", host)
     assert result.exit_code == 2
     assert f"{host!r} is nothing that others reach this host by: give its name or its IPv4" in result.stderr
 
 
 @pytest.mark.parametrize("listen", ["6627", "a b:6627", "::1:6627", "h:", "h:x", "h:-1", "h:65536", "a/b:1"])
-def test_what_is_no_place_to_listen_at_is_wrong_usage(listen: str) -> None:
+def test_an_invalid_address_to_listen_on_is_wrong_usage(listen: str) -> None:
     for daemon in ("nimbus", "supervisor", "dev", "zookeeper"):
         result = run(daemon, "--listen", listen)
         assert result.exit_code == 2
@@ -55,7 +55,7 @@ def test_what_is_no_place_to_listen_at_is_wrong_usage(listen: str) -> None:
 
 
 @pytest.mark.parametrize("daemon", ["nimbus", "supervisor", "dev", "zookeeper"])
-def test_a_state_directory_is_named_and_is_none_of_a_file(daemon: str, tmp_path: Path) -> None:
+def test_a_state_directory_is_named_and_must_not_be_a_file(daemon: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in ("/dev/null", str(tmp_path / "file")):
         result = run(daemon, "--state", place)

@@ -1,4 +1,4 @@
-"""When a run gives up on a component that cannot be opened: the same error in a row, with no opening in between."""
+"""When a run gives up on a component that cannot be opened: the same error repeatedly, without an opening in between."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def failed(
     return ErrorReport("words", "store", task, call, text, "store.py:8, in prepare", (), None, time)
 
 
-def test_the_same_error_in_a_row_ends_the_run_however_often_the_reports_are_read() -> None:
+def test_the_same_error_repeatedly_ends_the_run_however_often_the_reports_are_read() -> None:
     starts = FailedStarts()
     reports: list[ErrorReport] = []
     for start in range(ENOUGH):
@@ -30,7 +30,7 @@ def test_the_same_error_in_a_row_ends_the_run_however_often_the_reports_are_read
     assert words == {reports[-1]}
 
 
-def test_what_differs_only_in_numbers_is_the_same_error() -> None:
+def test_errors_that_differ_only_in_numbers_are_the_same() -> None:
     reports = [failed(float(n), f"NotCommitted: tried {n} times in {30 + n} s") for n in range(ENOUGH)]
     assert FailedStarts().update(reports) == reports[-1]
 
@@ -57,7 +57,7 @@ def test_errors_with_different_addresses_are_counted_apart() -> None:
     ],
     ids=["other errors", "other tasks", "other calls"],
 )
-def test_what_is_not_the_same_start_again_ends_nothing(others: list[ErrorReport]) -> None:
+def test_other_failures_than_the_same_start_end_nothing(others: list[ErrorReport]) -> None:
     assert FailedStarts().update(others) is None
 
 
@@ -74,7 +74,7 @@ def test_an_opening_in_between_restarts_the_count() -> None:
     assert starts.update(reports) == reports[-1]
 
 
-def test_starts_folded_into_one_report_are_counted_as_often_as_they_were_seen() -> None:
+def test_starts_merged_into_one_report_are_counted_individually() -> None:
     starts = FailedStarts()
     assert starts.update([failed(1.0)]) is None
     assert starts.update([replace(failed(2.0), times=2)]) is None

@@ -1,4 +1,4 @@
-"""Commands that are given several URLs reach the Nimbus that answers when another one is frozen, and wait for that one once."""
+"""Commands with several URLs reach a live Nimbus when another one is frozen, and wait for the frozen one once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.zookeeper_servers import free_ports
 
 __all__ = ["frozen"]
 
-#: A server that says on stderr what it was asked.
+#: A server that prints its requests on stderr.
 SERVER = "import http.server as h; h.test(h.SimpleHTTPRequestHandler, port={port}, bind='127.0.0.1')"
 TOPOLOGY = """
 from topology_api import Fields, Spout, TopologyBuilder
@@ -40,7 +40,7 @@ topology = builder.build()
 
 
 class Stopped:
-    """An HTTP server whose process stands still."""
+    """An HTTP server whose process is suspended."""
 
     def __init__(self, folder: Path) -> None:
         (port,) = free_ports(1)
@@ -62,7 +62,7 @@ class Stopped:
         self.process.send_signal(signal.SIGSTOP)
 
     def asked(self) -> str:
-        """What it was asked, once it goes on."""
+        """Its requests, once it is resumed."""
         self.process.send_signal(signal.SIGCONT)
         self.wait_for(lambda: " HTTP/1.1" in self.log.read_text())
         return self.log.read_text()
@@ -102,7 +102,7 @@ def answers(port: int) -> bool:
         "errors word_count", "supervisors", "drain host-1", "drain host-1 --undo", "version",
     ],
 )  # fmt: skip
-def test_every_command_is_done_by_the_other_nimbus_and_waits_for_the_frozen_one_once(
+def test_every_command_is_executed_by_the_other_nimbus_and_waits_for_the_frozen_one_once(
     line: str, nimbus: FakeNimbus, run: Squall, frozen: Frozen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_client, "ANSWER_SECS", 0.2)
@@ -138,7 +138,9 @@ def test_a_topology_is_submitted_though_the_first_nimbus_is_frozen(tmp_path: Pat
     assert stopped.asked().count("HTTP/1.1") == 1, "it was waited for once"
 
 
-def test_a_frozen_server_never_gets_what_may_not_be_said_twice(stopped: Stopped, nimbus: FakeNimbus) -> None:
+def test_a_frozen_server_never_gets_a_request_that_must_not_be_repeated(
+    stopped: Stopped, nimbus: FakeNimbus
+) -> None:
     with closing(Client([stopped.url, nimbus.url], timeout=0.2)) as client:
         answer = client.post("topologies/word_count/rebalance", {"workers": 2})
     assert answer["state"] == "REBALANCING"

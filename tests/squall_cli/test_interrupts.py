@@ -1,4 +1,4 @@
-"""What the signals that end a run do, one after the other."""
+"""The effects of the signals that end a run, in turn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def handlers_stay() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_the_second_signal_leaves_the_main_thread_and_more_change_nothing(number: signal.Signals) -> None:
+def test_the_second_signal_interrupts_the_main_thread_and_further_ones_change_nothing(
+    number: signal.Signals,
+) -> None:
     with Interrupts() as interrupts:
         signal.raise_signal(number)
         assert interrupts.count == 1
@@ -33,21 +35,21 @@ def test_the_second_signal_leaves_the_main_thread_and_more_change_nothing(number
     assert interrupts.count == 8, "after it too: the process is about to end"
 
 
-def test_the_first_signal_gives_the_name() -> None:
+def test_the_name_of_the_first_signal_is_known() -> None:
     for number, name in zip(NUMBERS, ("Ctrl-C", "SIGTERM", "SIGHUP"), strict=True):
         with Interrupts() as interrupts:
             signal.raise_signal(number)
         assert interrupts.name == name
 
 
-def test_what_handled_the_signals_before_does_so_again() -> None:
+def test_the_earlier_signal_handlers_are_restored() -> None:
     before = [signal.getsignal(number) for number in NUMBERS]
     with Interrupts():
         assert [signal.getsignal(number) for number in NUMBERS] != before
     assert [signal.getsignal(number) for number in NUMBERS] == before
 
 
-def test_a_hang_up_that_is_ignored_already_stays_ignored() -> None:
+def test_an_ignored_hang_up_stays_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with Interrupts() as interrupts:
         signal.raise_signal(signal.SIGHUP)
@@ -55,7 +57,7 @@ def test_a_hang_up_that_is_ignored_already_stays_ignored() -> None:
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 
 
-def test_a_second_signal_waits_until_what_is_held_is_made() -> None:
+def test_a_second_signal_waits_until_a_held_step_is_complete() -> None:
     with Interrupts() as interrupts:
         interrupts.hold()
         signal.raise_signal(signal.SIGINT)
@@ -64,7 +66,7 @@ def test_a_second_signal_waits_until_what_is_held_is_made() -> None:
             interrupts.release()
 
 
-def test_a_second_signal_does_not_leave_an_end_that_is_under_way() -> None:
+def test_a_second_signal_does_not_interrupt_an_end_in_progress() -> None:
     with Interrupts() as interrupts:
         interrupts.ignore()
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""`squall logs` of a topology that has come to its end, over real daemons and worker processes."""
+"""`squall logs` of an ended topology, over real daemons and worker processes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def topology():
 
 
 def wait_for_the_end(cluster: SmallCluster) -> None:
-    """Until no worker is left."""
+    """Wait until no worker is left."""
     for _ in range(200):  # each is a command of its own, so no sleep is needed
         told = json.loads(cluster.squall("status", "mine", "--json").stdout)
         if told["state"] == "COMPLETED" and all(each["state"] == "STOPPED" for each in told["workers"]):
@@ -44,7 +44,7 @@ def wait_for_the_end(cluster: SmallCluster) -> None:
     raise AssertionError(told)
 
 
-def test_what_the_workers_logged_is_there_until_the_topology_is_killed(tmp_path: Path) -> None:
+def test_the_logs_of_workers_are_available_until_the_topology_is_killed(tmp_path: Path) -> None:
     (tmp_path / "my_topology.py").write_text(FILE)
     with small_cluster(tmp_path) as cluster:
         done = cluster.squall("submit", "my_topology.py", "-o", "topology.workers=2", cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""squall run where descriptors are closed, disks are full and folders are gone: a reason in a line, never our traceback."""
+"""squall run with closed descriptors, full disks and missing folders: a reason in one line, never our traceback."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def topology():
 
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
-    """A file with a topology that is soon completed."""
+    """A file with a topology that completes soon."""
     file = tmp_path / "small_topology.py"
     file.write_text(COMPLETES)
     return file
 
 
 def by_shell(redirection: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run it with a redirection of the shell's."""
+    """Run it with a redirection of the shell."""
     return subprocess.run(
         ["/bin/sh", "-c", f"{shlex.join(command(*arguments))} {redirection}"],
         env=environment(),
@@ -60,14 +60,14 @@ def test_closed_descriptors_do_no_harm(closed: str, small: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
-def test_a_full_disk_is_told_in_a_line(small: Path) -> None:
+def test_a_full_disk_is_reported_in_one_line(small: Path) -> None:
     done = by_shell("> /dev/full", str(small), cwd=small.parent)
     assert done.returncode != 0
     assert "squall run: [Errno 28]" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_working_folder_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_missing_working_folder_is_reported(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     script = f"rmdir {shlex.quote(str(gone))}; {shlex.join(command('some_module'))}"
@@ -85,8 +85,8 @@ def test_a_working_folder_that_is_gone_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_ctrl_c_while_the_command_is_still_loaded_is_no_traceback(tmp_path: Path) -> None:
-    """Something that takes its time stands in for click, which is loaded first."""
+def test_ctrl_c_while_the_command_is_being_loaded_makes_no_traceback(tmp_path: Path) -> None:
+    """A slow module in place of click, which is loaded first."""
     (tmp_path / "click.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
     done = subprocess.run(
         command("--help"),
@@ -100,13 +100,13 @@ def test_ctrl_c_while_the_command_is_still_loaded_is_no_traceback(tmp_path: Path
     assert (done.returncode, done.stderr) == (1, "\nAborted!\n")
 
 
-def test_no_number_of_seconds_is_wrong_usage(small: Path) -> None:
+def test_an_invalid_number_of_seconds_is_wrong_usage(small: Path) -> None:
     done = by_shell("", "--seconds", "nan", str(small), cwd=small.parent)
     assert done.returncode == 2
     assert "'nan': give a number of seconds above 0" in done.stderr
 
 
-def test_a_file_with_a_null_byte_is_no_import_machinery_s_fault(tmp_path: Path) -> None:
+def test_a_null_byte_in_a_file_is_not_blamed_on_the_import_machinery(tmp_path: Path) -> None:
     (tmp_path / "nulls.py").write_bytes(b"x = 1\x00")
     done = by_shell("", "nulls.py", cwd=tmp_path)
     assert done.returncode == 1

@@ -68,7 +68,7 @@ def test_fewer_workers_than_wanted_are_explained_by_the_free_slots() -> None:
         ),
     ],
 )  # fmt: skip
-def test_list_and_status_say_why_a_topology_has_no_workers(
+def test_list_and_status_show_why_a_topology_has_no_workers(
     supervisors: list[dict[str, Any]], said: str, nimbus: FakeNimbus, run: Squall
 ) -> None:
     nimbus.supervisors = supervisors
@@ -79,7 +79,7 @@ def test_list_and_status_say_why_a_topology_has_no_workers(
     )
 
 
-def test_list_says_why_a_topology_that_is_active_does_not_run(nimbus: FakeNimbus, run: Squall) -> None:
+def test_list_shows_why_an_active_topology_does_not_run(nimbus: FakeNimbus, run: Squall) -> None:
     why = "worker w1 (pid 7) of topology 'loop' died: it exited with status 3; it is started again in 16 s"
     nimbus.put(topology("loop", held_up={"workers": 1, "why": why}))
     nimbus.put(topology("env", held_up={"workers": 2, "why": "its environment cannot be built"}))
@@ -90,7 +90,7 @@ def test_list_says_why_a_topology_that_is_active_does_not_run(nimbus: FakeNimbus
     ]
 
 
-def test_list_shows_for_a_version_on_trial_what_holds_it_up_and_the_version_before(
+def test_list_shows_for_a_version_on_trial_what_holds_it_up_and_the_previous_version(
     nimbus: FakeNimbus, run: Squall
 ) -> None:
     nimbus.put(
@@ -101,7 +101,7 @@ def test_list_shows_for_a_version_on_trial_what_holds_it_up_and_the_version_befo
     assert second.startswith("two: the version before (two-0) runs again unless")
 
 
-def test_list_and_status_ask_for_supervisors_only_when_workers_are_lacking(
+def test_list_and_status_query_supervisors_only_when_workers_are_missing(
     nimbus: FakeNimbus, run: Squall
 ) -> None:
     for line in ("list", "status word_count"):

@@ -1,4 +1,4 @@
-"""squall replay: what is refused before Spark is started. What it does is in tests/spark/test_replay_command_spark.py."""
+"""squall replay: mistakes that are refused before Spark is started. tests/spark/test_replay_command_spark.py tests its work."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def topology(name="words"):
 
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
-    """A topology's file, that is forgotten afterwards."""
+    """A topology's file, whose module is unloaded afterwards."""
     path = tmp_path / "replayed_words.py"
     path.write_text(TOPOLOGY)
     before = list(sys.path)
@@ -70,12 +70,12 @@ def test_wrong_usage_ends_with_2_and_says_what_to_write(file: Path, options: lis
     assert said in done.output
 
 
-def test_a_file_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+def test_a_missing_file_is_wrong_usage(tmp_path: Path) -> None:
     done = run(tmp_path / "nothing.py", "--source", "lines=/a", "--output", "split=/b")
     assert (done.exit_code, "there is no file" in done.output) == (2, True)
 
 
-def test_what_cannot_be_replayed_is_reported_before_spark_is_started(file: Path) -> None:
+def test_a_topology_that_cannot_be_replayed_is_reported_before_spark_is_started(file: Path) -> None:
     done = run(
         file, "--source", "line=/data/lines", "--output", "split=/data/out", "--output", "lines=/data/o"
     )
@@ -85,7 +85,7 @@ def test_what_cannot_be_replayed_is_reported_before_spark_is_started(file: Path)
     assert "starting Spark" not in done.output
 
 
-def test_a_number_of_tasks_for_a_component_that_is_not_there_is_reported(file: Path) -> None:
+def test_a_number_of_tasks_for_an_unknown_component_is_reported(file: Path) -> None:
     done = run(file, "--source", "lines=/a", "--output", "split=/b", "--parallelism", "splti=3")
     assert (done.exit_code, "splti" in done.output) == (1, True)
 
@@ -102,7 +102,7 @@ def test_since_is_refused_for_files_that_are_no_table(file: Path, tmp_path: Path
     assert not out.exists()
 
 
-def test_when_one_output_has_files_of_others_nothing_is_written_to_any(file: Path, tmp_path: Path) -> None:
+def test_when_one_output_has_foreign_files_nothing_is_written_to_any(file: Path, tmp_path: Path) -> None:
     lines, out, errors = tmp_path / "lines.txt", tmp_path / "out", tmp_path / "errors"
     lines.write_text("a b\n")
     errors.mkdir()

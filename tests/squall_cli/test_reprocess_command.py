@@ -1,4 +1,4 @@
-"""`squall reprocess` says what is wrong before Spark is started, and starts none when there is nothing to do."""
+"""`squall reprocess` reports mistakes before it starts Spark, and starts none when there is nothing to do."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def table(tmp_path: Path) -> str:
 
 @pytest.fixture
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
-    """Writes a job's file, under a name that no other test has, and gives its path."""
+    """Write a job's file, under a name that no other test has; return its path."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
 
@@ -60,7 +60,7 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
 
 @pytest.fixture(autouse=True)
 def no_byte_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of one length that change within a second would be taken for those that were there before."""
+    """Files of one length that change within a second would be taken for the earlier ones."""
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
@@ -76,7 +76,7 @@ def reprocess(*arguments: str) -> Result:
 
 
 def run_in(table: str, target: str, job: Job) -> tuple[Any, Any]:
-    """The run that the command makes of it, and where it publishes."""
+    """The run that the command would make, and where it publishes."""
     with open_files(table) as files:
         choice = choose(files)
     output = open_output(open_files(target), None, None)
@@ -130,7 +130,7 @@ def test_wrong_usage_is_reported_in_a_sentence_with_status_2(
         ("/t", "hdfs://nn/t", None),
     ],
 )
-def test_tables_that_would_lie_in_each_other_are_refused(one: str, other: str, said: str | None) -> None:
+def test_tables_inside_each_other_are_refused(one: str, other: str, said: str | None) -> None:
     assert overlap(one, other) == said
 
 
@@ -142,7 +142,7 @@ def test_a_result_among_the_rows_is_refused_also_through_a_link(table: str, tmp_
     assert "--input and --output must be two tables" in " ".join(done.output.split())
 
 
-def test_a_table_that_is_none_and_one_of_another_kind_are_named(table: str, tmp_path: Path) -> None:
+def test_an_invalid_table_and_one_of_another_kind_are_named(table: str, tmp_path: Path) -> None:
     missing = reprocess(
         "--sql", "select 1", "--input", str(tmp_path / "none"), "--output", str(tmp_path / "out")
     )
@@ -156,7 +156,7 @@ def test_a_table_that_is_none_and_one_of_another_kind_are_named(table: str, tmp_
     assert "is another table already" in stream.output
 
 
-def test_no_result_goes_to_a_folder_with_files_of_others(table: str, tmp_path: Path, no_spark: None) -> None:
+def test_no_result_goes_into_a_folder_with_foreign_files(table: str, tmp_path: Path, no_spark: None) -> None:
     (tmp_path / "out" / "day=1").mkdir(parents=True)
     (tmp_path / "out" / "day=1" / "part-0.parquet").write_bytes(b"theirs")
     done = reprocess("--sql", "select 1", "--input", table, "--output", str(tmp_path / "out"))
@@ -190,7 +190,7 @@ def test_a_file_without_a_job_is_reported_with_its_place(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_error_at_the_import_of_a_job_gives_its_line_once(
+def test_an_error_in_the_import_of_a_job_shows_its_line_once(
     table: str, tmp_path: Path, job: Callable[..., str], no_spark: None
 ) -> None:
     file = job("number = 1 + 'x'\n")
@@ -223,7 +223,7 @@ def test_a_job_that_uses_spark_at_its_import_fails_with_a_hint_that_spark_starts
     assert (done.exit_code, (tmp_path / "out").exists()) == (1, False)
 
 
-def test_an_assertion_of_the_jobs_own_at_its_import_is_reported_as_it_is(
+def test_an_assertion_of_the_jobs_own_at_its_import_is_reported_unchanged(
     table: str, tmp_path: Path, job: Callable[..., str], no_spark: None
 ) -> None:
     done = reprocess(job("assert 1 > 2, 'theirs'\n"), "--input", table, "--output", str(tmp_path / "out"))
@@ -247,7 +247,7 @@ def test_a_run_that_ends_before_it_has_a_session_leaves_no_file_and_binds_no_for
     assert [path for path in (tmp_path / "out").rglob("*") if path.is_file()] == []
 
 
-def test_a_job_is_another_one_when_it_or_a_module_beside_it_changes(job: Callable[..., str]) -> None:
+def test_a_changed_job_or_module_beside_it_is_another_job(job: Callable[..., str]) -> None:
     text = "import beside_a_job\n" + JOB
     first = load_job(job(text, beside_a_job="x = 1\n"))
     assert [module.__name__ for module in first.modules] == ["job_of_a_test", "beside_a_job"]
@@ -257,7 +257,7 @@ def test_a_job_is_another_one_when_it_or_a_module_beside_it_changes(job: Callabl
     assert load_job(job(text + "# more\n", beside_a_job="x = 1\n")).code != first.code
 
 
-def test_a_result_that_is_there_already_needs_no_spark(
+def test_an_existing_result_needs_no_spark(
     table: str, tmp_path: Path, job: Callable[..., str], no_spark: None
 ) -> None:
     target = str(tmp_path / "out")
@@ -281,7 +281,7 @@ def test_a_result_that_is_there_already_needs_no_spark(
 
 
 def test_without_pyspark_it_says_what_to_install(table: str, tmp_path: Path, job: Callable[..., str]) -> None:
-    # In a Python of its own: tests before may have imported PySpark here, and left a session.
+    # In a Python of its own: earlier tests may have imported PySpark here, and left a session.
     code = (
         "import sys\nfrom squall_io.spark.session import java\njava._version_of = lambda name: None\n"
         "from squall_cli.main import squall\nsquall(['reprocess', *sys.argv[1:]])\n"

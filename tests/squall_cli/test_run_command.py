@@ -1,4 +1,4 @@
-"""What `squall run` promises to scripts: exit statuses, reasons, JSON, and an orderly end when it is asked for one."""
+"""The promises of `squall run` to scripts: exit statuses, reasons, JSON, and an orderly end on request."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_first_signal_drains(number: signal.Signals) -> None:
         assert "0 failed\n" in process.text
 
 
-def test_trees_that_are_left_when_the_drain_is_over_make_it_fail() -> None:
+def test_trees_left_after_the_drain_make_the_run_fail() -> None:
     with running(topology("keeps"), "--", "0.3") as process:
         process.wait_for("kept")
         process.signal(signal.SIGINT)
@@ -142,7 +142,7 @@ def test_a_second_signal_ends_even_a_call_that_never_returns() -> None:
 
 
 @pytest.mark.slow
-def test_a_drain_that_a_call_holds_up_ends_after_the_deadline_and_says_where_the_call_is() -> None:
+def test_a_drain_held_up_by_a_call_ends_after_the_deadline_and_shows_where_the_call_is() -> None:
     with running(topology("hangs"), "--", "0.1") as process:
         process.wait_for("hanging")
         process.signal(signal.SIGINT)
@@ -194,7 +194,7 @@ def test_the_help_has_an_example() -> None:
     assert "squall run word_count.py -- book.txt" in result.stdout
 
 
-def test_output_that_takes_ascii_only_breaks_nothing() -> None:
+def test_output_limited_to_ascii_breaks_nothing() -> None:
     result = subprocess.run(
         command(topology("refuses")),
         env=environment(PYTHONIOENCODING="ascii:strict"),

@@ -1,4 +1,4 @@
-"""From what is typed to a Topology: what is found, and that every mistake is told in the user's own terms."""
+"""From the command line to a Topology: what is found, and mistakes reported in the user's terms."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def cannot_load(text: str, *arguments: str) -> str:
 
 
 def checked(message: str) -> str:
-    """Whatever goes wrong: at most 15 lines, none of them from our code."""
+    """Any mistake: at most 15 lines, none of them from our code."""
     assert len(message.splitlines()) <= 15
     assert "squall_cli" not in message
     assert "Traceback" not in message
@@ -73,7 +73,7 @@ def test_a_function_in_a_file_is_called_with_the_arguments(tmp_path: Path) -> No
     assert load_topology(file, ("other",)).name == "other"
 
 
-def test_a_topology_in_a_file_is_taken_under_its_name(tmp_path: Path) -> None:
+def test_a_topology_in_a_file_is_found_by_its_name(tmp_path: Path) -> None:
     assert load_topology(f"{written(tmp_path)}:made").name == "made"
 
 
@@ -84,19 +84,21 @@ def test_classes_of_the_file_travel_by_reference(tmp_path: Path) -> None:
     assert isinstance(pickle.loads(pickle.dumps(topology)), Topology)
 
 
-def test_the_files_folder_is_first_on_the_path_so_that_its_neighbours_are_found(tmp_path: Path) -> None:
+def test_the_files_folder_is_first_on_the_path_so_its_neighbours_are_found(tmp_path: Path) -> None:
     written(tmp_path, "answer = 'neighbour'\n", "my_neighbour.py")
     file = written(tmp_path, f"import my_neighbour\n{GOOD}\nname = my_neighbour.answer\n")
     assert load_topology(file).name == "{name}"
     assert sys.path[0] == str(tmp_path)
 
 
-def test_a_file_whose_name_is_no_identifier_works_too(tmp_path: Path) -> None:
+def test_a_file_name_that_is_no_identifier_works_too(tmp_path: Path) -> None:
     topology = load_topology(written(tmp_path, name="my-topology.py"))
     assert type(topology.load("nothing")).__module__ == "my-topology"
 
 
-def test_a_module_of_a_package_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_of_a_package_in_the_working_folder_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     package = tmp_path / "my_package"
     package.mkdir()
     written(package, "", "__init__.py")
@@ -106,7 +108,7 @@ def test_a_module_of_a_package_in_the_working_folder(tmp_path: Path, monkeypatch
     assert load_topology("my_package.my_topology:made").name == "made"
 
 
-# What was typed wrongly
+# Mistakes in the command line
 
 
 def test_a_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
@@ -123,15 +125,15 @@ def test_a_folder_and_a_file_of_another_kind_are_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("text", ["", "a b", "my topology:x", "file.py:", "file.py:not-a-name", "a..b"])
-def test_what_names_nothing_is_refused(text: str) -> None:
+def test_an_empty_reference_is_refused(text: str) -> None:
     assert wrong_source(text)
 
 
-def test_a_module_that_is_not_there_is_no_error_of_the_users_code() -> None:
+def test_a_missing_module_is_not_blamed_on_the_users_code() -> None:
     assert wrong_source("no_such_package.module").startswith("there is no module 'no_such_package' in ")
 
 
-def test_arguments_that_do_not_fit_are_told_with_the_signature(tmp_path: Path) -> None:
+def test_arguments_that_do_not_fit_are_reported_with_the_signature(tmp_path: Path) -> None:
     file = written(tmp_path)
     message = wrong_source(file, "a", "b")
     assert "topology(name='{name}')" in message
@@ -142,13 +144,13 @@ def test_arguments_that_do_not_fit_are_told_with_the_signature(tmp_path: Path) -
     assert "missing a required argument: 'path' (none were given)" in wrong_source(needs)
 
 
-# Names that cannot be
+# Impossible names
 
 
 @pytest.mark.parametrize(
     "stem", ["worker", "supervisor", "nimbus", "topology_api", "squall", "local_cluster"]
 )
-def test_a_file_named_like_one_of_our_packages_is_refused_with_the_way_out(tmp_path: Path, stem: str) -> None:
+def test_a_file_named_like_one_of_our_packages_is_refused_with_advice(tmp_path: Path, stem: str) -> None:
     file = written(tmp_path, name=f"{stem}.py")
     with pytest.raises(CannotLoad) as caught:
         load_topology(file)
@@ -157,7 +159,7 @@ def test_a_file_named_like_one_of_our_packages_is_refused_with_the_way_out(tmp_p
 
 
 @pytest.mark.parametrize("stem", ["queue", "json", "email", "sys"])
-def test_a_file_named_like_a_standard_module_is_refused_with_the_way_out(tmp_path: Path, stem: str) -> None:
+def test_a_file_named_like_a_standard_module_is_refused_with_advice(tmp_path: Path, stem: str) -> None:
     message = cannot_load(written(tmp_path, name=f"{stem}.py"))
     assert "standard library" in message
     assert f"my_{stem}.py" in message
@@ -170,7 +172,7 @@ def test_a_neighbour_named_like_one_of_our_packages_is_refused(tmp_path: Path) -
     )
 
 
-def test_a_name_that_is_loaded_already_or_hidden_is_refused(tmp_path: Path) -> None:
+def test_a_name_that_is_already_loaded_or_hidden_is_refused(tmp_path: Path) -> None:
     assert "is loaded already, from " in cannot_load(written(tmp_path, name="pytest.py"))
     (tmp_path / "hidden").mkdir()
     written(tmp_path / "hidden", "", "__init__.py")
@@ -182,7 +184,7 @@ def test_names_that_no_import_finds_are_refused(tmp_path: Path) -> None:
     assert "my_topology_v2.py" in cannot_load(written(tmp_path, name="my_topology.v2.py"))
 
 
-# What the user's file does
+# Errors in the user's file
 
 
 def test_a_syntax_error_shows_the_users_line(tmp_path: Path) -> None:
@@ -203,24 +205,24 @@ def test_an_error_while_importing_shows_the_users_frames(tmp_path: Path) -> None
     assert message.endswith(f"  at {tmp_path}/my_settings.py:2, in read")
 
 
-def test_a_missing_import_is_told_with_the_users_line(tmp_path: Path) -> None:
+def test_a_missing_import_is_reported_with_the_users_line(tmp_path: Path) -> None:
     file = written(tmp_path, "\nimport no_such_library\n")
     message = cannot_load(file)
     assert "ModuleNotFoundError: No module named 'no_such_library'" in message
     assert message.endswith(f"  at {file}:2, in <module>")
 
 
-def test_a_file_that_ends_the_process_is_told_how_not_to(tmp_path: Path) -> None:
+def test_a_file_that_ends_the_process_gets_advice(tmp_path: Path) -> None:
     message = cannot_load(written(tmp_path, "import sys\nsys.exit(3)\n"))
     assert "it ended the process (SystemExit: 3)" in message
     assert "if __name__ == '__main__':" in message
 
 
-def test_a_relative_import_is_told_how_to_be_given(tmp_path: Path) -> None:
+def test_a_relative_import_gets_advice(tmp_path: Path) -> None:
     assert "package.module[:NAME]" in cannot_load(written(tmp_path, "from . import x\n"))
 
 
-def test_what_the_file_has_is_named_when_it_has_no_topology(tmp_path: Path) -> None:
+def test_a_file_without_a_topology_is_answered_with_its_contents(tmp_path: Path) -> None:
     file = written(tmp_path, "import os\nfrom json import dumps\ndef topologie(): pass\n")
     assert cannot_load(file) == f"{file} has no 'topology'; did you mean 'topologie'?"
     file = written(tmp_path, "def word_count(): pass\n", "other.py")
@@ -236,14 +238,14 @@ def test_a_function_that_raises_shows_the_users_frames_only(tmp_path: Path) -> N
     assert message.endswith(f"  at {file}:2, in topology")
 
 
-def test_what_led_to_an_error_is_told_with_it(tmp_path: Path) -> None:
+def test_the_cause_of_an_error_is_reported_with_it(tmp_path: Path) -> None:
     body = "    try:\n        return {}['size']\n    except KeyError as why:\n        raise ValueError('no size') from why\n"
     message = cannot_load(written(tmp_path, f"def topology():\n{body}"))
     assert "  caused by KeyError: 'size' (" in message
     assert message.endswith("my_topology.py:5, in topology")
 
 
-def test_a_topology_that_is_invalid_is_told_with_all_its_problems(tmp_path: Path) -> None:
+def test_an_invalid_topology_is_reported_with_all_its_problems(tmp_path: Path) -> None:
     text = GOOD.replace(
         "return builder", 'builder.set_spout("a/b", Nothing(), parallelism=0)\n    return builder'
     )
@@ -263,7 +265,7 @@ def test_a_topology_that_is_invalid_is_told_with_all_its_problems(tmp_path: Path
         ),
     ],
 )
-def test_a_function_that_returns_something_else_is_told_so(tmp_path: Path, body: str, hint: str) -> None:
+def test_a_function_that_returns_no_topology_is_reported(tmp_path: Path, body: str, hint: str) -> None:
     assert cannot_load(written(tmp_path, f"def topology(): {body}\n")).endswith(hint)
 
 

@@ -1,4 +1,4 @@
-"""What a run came to: exit status, reason and summary, from a final status."""
+"""The result of a run: exit status, reason and summary, from a final status."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def test_an_end_without_failures_is_a_success(how: str) -> None:
     assert verdict(ended(how), allow_failures=False) == (0, None)
 
 
-def test_failed_trees_are_counted_apart_from_those_that_the_end_cut_off() -> None:
+def test_failed_trees_are_counted_apart_from_those_cut_off_by_the_end() -> None:
     status, reason = verdict(ended("completed", FAILED), allow_failures=False)
     assert status == 1
     assert reason == "2 trees failed for good; the first: spout 'a', message id 4: failed in b[2]"
 
 
-def test_allowed_failures_do_not_hide_trees_that_were_left() -> None:
+def test_allowed_failures_do_not_hide_remaining_trees() -> None:
     allowed = replace(FAILED, failed=2, failures={"failed": 2})
     assert verdict(ended("completed", allowed), allow_failures=True) == (0, None)
     status, reason = verdict(ended("interrupted", FAILED), allow_failures=True)
@@ -58,11 +58,11 @@ def test_allowed_failures_do_not_hide_trees_that_were_left() -> None:
     assert (status, reason) == (1, "4 trees had no verdict yet when the topology was cut off")
 
 
-def test_an_end_that_waited_for_nothing_is_no_success() -> None:
+def test_an_end_without_a_drain_is_no_success() -> None:
     assert verdict(ended("cut off"), allow_failures=True)[0] == 1
 
 
-def test_a_failed_topology_gives_its_report_in_full_unless_it_was_shown() -> None:
+def test_a_failed_topology_shows_its_report_in_full_unless_it_was_shown() -> None:
     report = replace(
         REPORT, frames=('File "/home/me/words.py", line 12, in execute', "  code", "caused by it")
     )
@@ -75,7 +75,7 @@ def test_a_failed_topology_gives_its_report_in_full_unless_it_was_shown() -> Non
     assert reason == f"topology 't' failed:\n{head}\n  at {report.place}"
 
 
-def test_a_message_of_several_lines_is_shown_in_full_once_and_then_with_its_end() -> None:
+def test_a_message_of_several_lines_is_shown_in_full_once_and_then_by_its_end() -> None:
     text = "TableMismatch: another table:\n- column a\n- column b\nWrite to another folder."
     report = replace(REPORT, call="prepare", text=text, place="", tuple_text=None)
     head = "b[2] of topology 't': prepare() raised TableMismatch: another table:"
@@ -97,7 +97,7 @@ def test_a_long_error_keeps_its_advice_in_the_summary() -> None:
         assert last.endswith(": install Java 17") and len(last) <= min(width, 320)
 
 
-def test_trees_that_a_stop_cut_off_are_left_in_every_table_and_line() -> None:
+def test_trees_cut_off_by_a_stop_are_left_in_every_table_and_line() -> None:
     cut = replace(SPOUT, acked=0, failed=20, failures={"stopped": 20})
     (row,) = rows_of({"a": cut}, {})
     assert (row.component.failed, row.component.pending) == (0, 20)
@@ -109,19 +109,19 @@ def test_trees_that_a_stop_cut_off_are_left_in_every_table_and_line() -> None:
     assert rows_of({"b": bolt}, {})[0].component == bolt
 
 
-def test_the_summary_tells_trees_tuples_and_time() -> None:
+def test_the_summary_has_trees_tuples_and_time() -> None:
     text = "\n".join(plain(line) for line in summary_lines(ended("interrupted", FAILED), 100))
     assert "t interrupted after 2.00 s" in text
     assert "  7 trees acked, 2 failed, 1 left" in text
     assert "  10 tuples executed, 5.0/s" in text
 
 
-def test_the_summary_of_untracked_tuples_speaks_of_no_trees() -> None:
+def test_the_summary_of_untracked_tuples_mentions_no_trees() -> None:
     untracked = replace(SPOUT, acked=0)
     assert "tree" not in "\n".join(plain(line) for line in summary_lines(ended("completed", untracked), 100))
 
 
-def test_json_is_sound_whatever_a_gauge_returns() -> None:
+def test_json_is_valid_whatever_a_gauge_returns() -> None:
     odd = replace(
         SPOUT, metrics={"nan": float("nan"), "object": object(), "list": [1, float("inf")], "ok": 2.5}
     )
@@ -139,7 +139,7 @@ def status_with(*reports: ErrorReport) -> TopologyStatus:
     return TopologyStatus("t", "ACTIVE", {"b": replace(BOLT, errors=57)}, workers=1, errors=reports)
 
 
-def test_a_place_is_shown_once_whatever_its_messages_say() -> None:
+def test_a_place_is_shown_once_whatever_its_messages_are() -> None:
     feed = ErrorFeed()
     assert feed.fresh(status_with(REPORT)) == [REPORT]
     again = replace(REPORT, text="ValueError: 5", task=3, time=2.0)
@@ -149,12 +149,12 @@ def test_a_place_is_shown_once_whatever_its_messages_say() -> None:
     assert feed.fresh(status_with(REPORT, again, other, elsewhere)) == [other, elsewhere]
 
 
-def test_errors_are_counted_with_the_newest_of_them() -> None:
+def test_errors_are_counted_with_the_newest_one() -> None:
     (found,) = troubles(status_with(REPORT, replace(REPORT, text="ValueError: 9", time=2.0)))
     assert (found.count, found.line) == (57, "b, words.py:12: ValueError: 9")
 
 
-def test_the_place_of_a_stack_that_is_not_in_user_code_is_unknown() -> None:
+def test_the_place_of_a_stack_outside_user_code_is_unknown() -> None:
     assert user_place(None) == ""
 
 

@@ -1,4 +1,4 @@
-"""The table of components and the figures in it: they fit, whatever they hold."""
+"""The table of components and its figures fit the window, whatever their values."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_columns_do_not_move_while_the_numbers_grow(rows: list[Row]) -> None
     assert live_table(rows, 80, 9)[0] == live_table(small, 80, 9)[0]
 
 
-def test_each_row_tells_what_its_component_did() -> None:
+def test_each_row_shows_the_work_of_its_component() -> None:
     lines = [
         plain(line) for line in live_table([Row("lines", SPOUT, 1234.5), Row("split", BOLT, None)], 140, 9)
     ]
@@ -123,7 +123,7 @@ def test_the_whole_picture_is_lower_than_the_window(width: int, height: int) -> 
         assert len(picture(moment, width, height)) < height
 
 
-def test_rates_are_taken_over_the_last_seconds_only() -> None:
+def test_rates_cover_only_the_last_seconds() -> None:
     def at(count: int) -> dict[str, ComponentStatus]:
         return {"lines": replace(SPOUT, emitted=count), "split": replace(BOLT, executed=10 * count)}
 
@@ -146,20 +146,20 @@ def test_rates_are_steady_though_counters_come_once_a_second() -> None:
     for tick in range(1, 400):
         rates.record(tick / 20, at(tick))
         found = rates.at(tick / 20, at(tick))
-        if tick > 140:  # what came before the first report has left the window
+        if tick > 140:  # counts before the first report have left the window
             assert found == {"lines": pytest.approx(1000), "split": pytest.approx(1000)}
 
 
 @pytest.mark.parametrize(
     ("idle", "style"), [("waits as it asked", "dim"), ("finished", "dim"), ("waiting for replays", "warn")]
 )
-def test_a_spout_that_rests_by_its_own_will_does_not_stand_out(idle: str, style: str) -> None:
+def test_a_spout_that_rests_by_its_own_choice_is_not_highlighted(idle: str, style: str) -> None:
     lines = live_table([Row("s", replace(SPOUT, idle=idle), None)], 60, 5)
     assert lines[-1] == ((f"s is idle: {idle}", style),)
 
 
 @pytest.mark.parametrize("width", [60, 140])
-def test_what_a_bolt_waits_for_is_told_in_full_below_the_table_and_no_column_grows(width: int) -> None:
+def test_the_wait_of_a_bolt_is_shown_in_full_below_the_table_and_no_column_grows(width: int) -> None:
     waits = replace(BOLT, idle="waiting for storage for 40 s: no DataNode answers")
     for made in (live_table, table_of_a_moment):
         lines = made([Row("s", SPOUT, None), Row("store", waits, None)], width, 5)
@@ -172,12 +172,12 @@ def table_of_a_moment(rows: list[Row], width: int, _: int) -> list[Line]:
     return table_without_rates(rows, width)
 
 
-def test_a_plain_line_says_what_a_bolt_waits_for() -> None:
+def test_a_plain_line_shows_what_a_bolt_waits_for() -> None:
     line = progress_line(Moment(status(replace(BOLT, idle="waiting for storage")), 1.0, {}))
     assert line.endswith("c0 1,234,567 executed, waiting for storage")
 
 
-def test_a_plain_line_comes_every_few_seconds_and_tells_why_a_spout_is_idle() -> None:
+def test_a_plain_line_comes_every_few_seconds_and_shows_why_a_spout_is_idle() -> None:
     progress, notices = io.StringIO(), io.StringIO()
     lines = PlainLines(progress, notices)
     for tenth in range(int(EVERY * 10) * 2 + 1):
@@ -222,13 +222,13 @@ def test_a_window_that_became_narrower_is_erased_as_far_as_its_lines_were_broken
     assert shown.erasure() == "\r\x1b[3A\x1b[J"
 
 
-def test_styles_that_are_not_wanted_leave_no_trace() -> None:
+def test_unwanted_styles_leave_no_trace() -> None:
     line = (("good", "good"), (" ", ""), ("bad", "bad"))
     assert painted(line, {}) == "good bad"
     assert painted(line, NO_COLOURS) == "good \x1b[1mbad\x1b[0m"
 
 
-def test_much_output_is_drawn_by_whoever_writes_it_and_a_last_line_without_an_end_is_kept() -> None:
+def test_much_output_is_drawn_by_its_writer_and_an_incomplete_last_line_is_kept() -> None:
     shown, written = screen()
     gathered = Gathered()
     table = LiveTable(shown, gathered)

@@ -1,4 +1,4 @@
-"""What a person sees of `squall run`: a table that fits the window, and a terminal that is theirs again afterwards."""
+"""`squall run` as a person sees it: a table that fits the window, and a terminal that is restored afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.squall_cli.terminal import on_terminal
         (35, "COMPONENT FAILED PENDING RATE/s"),
     ],
 )  # fmt: skip
-def test_the_table_fits_the_window_and_says_why_the_spout_is_idle(columns: int, head: str) -> None:
+def test_the_table_fits_the_window_and_shows_why_the_spout_is_idle(columns: int, head: str) -> None:
     with on_terminal(columns, 24, topology("rests")) as terminal:
         terminal.wait_for("source empty")
         terminal.wait_for("Ctrl-C")
@@ -40,7 +40,7 @@ def test_the_table_fits_the_window_and_says_why_the_spout_is_idle(columns: int, 
 
 
 @pytest.mark.parametrize(("columns", "rows"), [(80, 24), (120, 40), (120, 12)])
-def test_of_a_large_topology_as_many_components_are_shown_as_fit(columns: int, rows: int) -> None:
+def test_a_large_topology_shows_as_many_components_as_fit(columns: int, rows: int) -> None:
     with on_terminal(columns, rows, topology("wide"), "--", "60") as terminal:
         terminal.wait_for("more components")
         terminal.wait_for("Ctrl-C")
@@ -53,14 +53,14 @@ def test_of_a_large_topology_as_many_components_are_shown_as_fit(columns: int, r
         assert all(f"\nbolt-{number} " in summary for number in range(60))
 
 
-def test_a_spout_at_its_limit_is_said_to_be_there() -> None:
+def test_a_spout_at_its_limit_is_marked() -> None:
     with on_terminal(120, 24, topology("limited"), "-o", "topology.message.timeout.secs=0.1") as terminal:
         terminal.wait_for("pending limit")
         terminal.process.send_signal(signal.SIGINT)
         assert terminal.end() == 1
 
 
-def test_what_components_print_and_log_stands_above_the_table() -> None:
+def test_output_and_logs_of_components_appear_above_the_table() -> None:
     with on_terminal(80, 24, topology("rests")) as terminal:
         terminal.wait_for("Ctrl-C")
         terminal.process.send_signal(signal.SIGINT)
@@ -73,14 +73,14 @@ def test_what_components_print_and_log_stands_above_the_table() -> None:
         assert not any("printed by a bolt" in line or "cleaned up" in line for line in inside)
 
 
-def test_errors_stand_below_the_table_with_their_number() -> None:
+def test_errors_appear_below_the_table_with_their_number() -> None:
     with on_terminal(80, 24, topology("refuses"), "-o", "topology.acking=false", "--", "30") as terminal:
         assert terminal.end() == 0
         assert terminal.plain.count("execute() raised ValueError") == 1
         assert "3 errors in work, run_topologies.py:" in terminal.plain
 
 
-def test_the_first_signal_tells_that_it_drains_and_the_terminal_is_restored() -> None:
+def test_the_first_signal_reports_the_drain_and_the_terminal_is_restored() -> None:
     with on_terminal(80, 24, topology("keeps"), "--", "2") as terminal:
         terminal.wait_for("Ctrl-C drains and ends; twice ends at once")
         terminal.process.send_signal(signal.SIGINT)
@@ -101,7 +101,7 @@ def test_the_second_signal_restores_the_terminal_too() -> None:
         assert "numbers cut off after" in terminal.plain
 
 
-def test_a_topology_that_is_done_in_a_moment_is_told_of_by_its_summary() -> None:
+def test_a_topology_that_is_done_in_a_moment_is_reported_by_its_summary() -> None:
     with on_terminal(80, 24, topology("finite"), "--", "1") as terminal:
         assert terminal.end() == 0
         assert "1 tree acked, 0 failed" in terminal.plain

@@ -1,4 +1,4 @@
-"""`squall run --workers N`: the topology in worker processes, told and ended as one inside the command's own process."""
+"""`squall run --workers N`: the topology in worker processes, reported and ended as inside the command's own process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.squall_cli.run_process import running, squall_run, topology
 
 @pytest.fixture(autouse=True)
 def leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every run has this folder for its files, and is to leave neither files nor processes."""
+    """Every run has this folder for its files, and must leave neither files nor processes."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     yield
     assert list(tmp_path.iterdir()) == []
@@ -35,7 +35,7 @@ def workers_below(folder: Path) -> list[int]:
             if any(entry.startswith(mark) for entry in path.read_bytes().split(b"\0")):
                 found.append(int(path.parent.name))
         except OSError:
-            continue  # it ended meanwhile, or is somebody else's
+            continue  # it has ended, or belongs to another user
     return found
 
 
@@ -65,7 +65,7 @@ def test_with_json_stdout_is_one_object_whatever_the_components_write() -> None:
         assert way in result.stderr
 
 
-def test_errors_of_workers_are_shown_and_trees_that_failed_make_it_fail() -> None:
+def test_errors_of_workers_are_shown_and_failed_trees_make_the_run_fail() -> None:
     result = squall_run(topology("refuses"), "--workers", "3")
     assert result.returncode == 1
     assert "27 trees acked, 3 failed (3 replays)" in result.stdout
@@ -85,7 +85,7 @@ def test_a_topology_that_crashes_exits_with_1_and_its_report() -> None:
 
 
 @pytest.mark.slow
-def test_a_component_that_cannot_be_opened_ends_the_run_with_its_error_which_is_told_once() -> None:
+def test_a_component_that_cannot_be_opened_ends_the_run_with_its_error_shown_once() -> None:
     result = squall_run(topology("cannot_open"), "--workers", "2")
     assert result.returncode == 1
     assert "numbers failed after" in result.stdout
@@ -99,7 +99,7 @@ def test_a_component_that_cannot_be_opened_ends_the_run_with_its_error_which_is_
 
 
 @pytest.mark.slow
-def test_a_component_that_can_be_opened_at_last_is_waited_for(tmp_path: Path) -> None:
+def test_a_component_that_opens_at_last_is_waited_for(tmp_path: Path) -> None:
     mark = tmp_path / "tried"
     result = squall_run(topology("opens_late"), "--workers", "2", "--", str(mark))
     mark.unlink()
@@ -143,7 +143,7 @@ def test_signals_after_the_second_do_not_cut_its_end_short() -> None:
 
 
 @pytest.mark.slow
-def test_a_call_that_hangs_is_killed_with_its_worker_when_the_drain_is_over() -> None:
+def test_a_call_that_hangs_is_killed_with_its_worker_after_the_drain() -> None:
     with running(topology("hangs"), "--workers", "2", "--", "0.3") as process:
         process.wait_for("hanging")
         process.signal(signal.SIGINT)
@@ -154,7 +154,7 @@ def test_a_call_that_hangs_is_killed_with_its_worker_when_the_drain_is_over() ->
 
 
 @pytest.mark.slow
-def test_a_worker_that_is_killed_is_told_of_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_killed_worker_is_reported_and_the_run_goes_on(tmp_path: Path) -> None:
     with running(topology("endless"), "--workers", "2") as process:
         process.wait_for("printed by a bolt")
         workers = workers_below(tmp_path)
@@ -163,23 +163,23 @@ def test_a_worker_that_is_killed_is_told_of_and_the_run_goes_on(tmp_path: Path) 
         process.wait_for(f"(pid {workers[0]}) of topology 'numbers' was killed by SIGKILL")
         process.wait_for("printed by a bolt")  # by its successor
         process.signal(signal.SIGINT)
-        assert process.end() in (0, 1)  # 1: replays of the spout are spent within milliseconds
+        assert process.end() in (0, 1)  # 1: the spout's replays are used up within milliseconds
         assert "numbers interrupted after" in process.text
 
 
-def test_one_worker_is_this_process() -> None:
+def test_one_worker_runs_in_this_process() -> None:
     result = squall_run(topology("finite"), "--workers", "1")
     assert result.returncode == 0
     assert "1 worker; Ctrl-C drains" in result.stdout
     assert "\nprinted by a bolt\n" in result.stdout
 
 
-def test_more_workers_than_tasks_are_not_started() -> None:
+def test_no_more_workers_than_tasks_are_started() -> None:
     result = squall_run(topology("finite"), "--workers", "7", "--json")
     assert (result.returncode, json.loads(result.stdout)["trees"]["acked"]) == (0, 100)
 
 
-def test_a_module_run_by_its_name_is_found_by_the_workers() -> None:
+def test_workers_find_a_module_run_by_its_name() -> None:
     folder = run_process.TOPOLOGIES.parent
     result = squall_run("run_topologies:finite", "--workers", "2", cwd=folder)
     assert (result.returncode, result.stderr) == (0, "")

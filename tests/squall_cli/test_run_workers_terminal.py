@@ -1,4 +1,4 @@
-"""What a person sees of `squall run --workers 2`: one table over both workers, and what happens in either of them, soon."""
+"""`squall run --workers 2` as a person sees it: one table for both workers, with the events of both, soon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.squall_cli.run_process import topology
 from tests.squall_cli.terminal import on_terminal
 
 REMOTE = Path(__file__).resolve().parent / "remote_topologies.py"
-#: Seconds from an exception in a worker to its report on the terminal: 1 on a machine that has nothing else to do.
+#: Seconds from an exception in a worker to its report on the terminal: 1 on an idle machine.
 CAP = 5.0
 
 
@@ -27,7 +27,7 @@ def leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_table_shows_the_sums_over_all_workers_and_what_they_print_stands_above_it() -> None:
+def test_the_table_has_the_sums_of_all_workers_and_their_output_appears_above_it() -> None:
     with on_terminal(120, 24, topology("rests"), "--workers", "2") as terminal:
         terminal.wait_for("source empty")
         while not re.search(r"^work +bolt +2 +0 +100 +100 ", terminal.plain, re.MULTILINE):
@@ -47,7 +47,7 @@ def test_the_table_shows_the_sums_over_all_workers_and_what_they_print_stands_ab
 
 
 @pytest.mark.slow
-def test_an_error_of_another_worker_than_the_spouts_is_shown_soon_and_the_run_goes_on() -> None:
+def test_an_error_of_a_worker_without_the_spout_is_shown_soon_and_the_run_goes_on() -> None:
     with on_terminal(120, 40, f"{REMOTE}:far", "--workers", "2") as terminal:
         terminal.wait_for("the spout is in process ")
         while (found := re.search(r"ValueError: refused at ([\d.]+) in (\d+)\.", terminal.plain)) is None:

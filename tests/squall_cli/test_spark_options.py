@@ -1,4 +1,4 @@
-"""What is wrong with --master, --conf and paths is told as a sink's arguments are: in a sentence, before Java is started."""
+"""Mistakes in --master, --conf and paths are reported like a sink's arguments: in one sentence, before Java is started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
 
-#: The words of each command, given the path that is read and the one that is written.
+#: The words of each command, given the path that it reads and the one that it writes.
 COMMANDS: dict[str, Callable[[str, str], Sequence[str]]] = {
     "table": lambda source, target: ["table", source],
     "reprocess": lambda source, target: [
@@ -60,9 +60,7 @@ def told(result: Result) -> str:
     ],
     ids=["master", "spark", "empty", "in-conf", "no-prefix", "squal", "own", "address", "unsafe"],
 )
-def test_a_master_or_setting_that_is_none_is_wrong_usage(
-    command: str, options: Sequence[str], said: str
-) -> None:
+def test_an_invalid_master_or_setting_is_wrong_usage(command: str, options: Sequence[str], said: str) -> None:
     assert said in told(run(command, *options))
 
 
@@ -83,7 +81,7 @@ def test_an_invalid_path_is_wrong_usage_in_every_option(command: str, path: str,
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_path_that_a_server_of_sessions_does_not_reach_is_wrong_usage(command: str) -> None:
+def test_a_path_that_a_session_server_does_not_reach_is_wrong_usage(command: str) -> None:
     for connect in (["--master", "sc://host"], ["--conf", "spark.master=sc://host"]):
         said = told(run(command, *connect, source="hdfs://host:9000/t"))
         assert "path 'hdfs://host:9000/t' cannot be read: a session of Spark Connect has no JVM here" in said
@@ -101,11 +99,11 @@ def test_a_result_is_not_written_where_a_sink_would_not_write(command: str) -> N
 
 
 @pytest.mark.parametrize("command", ["table", "reprocess"])
-def test_a_table_to_be_read_does_not_lie_in_the_folder_of_another_one(command: str) -> None:
+def test_a_table_to_read_must_not_be_in_the_folder_of_another_one(command: str) -> None:
     assert "'_squall' in it is the folder" in told(run(command, source="/x/_squall"))
 
 
-def test_files_to_be_replayed_may_lie_anywhere() -> None:
+def test_files_to_replay_may_be_anywhere() -> None:
     assert "there is no file 'no_such_file.py'" in told(run("replay", source="/x/_squall/readers"))
 
 
@@ -114,7 +112,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
     assert "master is 'foo'" in said and "path 's3a://bucket/t' cannot be written to" in said
 
 
-def test_what_is_right_is_taken(tmp_path: Path) -> None:
+def test_valid_options_are_accepted(tmp_path: Path) -> None:
     options = ["--master", "local[2, 3]", "--conf", "spark.driver.memory=1g", *WEBHDFS]
     result = run("table", *options, source=str(tmp_path))
     assert (result.exit_code, "there is no Squall table at" in result.output) == (1, True)

@@ -1,4 +1,4 @@
-"""What a command that uses Spark shows while it works: lines in a pipe, a bar that goes away again on a terminal."""
+"""The progress of a command that uses Spark: lines in a pipe, a temporary bar on a terminal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from squall_cli.spark import spark_progress
 from squall_cli.spark.spark_progress import SparkProgress
 from squall_io.spark.results.progress import JobProgress
 
-#: Far more than anything here takes.
+#: Far more than any step here takes.
 CAP = 60.0
 
 
 class Watched:
-    """A session that has done one task more at each look, until all are done; then nothing changes."""
+    """A session that has done one more task at each query, until all are done; then nothing changes."""
 
     def __init__(self, tasks: int, fails_at: int | None = None) -> None:
         self.tasks = tasks
@@ -51,13 +51,13 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(autouse=True)
-def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark_progress, "_POLL_SECS", 0.001)
     monkeypatch.setattr(spark_progress, "watch", lambda session: session)
 
 
 def shown(out: io.StringIO, watched: Any, seconds_a_look: float) -> str:
-    """What is written while it is watched to its end; each look at the clock takes so long."""
+    """The output until the watched session ends; each reading of the clock advances it by this much."""
     times = iter(range(100_000))
     with SparkProgress(out, clock=lambda: next(times) * seconds_a_look) as progress:
         progress.announce("starting Spark")
@@ -77,11 +77,11 @@ def test_a_pipe_gets_a_line_every_few_seconds_and_none_twice() -> None:
     assert all(re.match(r"\d+.* s  ", line) for line in lines[1:])
 
 
-def test_a_pipe_gets_no_line_of_what_is_done_soon() -> None:
+def test_a_pipe_gets_no_line_for_short_work() -> None:
     assert shown(io.StringIO(), Watched(tasks=3), seconds_a_look=0.001).splitlines() == ["starting Spark"]
 
 
-def test_a_terminal_gets_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_a_bar_that_disappears(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("NO_COLOR", raising=False)
     text = shown(Terminal(), Watched(tasks=3), seconds_a_look=1.0)

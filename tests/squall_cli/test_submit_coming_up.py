@@ -1,4 +1,4 @@
-"""When a submitted topology has come up, and when it is said that it will not: decided from its statuses alone."""
+"""When a submitted topology has come up, and when it is reported that it will not: decided from its statuses alone."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def arrival(**options: Any) -> Arrival:
     return Arrival("words", "words-1", **options)
 
 
-def test_stages_are_reported_once_each_in_their_order() -> None:
+def test_stages_are_reported_once_each_in_order() -> None:
     coming = arrival()
     assert coming.update(status(), 0).now == "being scheduled"
     assert coming.update(status(), LAG_SECS + 1).now.startswith("waiting for free slots")
@@ -58,24 +58,24 @@ def test_stages_are_reported_once_each_in_their_order() -> None:
     assert (seen.stages, seen.done, seen.failure) == (("first ack: 2 acked",), True, None)
 
 
-def test_a_topology_that_completed_between_two_looks_has_come_up() -> None:
+def test_a_topology_that_completed_between_two_queries_has_come_up() -> None:
     seen = arrival().update(status(state="COMPLETED"), 0)
     assert (seen.done, seen.stages) == (True, ("completed",))
 
 
-def test_one_without_message_ids_has_come_up_when_tuples_were_executed() -> None:
+def test_a_topology_without_message_ids_has_come_up_when_tuples_were_executed() -> None:
     coming = arrival()
     assert not coming.update(status(worker("w1", opened=False), spout={"emitted": 3}), 0).done
     seen = coming.update(status(worker("w1"), spout={"emitted": 3}), 1)
     assert (seen.done, seen.stages[-1]) == (True, "first tuples executed; none of them is tracked")
 
 
-def test_an_inactive_one_has_come_up_when_it_is_scheduled() -> None:
+def test_an_inactive_topology_has_come_up_when_it_is_scheduled() -> None:
     seen = arrival(active=False).update(status(worker("w1", opened=False), state="INACTIVE"), 0)
     assert (seen.done, seen.stages[-1]) == (True, "inactive: `squall activate words` lets it run")
 
 
-def test_workers_on_their_way_out_are_not_waited_for() -> None:
+def test_leaving_workers_are_not_waited_for() -> None:
     workers = [
         worker("w1"),
         worker("w0", opened=False, state="STOPPING"),
@@ -117,7 +117,7 @@ def test_a_component_that_cannot_start_is_named_as_the_reason_that_no_tree_was_a
     assert "; the reason: count[2]: execute() raised KeyError: 'a' (it goes on" in str(told)
 
 
-def test_workers_that_go_on_dying_are_given_up_when_nothing_gets_better() -> None:
+def test_workers_that_keep_dying_are_given_up_without_progress() -> None:
     coming = arrival()
     dying = status(worker("w1"), worker("w2", opened=False), **happened(DIED_THRICE))
     assert coming.update(dying, 0).failure is None
@@ -150,7 +150,7 @@ def test_a_lack_of_slots_is_reported_once_and_waiting_goes_on() -> None:
     assert coming.update(status(worker("w1")), 11 * TROUBLE_SECS).stages[0].startswith("scheduled: 1 worker")
 
 
-def test_what_gets_better_is_waited_for_however_long_it_takes() -> None:
+def test_progress_is_waited_for_however_long_it_takes() -> None:
     coming = arrival()
     notes = ["w2 died once"]
     for number in range(5):
@@ -160,11 +160,11 @@ def test_what_gets_better_is_waited_for_however_long_it_takes() -> None:
         )
         assert seen.failure is None
     quiet = arrival()
-    for now in (0, 10 * TROUBLE_SECS):  # a source that has nothing yet, and no word of trouble
+    for now in (0, 10 * TROUBLE_SECS):  # a source without data yet, and no sign of trouble
         assert quiet.update(status(worker("w1")), now).now == "waiting for the first tuple"
 
 
-def test_one_that_is_not_listed_is_given_a_moment() -> None:
+def test_a_topology_that_is_not_listed_yet_is_given_a_moment() -> None:
     coming = arrival()
     assert coming.missing(LAG_SECS - 1).failure is None
     assert "it was killed" in str(coming.missing(LAG_SECS + 1).failure)
@@ -173,7 +173,7 @@ def test_one_that_is_not_listed_is_given_a_moment() -> None:
     assert "it was killed" in str(coming.missing(1).failure)
 
 
-def test_a_replacement_waits_for_the_drain_and_says_when_the_old_one_has_the_name_again() -> None:
+def test_a_replacement_waits_for_the_drain_and_reports_when_the_old_one_has_the_name_again() -> None:
     coming = arrival()
     assert coming.update(status(id="words-0"), 0).now == "waiting for Nimbus to begin"
     assert (
@@ -196,7 +196,7 @@ def on_trial(secs: float, *workers: dict[str, Any], **values: Any) -> TopologyAn
 STANDS_BY = "the version before (words-0) runs again unless the workers of this one are up within 40.0 s"
 
 
-def test_a_failed_build_that_succeeded_since_is_no_failure() -> None:
+def test_a_failed_build_that_has_succeeded_since_is_no_failure() -> None:
     over = msgspec.structs.replace(NO_BUILD, retry_in_secs=1.0, over=True)
     assert arrival().update(status(worker("w1"), **happened(over)), 0).failure is None
 
@@ -214,7 +214,7 @@ def test_a_failed_build_that_succeeded_since_is_no_failure() -> None:
     ],
     ids=["build", "death", "failed trees", "error"],
 )  # fmt: skip
-def test_on_trial_errors_are_reported_once_and_the_outcome_is_waited_for(
+def test_errors_on_trial_are_reported_once_and_the_outcome_is_waited_for(
     values: dict[str, Any], told: tuple[str, ...]
 ) -> None:
     coming = arrival(replaces=True)
@@ -229,7 +229,7 @@ def test_on_trial_errors_are_reported_once_and_the_outcome_is_waited_for(
     assert str(seen.failure).endswith("the one before has the name again: w2 was not up")
 
 
-def test_acked_trees_are_no_arrival_while_the_version_before_may_come_back() -> None:
+def test_acked_trees_are_no_success_while_the_previous_version_may_come_back() -> None:
     coming = arrival(replaces=True)
     acked = {"emitted": 3, "acked": 2}
     seen = coming.update(on_trial(50.0, worker("w1"), worker("w2", opened=False), spout=acked), 0)
@@ -255,7 +255,7 @@ def test_the_cause_of_an_earlier_rollback_is_not_that_of_this_one() -> None:
     assert failure == "the new version of 'words' did not come up, the one before has the name again"
 
 
-def test_a_replacement_that_failed_is_waited_for_until_the_version_before_is_there_again() -> None:
+def test_a_replacement_that_failed_is_waited_for_until_the_previous_version_is_there_again() -> None:
     coming = arrival(replaces=True)
     failed = status(state="FAILED", error="no such table")
     assert coming.update(failed, 1.0).failure is None

@@ -1,4 +1,4 @@
-"""The command submits: it sends each file once and each topology once, whatever gets lost, and --wait tells how it comes up."""
+"""The command sends each file once and each topology once, whatever messages get lost, and --wait reports how it comes up."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def only(nimbus: TakingNimbus) -> Any:
 # What is sent
 
 
-def test_nimbus_takes_what_is_sent_with_its_settings_and_files(nimbus: TakingNimbus, project: Path) -> None:
+def test_nimbus_accepts_the_submission_with_its_settings_and_files(
+    nimbus: TakingNimbus, project: Path
+) -> None:
     done = submit(
         nimbus, project, "--resource", "words.txt", "--requirements", "requirements.txt", "--inactive", "--name", "mine",
         "-o", "topology.workers=3", "-o", "words:topology.max.spout.pending=7",
@@ -101,7 +103,7 @@ def test_nimbus_takes_what_is_sent_with_its_settings_and_files(nimbus: TakingNim
     assert done.stdout.splitlines()[-1] == f"mine is INACTIVE at {nimbus.url}: `squall status mine`"
 
 
-def test_what_is_there_already_is_not_sent_again(nimbus: TakingNimbus, project: Path) -> None:
+def test_files_that_are_already_there_are_not_sent_again(nimbus: TakingNimbus, project: Path) -> None:
     assert submit(nimbus, project).returncode == 0
     assert len(nimbus.puts) == 1
     done = submit(nimbus, project, "--name", "again")
@@ -110,7 +112,7 @@ def test_what_is_there_already_is_not_sent_again(nimbus: TakingNimbus, project: 
     assert "nothing to upload" in done.stderr
 
 
-def test_an_import_that_finds_nothing_is_named_with_the_way_out(nimbus: TakingNimbus, project: Path) -> None:
+def test_an_import_that_finds_nothing_is_named_with_advice(nimbus: TakingNimbus, project: Path) -> None:
     code = TOPOLOGY.replace("        self.finish()", "        import no_such_module\n        self.finish()")
     (project / "my_words.py").write_text(code)
     said = "imported, but nowhere to be found here: no_such_module (my_words.py:9); "
@@ -119,7 +121,7 @@ def test_an_import_that_finds_nothing_is_named_with_the_way_out(nimbus: TakingNi
     assert f"{said}--requirements must bring it" in again.stderr
 
 
-def test_with_json_stdout_holds_nothing_else(nimbus: TakingNimbus, project: Path) -> None:
+def test_with_json_stdout_has_nothing_else(nimbus: TakingNimbus, project: Path) -> None:
     done = submit(nimbus, project, "--json", "--", "other")
     assert done.returncode == 0
     told = json.loads(done.stdout)
@@ -129,7 +131,7 @@ def test_with_json_stdout_holds_nothing_else(nimbus: TakingNimbus, project: Path
     assert "the user's file is loaded" in done.stderr
 
 
-def test_a_file_that_changes_the_working_folder_does_not_move_what_was_typed(
+def test_a_file_that_changes_the_working_folder_does_not_affect_typed_paths(
     nimbus: TakingNimbus, project: Path
 ) -> None:
     (project / "my_helper.py").write_text("import os\nos.chdir('/')\n")
@@ -139,21 +141,19 @@ def test_a_file_that_changes_the_working_folder_does_not_move_what_was_typed(
     assert code.names == ("my_helper.py", "my_words.py", "words.txt")
 
 
-def test_replace_is_passed_on_with_how_long_the_old_one_may_drain(
-    nimbus: TakingNimbus, project: Path
-) -> None:
+def test_replace_is_sent_with_the_drain_time_of_the_old_one(nimbus: TakingNimbus, project: Path) -> None:
     assert submit(nimbus, project, "--replace", "-w", "5").returncode == 0
     assert (only(nimbus).replace, only(nimbus).wait_secs) == (True, 5.0)
 
 
-# What gets lost
+# Lost messages
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fault", ["lost on the way", "answer lost", Refusal(503, "Busy", "not done in time")]
 )
-def test_an_answer_that_gets_lost_makes_one_topology_all_the_same(
+def test_a_lost_answer_still_makes_one_topology(
     nimbus: TakingNimbus, project: Path, fault: str | Refusal
 ) -> None:
     nimbus.faults.extend([fault, Refusal(503, "NoLeader", "no Nimbus leads"), fault])
@@ -175,7 +175,9 @@ def test_a_nimbus_that_took_over_and_lacks_the_files_gets_them(nimbus: TakingNim
     assert only(nimbus).files["code"] in nimbus.puts
 
 
-def test_a_store_that_was_away_for_a_moment_is_asked_again(nimbus: TakingNimbus, project: Path) -> None:
+def test_a_store_that_was_unavailable_for_a_moment_is_asked_again(
+    nimbus: TakingNimbus, project: Path
+) -> None:
     nimbus.faults.append(Refusal(503, "StoreUnavailable", "ZooKeeper does not answer"))
     done = submit(nimbus, project)
     assert done.returncode == 0, done.stderr
@@ -183,7 +185,7 @@ def test_a_store_that_was_away_for_a_moment_is_asked_again(nimbus: TakingNimbus,
 
 
 @pytest.mark.slow
-def test_a_store_that_stays_away_is_told_soon_and_that_nobody_knows(
+def test_a_store_that_stays_unavailable_is_reported_soon_with_the_unknown_outcome(
     nimbus: TakingNimbus, project: Path
 ) -> None:
     nimbus.faults.extend([Refusal(503, "StoreUnavailable", "ZooKeeper does not answer")] * 10)
@@ -194,7 +196,9 @@ def test_a_store_that_stays_away_is_told_soon_and_that_nobody_knows(
     assert 1 < len([each for each in nimbus.asked if each[0] == "POST"]) < 5
 
 
-def test_while_the_lead_goes_to_another_nimbus_it_is_tried_again(nimbus: TakingNimbus, project: Path) -> None:
+def test_while_leadership_moves_to_another_nimbus_it_is_tried_again(
+    nimbus: TakingNimbus, project: Path
+) -> None:
     nimbus.faults.append(Refusal(503, "NoLeader", "nobody leads at the moment"))
     done = submit(nimbus, project)
     assert done.returncode == 0, done.stderr
@@ -203,7 +207,7 @@ def test_while_the_lead_goes_to_another_nimbus_it_is_tried_again(nimbus: TakingN
 
 
 class Lost(NimbusClient):
-    """A client whose every submission gets lost."""
+    """A client whose submissions all get lost."""
 
     def __init__(self) -> None:
         self.times = 0
@@ -215,7 +219,7 @@ class Lost(NimbusClient):
         raise Unreachable("no answer", sent=True)
 
 
-def test_when_no_answer_ever_comes_it_says_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_no_answer_ever_comes_the_unknown_outcome_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "PAUSE", 0.0)
     from topology_api import Fields, Spout, TopologyBuilder
 
@@ -240,7 +244,7 @@ def test_when_no_answer_ever_comes_it_says_that_nobody_knows(monkeypatch: pytest
     assert client.times > 2
 
 
-# What is refused
+# Refusals
 
 
 def refused(nimbus: TakingNimbus, project: Path, *arguments: str, status: int = 1) -> str:
@@ -250,14 +254,14 @@ def refused(nimbus: TakingNimbus, project: Path, *arguments: str, status: int = 
     return done.stderr
 
 
-def test_a_name_that_is_taken_is_told_by_nimbus(nimbus: TakingNimbus, project: Path) -> None:
+def test_a_name_in_use_is_reported_by_nimbus(nimbus: TakingNimbus, project: Path) -> None:
     assert submit(nimbus, project).returncode == 0
     said = refused(nimbus, project)
     assert "squall submit: a topology named 'words' exists already" in said
     assert said.rstrip().endswith("(--name NAME), or let this one take over (--replace)")
 
 
-def test_a_name_that_becomes_free_is_told_with_the_option_for_another(
+def test_a_name_that_becomes_free_is_reported_with_the_option_for_another(
     nimbus: TakingNimbus, project: Path
 ) -> None:
     assert submit(nimbus, project).returncode == 0
@@ -276,7 +280,7 @@ def test_an_archive_over_the_limit_is_refused_with_the_largest_files(
     assert "the file is too large; the largest files that would travel: 'my_words.py (" in text
 
 
-def test_pickles_over_the_limit_are_refused_with_the_way_out(nimbus: TakingNimbus, project: Path) -> None:
+def test_pickles_over_the_limit_are_refused_with_advice(nimbus: TakingNimbus, project: Path) -> None:
     text = refused(nimbus, project, "--", "words", "5000000")
     assert "the largest is 'words'" in text
     assert "--resource" in text
@@ -292,14 +296,14 @@ def test_another_python_is_named_before_anything_is_sent(nimbus: TakingNimbus, p
     assert not nimbus.submissions
 
 
-def test_settings_that_are_wrong_are_refused_before_anything_is_sent(
-    nimbus: TakingNimbus, project: Path
-) -> None:
+def test_wrong_settings_are_refused_before_anything_is_sent(nimbus: TakingNimbus, project: Path) -> None:
     assert "topology.workers" in refused(nimbus, project, "-o", "topology.wokers=1")
     assert not nimbus.asked
 
 
-def test_what_cannot_travel_is_refused_before_anything_is_sent(nimbus: TakingNimbus, project: Path) -> None:
+def test_components_that_cannot_travel_are_refused_before_anything_is_sent(
+    nimbus: TakingNimbus, project: Path
+) -> None:
     (project.parent / "more").mkdir()
     (project.parent / "more/worker.py").write_text("")
     text = refused(nimbus, project, "--include", "../more/worker.py")
@@ -360,7 +364,7 @@ def test_wait_ends_with_the_reason_when_it_fails(nimbus: TakingNimbus, project: 
     )
 
 
-def test_wait_tells_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, project: Path) -> None:
+def test_wait_reports_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, project: Path) -> None:
     assert submit(nimbus, project).returncode == 0
 
     def rolled_back(status: dict[str, Any]) -> None:
@@ -383,7 +387,7 @@ def test_wait_tells_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, pro
     )
 
 
-def test_on_a_terminal_the_steps_stay_and_what_is_waited_for_goes(
+def test_on_a_terminal_the_steps_stay_and_the_waiting_line_disappears(
     nimbus: TakingNimbus, project: Path
 ) -> None:
     nimbus.story.extend([lambda status: None, scheduled, lambda status: None, up, acked])
@@ -394,7 +398,7 @@ def test_on_a_terminal_the_steps_stay_and_what_is_waited_for_goes(
     plain = [ESCAPE.sub("", line).split(" (")[0] for line in stays]
     lines = [
         line for line in plain if line.strip() and line[0] < "\u2800"
-    ]  # the spinner's own last line is taken away
+    ]  # the spinner's own last line is removed
     size = (nimbus.folder / nimbus.puts[0]).stat().st_size
     assert lines == [
         "the user's file is loaded", f"packed: 2 modules, {size} bytes", f"uploaded: {size} bytes",

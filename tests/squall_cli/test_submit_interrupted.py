@@ -1,4 +1,4 @@
-"""`squall submit` that is told to end says whether the cluster has something of it, and leaves no file."""
+"""`squall submit` that is interrupted reports whether the cluster has received anything, and leaves no file."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def submitting(folder: Path, url: str, *arguments: str) -> Iterator[subprocess.P
 
 
 def said(process: subprocess.Popen[str], folder: Path) -> str:
-    """Its last line, when it has ended as it should: with status 1, and without its files."""
+    """Its last line, if it has ended properly: with status 1, and without its files."""
     _, errors = process.communicate(timeout=CAP)
     assert process.returncode == 1, errors
     assert list((folder / "temporary").iterdir()) == []
     return errors.splitlines()[-1]
 
 
-def test_ctrl_c_while_the_file_is_loaded_says_that_nothing_was_submitted(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_file_is_loaded_reports_that_nothing_was_submitted(tmp_path: Path) -> None:
     with submitting(tmp_path, "http://127.0.0.1:1", "--", "wait") as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "the file is loaded\n"
@@ -82,13 +82,13 @@ def test_a_signal_before_it_is_sent_leaves_no_file(
 ) -> None:
     with submitting(tmp_path, frozen.url) as process:
         frozen.listener.settimeout(CAP)
-        with frozen.listener.accept()[0]:  # it is packed, and asks
+        with frozen.listener.accept()[0]:  # it has packed, and asks Nimbus
             assert list((tmp_path / "temporary").iterdir())
             process.send_signal(number)
             assert said(process, tmp_path) == "squall submit: interrupted: nothing was submitted"
 
 
-def test_a_signal_while_nimbus_has_not_answered_says_that_nobody_knows(
+def test_a_signal_while_nimbus_has_not_answered_reports_the_unknown_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken, let_go = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""What travels with a topology: everything of the user's that it imports, at any time, and nothing that the hosts have."""
+"""The files that travel with a topology: all modules of the user's that it may import, and nothing that the hosts have."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def topology(*arguments):
     builder.set_spout("nothing", Nothing())
     return builder.build()
 """
-#: Run where only an unpacked archive and Squall are on the path: what a worker does with a component.
+#: Run with only an unpacked archive and Squall on the path: a worker's use of a component.
 LOADS = """
 import base64, json, sys
 from topology_api import Topology
@@ -77,7 +77,7 @@ def submitted(
 
 
 def in_another_process(topology: Topology, package: Package, folder: Path) -> dict[str, str]:
-    """What a process says that has only the archive: the component's module, and what it answers."""
+    """The answer of a process that has only the archive: the component's module and its result."""
     (folder / "sent").mkdir()
     archive = next(each.path for each in pack_all(package, folder / "sent"))
     unpack(archive, folder / "unpacked", 1 << 30, 1 << 30)
@@ -133,7 +133,7 @@ def test_another_process_with_only_the_archive_loads_the_component(tmp_path: Pat
     assert answer == {"module": "my_topology", "said": "late deep words"}
 
 
-def test_a_module_of_a_package_travels_with_all_of_it(
+def test_a_module_of_a_package_travels_with_the_whole_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = write(
@@ -183,7 +183,7 @@ def test_folders_that_the_user_has_put_on_the_path_are_the_users(
     ]  # fmt: skip
 
 
-def test_what_is_installed_is_named_and_does_not_travel(tmp_path: Path) -> None:
+def test_installed_packages_are_named_and_do_not_travel(tmp_path: Path) -> None:
     library = write(
         tmp_path / "venv/lib/python3/site-packages", {"their_library.py": "", "their_late.py": ""}
     )
@@ -229,8 +229,8 @@ except ImportError:
     }
 
 
-def test_what_only_the_command_line_of_the_file_imports_is_asked_of_nobody(tmp_path: Path) -> None:
-    """But what a worker may reach is, though the command line reaches it as well."""
+def test_imports_used_only_by_the_files_command_line_are_not_required(tmp_path: Path) -> None:
+    """An import that a worker may reach is required, though the command line reaches it as well."""
     code = """
 def drawn():
     import not_there_for_drawing, their_drawing, my_drawing
@@ -280,7 +280,7 @@ def test_a_function_of_a_files_command_line_may_be_used_by_another_file(tmp_path
     assert package.missing == {"not_there": "my_script.py:2"}
 
 
-def test_libraries_of_a_packages_tests_are_not_asked_of_the_hosts(tmp_path: Path) -> None:
+def test_libraries_of_a_packages_tests_are_not_required_on_the_hosts(tmp_path: Path) -> None:
     files = {
         "my_topology.py": "import my_package\n" + TOPOLOGY,
         "my_package/__init__.py": "",
@@ -340,7 +340,7 @@ def test_a_file_whose_name_is_no_identifier_is_found_by_the_other_process(tmp_pa
     assert in_another_process(topology, package, tmp_path)["module"] == "my-topology"
 
 
-def test_a_module_out_of_an_archive_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_a_module_from_an_archive_is_refused_with_advice(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "my_archive.zip", "w") as archive:
         archive.writestr("my_zipped.py", "")
     code = (
@@ -351,13 +351,11 @@ def test_a_module_out_of_an_archive_is_refused_with_the_way_out(tmp_path: Path) 
         submitted(str(tmp_path / "my_topology.py"))
 
 
-# Names that cannot be
+# Impossible names
 
 
 @pytest.mark.parametrize("name", ["nimbus", "local_cluster", "queue", "zmq"])
-def test_a_module_that_would_hide_ours_or_pythons_is_refused_with_the_way_out(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_module_that_would_hide_ours_or_pythons_is_refused_with_advice(tmp_path: Path, name: str) -> None:
     write(tmp_path / "project", {"my_topology.py": TOPOLOGY})
     write(tmp_path / "more", {f"{name}.py": ""})
     with pytest.raises(CannotShip) as caught:
@@ -375,7 +373,7 @@ def test_a_data_folder_may_have_any_name(tmp_path: Path) -> None:
 # --include
 
 
-def test_what_is_included_lands_where_the_same_import_finds_it(tmp_path: Path) -> None:
+def test_included_files_are_put_where_the_same_import_finds_them(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -397,13 +395,13 @@ def test_what_is_included_lands_where_the_same_import_finds_it(tmp_path: Path) -
     ]  # fmt: skip
 
 
-def test_including_the_files_own_folder_takes_all_of_it(tmp_path: Path) -> None:
+def test_including_the_files_own_folder_includes_all_of_it(tmp_path: Path) -> None:
     write(tmp_path / "project", {"my_topology.py": TOPOLOGY, "never_imported.py": "", "data/x.txt": ""})
     _, package = submitted(str(tmp_path / "project/my_topology.py"), include=(str(tmp_path / "project"),))
     assert sorted(package.code) == ["data/x.txt", "my_topology.py", "never_imported.py"]
 
 
-def test_an_include_that_is_not_there_or_no_module_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_include_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"my_topology.py": TOPOLOGY, "data.csv": "", "empty/.hidden": ""})
     for name, reason in (
         ("nothing.py", "no such file"),
@@ -429,7 +427,7 @@ def test_two_files_for_one_place_are_refused_by_name(tmp_path: Path) -> None:
 # --resource
 
 
-def test_a_resource_keeps_its_place_or_lands_beside_the_file_or_where_it_is_told(tmp_path: Path) -> None:
+def test_a_resource_keeps_its_place_or_is_put_beside_the_file_or_at_its_given_place(tmp_path: Path) -> None:
     write(
         tmp_path,
         {
@@ -456,7 +454,7 @@ def test_a_resource_keeps_its_place_or_lands_beside_the_file_or_where_it_is_told
     ]
 
 
-def test_a_resource_of_a_module_in_a_package_lands_beside_that_module(
+def test_a_resource_of_a_module_in_a_package_is_put_beside_that_module(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, {"my_app/__init__.py": "", "my_app/one.py": TOPOLOGY, "far/b.txt": ""})
@@ -465,7 +463,7 @@ def test_a_resource_of_a_module_in_a_package_lands_beside_that_module(
     assert "my_app/b.txt" in package.code
 
 
-def test_a_resource_that_cannot_go_along_is_refused(tmp_path: Path) -> None:
+def test_a_resource_that_cannot_travel_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"my_topology.py": TOPOLOGY, "empty/.hidden": "", "x.txt": ""})
     os.mkfifo(tmp_path / "pipe")
     for name, reason in (("nothing", "no such"), ("empty", "no file in it"), ("pipe", "neither a file")):

@@ -1,4 +1,4 @@
-"""--requirements and --wheels of `squall submit`: what is read and packed of them, and what is refused."""
+"""--requirements and --wheels of `squall submit`: how they are read and packed, and which are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_requirements_that_point_to_files_are_refused_with_their_line(tmp_path: 
         read_requirements(tmp_path / "requirements.txt")
 
 
-def test_requirements_of_every_other_kind_are_taken(tmp_path: Path) -> None:
+def test_requirements_of_every_other_kind_are_accepted(tmp_path: Path) -> None:
     text = (
         "# -r commented\nsix==1.16 # as in -e .\nnumpy>=2,<3 ; python_version > '3.9'\n--index-url https://host/simple\n"
         "six==1 \\\n    --hash=sha256:ab\nmine @ https://host/mine.whl\n--no-binary :all:\n\n"
@@ -33,7 +33,7 @@ def test_requirements_of_every_other_kind_are_taken(tmp_path: Path) -> None:
     assert read_requirements(tmp_path / "requirements.txt") == tmp_path / "requirements.txt"
 
 
-def test_requirements_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
+def test_unreadable_requirements_are_refused(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"# \xe9\n")
     (tmp_path / "long").write_bytes(b"#" * 300_000)
     for name, reason in (

@@ -1,4 +1,4 @@
-"""`squall submit` to real daemons: what travels is what the workers have, and --wait ends when it says that it does."""
+"""`squall submit` to real daemons: workers have the files that travelled, and --wait ends when it promises."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def project(folder: Path, say: str, **files: str) -> Path:
     return folder
 
 
-def test_the_example_of_the_readme_is_submitted_as_it_is_written(tmp_path: Path) -> None:
+def test_the_example_of_the_readme_is_submitted_unchanged(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     with small_cluster(tmp_path) as cluster:
         done = cluster.squall(
@@ -65,7 +65,7 @@ def test_the_example_of_the_readme_is_submitted_as_it_is_written(tmp_path: Path)
         assert "'word-count' exists already" in again.stderr
 
 
-def test_workers_have_what_travelled_and_not_the_folder_that_it_came_from(tmp_path: Path) -> None:
+def test_workers_have_the_files_that_travelled_and_not_their_original_folder(tmp_path: Path) -> None:
     say = (
         "\ndef say(word):\n    import pathlib, my_late\n"
         "    return my_late.PREFIX + word + pathlib.Path(__file__).with_name('ending.txt').read_text()\n"
@@ -92,7 +92,7 @@ def wait_for_lines(cluster: SmallCluster, out: Path, number: int) -> None:
 
 
 def wheel(folder: Path) -> None:
-    """A wheel by hand: a package that is installed nowhere."""
+    """A hand-made wheel: a package that is not installed anywhere."""
     folder.mkdir()
     name = "squall_test_shout-1.0"
     files = {
@@ -106,7 +106,7 @@ def wheel(folder: Path) -> None:
             archive.writestr(each, text)
 
 
-def test_requirements_are_installed_from_wheels_and_a_build_that_fails_is_told(tmp_path: Path) -> None:
+def test_requirements_are_installed_from_wheels_and_a_failed_build_is_reported(tmp_path: Path) -> None:
     folder = project(
         tmp_path / "project",
         "\ndef say(word):\n    from squall_test_shout import shout\n    return shout(word)\n",
@@ -147,7 +147,7 @@ def test_requirements_are_installed_from_wheels_and_a_build_that_fails_is_told(t
     assert sorted(out.read_text().split()) == ["A", "B"]
 
 
-def test_a_new_version_takes_over_and_one_that_does_not_come_up_gives_way(tmp_path: Path) -> None:
+def test_a_new_version_takes_over_and_one_that_does_not_come_up_is_rolled_back(tmp_path: Path) -> None:
     folder = project(tmp_path / "project", "\ndef say(word):\n    return 'first ' + word\n")
     out = tmp_path / "out.txt"
 

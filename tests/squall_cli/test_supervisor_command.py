@@ -1,4 +1,4 @@
-"""What `squall supervisor` makes of its options: where others reach it, which ports its workers take, when ZooKeeper comes."""
+"""The options of `squall supervisor`: its address for others, the ports of its workers, and a late ZooKeeper."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CAP = 30.0
 FAR, NEAR = "zoo-1:2181,zoo-2:2181", "127.0.0.1:2181,localhost:2182,[::1]:2183"
 
 
-# Where others reach it
+# Its address for others
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ FAR, NEAR = "zoo-1:2181,zoo-2:2181", "127.0.0.1:2181,localhost:2182,[::1]:2183"
         ("127.0.0.1", "127.0.0.1", "0.0.0.0", "", NEAR, ["workers of this host at", "logs of this host at"]),
     ],
 )
-def test_who_cannot_be_reached_by_others_says_which_option_is_why(
+def test_a_supervisor_that_others_cannot_reach_names_the_option(
     said: str | None, host: str, bind: str, listen: str, servers: str, options: list[str]
 ) -> None:
     warnings = unreached(said, host, bind, listen, servers)
@@ -53,7 +53,7 @@ def test_who_cannot_be_reached_by_others_says_which_option_is_why(
         assert option in warning and "Otherwise" in warning
 
 
-def test_logs_are_given_away_where_workers_listen_unless_it_is_said() -> None:
+def test_logs_are_served_where_workers_listen_by_default() -> None:
     assert listen_by("0.0.0.0") == ("0.0.0.0", 0)
     assert listen_by("*") == ("0.0.0.0", 0)
     assert listen_by("10.0.0.7") == ("10.0.0.7", 0)
@@ -76,7 +76,7 @@ def run(folder: Path, *arguments: str) -> tuple[int, str]:
     return result.exit_code, f"{result.output} {result.exception}"
 
 
-def test_a_bind_for_all_without_a_certificate_asks_for_one_since_logs_are_given_away_there_too(
+def test_a_bind_to_all_addresses_without_a_certificate_asks_for_one_since_logs_are_served_there_too(
     tmp_path: Path,
 ) -> None:
     code, said = run(tmp_path, "--bind", "0.0.0.0", "--slots", "3")
@@ -86,7 +86,7 @@ def test_a_bind_for_all_without_a_certificate_asks_for_one_since_logs_are_given_
 # Ports of workers
 
 
-def test_fewer_ports_than_the_slots_take_are_refused_with_what_would_fit(tmp_path: Path) -> None:
+def test_fewer_ports_than_the_slots_need_are_refused_with_a_possible_number(tmp_path: Path) -> None:
     code, said = run(tmp_path, "--slots", "4")
     assert code == 1
     assert "'supervisor.worker.ports' is 6700-6705, which are 6 ports, and 4 slots take 8" in said
@@ -96,21 +96,21 @@ def test_fewer_ports_than_the_slots_take_are_refused_with_what_would_fit(tmp_pat
 @pytest.mark.parametrize(
     "value", [6700, "6700", "6799-6700", "0-10", "6700-65536", "6700-6700", "a-b", " 1-2", "6700-6799\n", ""]
 )
-def test_what_is_no_range_of_ports_is_refused(value: object) -> None:
+def test_an_invalid_range_of_ports_is_refused(value: object) -> None:
     [problem] = problems_of({"supervisor.worker.ports": value}, "daemon")
     assert "such as 6700-6799" in problem
 
 
 @pytest.mark.parametrize("value", ["6700-6799", "1-65535", None])
-def test_a_range_of_ports_is_taken(value: object) -> None:
+def test_a_range_of_ports_is_accepted(value: object) -> None:
     assert problems_of({"supervisor.worker.ports": value}, "daemon") == []
 
 
-# When ZooKeeper comes
+# A late ZooKeeper
 
 
 class Comes:
-    """A store whose ZooKeeper does as it is told, one attempt to connect after the other."""
+    """A store whose ZooKeeper behaves as given, one attempt to connect after another."""
 
     def __init__(self, *answers: SquallError | None) -> None:
         self.answers = list(answers)
@@ -130,7 +130,7 @@ def connected(store: Comes, refused: Callable[[SquallError], Any]) -> None:
     connect(cast(ZooKeeperStore, store), refused)
 
 
-def test_zookeeper_may_come_after_its_daemons_who_say_that_they_wait(
+def test_zookeeper_may_start_after_its_daemons_which_report_that_they_wait(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = Comes(Unavailable("no ZooKeeper answered."), Unavailable("no ZooKeeper answered."), None)
@@ -143,7 +143,7 @@ def test_zookeeper_may_come_after_its_daemons_who_say_that_they_wait(
     assert [each.getMessage() for each in waiting] == ["no ZooKeeper answered. It is waited for"] * 2
 
 
-def test_who_is_refused_by_zookeeper_ends_at_once_or_when_it_shows() -> None:
+def test_a_supervisor_refused_by_zookeeper_ends_at_once_or_when_it_notices() -> None:
     with pytest.raises(NoAccess, match="not you"):
         connected(Comes(NoAccess("not you")), lambda error: None)
     refusals: list[SquallError] = []

@@ -1,4 +1,4 @@
-"""`squall table` says what a table holds, and its exit status whether all of it is as it was committed."""
+"""`squall table` shows the content of a table, and by its exit status whether all of it is as committed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_table_is_reported_with_its_writers_and_partitions(folder: Path) -> No
     ]
 
 
-def test_what_is_not_counted_or_not_done_is_reported_below(files: OpenStore, folder: Path) -> None:
+def test_ignored_and_unfinished_files_are_reported_below(files: OpenStore, folder: Path) -> None:
     old = SinkTask(files, SCHEMA, partition_by=["day"], incarnation=(2, 0))
     files.put_if_absent(f"{old.next_name().attempt(1)}/part", b"left")
     new = SinkTask(files, SCHEMA, partition_by=["day"], incarnation=(3, 0))
@@ -119,13 +119,15 @@ def test_a_reprocessed_table_is_reported_by_its_versions(files: OpenStore, tmp_p
     assert [each["version"] for each in versions] == [2, 1]
 
 
-def test_files_as_they_were_committed_are_verified(folder: Path) -> None:
+def test_unchanged_files_are_verified(folder: Path) -> None:
     result = run("counts", "--verify")
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.endswith("\n\nverified 3 files, 2.0 kB: all as committed\n")
 
 
-def test_a_file_that_is_not_as_committed_is_named_and_ends_it_with_1(files: OpenStore, folder: Path) -> None:
+def test_a_file_that_differs_from_its_commit_is_named_and_the_exit_status_is_1(
+    files: OpenStore, folder: Path
+) -> None:
     gone, changed = sorted(folder.glob("day=*/squall-*"))[:2]
     gone.unlink()
     changed.write_bytes(b"y" + changed.read_bytes()[1:])
@@ -158,7 +160,7 @@ def test_of_very_many_problems_the_first_are_named_and_json_has_all(files: OpenS
     assert (as_json.exit_code, len(json.loads(as_json.stdout)["verified"]["problems"])) == (1, 60)
 
 
-def test_a_record_that_cannot_be_read_is_named_and_the_rest_is_reported(folder: Path) -> None:
+def test_an_unreadable_record_is_named_and_the_rest_is_reported(folder: Path) -> None:
     broken = sorted((folder / "_squall" / "commits").iterdir())[0]
     broken.write_bytes(broken.read_bytes()[:40])
     result = run("counts")
@@ -182,7 +184,7 @@ def test_a_table_of_a_newer_squall_is_refused_by_its_record(folder: Path) -> Non
     )
 
 
-def test_where_there_is_no_table_it_says_so(tmp_path: Path) -> None:
+def test_a_missing_table_is_reported(tmp_path: Path) -> None:
     result = run(str(tmp_path / "nothing"))
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith(f"squall table: there is no Squall table at file://{tmp_path}/nothing: ")
@@ -194,7 +196,7 @@ def test_names_that_are_escape_sequences_do_nothing(files: OpenStore, tmp_path: 
     assert "\x1b" not in run(str(tmp_path / "counts"), "--verify").stdout
 
 
-def test_json_has_what_the_tables_have(folder: Path) -> None:
+def test_json_has_the_content_of_the_tables(folder: Path) -> None:
     answer = json.loads(run("counts", "--json", "--verify").stdout)
     assert answer["partitions"] == [
         {"path": "day=1", "files": 1, "bytes": 1500},
@@ -231,8 +233,8 @@ def test_json_has_what_the_tables_have(folder: Path) -> None:
     assert {name: answer[name] for name in expected} == expected
 
 
-def test_a_table_of_this_machine_needs_no_spark(folder: Path) -> None:
-    """Also where PySpark is not installed: nothing of it is looked for."""
+def test_a_table_on_this_machine_needs_no_spark(folder: Path) -> None:
+    """Also where PySpark is not installed: it is not even searched for."""
     code = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = sys.modules['pyarrow'] = None\n"
         "from squall_cli.main import main; main(['table', sys.argv[1], '--verify'])"

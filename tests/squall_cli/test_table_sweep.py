@@ -1,4 +1,4 @@
-"""`squall table --sweep` deletes what ended topologies have left, and shows it; what counts and what may live stays."""
+"""`squall table --sweep` deletes the remains of ended topologies and lists them; committed and live files stay."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def task(files: OpenStore, topology: str) -> SinkTask:
 
 
 def killed(files: OpenStore, topology: str) -> tuple[SinkTask, BatchName]:
-    """A topology that was killed as a batch was moved into place: one of its files is there, one is not."""
+    """A topology that was killed while a batch was moved into place: one of its files is there, one is not."""
     ended = task(files, topology)
     ended.put({"day=1/a.txt": b"counts"})
     batch = ended.next_name()
@@ -54,7 +54,7 @@ def killed(files: OpenStore, topology: str) -> tuple[SinkTask, BatchName]:
 
 
 def make_old(tmp_path: Path, seconds: float = 2 * 86_400) -> None:
-    """Have all that is there be so old."""
+    """Make all existing files this old."""
     then = time.time() - seconds
     for path in (tmp_path / "counts").rglob("*"):
         os.utime(path, (then, then))
@@ -65,7 +65,7 @@ def everything(tmp_path: Path) -> dict[str, bytes]:
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_what_a_killed_topology_has_left_is_deleted_and_the_rest_stays(
+def test_the_remains_of_a_killed_topology_are_deleted_and_the_rest_stays(
     files: OpenStore, tmp_path: Path
 ) -> None:
     ended, batch = killed(files, "words")
@@ -108,7 +108,7 @@ def test_what_a_killed_topology_has_left_is_deleted_and_the_rest_stays(
 
 
 class LocalWriter(MadeUpWriter):
-    """Spark, as far as a sink sees it, on this machine's files."""
+    """Spark as a sink sees it, on this machine's files."""
 
     def write(self, rows: Any, folder: str) -> None:
         """Write one file."""
@@ -118,7 +118,7 @@ class LocalWriter(MadeUpWriter):
 
 
 @pytest.mark.parametrize("step", ["list", "move", "publish", "look"])
-def test_a_sink_that_lives_when_it_is_swept_goes_on_and_has_each_batch_there_once(
+def test_a_sink_that_lives_during_the_sweep_goes_on_and_has_each_batch_once(
     files: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     world = SinkWorld(monkeypatch)
@@ -143,7 +143,7 @@ def test_a_sink_that_lives_when_it_is_swept_goes_on_and_has_each_batch_there_onc
     assert sorted(path.name for path in (tmp_path / "counts").glob("*.txt")) == sorted(found)
 
 
-def test_with_an_age_what_is_younger_goes_too_and_json_has_all(files: OpenStore, tmp_path: Path) -> None:
+def test_with_an_age_younger_files_are_swept_too_and_json_has_all(files: OpenStore, tmp_path: Path) -> None:
     _, batch = killed(files, "words")
     make_old(tmp_path, 3600)
     assert run("--sweep").stdout.splitlines()[-2] == "nothing to sweep"
@@ -157,7 +157,7 @@ def test_with_an_age_what_is_younger_goes_too_and_json_has_all(files: OpenStore,
     assert "swept" not in json.loads(run("--json").stdout)
 
 
-def test_nothing_is_swept_while_a_record_cannot_be_read(files: OpenStore, tmp_path: Path) -> None:
+def test_nothing_is_swept_while_a_record_is_unreadable(files: OpenStore, tmp_path: Path) -> None:
     killed(files, "words")
     [record] = (tmp_path / "counts" / "_squall" / "commits").iterdir()
     record.write_bytes(record.read_bytes()[:40])
@@ -177,7 +177,7 @@ def test_nothing_is_swept_while_a_record_cannot_be_read(files: OpenStore, tmp_pa
         (["--sweep"], 1, "--sweep is for tables that sinks write"),
     ],
 )
-def test_what_cannot_be_swept_is_reported(
+def test_files_that_cannot_be_swept_are_reported(
     files: OpenStore, options: list[str], status: int, said: str
 ) -> None:
     open_table(files, TableRecord(RESULTS, "parquet", ()))

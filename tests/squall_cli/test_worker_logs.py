@@ -1,4 +1,4 @@
-"""What a person sees of the logs of worker processes: what user code wrote, all of it, once, whatever becomes of the files."""
+"""Logs of worker processes as a person sees them: all output of user code, once, whatever happens to the files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_of_a_workers_own_lines_only_warnings_are_shown(line: str, shown: str | 
     assert readable(line) == shown
 
 
-def test_lines_are_shown_once_and_when_they_have_ended(tmp_path: Path) -> None:
+def test_lines_are_shown_once_and_when_they_are_complete(tmp_path: Path) -> None:
     logs = WorkerLogs()
     logs.follow([("w1", tmp_path)])
     assert logs.read() == ""
@@ -49,7 +49,7 @@ def test_lines_are_shown_once_and_when_they_have_ended(tmp_path: Path) -> None:
     logs.close()
 
 
-def test_the_lines_of_a_text_of_several_go_with_the_first(tmp_path: Path) -> None:
+def test_further_lines_of_an_entry_follow_the_first(tmp_path: Path) -> None:
     logs = WorkerLogs()
     logs.follow([("w1", tmp_path)])
     put(tmp_path / "worker.log", f"{WHEN} INFO count[4] one\ntwo\n{WHEN} INFO w1 quiet\nquiet too\n")
@@ -57,7 +57,7 @@ def test_the_lines_of_a_text_of_several_go_with_the_first(tmp_path: Path) -> Non
     logs.close()
 
 
-def test_two_workers_are_told_apart_and_the_same_one_is_not_read_twice(tmp_path: Path) -> None:
+def test_two_workers_are_distinguished_and_the_same_one_is_not_read_twice(tmp_path: Path) -> None:
     logs = WorkerLogs()
     for name in ("w1", "w2"):
         (tmp_path / name).mkdir()
@@ -68,7 +68,7 @@ def test_two_workers_are_told_apart_and_the_same_one_is_not_read_twice(tmp_path:
     logs.close()
 
 
-def test_a_log_that_is_rotated_loses_no_line(tmp_path: Path) -> None:
+def test_a_rotated_log_loses_no_line(tmp_path: Path) -> None:
     path = tmp_path / "worker.log"
     log = Followed(path)
     put(path, "one\n")
@@ -92,7 +92,7 @@ def test_a_log_whose_directory_is_removed_is_read_to_its_end(tmp_path: Path) -> 
     log.close()
 
 
-def test_a_file_that_is_cut_short_goes_on(tmp_path: Path) -> None:
+def test_a_truncated_file_is_read_on(tmp_path: Path) -> None:
     path = tmp_path / "output.log"
     log = Followed(path)
     put(path, "a long line that goes\n")
@@ -102,7 +102,7 @@ def test_a_file_that_is_cut_short_goes_on(tmp_path: Path) -> None:
     log.close()
 
 
-def test_of_a_flood_the_latest_is_shown_and_how_much_is_not(tmp_path: Path) -> None:
+def test_of_a_flood_the_latest_lines_are_shown_and_the_rest_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "worker.log"
     log = Followed(path)
     line = "x" * 99 + "\n"

@@ -1,4 +1,4 @@
-"""`squall zookeeper` runs a server until a signal comes, keeps what it was told, and says in a line what it lacks."""
+"""`squall zookeeper` runs a server until a signal comes, keeps its data, and reports what is missing in one line."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(*arguments: str, **environ: str) -> Result:
 
 
 class Foreground:
-    """`squall zookeeper` in a process of its own, and the lines that it prints."""
+    """`squall zookeeper` in a process of its own, and its output lines."""
 
     def __init__(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -71,7 +71,7 @@ def foreground(*arguments: str) -> Iterator[Foreground]:
 
 
 @pytest.mark.slow
-def test_it_serves_until_a_signal_and_has_everything_again_when_it_is_started_anew(tmp_path: Path) -> None:
+def test_it_serves_until_a_signal_and_has_all_data_when_it_is_started_again(tmp_path: Path) -> None:
     where = f"127.0.0.1:{free_ports(1)[0]}"
     for turn, how in enumerate((signal.SIGINT, signal.SIGTERM)):
         with foreground("--listen", where, "--state", str(tmp_path / "state")) as server:
@@ -91,7 +91,7 @@ def test_it_serves_until_a_signal_and_has_everything_again_when_it_is_started_an
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
-def test_the_server_ends_also_when_the_command_is_killed(tmp_path: Path) -> None:
+def test_the_server_also_ends_when_the_command_is_killed(tmp_path: Path) -> None:
     with foreground("--listen", "127.0.0.1:0", "--state", str(tmp_path)) as server:
         port = int(server.line().partition("127.0.0.1:")[2].partition(")")[0])
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
@@ -119,7 +119,7 @@ def test_three_of_them_are_an_ensemble(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_server_is_kept_out_of_the_folder(tmp_path: Path) -> None:
+def test_a_second_server_on_the_same_folder_is_refused(tmp_path: Path) -> None:
     with foreground("--listen", "127.0.0.1:0", "--state", str(tmp_path)) as server:
         assert "serves" in server.line()
         result = run("--listen", "127.0.0.1:0", "--state", str(tmp_path))
@@ -128,7 +128,7 @@ def test_a_second_server_is_kept_out_of_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_ends_by_itself_is_an_error_that_shows_the_end_of_its_log(tmp_path: Path) -> None:
+def test_a_server_that_ends_by_itself_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> None:
     java_and_jars()
     data = tmp_path / "state" / "data" / "version-2"
     data.mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_a_server_that_ends_by_itself_is_an_error_that_shows_the_end_of_its_log(
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_is_said_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_anything_is_started(tmp_path: Path) -> None:
     java_and_jars()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -167,7 +167,7 @@ def test_without_java_or_jars_it_says_what_to_install(tmp_path: Path) -> None:
 
 @pytest.mark.slow  # the other Pythons have no jars
 @pytest.mark.parametrize("in_the_way", ["", "lock", "zookeeper.cfg", "server.log"])
-def test_a_state_directory_that_cannot_be_used_is_one_sentence(tmp_path: Path, in_the_way: str) -> None:
+def test_an_unusable_state_directory_is_reported_in_one_sentence(tmp_path: Path, in_the_way: str) -> None:
     java_and_jars()
     folder = tmp_path / "state"
     if in_the_way:
@@ -191,9 +191,7 @@ def test_a_state_directory_that_cannot_be_used_is_one_sentence(tmp_path: Path, i
         ("--server", "1", "--ensemble", "192.0.2.7:1:2"),
     ],
 )
-def test_it_is_not_reached_from_other_machines_unless_it_was_told_so(
-    arguments: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_other_machines_cannot_reach_it_by_default(arguments: tuple[str, ...], tmp_path: Path) -> None:
     result = run(*arguments, "--state", str(tmp_path))
     assert result.exit_code == 1
     assert "can be reached from other machines" in result.stderr and "--insecure" in result.stderr
@@ -213,7 +211,7 @@ def test_it_is_not_reached_from_other_machines_unless_it_was_told_so(
         ("--listen", "2181"),
     ],
 )
-def test_wrong_usage_is_told_apart(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_recognised(arguments: tuple[str, ...]) -> None:
     assert run(*arguments).exit_code == 2
 
 

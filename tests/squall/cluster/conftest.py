@@ -1,7 +1,7 @@
-"""The stores, for the tests of what every one of them promises. A further one joins by another branch of `session`.
+"""The stores, for the tests of promises that every store keeps. Another store joins by another branch of `session`.
 
-A watch may be told by another thread, later, and of the nodes on the way to a value besides: so tests wait until it was told
-what it must be told, and know that it was told all before when it is told of a last write.
+A watch may be called by another thread, later, and also for the nodes on the way to a value: so tests wait until it has got the
+expected calls, and know that all earlier ones have arrived when it gets that of a last write.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A session of twelve seconds that may go wrong at the next call, for the tests of elections and of signs of presence."""
+"""A session of twelve seconds that may fail at the next call, for the tests of elections and of presence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SESSION = 12.0
 
 
 class Session(InMemoryStore):
-    """A session of 12 seconds whose next call may go wrong: before it is done, or after it."""
+    """A session of 12 seconds whose next call may fail: before it is done, or after it."""
 
     session_secs = SESSION
 

@@ -1,4 +1,4 @@
-"""A topology of one task, its worker and that worker's word: what the tests of registries write and read."""
+"""A topology of one task, its worker and that worker's report: records for the tests of registries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of stores do with sessions and watches."""
+"""Operations on sessions and watches for the tests of stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def end(store: Store) -> None:
     store.close()
 
 
-def told_of(told: list[str], last: str) -> list[str]:
-    """What a watch was told before it was told of the last write."""
+def seen_by(told: list[str], last: str) -> list[str]:
+    """The calls of a watch before that of the last write."""
     eventually(lambda: told and told[-1] == last)
     return told[:-1]

@@ -1,4 +1,4 @@
-"""A blob comes back whole or not at all; a topology comes back from its bundle without being unpickled."""
+"""A blob comes back complete or not at all; a topology comes back from its bundle without being unpickled."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lines() -> Topology:
 
 
 @given(st.binary(max_size=64))
-def test_a_blob_comes_back_as_it_was(data: bytes) -> None:
+def test_a_blob_comes_back_unchanged(data: bytes) -> None:
     store = InMemoryStore()
     put_blob(store, "/blob", data)
     assert get_blob(store, "/blob") == data
@@ -62,7 +62,7 @@ def test_a_blob_of_several_chunks_comes_back_and_no_value_is_larger_than_a_chunk
     assert all(value is not None and len(value[0]) <= CHUNK_BYTES for value in values)
 
 
-def test_a_blob_that_is_not_there_says_so() -> None:
+def test_a_missing_blob_is_an_error() -> None:
     with pytest.raises(BadBlob, match="no blob at /blob"):
         get_blob(InMemoryStore(), "/blob")
 
@@ -74,7 +74,7 @@ def test_a_blob_is_written_once() -> None:
         put_blob(store, "/blob", b"two")
 
 
-def test_a_blob_is_not_there_before_its_last_byte_is() -> None:
+def test_a_blob_does_not_exist_before_its_last_byte() -> None:
     for write in (1, 2, 3):
         store = FlakyStore(InMemoryStore())
         store.fail_write(write, BEFORE)
@@ -84,7 +84,7 @@ def test_a_blob_is_not_there_before_its_last_byte_is() -> None:
             get_blob(store, "/blob")
 
 
-def test_a_bundle_is_not_there_before_its_last_pickle_is() -> None:
+def test_a_bundle_does_not_exist_before_its_last_pickle() -> None:
     store = FlakyStore(InMemoryStore())
     put_bundle(store, "lines-1-0", lines())
     for write in range(1, store.writes + 1):
@@ -120,7 +120,7 @@ def test_a_topology_comes_back_from_its_bundle_without_being_unpickled() -> None
     assert get_description(store, "lines-1-0") == topology.describe()
 
 
-def test_a_bundle_without_its_description_is_no_topology() -> None:
+def test_a_bundle_without_a_description_is_no_topology() -> None:
     store = InMemoryStore()
     put_blob(store, paths.pickle("lines-1-0", "lines"), b"anything")
     with pytest.raises(BadBlob, match="description"):

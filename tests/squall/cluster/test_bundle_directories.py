@@ -1,4 +1,4 @@
-"""A topology comes back from the directory that its bundle was put into, or is said to be damaged; nobody unpickles it."""
+"""A topology comes back from the directory of its bundle, or the damage is reported; it is never unpickled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def written(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_topology_comes_back_as_it_came_from_the_store(written: Path) -> None:
+def test_a_topology_comes_back_as_from_the_store(written: Path) -> None:
     store = InMemoryStore()
     put_bundle(store, "words-1-0", a_topology())
     from_store, found = get_bundle(store, "words-1-0"), read_bundle(written)
@@ -37,7 +37,7 @@ def test_a_topology_comes_back_as_it_came_from_the_store(written: Path) -> None:
     assert found.pickles == from_store.pickles == a_topology().pickles
 
 
-def test_it_can_be_written_over_one_that_was_only_begun(tmp_path: Path) -> None:
+def test_it_can_be_written_over_an_incomplete_one(tmp_path: Path) -> None:
     (tmp_path / "0001.pickle").write_bytes(b"half")
     store = InMemoryStore()
     put_bundle(store, "words-1-0", a_topology())
@@ -76,7 +76,7 @@ def test_damage_anywhere_is_noticed(written: Path, name: str, damage: str) -> No
     "manifest",
     [[], {}, {"files": {}}, {"files": {}, "pickles": {}}, {"files": 3, "pickles": {}}, {"files": {"x": 1}, "pickles": {}}],
 )  # fmt: skip
-def test_a_manifest_that_is_none_is_noticed(written: Path, manifest: object) -> None:
+def test_an_invalid_manifest_is_noticed(written: Path, manifest: object) -> None:
     (written / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(BadBlob):
         read_bundle(written)

@@ -1,4 +1,4 @@
-"""Counters come through their bytes as they were, whatever the user's metrics are; other bytes are refused."""
+"""Counters are unchanged by encoding and decoding, whatever the user's metrics are; other bytes are refused."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def report(text: str = "ValueError: no", time: float = 1.0) -> ErrorReport:
 
 
 @given(components(), st.integers(0, 10**9))
-def test_counters_come_through_their_bytes_as_they_were(component: ComponentCounters, number: int) -> None:
+def test_counters_are_decoded_unchanged(component: ComponentCounters, number: int) -> None:
     counters = WorkerCounters({"split": component}, (report(),), number)
     again = WorkerCounters.from_bytes(counters.to_bytes())
     assert again == (
@@ -61,7 +61,7 @@ def test_counters_come_through_their_bytes_as_they_were(component: ComponentCoun
 
 
 @given(st.lists(components(), max_size=4), st.randoms())
-def test_a_sum_does_not_depend_on_the_order_and_leaves_what_it_was_made_of(
+def test_a_sum_does_not_depend_on_the_order_and_leaves_its_parts_unchanged(
     parts: list[ComponentCounters], random: Any
 ) -> None:
     before = [ComponentCounters.from_dict(json.loads(json.dumps(part.as_dict()))) for part in parts]
@@ -106,9 +106,7 @@ class Unspeakable(OddNumber):
         (Unspeakable(), "a Unspeakable whose repr() raises ValueError"),
     ],
 )
-def test_a_users_number_becomes_a_plain_one_and_anything_else_its_text(
-    given_value: object, kept: object
-) -> None:
+def test_a_users_number_becomes_a_plain_one_and_anything_else_text(given_value: object, kept: object) -> None:
     assert plain(given_value) == kept
     counters = WorkerCounters({"bolt": ComponentCounters(gauges={"size": given_value})})
     assert WorkerCounters.from_bytes(counters.to_bytes()).components["bolt"].gauges == {"size": kept}
@@ -125,7 +123,7 @@ def test_an_infinite_or_missing_number_survives() -> None:
     assert gauges["b"] != gauges["b"]
 
 
-def test_no_counters_yet_is_an_empty_object() -> None:
+def test_missing_counters_are_an_empty_object() -> None:
     assert WorkerCounters.from_bytes(b"{}") == WorkerCounters({})
 
 
@@ -155,7 +153,7 @@ GOOD = json.loads(WorkerCounters({"split": ComponentCounters(emitted=1)}, (repor
         json.dumps({**GOOD, "reports": [{**GOOD["reports"][0], "more": 1}]}).encode(),
     ],
 )
-def test_other_bytes_are_refused_by_one_error(data: bytes) -> None:
+def test_other_bytes_are_refused_with_one_error(data: bytes) -> None:
     with pytest.raises(BadCounters, match="these bytes hold no counters"):
         WorkerCounters.from_bytes(data)
 

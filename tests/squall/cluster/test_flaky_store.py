@@ -1,4 +1,4 @@
-"""The store that fails on purpose does so where it was told to, and nowhere else."""
+"""The store that fails on purpose fails exactly where the test says."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_write_that_fails_before_changes_nothing_and_one_that_fails_after_is_d
     assert [(call.path, call.write) for call in store.failed] == [("/a", 3), ("/a", 4)]
 
 
-def test_a_store_that_is_away_answers_nothing_and_tells_nothing() -> None:
+def test_a_store_that_is_away_answers_no_request_and_calls_no_watch() -> None:
     inner = InMemoryStore()
     store = FlakyStore(inner)
     told: list[str] = []

@@ -1,4 +1,4 @@
-"""A daemon acts on the cluster that it belongs to, and on no other."""
+"""A daemon acts on its own cluster, and on no other."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_cluster_has_one_id_from_its_first_leader_on() -> None:
     assert identity.establish(InMemoryStore()) != made
 
 
-def test_a_store_that_is_another_clusters_is_refused() -> None:
+def test_the_store_of_another_cluster_is_refused() -> None:
     store = InMemoryStore()
     made = identity.establish(store)
     with pytest.raises(
@@ -32,7 +32,7 @@ def test_a_store_that_is_another_clusters_is_refused() -> None:
         identity.check(store, "mine")
 
 
-def test_a_store_that_was_emptied_is_refused_by_whoever_remembers_it() -> None:
+def test_an_emptied_store_is_refused_by_daemons_that_remember_it() -> None:
     with pytest.raises(
         identity.OtherCluster, match=r"is empty, .* cluster mine: .*squall nimbus --new-cluster"
     ):
@@ -42,7 +42,7 @@ def test_a_store_that_was_emptied_is_refused_by_whoever_remembers_it() -> None:
 @pytest.mark.parametrize(
     "data", [b"nonsense", b"[]", b'{"id": 7, "format": 3}', b'{"id": "", "format": 3}', b"{}"]
 )
-def test_what_is_no_id_is_refused(data: bytes) -> None:
+def test_an_invalid_id_is_refused(data: bytes) -> None:
     store = InMemoryStore()
     store.put(paths.CLUSTER, data)
     with pytest.raises(identity.OtherCluster, match="/cluster holds no cluster's id"):
@@ -60,7 +60,7 @@ def test_a_cluster_of_a_newer_release_is_refused_by_name() -> None:
         identity.check(store, "x")
 
 
-def test_of_two_that_give_an_id_at_once_the_first_ones_counts_for_both() -> None:
+def test_of_two_ids_given_at_once_the_first_counts_for_both() -> None:
     store = InMemoryStore()
 
     def meanwhile() -> str:
@@ -70,7 +70,7 @@ def test_of_two_that_give_an_id_at_once_the_first_ones_counts_for_both() -> None
     assert identity.establish(store, meanwhile) == "first" == identity.check(store, None)
 
 
-def test_an_id_that_was_written_by_a_call_that_timed_out_is_the_one() -> None:
+def test_an_id_written_by_a_call_that_timed_out_is_used() -> None:
     store = FlakyStore(InMemoryStore())
     store.fail_write(1, AFTER)
     with pytest.raises(Unavailable):

@@ -1,4 +1,4 @@
-"""Of two candidates one leads; the one before stops by its own clock, and what it still writes is refused."""
+"""One of two candidates leads; the previous leader stops by its own clock, and its late writes are refused."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Candidate:
         return self.leadership.leading(self.clock.now())
 
     def loses_its_place(self) -> None:
-        """Its session ends and another begins: what belonged to it is gone, and nobody has told it so far."""
+        """Its session expires and another begins: its ephemeral values are gone, and it has not noticed yet."""
         with self.store._tree.lock:
             self.store._tree.remove(paths.LEADER)
 
@@ -60,7 +60,7 @@ def join(store: InMemoryStore, clock: ManualClock) -> Iterator[Join]:
     yield joined
 
 
-def test_the_first_leads_and_the_second_stands_by(join: Join) -> None:
+def test_the_first_candidate_leads_and_the_second_is_standby(join: Join) -> None:
     one, two = join("one"), join("two")
     assert one.round() is not None
     assert two.round() is None
@@ -76,10 +76,10 @@ def test_a_leader_goes_on_leading_with_the_same_guard(join: Join) -> None:
         assert one.round() == guard
 
 
-def test_between_two_looks_the_store_is_not_asked(join: Join) -> None:
+def test_between_two_checks_the_store_is_not_asked(join: Join) -> None:
     one = join("one")
     one.round()
-    one.round()  # its own writes made it look again
+    one.round()  # its own writes made it check again
     one.store.calls.clear()
     for _ in range(10):
         one.round()
@@ -87,7 +87,7 @@ def test_between_two_looks_the_store_is_not_asked(join: Join) -> None:
     assert one.leadership.next_time(one.clock.now()) == one.clock.now() + SESSION / 6
 
 
-def test_the_end_of_the_leaders_session_wakes_the_one_that_stands_by(join: Join) -> None:
+def test_the_end_of_the_leaders_session_wakes_the_standby(join: Join) -> None:
     one, two = join("one"), join("two")
     first = one.round()
     two.round()
@@ -99,7 +99,7 @@ def test_the_end_of_the_leaders_session_wakes_the_one_that_stands_by(join: Join)
     assert second is not None and first is not None and second.version > first.version
 
 
-def test_a_leader_that_hears_nothing_stops_by_its_clock_before_its_session_can_end(join: Join) -> None:
+def test_a_leader_without_answers_stops_by_its_clock_before_its_session_can_end(join: Join) -> None:
     one = join("one")
     guard = one.round()
     start = one.clock.now()
@@ -111,7 +111,7 @@ def test_a_leader_that_hears_nothing_stops_by_its_clock_before_its_session_can_e
     assert one.round() is None
 
 
-def test_the_term_counts_from_when_it_was_asked_not_from_when_it_was_answered(join: Join) -> None:
+def test_the_term_counts_from_the_request_and_not_from_the_answer(join: Join) -> None:
     one = join("one")
     one.round()
     clock, store = one.clock, one.store
@@ -130,7 +130,7 @@ def test_the_term_counts_from_when_it_was_asked_not_from_when_it_was_answered(jo
     assert not one.leadership.leading(asked + 0.61 * SESSION)
 
 
-def test_a_term_that_was_won_counts_from_when_the_place_was_asked_for(join: Join) -> None:
+def test_a_term_counts_from_the_request_for_the_place(join: Join) -> None:
     one = join("one")
     start = one.clock.now()
     create = InMemoryStore.create
@@ -146,7 +146,7 @@ def test_a_term_that_was_won_counts_from_when_the_place_was_asked_for(join: Join
     assert not one.leadership.leading(start + 0.61 * SESSION)
 
 
-def test_an_answer_that_took_longer_than_a_term_makes_nobody_lead(join: Join) -> None:
+def test_an_answer_later_than_a_term_makes_no_leader(join: Join) -> None:
     one = join("one")
     one.round()
     one.clock.move_to(one.clock.now() + SESSION / 6)
@@ -161,7 +161,7 @@ def test_an_answer_that_took_longer_than_a_term_makes_nobody_lead(join: Join) ->
     assert one.round() is None
 
 
-def test_who_has_the_place_and_not_the_epoch_tries_again_at_once(join: Join) -> None:
+def test_a_candidate_with_the_place_but_without_the_epoch_tries_again_at_once(join: Join) -> None:
     one = join("one")
     one.store.lose_answer_of = "create"
     assert one.round() is None, "the place is its own, and it does not know"
@@ -179,9 +179,7 @@ def test_who_has_the_place_and_not_the_epoch_tries_again_at_once(join: Join) -> 
     assert one.round() is not None
 
 
-def test_whoever_wins_reads_nothing_that_was_remembered_from_before(
-    store: InMemoryStore, clock: ManualClock
-) -> None:
+def test_a_new_leader_reads_nothing_that_was_cached_before(store: InMemoryStore, clock: ManualClock) -> None:
     class Remembers(Session):
         fresh_after: Final[list[list[str]]] = []
 
@@ -193,7 +191,7 @@ def test_whoever_wins_reads_nothing_that_was_remembered_from_before(
     assert session.fresh_after == [["create", "create"]], "place and epoch are its own by then"
 
 
-def test_a_leader_that_froze_past_its_term_answers_none_even_when_the_store_says_yes_again(
+def test_a_leader_frozen_past_its_term_does_not_lead_in_it_even_when_the_store_answers_again(
     join: Join,
 ) -> None:
     one = join("one")
@@ -205,7 +203,7 @@ def test_a_leader_that_froze_past_its_term_answers_none_even_when_the_store_says
         one.guarded(first).put("/a", b"late")
 
 
-def test_what_a_superseded_leader_writes_is_refused_even_if_its_clock_stands_still(join: Join) -> None:
+def test_writes_of_a_superseded_leader_are_refused_even_if_its_clock_stops(join: Join) -> None:
     one, two = join("one"), join("two")
     old = one.round()
     assert old is not None
@@ -223,7 +221,7 @@ def test_what_a_superseded_leader_writes_is_refused_even_if_its_clock_stands_sti
     assert two.store.get("/a") is not None and two.store.get("/b") is None
 
 
-def test_a_guarded_store_does_not_even_try_when_its_term_is_over_and_reads_all_the_same(join: Join) -> None:
+def test_a_guarded_store_refuses_writes_after_its_term_and_still_reads(join: Join) -> None:
     one = join("one")
     guard = one.round()
     assert guard is not None
@@ -248,7 +246,7 @@ def test_a_leader_whose_session_ended_steps_down_and_may_win_again(join: Join) -
 
 
 @pytest.mark.parametrize("call", ["create", "put", "owns"])
-def test_a_call_that_was_done_but_not_answered_costs_no_leadership(join: Join, call: str) -> None:
+def test_a_call_that_was_done_without_an_answer_costs_no_leadership(join: Join, call: str) -> None:
     one, two = join("one"), join("two")
     two.round()
     two.leadership.resign()  # there is an epoch already
@@ -261,7 +259,7 @@ def test_a_call_that_was_done_but_not_answered_costs_no_leadership(join: Join, c
     one.guarded(guard).put("/a", b"x")
 
 
-def test_whoever_writes_the_epoch_of_an_earlier_place_is_refused(join: Join) -> None:
+def test_a_write_of_the_epoch_of_an_earlier_place_is_refused(join: Join) -> None:
     one, two = join("one"), join("two")
     taken = InMemoryStore.create
 
@@ -278,7 +276,7 @@ def test_whoever_writes_the_epoch_of_an_earlier_place_is_refused(join: Join) -> 
     assert two.leads()
 
 
-def test_a_leader_whose_name_was_written_over_writes_it_again(join: Join) -> None:
+def test_a_leader_whose_name_was_overwritten_writes_it_again(join: Join) -> None:
     one = join("one")
     first = one.round()
     one.store.put(paths.LEADER, b"\xff nonsense")
@@ -286,7 +284,7 @@ def test_a_leader_whose_name_was_written_over_writes_it_again(join: Join) -> Non
     assert one.leadership.leader() == "one", "supervisors find whom to report to"
 
 
-def test_somebody_elses_epoch_ends_a_term(join: Join) -> None:
+def test_another_candidates_epoch_ends_a_term(join: Join) -> None:
     one = join("one")
     first = one.round()
     one.store.put(paths.EPOCH, b"somebody")
@@ -294,7 +292,7 @@ def test_somebody_elses_epoch_ends_a_term(join: Join) -> None:
     assert first is not None and second is not None and second.version > first.version + 1
 
 
-def test_a_nimbus_with_a_reason_does_not_try_and_says_why_once(
+def test_a_nimbus_with_a_reason_does_not_try_to_lead_and_reports_it_once(
     store: InMemoryStore, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     reasons: list[str | None] = ["lacks file 1234"]
@@ -311,7 +309,7 @@ def test_a_nimbus_with_a_reason_does_not_try_and_says_why_once(
     assert leadership.round(clock.now()) is not None
 
 
-def test_a_reason_that_comes_up_before_the_term_begins_frees_the_place(
+def test_a_reason_that_arises_before_the_term_begins_frees_the_place(
     store: InMemoryStore, clock: ManualClock
 ) -> None:
     reasons: list[str | None] = [None]
@@ -325,7 +323,7 @@ def test_a_reason_that_comes_up_before_the_term_begins_frees_the_place(
     assert store.get(paths.LEADER) is None
 
 
-def test_who_steps_aside_makes_room_at_once_and_may_lead_again(join: Join) -> None:
+def test_a_leader_that_steps_aside_makes_room_at_once_and_may_lead_again(join: Join) -> None:
     one, two = join("one"), join("two")
     first = one.round()
     two.round()
@@ -337,7 +335,7 @@ def test_who_steps_aside_makes_room_at_once_and_may_lead_again(join: Join) -> No
     assert one.round() is not None
 
 
-def test_who_resigns_makes_room_at_once_and_stands_no_more(join: Join) -> None:
+def test_a_leader_that_resigns_makes_room_at_once_and_is_no_candidate_any_more(join: Join) -> None:
     one, two = join("one"), join("two")
     one.round()
     two.round()
@@ -356,7 +354,7 @@ def test_resigning_while_the_store_is_away_raises_nothing(join: Join) -> None:
     assert not one.leads()
 
 
-def test_a_nimbus_that_was_started_anew_does_not_wait_for_its_predecessors_session(join: Join) -> None:
+def test_a_restarted_nimbus_does_not_wait_for_its_predecessors_session(join: Join) -> None:
     before, after = join("one"), join("one")
     old = before.round()
     assert old is not None
@@ -367,7 +365,7 @@ def test_a_nimbus_that_was_started_anew_does_not_wait_for_its_predecessors_sessi
     assert (before.leads(), after.leads()) == (False, True)  # and they do not go on taking turns
 
 
-def test_without_the_store_nobody_can_be_asked_who_leads(join: Join) -> None:
+def test_without_the_store_the_leader_is_unknown(join: Join) -> None:
     one = join("one")
     one.store.away = True
     assert one.round() is None
@@ -386,7 +384,7 @@ def test_a_write_over_an_old_version_is_a_conflict_for_a_leader_too(join: Join) 
         guarded.put("/a", b"z", 0)
 
 
-def test_work_that_takes_longer_than_a_term_does_not_end_it_while_the_store_answers(join: Join) -> None:
+def test_work_longer_than_a_term_does_not_end_it_while_the_store_answers(join: Join) -> None:
     one, two = join("one"), join("two")
     guard = one.round()
     assert guard is not None
@@ -399,7 +397,7 @@ def test_work_that_takes_longer_than_a_term_does_not_end_it_while_the_store_answ
     assert one.round() == guard
 
 
-def test_work_that_takes_longer_than_a_term_ends_it_when_the_store_does_not_answer(join: Join) -> None:
+def test_work_longer_than_a_term_ends_it_when_the_store_does_not_answer(join: Join) -> None:
     one = join("one")
     guard = one.round()
     assert guard is not None
@@ -415,7 +413,7 @@ def test_work_that_takes_longer_than_a_term_ends_it_when_the_store_does_not_answ
     )
 
 
-def test_in_the_midst_of_work_a_lost_session_ends_the_term(join: Join) -> None:
+def test_a_session_lost_in_the_middle_of_work_ends_the_term(join: Join) -> None:
     one = join("one")
     guard = one.round()
     assert guard is not None

@@ -1,4 +1,4 @@
-"""A counter whose value is damaged or lost goes on above whatever number is in use, and says so once."""
+"""A damaged or lost counter continues above every number in use, and reports that once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def store() -> InMemoryStore:
     return InMemoryStore()
 
 
-#: Where a number 41 may stand, by what it numbers: a path, and the bytes there.
+#: Where a number 41 may be in use, by its kind: a path, and the value.
 PLACES = {
     (SUBMISSIONS, "a record"): (paths.topology("x"), encode(replace(RECORD, id="x-y-41-1700000000"))),
     (SUBMISSIONS, "one that waits"): (paths.replacement("x"), encode(replace(RECORD, id="x-41-17"))),
@@ -59,7 +59,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES, ids=" in ".join)
-def test_a_damaged_counter_goes_on_above_a_number_that_stands_anywhere(
+def test_a_damaged_counter_continues_above_a_number_in_use_anywhere(
     place: tuple[str, str], store: InMemoryStore
 ) -> None:
     name, (path, data) = place[0], PLACES[place]
@@ -69,7 +69,7 @@ def test_a_damaged_counter_goes_on_above_a_number_that_stands_anywhere(
 
 
 @pytest.mark.parametrize("data", NONSENSE, ids=range(len(NONSENSE)))
-def test_whatever_stands_in_a_counter_it_is_repaired_and_told_of_once(
+def test_a_counter_with_any_content_is_repaired_and_reported_once(
     data: bytes, store: InMemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.put(paths.assignment("words-1-0"), encode(PLACED))
@@ -79,7 +79,7 @@ def test_whatever_stands_in_a_counter_it_is_repaired_and_told_of_once(
     assert told.startswith("/counters/assignments held b") and told.endswith("above every number in use")
 
 
-def test_what_only_looks_like_a_number_in_use_does_not_bring_a_counter_to_its_end(
+def test_a_value_that_only_looks_like_a_number_in_use_does_not_exhaust_a_counter(
     store: InMemoryStore,
 ) -> None:
     largest = 10**15 - 1
@@ -90,7 +90,7 @@ def test_what_only_looks_like_a_number_in_use_does_not_bring_a_counter_to_its_en
         assert [next_number(store, name) for _ in range(3)] == [largest + 1, largest + 2, largest + 3]
 
 
-def test_a_counter_that_was_lost_begins_above_what_is_in_use(
+def test_a_lost_counter_begins_above_the_numbers_in_use(
     store: InMemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.put(paths.assignment("words-1-0"), encode(PLACED))
@@ -98,7 +98,7 @@ def test_a_counter_that_was_lost_begins_above_what_is_in_use(
     assert "/counters/assignments held nothing" in caplog.text
 
 
-def test_the_first_number_of_a_cluster_is_1_and_nothing_is_told(
+def test_the_first_number_of_a_cluster_is_1_without_a_report(
     store: InMemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -111,7 +111,7 @@ def test_a_number_that_an_operator_wrote_counts(store: InMemoryStore) -> None:
     assert next_number(store, SUBMISSIONS) == 18
 
 
-def test_a_counter_that_is_behind_what_its_caller_was_given_does_not_go_back(store: InMemoryStore) -> None:
+def test_a_counter_behind_its_callers_last_number_does_not_go_back(store: InMemoryStore) -> None:
     store.put(paths.counter(ASSIGNMENTS), b"3")
     assert next_number(store, ASSIGNMENTS, above=8) == 9
     assert next_number(store, ASSIGNMENTS, above=8) == 10

@@ -13,7 +13,7 @@ NAMES = TEXT | st.sampled_from([".", ".."])
 
 
 @given(NAMES)
-def test_any_name_makes_a_path_that_a_store_takes_and_comes_back_from_it(name: str) -> None:
+def test_any_name_makes_a_path_that_a_store_accepts_and_comes_back_from_it(name: str) -> None:
     path = paths.topology(name)
     assert checked_path(path) == path
     assert paths.unquoted(path.removeprefix(paths.TOPOLOGIES + "/")) == name
@@ -25,6 +25,6 @@ def test_two_names_never_share_a_place(one: str, other: str) -> None:
     assert below(paths.reports(one), paths.report(other, "w1")) == (one == other)
 
 
-def test_what_was_shipped_for_a_topology_lies_in_its_bundle() -> None:
+def test_everything_shipped_for_a_topology_is_in_its_bundle() -> None:
     for path in (paths.description("words-1-0"), paths.pickle("words-1-0", "count")):
         assert below(paths.bundle("words-1-0"), path)

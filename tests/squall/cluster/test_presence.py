@@ -1,4 +1,4 @@
-"""A sign of presence stands as long as its owner keeps it, and no longer than that owner's session."""
+"""A presence node exists as long as its owner keeps it, and no longer than that owner's session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def store() -> InMemoryStore:
     return InMemoryStore()
 
 
-def test_presence_stands_while_it_is_kept_and_goes_with_the_session(store: InMemoryStore) -> None:
+def test_presence_exists_while_it_is_kept_and_ends_with_the_session(store: InMemoryStore) -> None:
     session = Session(store)
     presence = Presence(session, "/presence/s1", b"1")
     assert presence.keep(0.0)
@@ -38,7 +38,7 @@ def test_presence_is_made_again_as_soon_as_it_is_gone(store: InMemoryStore) -> N
     assert store.get("/presence/s1") == (b"1", 0)
 
 
-def test_presence_takes_the_place_of_the_process_before(store: InMemoryStore) -> None:
+def test_presence_replaces_that_of_the_previous_process(store: InMemoryStore) -> None:
     before, after = Session(store), Session(store)
     Presence(before, "/presence/s1", b"1").keep(0.0)
     assert Presence(after, "/presence/s1", b"2").keep(0.0)
@@ -47,7 +47,7 @@ def test_presence_takes_the_place_of_the_process_before(store: InMemoryStore) ->
     assert store.get("/presence/s1") == (b"2", 0)
 
 
-def test_presence_whose_creation_was_not_answered_is_found_and_kept(store: InMemoryStore) -> None:
+def test_presence_whose_creation_got_no_answer_is_found_and_kept(store: InMemoryStore) -> None:
     session = Session(store)
     presence = Presence(session, "/presence/s1", b"1")
     session.lose_answer_of = "create"
@@ -57,17 +57,17 @@ def test_presence_whose_creation_was_not_answered_is_found_and_kept(store: InMem
     assert "create" not in session.calls
 
 
-def test_presence_says_no_until_the_store_is_back(store: InMemoryStore) -> None:
+def test_presence_is_false_until_the_store_is_back(store: InMemoryStore) -> None:
     session = Session(store)
     presence = Presence(session, "/presence/s1", b"1")
     session.away = True
     assert not presence.keep(0.0)
-    assert not presence.keep(0.1)  # not time to look yet
+    assert not presence.keep(0.1)  # the next check is not due yet
     session.away = False
     assert presence.keep(SESSION)
 
 
-def test_presence_says_something_else_when_it_is_told_to(store: InMemoryStore) -> None:
+def test_presence_changes_its_value_on_request(store: InMemoryStore) -> None:
     session = Session(store)
     presence = Presence(session, "/nimbuses/n1", b"one")
     presence.keep(0.0)
@@ -77,7 +77,7 @@ def test_presence_says_something_else_when_it_is_told_to(store: InMemoryStore) -
     assert session.owns("/nimbuses/n1")
 
 
-def test_presence_that_leaves_goes_at_once_and_only_its_own(store: InMemoryStore) -> None:
+def test_leaving_removes_presence_at_once_and_only_its_own(store: InMemoryStore) -> None:
     mine, other = Session(store), Session(store)
     presence = Presence(mine, "/presence/s1", b"1")
     presence.keep(0.0)
@@ -89,7 +89,7 @@ def test_presence_that_leaves_goes_at_once_and_only_its_own(store: InMemoryStore
     assert store.get("/presence/s1") == (b"2", 0)
 
 
-def test_presence_that_the_store_refuses_is_tried_again_in_a_while(
+def test_presence_refused_by_the_store_is_tried_again_later(
     store: InMemoryStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = Session(store)
@@ -106,7 +106,7 @@ def test_presence_that_the_store_refuses_is_tried_again_in_a_while(
     assert presence.keep(1.0 + SESSION / 6)
 
 
-def test_two_of_one_name_replace_each_other_a_few_times_in_a_session_and_not_at_each_change(
+def test_two_processes_of_one_name_replace_each_other_a_few_times_in_a_session_and_not_at_each_change(
     store: InMemoryStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -1,4 +1,6 @@
-"""What was read is known until it changes, is too old, or changes are not told of; never what a change has overtaken."""
+"""A value is cached until it changes or is too old, only while changes are reported, and never when a
+change overtook the read.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def known(cache: ReadCache, kind: str, path: str) -> bool:
     return cache.find(kind, path) is not None
 
 
-def test_an_answer_is_known_for_some_seconds(cache: ReadCache, clock: ManualClock) -> None:
+def test_an_answer_is_cached_for_some_seconds(cache: ReadCache, clock: ManualClock) -> None:
     learn(cache, VALUE, "/a", (b"x", 3))
     found = cache.find(VALUE, "/a")
     assert found is not None and found.answer == (b"x", 3)
@@ -41,7 +43,7 @@ def test_an_answer_is_known_for_some_seconds(cache: ReadCache, clock: ManualCloc
     assert not known(cache, VALUE, "/a")
 
 
-def test_that_there_is_nothing_is_known_too(cache: ReadCache) -> None:
+def test_an_absent_value_is_cached_too(cache: ReadCache) -> None:
     learn(cache, VALUE, "/a", None)
     found = cache.find(VALUE, "/a")
     assert found is not None and found.answer is None
@@ -65,14 +67,14 @@ def test_an_own_write_drops_everything_above_too(cache: ReadCache) -> None:
     assert [each for each in kept + dropped if known(cache, *each)] == kept
 
 
-def test_an_answer_that_a_change_has_overtaken_is_not_known(cache: ReadCache) -> None:
+def test_an_answer_overtaken_by_a_change_is_not_cached(cache: ReadCache) -> None:
     asked = cache.begin(VALUE, "/a")
     cache.changed("/a")
     cache.keep(asked, "old")
     assert not known(cache, VALUE, "/a")
 
 
-def test_of_two_questions_at_once_the_later_ones_answer_is_known(cache: ReadCache) -> None:
+def test_of_two_simultaneous_reads_the_later_answer_is_cached(cache: ReadCache) -> None:
     early = cache.begin(VALUE, "/a")
     cache.changed("/a")
     late = cache.begin(VALUE, "/a")
@@ -83,7 +85,7 @@ def test_of_two_questions_at_once_the_later_ones_answer_is_known(cache: ReadCach
     assert found is not None and found.answer == "new"
 
 
-def test_while_nobody_tells_of_changes_nothing_is_known(cache: ReadCache) -> None:
+def test_nothing_is_cached_while_changes_are_not_reported(cache: ReadCache) -> None:
     learn(cache, VALUE, "/a")
     before = cache.begin(VALUE, "/b")
     cache.close()
@@ -100,7 +102,7 @@ def test_while_nobody_tells_of_changes_nothing_is_known(cache: ReadCache) -> Non
     assert not known(cache, VALUE, "/a")
 
 
-def test_big_values_are_not_kept_and_old_ones_are_cleared_away(cache: ReadCache, clock: ManualClock) -> None:
+def test_big_values_are_not_cached_and_old_ones_are_removed(cache: ReadCache, clock: ManualClock) -> None:
     cache.keep(cache.begin(VALUE, "/big"), b"", MOST_BYTES + 1)
     assert len(cache) == 0
     learn(cache, VALUE, "/a")

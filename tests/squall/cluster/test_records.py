@@ -1,4 +1,4 @@
-"""Records come back from their bytes as they were; other bytes give one kind of error."""
+"""Records are decoded unchanged from their bytes; other bytes give one kind of error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
-#: What every topology's configuration says.
+#: The options in every topology's configuration.
 SOUND = {"topology.workers": 2, "topology.message.timeout.secs": 30, "topology.worker.timeout.secs": 3.5}
 CONFS = st.dictionaries(TEXT, JSON, max_size=3)
 TEXTS = st.dictionaries(TEXT, TEXT, max_size=2)
@@ -59,7 +59,7 @@ EVENTS = st.builds(
     retry_in_secs=st.none() | SECONDS, over=st.booleans(), workers=st.lists(TEXT, max_size=2).map(tuple),
 )  # fmt: skip
 NOTES = st.builds(Note, TEXT, NUMBERS, TEXT, st.booleans(), st.none() | EVENTS)
-#: Every field of every kind: one that is not here is not tested.
+#: Every field of every kind: a field missing here is not tested.
 FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
     TopologyRecord: {
         "id": TEXT,
@@ -131,12 +131,12 @@ SUPERVISOR = SupervisorRecord("s1", "host-1", 4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_field_of_a_record_is_among_those_that_are_tested(kind: type[Any]) -> None:
+def test_every_field_of_a_record_is_tested(kind: type[Any]) -> None:
     assert list(FIELDS[kind]) == list(kind.__struct_fields__)
 
 
 @given(RECORDS)
-def test_a_record_comes_back_from_its_bytes_as_it_was(record: Record) -> None:
+def test_a_record_is_decoded_unchanged(record: Record) -> None:
     assert decode(type(record), encode(record)) == record
 
 
@@ -154,14 +154,14 @@ def test_notes_of_a_release_without_events_are_read_as_texts() -> None:
     "event",
     [{}, {"kind": "other"}, {"kind": "died", "pid": "1"}, {"kind": "died", "retry_in_secs": -1}, "died"],
 )
-def test_an_event_that_cannot_be_is_no_record(event: object) -> None:
+def test_an_impossible_event_is_no_record(event: object) -> None:
     body = {**json.loads(encode(REPORT)), "event": event}
     with pytest.raises(BadRecord, match=r"WorkerReport\.event cannot be"):
         decode(WorkerReport, json.dumps(body).encode())
 
 
 @given(EVENTS, st.text(max_size=12))
-def test_every_event_that_can_be_read_has_a_sentence(event: Event, part: str) -> None:
+def test_every_readable_event_has_a_sentence(event: Event, part: str) -> None:
     assert sentence(msgspec.structs.replace(event, part=part)) or event.kind == "text"
 
 
@@ -174,7 +174,7 @@ def test_a_record_is_never_taken_for_one_of_another_kind(record: Record) -> None
 
 
 @given(st.binary() | JSON.map(lambda value: json.dumps(value).encode()), st.sampled_from(KINDS))
-def test_bytes_that_are_no_record_give_bad_record_and_nothing_else(data: bytes, kind: type[Any]) -> None:
+def test_invalid_bytes_give_bad_record_and_nothing_else(data: bytes, kind: type[Any]) -> None:
     with pytest.raises(BadRecord):
         decode(kind, data)
 
@@ -205,7 +205,7 @@ def test_a_record_of_a_newer_format_is_refused_with_what_to_do() -> None:
         decode(SupervisorRecord, json.dumps(body).encode())
 
 
-def test_a_record_that_no_store_takes_is_none() -> None:
+def test_a_record_that_no_store_accepts_is_invalid() -> None:
     data = encode(SUPERVISOR)
     padded = data[:-1] + b" " * (MOST_BYTES - len(data)) + data[-1:]
     assert decode(SupervisorRecord, padded) == SUPERVISOR
@@ -219,7 +219,7 @@ def test_a_wrong_field_is_named_with_its_value() -> None:
         decode(SupervisorRecord, json.dumps(body).encode())
 
 
-def test_a_truth_value_is_no_number() -> None:
+def test_a_boolean_is_no_number() -> None:
     body = json.loads(encode(SUPERVISOR)) | {"slots": True}
     with pytest.raises(BadRecord, match="slots"):
         decode(SupervisorRecord, json.dumps(body).encode())
@@ -245,7 +245,7 @@ def test_a_configuration_that_json_cannot_hold_is_refused() -> None:
         ({"submitted": float("nan")}, r"submitted cannot be nan"),
     ],
 )
-def test_what_no_daemon_can_act_on_is_no_record(change: dict[str, Any], told: str) -> None:
+def test_a_record_that_no_daemon_can_act_on_is_invalid(change: dict[str, Any], told: str) -> None:
     body = json.loads(encode(_topology_record())) | change
     with pytest.raises(BadRecord, match=told):
         decode(TopologyRecord, json.dumps(body).encode())
@@ -254,14 +254,14 @@ def test_what_no_daemon_can_act_on_is_no_record(change: dict[str, Any], told: st
 @pytest.mark.parametrize(
     "change", [{"incarnation": [1, 2, 3]}, {"incarnation": [1]}, {"address": ["a", "b", "c"]}]
 )
-def test_a_pair_has_two_sides(change: dict[str, Any]) -> None:
+def test_a_pair_has_two_elements(change: dict[str, Any]) -> None:
     report = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
     body = json.loads(encode(report)) | change
     with pytest.raises(BadRecord, match=rf"WorkerReport\.{next(iter(change))} cannot be \[.*length 2"):
         decode(WorkerReport, json.dumps(body).encode())
 
 
-def test_the_states_are_those_of_the_lifecycle_table_and_workers_are_asked_something_in_each() -> None:
+def test_the_states_are_those_of_the_lifecycle_table_and_each_asks_something_of_workers() -> None:
     assert set(states.STATES) == set(TopologyState)
 
 

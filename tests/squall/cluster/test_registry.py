@@ -1,4 +1,4 @@
-"""A registry never writes over what it has not read, and gives no number twice."""
+"""A registry never overwrites a value that it has not read, and gives no number twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_name_is_taken_once() -> None:
 
 @pytest.fixture
 def behind() -> Registry:
-    """A registry that has written a topology, which somebody else has killed since."""
+    """A registry that has written a topology, which another one has killed since."""
     mine = Registry(InMemoryStore())
     mine.topologies.create(WORDS)
     yours = Registry(mine.store)
@@ -39,7 +39,7 @@ def behind() -> Registry:
     return mine
 
 
-def test_a_topology_that_somebody_else_changed_since_is_not_overwritten(behind: Registry) -> None:
+def test_a_topology_changed_by_another_registry_since_is_not_overwritten(behind: Registry) -> None:
     with pytest.raises(Conflict):
         behind.topologies.update(WORDS, replace(WORDS, state=TopologyState.INACTIVE))
     assert behind.topologies.get("words") == replace(WORDS, state=TopologyState.KILLED)
@@ -50,13 +50,13 @@ def test_a_topology_that_somebody_else_changed_since_is_not_overwritten(behind: 
     assert Registry(behind.store).topologies.get("words") == replace(WORDS, state=TopologyState.KILLED)
 
 
-def test_a_topology_that_somebody_else_changed_since_is_not_removed(behind: Registry) -> None:
+def test_a_topology_changed_by_another_registry_since_is_not_removed(behind: Registry) -> None:
     with pytest.raises(Conflict):
         behind.topologies.remove(WORDS)
     assert Registry(behind.store).topologies.get("words") == replace(WORDS, state=TopologyState.KILLED)
 
 
-def test_a_record_that_was_removed_and_made_anew_is_read_anew() -> None:
+def test_a_record_that_was_removed_and_made_again_is_read_again() -> None:
     store = InMemoryStore()
     mine, yours = Registry(store), Registry(store)
     yours.topologies.create(WORDS)
@@ -67,7 +67,7 @@ def test_a_record_that_was_removed_and_made_anew_is_read_anew() -> None:
     assert mine.topologies.get("words") == replace(WORDS, id="words-2-0")
 
 
-def test_a_record_that_did_not_change_is_decoded_once() -> None:
+def test_an_unchanged_record_is_decoded_once() -> None:
     registry = Registry(InMemoryStore())
     registry.topologies.create(WORDS)
     assert registry.topologies.get("words") is registry.topologies.get("words")
@@ -100,7 +100,7 @@ def test_reports_are_kept_by_worker_and_forgotten() -> None:
     assert registry.reports("words-1-0") == {"w2": other}
 
 
-def test_a_supervisor_is_there_until_it_goes() -> None:
+def test_a_supervisor_exists_until_it_leaves() -> None:
     registry = Registry(InMemoryStore())
     registry.supervisors.put(SupervisorRecord("s2", "b", 1))
     registry.supervisors.put(SupervisorRecord("s1", "a", 1))
@@ -110,14 +110,14 @@ def test_a_supervisor_is_there_until_it_goes() -> None:
     assert [record.id for record in registry.all_supervisors()] == ["s2"]
 
 
-def test_bytes_that_are_no_record_are_not_taken_for_none() -> None:
+def test_invalid_bytes_are_not_taken_for_a_missing_record() -> None:
     store = InMemoryStore()
     store.put(paths.topology("words"), b"{}")
     with pytest.raises(BadRecord):
         Registry(store).topologies.get("words")
 
 
-def test_no_number_is_given_twice_whoever_asks() -> None:
+def test_no_number_is_given_twice_whichever_registry_asks() -> None:
     store = InMemoryStore()
     numbers: list[int] = []
 
@@ -135,7 +135,7 @@ def test_no_number_is_given_twice_whoever_asks() -> None:
     assert Registry(store).next_number("submissions") == 1
 
 
-def test_nothing_is_kept_of_a_topology_that_somebody_else_removed() -> None:
+def test_nothing_is_kept_of_a_topology_that_another_registry_removed() -> None:
     store = InMemoryStore()
     mine, yours = Registry(store), Registry(store)
     mine.topologies.create(WORDS)
@@ -148,7 +148,7 @@ def test_nothing_is_kept_of_a_topology_that_somebody_else_removed() -> None:
     assert not yours._known.known
 
 
-def test_nothing_is_kept_of_a_topology_whose_name_another_has_by_now() -> None:
+def test_nothing_is_kept_of_a_topology_whose_name_another_one_has_by_now() -> None:
     store = InMemoryStore()
     mine, yours = Registry(store), Registry(store)
     mine.topologies.create(WORDS)
@@ -162,14 +162,14 @@ def test_nothing_is_kept_of_a_topology_whose_name_another_has_by_now() -> None:
     assert list(yours._known.known) == [paths.topology("words")]
 
 
-def test_topologies_of_one_instant_stand_in_the_order_of_their_submission() -> None:
+def test_topologies_of_the_same_instant_are_in_the_order_of_their_submission() -> None:
     registry = Registry(InMemoryStore())
     for number, name in ((9, "late"), (10, "early-in-the-alphabet"), (2, "zebra")):
         registry.topologies.create(replace(WORDS, id=f"{name}-{number}-0", name=name))
     assert [record.name for record in registry.all_topologies()] == ["zebra", "late", "early-in-the-alphabet"]
 
 
-def test_sealed_keys_are_read_as_they_were_saved_and_removed_with_nothing_left() -> None:
+def test_sealed_keys_are_read_as_they_were_saved_and_removed_completely() -> None:
     registry = Registry(InMemoryStore())
     assert registry.sealed_keys("words-1-0", "s1") is None
     for sealed in (b"sealed", b"sealed anew"):

@@ -1,4 +1,6 @@
-"""The registry leaves out what cannot be read, forgets what a failed write may have changed, and finds all of a topology."""
+"""The registry skips unreadable records, forgets values that a failed write may have changed, and finds all parts of a
+topology.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ def registry(store: InMemoryStore) -> Registry:
 @pytest.mark.parametrize(
     "path", [paths.topology("words"), paths.assignment("words-1-0"), paths.leaving("words-1-0")]
 )
-def test_a_topology_that_cannot_be_read_is_left_out_and_named(
+def test_an_unreadable_topology_is_skipped_and_named(
     path: str, store: InMemoryStore, registry: Registry
 ) -> None:
     assert registry.all_topologies() == [WORDS, OTHER] and registry.bad == {}
@@ -56,7 +58,7 @@ def test_a_record_under_the_name_of_another_is_bad(store: InMemoryStore, registr
     assert registry.bad == {"other": "/topologies/other holds the record of 'words'"}
 
 
-def test_a_report_that_cannot_be_read_is_none_and_is_written_over(
+def test_an_unreadable_report_counts_as_none_and_is_overwritten(
     store: InMemoryStore, registry: Registry
 ) -> None:
     store.put(paths.report("words-1-0", "w1"), b"nonsense")
@@ -66,7 +68,7 @@ def test_a_report_that_cannot_be_read_is_none_and_is_written_over(
     assert registry.reports("words-1-0") == {"w1": REPORT}
 
 
-def test_a_supervisor_or_nimbus_that_cannot_be_read_is_not_there(
+def test_an_unreadable_supervisor_or_nimbus_is_absent(
     store: InMemoryStore, registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     registry.supervisors.put(SupervisorRecord("s1", "a", 1))
@@ -82,7 +84,7 @@ def test_a_supervisor_or_nimbus_that_cannot_be_read_is_not_there(
 
 
 @pytest.mark.parametrize("how", [BEFORE, AFTER])
-def test_after_a_write_that_failed_what_stands_there_is_read_again(how: str) -> None:
+def test_after_a_failed_write_the_value_is_read_again(how: str) -> None:
     store = FlakyStore(InMemoryStore())
     registry = Registry(store)
     registry.topologies.create(WORDS)
@@ -109,7 +111,7 @@ def test_a_number_is_given_once_though_the_call_for_it_timed_out(how: str) -> No
     assert len(set(given)) == 4
 
 
-def test_versions_that_wait_or_were_replaced_stand_beside_the_one_that_has_the_name(
+def test_waiting_and_replaced_versions_are_stored_beside_the_one_that_has_the_name(
     registry: Registry,
 ) -> None:
     newer = replace(WORDS, id="words-3-0")
@@ -126,7 +128,7 @@ def test_versions_that_wait_or_were_replaced_stand_beside_the_one_that_has_the_n
     registry.replaced.drop("words")
 
 
-def test_drained_supervisors_are_known_until_they_are_not(registry: Registry) -> None:
+def test_drained_supervisors_are_known_until_they_are_undrained(registry: Registry) -> None:
     registry.save_drained("s1")
     registry.save_drained("a/b")
     assert registry.drained_supervisors() == {"s1", "a/b"}
@@ -135,7 +137,7 @@ def test_drained_supervisors_are_known_until_they_are_not(registry: Registry) ->
     assert registry.drained_supervisors() == {"a/b"}
 
 
-def test_everything_of_a_topology_is_found_and_removed(store: InMemoryStore, registry: Registry) -> None:
+def test_all_parts_of_a_topology_are_found_and_removed(store: InMemoryStore, registry: Registry) -> None:
     registry.assignments.write(PLACED)
     registry.leaving.write(replace(PLACED, topology_id="words-9-0"))
     registry.save_report("words-5-0", REPORT)
@@ -153,10 +155,8 @@ def test_everything_of_a_topology_is_found_and_removed(store: InMemoryStore, reg
     assert registry.assignments.get("words-1-0") == PLACED
 
 
-def test_of_all_that_a_topology_has_where_its_workers_are_is_forgotten_last(
-    store: InMemoryStore, registry: Registry
-) -> None:
-    """Whoever dies in the midst of it leaves slots taken rather than two workers in one."""
+def test_the_places_of_a_topologys_workers_are_removed_last(store: InMemoryStore, registry: Registry) -> None:
+    """A process that dies in the middle leaves slots taken rather than two workers in one."""
     registry.assignments.write(PLACED)
     registry.leaving.write(PLACED)
     registry.save_report("words-1-0", REPORT)
@@ -169,6 +169,6 @@ def test_of_all_that_a_topology_has_where_its_workers_are_is_forgotten_last(
     assert len(removed) == 5
 
 
-def test_a_name_may_be_whatever_names_may_be() -> None:
+def test_a_name_may_contain_all_permitted_characters() -> None:
     assert (name_of("a-b-12-5"), number_of("a-b-12-5")) == ("a-b", 12)
     assert (name_of("x"), number_of("x")) == ("x", 0)

@@ -1,4 +1,4 @@
-"""A store in a file is there again when the file is opened again, and belongs to one process."""
+"""A store in a file keeps its values when the file is opened again, and belongs to one process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from squall.cluster.sqlite import InUse, SqliteStore
 from squall.cluster.store import StoreError, Unavailable
 
 
-def test_values_and_versions_are_there_when_it_is_opened_again(tmp_path: Path) -> None:
+def test_values_and_versions_are_kept_when_it_is_opened_again(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "deep" / "store.sqlite")
     store.put("/a/b", b"one")
     version = store.put("/a/b", b"two")
@@ -39,7 +39,7 @@ os.kill(os.getpid(), 9)
     store.close()
 
 
-def test_a_second_opener_is_told_who_has_the_file_and_the_first_is_not_disturbed(tmp_path: Path) -> None:
+def test_a_second_opener_learns_who_has_the_file_and_the_first_is_not_disturbed(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.sqlite")
     with pytest.raises(InUse, match=r"store\.sqlite is used by another process"):
         SqliteStore(tmp_path / "store.sqlite")
@@ -48,7 +48,7 @@ def test_a_second_opener_is_told_who_has_the_file_and_the_first_is_not_disturbed
     SqliteStore(tmp_path / "store.sqlite").close()
 
 
-def test_a_file_that_is_something_else_is_refused_by_name_and_let_go(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_refused_by_name_and_released(tmp_path: Path) -> None:
     file = tmp_path / "store.sqlite"
     file.write_text("this is a letter, and no database at all\n" * 50)
     for _ in range(2):
@@ -57,7 +57,7 @@ def test_a_file_that_is_something_else_is_refused_by_name_and_let_go(tmp_path: P
         assert not isinstance(caught.value, InUse)
 
 
-def test_the_end_of_the_first_session_is_the_end_of_all(tmp_path: Path) -> None:
+def test_the_end_of_the_first_session_ends_all(tmp_path: Path) -> None:
     first = SqliteStore(tmp_path / "store.sqlite")
     other = first.session()
     other.put("/a", b"x")

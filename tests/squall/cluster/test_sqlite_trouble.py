@@ -1,4 +1,4 @@
-"""A store in a file whose disk fails: it is closed all the same, and what cannot be opened is told in a sentence."""
+"""A store in a file whose disk fails: it is closed nevertheless, and a failed open is reported in one sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.cluster.sqlite import SqliteStore
 from squall.cluster.store import StoreError
 
 
-def test_a_store_whose_disk_fails_at_its_end_is_closed_and_leaves_nothing_of_its_sessions(
+def test_a_store_whose_disk_fails_when_it_is_closed_leaves_nothing_of_its_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = SqliteStore(tmp_path / "store.sqlite")
@@ -33,7 +33,7 @@ def test_a_store_whose_disk_fails_at_its_end_is_closed_and_leaves_nothing_of_its
     again.close()
 
 
-def test_a_place_that_can_be_no_store_is_named(tmp_path: Path) -> None:
+def test_an_impossible_place_for_a_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
     with pytest.raises(StoreError, match=r"file/store\.sqlite is no store that can be opened"):
         SqliteStore(tmp_path / "file" / "store.sqlite")

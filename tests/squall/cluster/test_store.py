@@ -1,4 +1,4 @@
-"""What every store promises of values, versions and watches."""
+"""The promises of every store about values, versions and watches."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from squall.cluster.store import MOST_BYTES, Conflict, Exists, Store, StoreError, TooBig, below, remove_tree
-from tests.squall.cluster.store_sessions import told_of
+from tests.squall.cluster.store_sessions import seen_by
 from tests.zookeeper_servers import eventually
 
 
-def test_what_was_put_is_read_back(store: Store) -> None:
+def test_a_value_is_read_as_written(store: Store) -> None:
     store.put("/a/b", b"one")
     found = store.get("/a/b")
     assert found is not None and found[0] == b"one"
 
 
-def test_where_nothing_was_put_there_is_none_also_above_a_value(store: Store) -> None:
+def test_an_unwritten_path_has_no_value_not_even_above_a_value(store: Store) -> None:
     store.put("/a/b", b"one")
     assert store.get("/a") is None
     assert store.get("/a/b/c") is None
     assert store.get("/elsewhere") is None
 
 
-def test_each_put_gives_another_version_and_get_tells_it(store: Store) -> None:
+def test_each_put_gives_another_version_and_get_returns_it(store: Store) -> None:
     versions = [store.put("/a", data) for data in (b"one", b"two", b"two")]
     assert len(set(versions)) == 3
     assert store.get("/a") == (b"two", versions[-1])
@@ -51,7 +51,7 @@ def test_a_write_over_an_older_version_is_a_conflict_and_changes_nothing(store: 
     assert store.get("/a") == (b"two", current)
 
 
-def test_a_version_that_is_expected_where_nothing_is_is_a_conflict(store: Store) -> None:
+def test_a_version_expected_of_a_missing_value_is_a_conflict(store: Store) -> None:
     with pytest.raises(Conflict):
         store.put("/a", b"one", expected=0)
     with pytest.raises(Conflict):
@@ -59,7 +59,7 @@ def test_a_version_that_is_expected_where_nothing_is_is_a_conflict(store: Store)
     assert store.get("/a") is None
 
 
-def test_create_is_for_the_first_only(store: Store) -> None:
+def test_only_the_first_create_succeeds(store: Store) -> None:
     version = store.create("/a", b"one")
     with pytest.raises(Exists) as caught:
         store.create("/a", b"two")
@@ -90,7 +90,7 @@ def test_children_are_the_names_that_lead_to_values_sorted(store: Store) -> None
     assert store.children("/a") == ["z"]
 
 
-def test_remove_tree_takes_everything_below_and_nothing_beside(store: Store) -> None:
+def test_remove_tree_removes_everything_below_and_nothing_beside(store: Store) -> None:
     for path in ("/a", "/a/b", "/a/b/c", "/ab"):
         store.put(path, b"x")
     remove_tree(store, "/a")
@@ -99,12 +99,12 @@ def test_remove_tree_takes_everything_below_and_nothing_beside(store: Store) -> 
     assert store.children("/") == []
 
 
-def test_a_watch_is_told_of_every_change_at_or_below_its_prefix(store: Store) -> None:
+def test_a_watch_is_called_for_every_change_at_or_below_its_prefix(store: Store) -> None:
     told: list[str] = []
     before: list[str] = []
     store.watch("/a", before.append)
     store.put("/a/before", b"x")
-    told_of(before, "/a/before")
+    seen_by(before, "/a/before")
     store.watch("/a", told.append)
     store.create("/a", b"x")
     store.put("/a/b", b"x")
@@ -113,10 +113,10 @@ def test_a_watch_is_told_of_every_change_at_or_below_its_prefix(store: Store) ->
     store.delete("/a/b")
     store.delete("/a/b")
     store.put("/a/last", b"x")
-    assert told_of(told, "/a/last") == ["/a", "/a/b", "/a/b", "/a/b"]
+    assert seen_by(told, "/a/last") == ["/a", "/a/b", "/a/b", "/a/b"]
 
 
-def test_a_watch_can_read_the_change_it_is_told_of(store: Store) -> None:
+def test_a_watch_can_read_the_reported_change(store: Store) -> None:
     seen: list[bytes | None] = []
 
     def look(path: str) -> None:
@@ -130,7 +130,7 @@ def test_a_watch_can_read_the_change_it_is_told_of(store: Store) -> None:
     assert eventually(lambda: seen[1:]) == [None]
 
 
-def test_a_refused_write_tells_no_watch(store: Store) -> None:
+def test_a_refused_write_calls_no_watch(store: Store) -> None:
     told: list[str] = []
     store.watch("/", told.append)
     store.put("/a", b"one")
@@ -139,25 +139,25 @@ def test_a_refused_write_tells_no_watch(store: Store) -> None:
     with pytest.raises(StoreError):
         store.put("/a", b"two", expected=99)
     store.put("/last", b"x")
-    assert told_of(told, "/last") == ["/a"]
+    assert seen_by(told, "/last") == ["/a"]
 
 
-def test_a_cancelled_watch_is_told_no_more_and_the_others_are(store: Store) -> None:
+def test_a_cancelled_watch_is_not_called_any_more_and_the_others_are(store: Store) -> None:
     one: list[str] = []
     other: list[str] = []
     cancel = store.watch("/", one.append)
     store.watch("/", other.append)
     store.put("/a", b"x")
-    assert told_of(one, "/a") == []
+    assert seen_by(one, "/a") == []
     cancel()
     cancel()
     store.put("/b", b"x")
-    assert told_of(other, "/b") == ["/a"]
+    assert seen_by(other, "/b") == ["/a"]
     assert one == ["/a"]
 
 
 @pytest.mark.parametrize("path", ["", "a", "/a/", "//", "/a//b", "/.", "/a/../b"])
-def test_what_is_no_path_is_refused(store: Store, path: str) -> None:
+def test_an_invalid_path_is_refused(store: Store, path: str) -> None:
     for call in (store.get, store.children, store.delete):
         with pytest.raises(ValueError, match="not a path"):
             call(path)
@@ -213,7 +213,7 @@ def test_no_increment_is_lost_among_writers_that_name_the_version_they_read(stor
     assert found is not None and found[0] == b"200"
 
 
-def test_a_value_that_no_store_takes_is_refused_and_the_biggest_is_taken(store: Store) -> None:
+def test_a_value_that_no_store_accepts_is_refused_and_the_biggest_is_accepted(store: Store) -> None:
     for write in (store.put, store.create):
         with pytest.raises(TooBig, match="1,000,001"):
             write("/a", b"x" * (MOST_BYTES + 1))
@@ -223,7 +223,7 @@ def test_a_value_that_no_store_takes_is_refused_and_the_biggest_is_taken(store: 
     assert found is not None and len(found[0]) == MOST_BYTES
 
 
-def test_a_version_of_nothing_is_never_expected_rightly(store: Store) -> None:
+def test_a_version_of_a_missing_value_never_matches(store: Store) -> None:
     store.put("/a/b", b"x")
     for version in range(3):
         with pytest.raises(Conflict):
@@ -233,7 +233,7 @@ def test_a_version_of_nothing_is_never_expected_rightly(store: Store) -> None:
     assert store.children("/a") == ["b"]
 
 
-def test_the_path_to_a_value_can_become_one_and_cease_to_be_one(store: Store) -> None:
+def test_a_path_to_a_value_can_become_one_and_stop_being_one(store: Store) -> None:
     store.put("/a/b", b"x")
     version = store.create("/a", b"y")
     assert store.get("/a") == (b"y", version)
@@ -280,10 +280,10 @@ NAMES = st.sampled_from(["a", "b", "ab"])
 PATHS = st.lists(NAMES, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
 
 
-# One store for all examples: each begins by emptying it. A server takes a millisecond or two for a call.
+# One store for all examples: each begins by emptying it. A server needs a millisecond or two for a call.
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(writes=st.lists(st.tuples(st.sampled_from(["put", "create", "delete"]), PATHS), max_size=20))
-def test_after_any_writes_a_store_holds_what_a_dictionary_would(
+def test_after_any_writes_a_store_has_the_content_of_a_dictionary(
     store: Store, writes: list[tuple[str, str]]
 ) -> None:
     remove_tree(store, "/")

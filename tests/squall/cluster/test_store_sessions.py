@@ -1,11 +1,11 @@
-"""What every store promises of sessions, of values that belong to one, and of guarded writes."""
+"""The promises of every store about sessions, ephemeral values, and guarded writes."""
 
 from __future__ import annotations
 
 import pytest
 
 from squall.cluster.store import Conflict, Deposed, Exists, Guard, Store, Unavailable
-from tests.squall.cluster.store_sessions import Session, end, told_of
+from tests.squall.cluster.store_sessions import Session, end, seen_by
 from tests.zookeeper_servers import eventually
 
 
@@ -16,11 +16,11 @@ def test_sessions_see_the_same_values(session: Session) -> None:
     told: list[str] = []
     two.watch("/", told.append)
     one.put("/a", b"y")
-    told_of(told, "/a")
+    seen_by(told, "/a")
     assert two.get("/a") == one.get("/a")
 
 
-def test_a_write_is_no_conflict_with_what_this_session_read_too_long_ago(session: Session) -> None:
+def test_a_write_does_not_conflict_with_a_stale_read_of_this_session(session: Session) -> None:
     one, two = session(), session()
     version = one.create("/a", b"x")
     one.get("/a")
@@ -29,7 +29,7 @@ def test_a_write_is_no_conflict_with_what_this_session_read_too_long_ago(session
         try:
             assert one.put("/a", b"z", version) != version
             break
-        except Conflict:  # from what one remembers; then it reads anew
+        except Conflict:  # first from the cache; then it reads again
             found = one.get("/a")
             assert found is not None
             version = found[1]
@@ -37,7 +37,7 @@ def test_a_write_is_no_conflict_with_what_this_session_read_too_long_ago(session
         pytest.fail("a conflict is not read away")
 
 
-def test_an_ephemeral_value_goes_with_its_session_and_others_stay(session: Session) -> None:
+def test_an_ephemeral_value_ends_with_its_session_and_others_stay(session: Session) -> None:
     one, two = session(), session()
     one.create("/e/one", b"x", ephemeral=True)
     one.create("/p/one", b"x")
@@ -66,7 +66,7 @@ def test_a_session_knows_its_own_ephemeral_values(session: Session) -> None:
         two.create("/e", b"x", ephemeral=True)
 
 
-def test_an_ephemeral_value_that_was_removed_belongs_to_nobody_when_it_is_made_anew(session: Session) -> None:
+def test_an_ephemeral_value_that_was_removed_is_a_plain_one_when_it_is_made_again(session: Session) -> None:
     one, two = session(), session()
     one.create("/e", b"x", ephemeral=True)
     two.delete("/e")
@@ -77,7 +77,7 @@ def test_an_ephemeral_value_that_was_removed_belongs_to_nobody_when_it_is_made_a
     assert two.get("/e") is not None
 
 
-def test_a_session_that_has_ended_answers_nothing(session: Session) -> None:
+def test_a_session_that_has_ended_refuses_every_call(session: Session) -> None:
     store = session()
     store.put("/a", b"x")
     end(store)
@@ -93,7 +93,7 @@ def test_a_session_that_has_ended_answers_nothing(session: Session) -> None:
             call()
 
 
-def test_a_write_whose_guard_holds_is_done(store: Store) -> None:
+def test_a_write_whose_guard_holds_succeeds(store: Store) -> None:
     guard = Guard("/epoch", store.put("/epoch", b"1"))
     version = store.put("/a", b"one", guard=guard)
     assert store.put("/a", b"two", version, guard) != version
@@ -105,7 +105,7 @@ def test_a_write_whose_guard_holds_is_done(store: Store) -> None:
     assert store.children("/") == ["a", "e", "epoch"]
 
 
-def test_a_write_whose_guard_does_not_hold_any_more_is_refused_and_changes_nothing(store: Store) -> None:
+def test_a_write_whose_guard_has_changed_is_refused_and_changes_nothing(store: Store) -> None:
     old = Guard("/epoch", store.put("/epoch", b"1"))
     store.put("/epoch", b"2")
     version = store.put("/a", b"x")
@@ -127,7 +127,7 @@ def test_a_write_whose_guard_does_not_hold_any_more_is_refused_and_changes_nothi
     assert store.children("/") == ["a", "epoch"]
 
 
-def test_what_a_guarded_write_reads_wrong_is_still_a_conflict(store: Store) -> None:
+def test_a_wrong_version_in_a_guarded_write_is_still_a_conflict(store: Store) -> None:
     guard = Guard("/epoch", store.put("/epoch", b"1"))
     store.put("/a", b"x")
     with pytest.raises(Conflict):

@@ -1,4 +1,4 @@
-"""A write to a tree of nodes ends as if nobody had come between its steps, wherever somebody does."""
+"""A write to a tree of nodes ends as if undisturbed, wherever another client acts between its steps."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from squall.cluster.store import Conflict, Deposed, Exists, Guard, StoreError
 from squall.cluster.znodes import ANY, Check, Make, Node, Remove, Step, StepFailed, Why, Write
 
 
-def nobody(number: int) -> None:
-    """Comes between two steps."""
+def undisturbed(number: int) -> None:
+    """Acts between two steps."""
 
 
 @dataclass
@@ -26,10 +26,10 @@ class Entry:
 
 @dataclass
 class FakeNodes:
-    """Nodes in a dictionary. `between` is called before each step that the nodes are asked for, with its number."""
+    """Nodes in a dictionary. `between` is called before each step with the step's number."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
-    between: Callable[[int], None] = nobody
+    between: Callable[[int], None] = undisturbed
     asked: int = 0
 
     def read_node(self, path: str) -> Node | None:
@@ -94,7 +94,7 @@ class FakeNodes:
 
 Act = Callable[[FakeNodes], object]
 
-#: What is done, and what somebody else does in between.
+#: The operation, and the other client's operation in between.
 ACTS: dict[str, Act] = {
     "put /a": lambda nodes: znodes.put(nodes, "/a", b"put", None, None),
     "put /a/b": lambda nodes: znodes.put(nodes, "/a/b", b"put", None, None),
@@ -134,18 +134,18 @@ def one_after_the_other(values: Sequence[str], first: Act, second: Act) -> tuple
 
 
 def coming_at(moment: int, nodes: FakeNodes, act: Act, ends: list[str]) -> Callable[[int], None]:
-    """Has somebody else act once, before the step of that number."""
+    """Have the other client act once, before the step of that number."""
 
     def between(number: int) -> None:
         if number == moment:
-            nodes.between = nobody
+            nodes.between = undisturbed
             ends.append(done(act, nodes))
 
     return between
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_somebody_between_two_steps_might_as_well_have_come_before_or_after(act: str) -> None:
+def test_an_operation_between_two_steps_ends_like_one_before_or_after(act: str) -> None:
     interrupted = 0
     for values, other, moment in product(STARTS, ACTS, range(12)):
         nodes = started(values)
@@ -154,7 +154,7 @@ def test_somebody_between_two_steps_might_as_well_have_come_before_or_after(act:
         nodes.between = coming_at(moment, nodes, ACTS[other], theirs)
         mine = done(ACTS[act], nodes)
         if not theirs:
-            continue  # it took fewer steps
+            continue  # it needed fewer steps
         interrupted += 1
         after = one_after_the_other(values, ACTS[act], ACTS[other])
         before = one_after_the_other(values, ACTS[other], ACTS[act])
@@ -171,13 +171,13 @@ def test_somebody_between_two_steps_might_as_well_have_come_before_or_after(act:
     assert interrupted > 50
 
 
-def test_a_root_that_somebody_removed_is_made_again() -> None:
+def test_a_root_that_another_client_removed_is_made_again() -> None:
     nodes = FakeNodes()
     assert znodes.put(nodes, "/a/b", b"x", None, None) == 1
     assert nodes.values() == {"/a/b": b"x"}
 
 
-def test_what_leads_to_a_value_is_made_with_it_or_not_at_all() -> None:
+def test_the_path_to_a_value_is_made_with_it_or_not_at_all() -> None:
     nodes = started(())
     znodes.create(nodes, "/epoch", b"1", False, None)
     with pytest.raises(Deposed):
@@ -185,7 +185,7 @@ def test_what_leads_to_a_value_is_made_with_it_or_not_at_all() -> None:
     assert sorted(nodes.entries) == ["/", "/epoch"]
 
 
-def test_who_is_deposed_hears_that_before_any_conflict() -> None:
+def test_a_deposed_leader_learns_that_before_any_conflict() -> None:
     nodes = started(("/epoch", "/a"))
     with pytest.raises(Deposed):
         znodes.put(nodes, "/a", b"x", 7, Guard("/epoch", 7))
@@ -195,7 +195,7 @@ def test_who_is_deposed_hears_that_before_any_conflict() -> None:
         znodes.delete(nodes, "/gone", None, Guard("/epoch", 7))
 
 
-def test_nothing_stands_below_an_ephemeral_value_and_none_is_made_above_others() -> None:
+def test_nothing_is_made_below_an_ephemeral_value_and_none_above_others() -> None:
     nodes = started(("/a/b",))
     znodes.create(nodes, "/e", b"x", True, None)
     writes: list[Callable[[], int]] = [
@@ -209,7 +209,7 @@ def test_nothing_stands_below_an_ephemeral_value_and_none_is_made_above_others()
     assert nodes.values() == {"/a/b": b"old", "/e": b"x"}
 
 
-def test_a_version_that_was_read_a_moment_ago_is_not_asked_for_again() -> None:
+def test_a_version_just_read_is_not_requested_again() -> None:
     nodes = started(("/a",))
     znodes.put(nodes, "/a", b"x", 1, None, known=1)
     assert nodes.asked == 1

@@ -1,6 +1,6 @@
-"""What becomes of a store in ZooKeeper when servers freeze, die and lose everything, sessions end, and somebody is not welcome.
+"""A store in ZooKeeper when servers freeze, die and lose everything, when sessions end, and when credentials are wrong.
 
-What it promises besides stands in test_store.py, where it is tested beside the other stores.
+Its other promises are tested in test_store.py, beside the other stores.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ def opened(zookeeper_root: str) -> Iterator[Open]:
 
 @pytest.fixture(scope="module")
 def own_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """A server that may be hurt; each test leaves it running."""
+    """A server that may be killed or frozen; each test leaves it running."""
     with ZooKeeperServer(tmp_path_factory.mktemp("own-zookeeper")) as server:
         yield server
 
 
 def tried(call: Callable[[], object]) -> bool:
-    """Whether a call was answered."""
+    """Whether a call got an answer."""
     try:
         call()
     except Unavailable:
@@ -78,20 +78,20 @@ def test_a_frozen_server_costs_one_call_its_limit_and_the_next_ones_nothing(
 ) -> None:
     store = opened(own_server.servers, call_secs=1.0)
     version = store.put("/a", b"before")
-    store.get("/a")  # so that nothing has to be asked before the write
+    store.get("/a")  # so that the write needs no read before it
     own_server.freeze()
     try:
         with pytest.raises(Unavailable, match=r"/a: .* has not answered within 1 seconds"):
             store.put("/a", b"during", version)
         assert not store.connected
-        for _ in range(100):  # at 1 s each the test would take too long
+        for _ in range(100):  # with 1 s each, the test would take too long
             with pytest.raises(Unavailable, match="does not answer"):
                 store.get("/a")
     finally:
         own_server.thaw()
     eventually(lambda: tried(lambda: store.get("/a")))
     found = store.get("/a")
-    assert found is not None and found[0] == b"during"  # it said timeout, and was done
+    assert found is not None and found[0] == b"during"  # it reported a timeout, and was done
 
 
 def test_a_store_can_be_closed_while_its_server_is_frozen(opened: Open, own_server: ZooKeeperServer) -> None:
@@ -105,7 +105,7 @@ def test_a_store_can_be_closed_while_its_server_is_frozen(opened: Open, own_serv
         own_server.thaw()
 
 
-def test_a_server_that_was_killed_and_came_back_has_the_same_session(
+def test_a_killed_server_that_comes_back_has_the_same_session(
     opened: Open, own_server: ZooKeeperServer
 ) -> None:
     store = opened(own_server.servers)
@@ -118,11 +118,11 @@ def test_a_server_that_was_killed_and_came_back_has_the_same_session(
         store.get("/e")
     store.watch("/e", told.append)
     own_server.start()
-    eventually(lambda: told == ["/e"])  # whatever it missed: it is told its prefix
+    eventually(lambda: told == ["/e"])  # whatever it missed: the watch gets its prefix
     assert store.owns("/e")
     assert states == ["suspended", "connected"]
     store.put("/e", b"y")
-    eventually(lambda: told == ["/e", "/e"])  # and it hears of changes again
+    eventually(lambda: told == ["/e", "/e"])  # and it gets changes again
 
 
 def test_a_server_that_comes_back_empty_is_an_empty_store_with_a_new_session(
@@ -142,7 +142,7 @@ def test_a_server_that_comes_back_empty_is_an_empty_store_with_a_new_session(
     assert store.owns("/presence/s1")
 
 
-def test_after_the_end_of_a_session_there_is_another_and_watches_are_told(
+def test_after_the_end_of_a_session_there_is_another_and_watches_are_called(
     opened: Open, zookeeper: ZooKeeperServer
 ) -> None:
     store, other = opened(zookeeper.servers), opened(zookeeper.servers)
@@ -159,7 +159,7 @@ def test_after_the_end_of_a_session_there_is_another_and_watches_are_told(
     assert store.owns("/e")
 
 
-def test_a_session_that_ends_in_the_middle_of_calls_leaves_nothing_that_belongs_to_nobody(
+def test_a_session_that_ends_in_the_middle_of_calls_leaves_no_orphaned_values(
     opened: Open, zookeeper: ZooKeeperServer
 ) -> None:
     store, other = opened(zookeeper.servers), opened(zookeeper.servers)
@@ -193,7 +193,7 @@ def test_a_session_that_ends_in_the_middle_of_calls_leaves_nothing_that_belongs_
         thread.join(PATIENCE_SECS)
     left = eventually(lambda: tried(store.fresh)) and other.children("/e")
     assert left, "the last session made none"
-    assert len(left) < len(made)  # those of the sessions before are gone
+    assert len(left) < len(made)  # those of the earlier sessions are gone
     assert all(store.owns(f"/e/{name}") for name in left)
 
 
@@ -229,7 +229,7 @@ def test_presence_comes_back_by_itself_after_the_end_of_a_session(
     assert found is not None and found[0] == b"1", "everybody sees it"
 
 
-def test_an_ensemble_that_loses_its_leader_keeps_session_and_every_write_that_it_confirmed(
+def test_an_ensemble_that_loses_its_leader_keeps_the_session_and_every_confirmed_write(
     opened: Open, tmp_path: Path
 ) -> None:
     with Ensemble(tmp_path) as ensemble:
@@ -258,7 +258,7 @@ def tried_value(store: ZooKeeperStore, path: str) -> tuple[bytes, int] | None:
         return None
 
 
-def test_a_connection_that_gave_up_is_begun_anew(opened: Open, zookeeper: ZooKeeperServer) -> None:
+def test_a_connection_that_gave_up_is_started_again(opened: Open, zookeeper: ZooKeeperServer) -> None:
     store = opened(zookeeper.servers)
     store.put("/a", b"x")
     client = store._client
@@ -274,7 +274,7 @@ def test_a_connection_that_gave_up_is_begun_anew(opened: Open, zookeeper: ZooKee
     assert store.get("/a") is not None
 
 
-def test_a_fault_while_it_settles_after_a_connect_does_not_end_what_tells_the_watches(
+def test_a_fault_right_after_a_connect_does_not_end_the_thread_that_calls_watches(
     opened: Open,
     zookeeper: ZooKeeperServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -298,7 +298,7 @@ def test_a_fault_while_it_settles_after_a_connect_does_not_end_what_tells_the_wa
     eventually(lambda: "/a" in told)
 
 
-def test_what_was_read_is_not_asked_for_again_until_somebody_changes_it(
+def test_a_value_is_not_read_again_until_another_client_changes_it(
     opened: Open, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, other = opened(zookeeper.servers), opened(zookeeper.servers)
@@ -328,10 +328,10 @@ def test_what_was_read_is_not_asked_for_again_until_somebody_changes_it(
     found = store.get("/a/b")
     assert found is not None and found[0] == b"y"
     store.children("/a"), store.get("/nothing")
-    assert asked[3:] == ["/a/b", "/a"]  # what somebody else wrote beside is still known
+    assert asked[3:] == ["/a/b", "/a"]  # other clients' values beside it are still cached
 
 
-def test_a_change_that_nobody_was_told_of_is_seen_after_a_while(
+def test_a_change_without_a_notification_is_noticed_after_a_while(
     opened: Open, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MEMORY_SECS", 0.3)
@@ -345,18 +345,20 @@ def test_a_change_that_nobody_was_told_of_is_seen_after_a_while(
     eventually(lambda: store.get("/a") == (b"y", newer))
 
 
-def test_what_nobody_was_told_of_is_seen_by_every_daemon_within_ten_seconds() -> None:
+def test_a_change_without_a_notification_is_noticed_by_every_daemon_within_ten_seconds() -> None:
     for look in (nimbus_daemon.LOOK_SECS, store_view.EVERY, nimbus_http.LOOK):
         assert store_module.MEMORY_SECS + look <= 10
 
 
-def test_a_refused_write_forgets_what_it_was_refused_for(opened: Open, zookeeper: ZooKeeperServer) -> None:
+def test_a_refused_write_drops_the_cached_value_that_refused_it(
+    opened: Open, zookeeper: ZooKeeperServer
+) -> None:
     store, other = opened(zookeeper.servers), opened(zookeeper.servers)
     version = store.put("/a", b"x")
     store.get("/a"), store.get("/b")
     client = store._client
     assert client is not None
-    client.changed = lambda path, data: None  # nobody is told: what is remembered is old from here on
+    client.changed = lambda path, data: None  # there are no notifications: the cache is stale from here on
     newer = other.put("/a", b"y")
     made = other.create("/b", b"z")
     with pytest.raises(Conflict):
@@ -367,7 +369,7 @@ def test_a_refused_write_forgets_what_it_was_refused_for(opened: Open, zookeeper
     assert store.get("/b") == (b"z", made)
 
 
-def test_with_credentials_every_node_is_for_their_owner_alone(
+def test_with_credentials_only_their_owner_can_access_a_node(
     opened: Open, zookeeper: ZooKeeperServer, zookeeper_root: str
 ) -> None:
     root = f"{zookeeper_root}/deeper"
@@ -397,7 +399,7 @@ def test_with_credentials_every_node_is_for_their_owner_alone(
 
 
 @pytest.mark.parametrize("credentials", [None, ("alice", "guessed"), ("mallory", ALICE[1])])
-def test_other_credentials_are_told_so_at_the_start(
+def test_wrong_credentials_are_reported_at_the_start(
     opened: Open, zookeeper: ZooKeeperServer, zookeeper_root: str, credentials: tuple[str, str] | None
 ) -> None:
     opened(zookeeper.servers, credentials=ALICE).put("/a", b"x")
@@ -408,7 +410,7 @@ def test_other_credentials_are_told_so_at_the_start(
         store.get("/a")
 
 
-def test_a_root_that_is_open_to_everybody_is_no_place_for_a_store_with_credentials(
+def test_a_root_that_is_open_to_all_is_refused_for_a_store_with_credentials(
     opened: Open, zookeeper: ZooKeeperServer, zookeeper_root: str
 ) -> None:
     opened(zookeeper.servers).put("/a", b"x")
@@ -437,16 +439,16 @@ def test_credentials_are_in_no_log_and_no_error(
         assert ALICE[1] not in text and "canary" not in text
 
 
-def test_where_nothing_listens_the_start_ends_in_time_and_says_where() -> None:
+def test_without_a_server_the_start_ends_in_time_and_names_the_address() -> None:
     where = f"127.0.0.1:{free_ports(1)[0]}"
     store = ZooKeeperStore(where)
-    for _ in range(2):  # and it may be tried again
+    for _ in range(2):  # and it can be tried again
         with pytest.raises(Unavailable, match=f"no ZooKeeper answered at {where} within 0.2 seconds"):
             store.start(0.2)
     assert not store.connected
 
 
-def test_a_server_that_listens_and_says_nothing_is_given_up_in_time() -> None:
+def test_a_server_that_listens_and_never_answers_is_given_up_in_time() -> None:
     with socket.socket() as mute:
         mute.bind(("127.0.0.1", 0))
         mute.listen()
@@ -455,7 +457,7 @@ def test_a_server_that_listens_and_says_nothing_is_given_up_in_time() -> None:
             ZooKeeperStore(where).start(0.3)
 
 
-def test_a_store_waits_for_its_server_and_has_the_length_of_session_that_it_grants(
+def test_a_store_waits_for_its_server_and_uses_the_session_length_that_it_grants(
     tmp_path: Path, zookeeper_root: str
 ) -> None:
     server = ZooKeeperServer(tmp_path)

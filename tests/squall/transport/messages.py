@@ -1,4 +1,4 @@
-"""Messages handed over by a carrier, and taken from it, with patience: tests of carriers.
+"""Sending and receiving messages through a carrier, with waiting: for tests of carriers.
 
 Must not know: which carrier.
 """
@@ -12,19 +12,19 @@ import pytest
 from squall.transport.carrier import Carrier, Parts
 from squall.transport.carriers import same_host
 
-#: Generous: a machine that is busy with other things is no failure.
+#: Generous: a busy machine is no failure.
 CAP = 30.0
-#: Between two looks.
+#: Seconds between two checks.
 PACE = 0.001
 
 
 def only_tcp(patch: pytest.MonkeyPatch) -> None:
-    """No peer finds another one on its host."""
+    """No peer recognises another one on its host."""
     patch.setattr(same_host, "nearest", lambda keys, endpoint: endpoint)
 
 
 def send(carrier: Carrier, peer: str, channel: int, parts: Parts) -> None:
-    """Hand a message over once there is room."""
+    """Send a message once there is room."""
     end = time.monotonic() + CAP
     while not carrier.send(peer, channel, parts):
         assert time.monotonic() < end, "no room in time"

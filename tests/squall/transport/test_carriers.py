@@ -1,4 +1,4 @@
-"""What every carrier promises: lists in memory, and sockets, encrypted or not, of Unix and TCP."""
+"""The promises of every carrier: lists in memory, and sockets, encrypted or not, of Unix and TCP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
         carrier.close()
 
 
-def test_messages_arrive_in_their_order_on_both_channels_both_ways(make: Make) -> None:
+def test_messages_arrive_in_order_on_both_channels_both_ways(make: Make) -> None:
     one, other = make(), make()
     one.connect("other", other.address)
     other.connect("one", one.address)
@@ -48,7 +48,7 @@ def test_messages_arrive_in_their_order_on_both_channels_both_ways(make: Make) -
     assert one.receive(DATA) is None
 
 
-def test_what_a_peer_does_not_read_is_bounded_and_none_of_what_was_taken_is_lost_when_it_does(
+def test_unread_messages_of_a_peer_are_bounded_and_accepted_ones_are_not_lost(
     make: Make,
 ) -> None:
     sender, reader = make(), make()
@@ -67,7 +67,7 @@ def test_what_a_peer_does_not_read_is_bounded_and_none_of_what_was_taken_is_lost
     assert receive(reader, DATA) == [b"goes on"]
 
 
-def test_a_channel_that_is_full_does_not_hold_up_the_other(make: Make) -> None:
+def test_a_full_channel_does_not_block_the_other(make: Make) -> None:
     sender, reader = make(), make()
     sender.connect("reader", reader.address)
     refused = 0
@@ -79,7 +79,7 @@ def test_a_channel_that_is_full_does_not_hold_up_the_other(make: Make) -> None:
     assert receive(reader, CONTROL) == [b"through"]
 
 
-def test_nobody_is_sent_to_who_is_not_connected(make: Make) -> None:
+def test_nothing_is_sent_to_a_peer_that_is_not_connected(make: Make) -> None:
     one, other = make(), make()
     assert not one.send("other", DATA, [b"a"])
     one.disconnect("other")
@@ -90,7 +90,7 @@ def test_nobody_is_sent_to_who_is_not_connected(make: Make) -> None:
     assert not one.send("other", DATA, [b"c"])
 
 
-def test_a_peer_that_comes_back_on_other_ports_is_reached_there_and_what_was_queued_for_the_old_one_is_dropped(
+def test_a_peer_that_comes_back_on_other_ports_is_reached_there_and_the_old_queue_is_dropped(
     make: Make,
 ) -> None:
     sender, first = make(), make()

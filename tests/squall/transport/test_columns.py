@@ -1,4 +1,4 @@
-"""The columns promise: rows come back equal and of the same types, and share nothing; what cannot be encoded is named."""
+"""The columns promise: rows come back equal, of the same types, and share nothing; values that cannot be encoded are named."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Word(str):
 
 
 class OnlyOnce:
-    """Pickles, but does not come back."""
+    """Can be pickled, but not unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return int, ("no number",)
@@ -110,7 +110,7 @@ def names(count: int) -> tuple[str, ...]:
 def through(codec: str, rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     fields = len(rows[0]) if rows else 2
     parts = pack_rows(codec, names(fields), rows)
-    arrived = [memoryview(bytearray(part)) for part in parts]  # as a network hands them over
+    arrived = [memoryview(bytearray(part)) for part in parts]  # as received from a network
     return list(unpack_rows(codec, arrived, len(rows), fields))
 
 
@@ -122,7 +122,7 @@ def test_by_pickle_any_rows_come_back_equal_and_of_the_same_types(rows: list[tup
 
 
 @given(st.integers(0, 3).flatmap(lambda n: st.lists(st.tuples(*[PLAIN] * n), max_size=12)))
-def test_by_msgpack_rows_of_the_closed_set_come_back_equal_and_of_the_same_types(
+def test_by_msgpack_rows_of_supported_types_come_back_equal_and_of_the_same_types(
     rows: list[tuple[Any, ...]],
 ) -> None:
     back = through("msgpack", rows)
@@ -135,7 +135,7 @@ def test_by_msgpack_rows_of_the_closed_set_come_back_equal_and_of_the_same_types
     "texts",
     [[""], ["", ""], ["a", "b\0c"], ["\0"], ["\0", "\0"], ["a\0", "\0b"], ["", "x", ""], ["ä", "€", "𝄞"]],
 )
-def test_texts_come_back_whatever_separates_them(codec: str, texts: list[str]) -> None:
+def test_texts_with_any_separators_come_back(codec: str, texts: list[str]) -> None:
     rows = [(text, 1) for text in texts]
     assert through(codec, rows) == rows
 
@@ -163,7 +163,7 @@ def test_subclasses_stay_what_they_are() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_two_tuples_share_nothing_that_can_be_changed_whatever_they_shared_before(shared: Any) -> None:
+def test_two_tuples_share_nothing_mutable_whatever_they_shared_before(shared: Any) -> None:
     inner = [7]
     back = through("pickle", [(shared, inner), (shared, inner), ([inner], shared)])
     assert back == [(shared, [7]), (shared, [7]), ([[7]], shared)]
@@ -174,7 +174,7 @@ def test_two_tuples_share_nothing_that_can_be_changed_whatever_they_shared_befor
         assert back[0][0][0] is not back[1][0][0]
 
 
-def test_a_value_that_holds_itself_comes_back_so() -> None:
+def test_a_value_that_contains_itself_comes_back_so() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
     (back,) = through("pickle", [(loop, loop)])
@@ -182,7 +182,7 @@ def test_a_value_that_holds_itself_comes_back_so() -> None:
     assert back[0] is back[1]
 
 
-def test_objects_of_every_make_come_back_with_all_that_they_hold() -> None:
+def test_objects_of_every_kind_come_back_with_all_their_attributes() -> None:
     tagged = Tagged([1, 2])
     tagged.tag = 9
     error = ValueError("wrong", 3)
@@ -224,7 +224,7 @@ def test_arrays_come_back_equal_and_writable_and_large_ones_are_not_copied_on_th
         assert numpy.array_equal(one[0], array)
         assert numpy.array_equal(other[2], fixed)
         assert (one[0].flags.writeable, one[2].flags.writeable) == (True, False)
-        if arrived is not parts:  # these still lie in the sender's memory
+        if arrived is not parts:  # these still refer to the sender's memory
             one[0][0] = 200
             assert (other[0][0], array[0]) == (0, 0)
 
@@ -279,14 +279,14 @@ def test_by_pickle_a_value_that_cannot_be_encoded_is_named_by_position_and_field
         (numpy.float64(1), "numpy.float64"),
     ],
 )
-def test_by_msgpack_a_type_outside_of_the_set_is_named_with_its_field(value: Any, said: str) -> None:
+def test_by_msgpack_an_unsupported_type_is_named_with_its_field(value: Any, said: str) -> None:
     with pytest.raises(Unencodable, match="field 'f0'") as caught:
         pack_rows("msgpack", names(2), [("a", 1), (value, 2)])
     assert caught.value.position == 1
     assert said in str(caught.value)
 
 
-def test_a_value_that_does_not_come_back_is_a_bad_frame_that_names_the_tuple() -> None:
+def test_a_value_that_cannot_be_decoded_is_a_bad_frame_that_names_the_tuple() -> None:
     parts = pack_rows("pickle", names(1), [("fine",), (OnlyOnce(),)])
     with pytest.raises(BadFrame, match=r"tuple 1 .* ValueError"):
         unpack_rows("pickle", parts, 2, 1)
@@ -301,9 +301,7 @@ def test_garbage_is_a_bad_frame_and_nothing_else(codec: str, data: bytes) -> Non
 
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.data())
-def test_a_byte_that_is_flipped_gives_rows_of_the_right_shape_or_a_bad_frame(
-    codec: str, data: st.DataObject
-) -> None:
+def test_a_flipped_byte_gives_rows_of_the_right_shape_or_a_bad_frame(codec: str, data: st.DataObject) -> None:
     good = bytes(pack_rows(codec, names(2), [("word", 1), ("other", None)])[0])
     at = data.draw(st.integers(0, len(good) - 1))
     broken = good[:at] + bytes([good[at] ^ data.draw(st.integers(1, 255))]) + good[at + 1 :]
@@ -316,16 +314,14 @@ def test_a_byte_that_is_flipped_gives_rows_of_the_right_shape_or_a_bad_frame(
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize(("tuples", "fields"), [(1, 2), (3, 2), (0, 2), (2, 1), (2, 3), (2, 0), (2**24, 2)])
-def test_numbers_of_rows_or_fields_that_do_not_agree_are_a_bad_frame(
-    codec: str, tuples: int, fields: int
-) -> None:
+def test_inconsistent_numbers_of_rows_or_fields_are_a_bad_frame(codec: str, tuples: int, fields: int) -> None:
     parts = pack_rows(codec, names(2), [("a", 1), ("b", 2)])
     with pytest.raises(BadFrame):
         unpack_rows(codec, parts, tuples, fields)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_no_parts_or_parts_too_many_are_a_bad_frame(codec: str) -> None:
+def test_no_parts_or_too_many_parts_are_a_bad_frame(codec: str) -> None:
     parts = pack_rows(codec, names(1), [("a",)])
     for arrived in ([], [*parts, b"more"], [b"", *parts]):
         with pytest.raises(BadFrame):
@@ -338,7 +334,7 @@ def test_an_array_whose_part_is_missing_is_a_bad_frame() -> None:
         unpack_rows("pickle", parts[:1], 1, 1)
 
 
-def test_msgpack_of_another_make_is_a_bad_frame() -> None:
+def test_msgpack_of_another_structure_is_a_bad_frame() -> None:
     others: list[Any] = [
         [[1], [2, 3]],
         {"a": 1},
@@ -353,7 +349,7 @@ def test_msgpack_of_another_make_is_a_bad_frame() -> None:
             unpack_rows("msgpack", [msgspec.msgpack.encode(columns)], 1, 1)
 
 
-def test_a_pickle_of_something_else_is_a_bad_frame() -> None:
+def test_a_pickle_of_another_object_is_a_bad_frame() -> None:
     others: list[Any] = [
         None,
         7,
@@ -368,7 +364,7 @@ def test_a_pickle_of_something_else_is_a_bad_frame() -> None:
             unpack_rows("pickle", [pickle.dumps(value)], 1, 1)
 
 
-def test_arrays_that_share_memory_arrive_apart_and_keep_type_and_shape() -> None:
+def test_arrays_that_share_memory_arrive_separately_and_keep_type_and_shape() -> None:
     base = numpy.arange(12.0)
     one = numpy.zeros(3)
     rows = [(base[:6],), (base[3:].reshape(3, 3),), (one,), (one,), (numpy.array(["a", None], dtype=object),)]

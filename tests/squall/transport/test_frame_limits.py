@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from squall.transport.credit import FIRST_TUPLES, FRAME_BYTES, FrameLimit
 
 
-def test_small_tuples_fill_frames_after_a_few() -> None:
+def test_small_tuples_fill_frames_after_the_first_few() -> None:
     limit = FrameLimit(256, FIRST_TUPLES)
     seen = []
     for _ in range(6):
@@ -26,9 +26,7 @@ def test_large_tuples_travel_alone() -> None:
 
 
 @given(st.integers(1, 2_000_000), st.integers(1, 4096))
-def test_a_frame_of_tuples_of_one_size_never_exceeds_the_bytes_by_more_than_a_tuple(
-    size: int, most: int
-) -> None:
+def test_a_frame_of_equal_tuples_never_exceeds_the_limit_by_more_than_a_tuple(size: int, most: int) -> None:
     limit = FrameLimit(most, FIRST_TUPLES)
     limit.packed(limit.tuples, size * limit.tuples)
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""The loopback promises: frames arrive in order at the worker they are for, encoded or not."""
+"""The loopback promises: frames arrive in order at their worker, encoded or not."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def loopback(request: pytest.FixtureRequest) -> Loopback:
     return Loopback(Streams(STREAMS, COMPONENTS), encoded=request.param)
 
 
-def test_frames_arrive_in_order_at_the_worker_they_are_for(loopback: Loopback) -> None:
+def test_frames_arrive_in_order_at_their_worker(loopback: Loopback) -> None:
     first: list[Frame] = []
     second: list[Frame] = []
     loopback.join("w1", first.append)
@@ -46,7 +46,7 @@ def test_frames_arrive_in_order_at_the_worker_they_are_for(loopback: Loopback) -
     assert first == [Control("w2", grants={2: 7})]
 
 
-def test_what_is_sent_to_a_worker_that_left_is_lost_without_harm(loopback: Loopback) -> None:
+def test_frames_to_a_worker_that_left_are_lost_without_harm(loopback: Loopback) -> None:
     got: list[Frame] = []
     loopback.join("w2", got.append)
     loopback.leave("w2")

@@ -1,4 +1,4 @@
-"""The account of refusals: each counted under what it was, one line a minute per peer, nothing that grows without end."""
+"""The account of refusals: each is counted by its kind, with one log line a minute per peer, and bounded memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def counted(refusals: Refusals) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_kind_is_counted_and_the_log_says_who_it_was_and_why(
+def test_each_kind_is_counted_and_the_log_has_the_peer_and_the_reason(
     refusals: Refusals, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     refusals.record(kind, "192.0.2.7:4711")
@@ -43,7 +43,7 @@ def test_each_kind_is_counted_and_the_log_says_who_it_was_and_why(
     assert KINDS[kind] in line
 
 
-def test_one_peer_is_logged_once_a_minute_whatever_its_ports_and_the_next_line_says_how_many_there_were(
+def test_one_peer_is_logged_once_a_minute_whatever_its_ports_and_the_next_line_has_the_number(
     refusals: Refusals, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for port in range(100):
@@ -58,7 +58,7 @@ def test_one_peer_is_logged_once_a_minute_whatever_its_ports_and_the_next_line_s
     assert counted(refusals) == {"garbage": 101, "stranger": 1}
 
 
-def test_peers_without_end_take_memory_and_log_lines_with_an_end(
+def test_endless_peers_use_bounded_memory_and_log_lines(
     refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3 * MOST_PEERS):
@@ -75,7 +75,7 @@ def test_a_peer_whose_address_could_not_be_read_is_logged_too(
     assert len(caplog.messages) == 1
 
 
-def test_a_connection_that_fails_is_refused_for_the_reason_that_was_reported(
+def test_a_failed_connection_is_refused_for_the_reported_reason(
     handshakes: Handshakes, refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
     handshakes.accepted(5, "a:1")
@@ -96,7 +96,7 @@ def test_a_connection_that_ends_without_a_reason_or_a_handshake_was_garbage(
     assert counted(refusals) == {"garbage": 1}
 
 
-def test_a_connection_that_was_let_in_may_end(handshakes: Handshakes, refusals: Refusals) -> None:
+def test_an_accepted_connection_may_end(handshakes: Handshakes, refusals: Refusals) -> None:
     handshakes.accepted(5, "a:1")
     handshakes.let_in()
     handshakes.ended(5)
@@ -109,7 +109,7 @@ def test_a_connection_that_was_let_in_may_end(handshakes: Handshakes, refusals: 
     assert counted(refusals) == {}
 
 
-def test_where_it_cannot_be_told_whose_handshake_it_was_the_number_is_right_and_nobody_is_accused(
+def test_when_a_handshake_cannot_be_attributed_the_number_is_right_and_no_peer_is_accused(
     handshakes: Handshakes, refusals: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
     handshakes.accepted(5, "a:1")
@@ -123,10 +123,10 @@ def test_where_it_cannot_be_told_whose_handshake_it_was_the_number_is_right_and_
     handshakes.accepted(5, "a:1")
     handshakes.ended(5)
     assert counted(refusals) == {"garbage": 2}
-    assert "a:1" in caplog.messages[1]  # it is known again
+    assert "a:1" in caplog.messages[1]  # it can be attributed again
 
 
-def test_a_reason_belongs_to_the_connection_that_ends_next_and_to_no_other(
+def test_a_reason_belongs_to_the_next_connection_that_ends_and_to_no_other(
     handshakes: Handshakes, refusals: Refusals
 ) -> None:
     handshakes.accepted(5, "a:1")

@@ -1,6 +1,6 @@
 """Workers on one host are linked by Unix sockets, others by TCP; without a setting, and without leftovers.
 
-Which of them carries a link is asked of the kernel, in its list of connections.
+The kernel's list of connections shows which of them carries a link.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Make = Callable[..., Sockets]
 
 @pytest.fixture
 def root(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """In place of /tmp, which other tests use meanwhile; a short path, which `tmp_path` is not."""
+    """Replaces /tmp, which other tests use meanwhile; a short path, unlike `tmp_path`."""
     made = tempfile.mkdtemp(prefix="s", dir="/tmp")
     monkeypatch.setattr(same_host, "_ROOT", made)
     yield Path(made)
@@ -67,7 +67,7 @@ def make(root: Path, keys: Keys) -> Iterator[Make]:
 
 
 def connections(path: str) -> int:
-    """How many connections the listener of a Unix socket has accepted that still are, by the kernel."""
+    """How many accepted connections of a Unix socket's listener still exist, according to the kernel."""
     rows = (line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:])
     return sum(row[5] == CONNECTED and row[7:] == [path] for row in rows)
 
@@ -78,7 +78,7 @@ def paths(sockets: Sockets, keys: Keys | None) -> list[str]:
 
 
 def talk(one: Sockets, other: Sockets) -> None:
-    """A message goes from the one to the other on each channel."""
+    """A message goes from one to the other on each channel."""
     for channel in BOTH:
         send(one, "other", channel, [b"hello"])
         assert receive(other, channel) == [b"hello"]
@@ -104,7 +104,7 @@ def test_workers_on_one_host_are_linked_by_unix_sockets(make: Make, keys: Keys, 
     assert other.refusals == dict.fromkeys(other.refusals, 0), "no peer checked the sockets visibly"
 
 
-def test_the_folder_is_its_users_alone_and_goes_with_the_last_worker(make: Make, keys: Keys) -> None:
+def test_the_folder_is_its_users_alone_and_is_removed_with_the_last_worker(make: Make, keys: Keys) -> None:
     before = os.umask(0)
     try:
         one, other = make(), make()
@@ -118,7 +118,7 @@ def test_the_folder_is_its_users_alone_and_goes_with_the_last_worker(make: Make,
     assert not os.path.exists(same_host.folder())
 
 
-def test_a_peer_that_knows_a_worker_by_another_endpoint_comes_over_tcp(make: Make, keys: Keys) -> None:
+def test_a_peer_that_knows_a_worker_by_another_endpoint_connects_over_tcp(make: Make, keys: Keys) -> None:
     one, other = make(), make()
     data, control = (endpoint.replace("127.0.0.1", "localhost") for endpoint in other.address)
     one.connect("other", (data, control))
@@ -160,7 +160,7 @@ SPOILERS = pytest.mark.parametrize("spoil", [open_to_others, a_link, a_file])
 
 
 @SPOILERS
-def test_a_worker_listens_nowhere_but_in_a_folder_of_its_users_alone(
+def test_a_worker_listens_only_in_a_folder_of_its_users_alone(
     make: Make, keys: Keys, spoil: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     spoil(Path(same_host.folder()))
@@ -173,7 +173,7 @@ def test_a_worker_listens_nowhere_but_in_a_folder_of_its_users_alone(
 
 
 @SPOILERS
-def test_a_peer_connects_nowhere_but_in_a_folder_of_its_users_alone(
+def test_a_peer_connects_only_in_a_folder_of_its_users_alone(
     make: Make, keys: Keys, spoil: Callable[[Path], None]
 ) -> None:
     one, other = make(), make()
@@ -189,16 +189,14 @@ def test_another_users_folder_is_not_used(
     stranger = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: stranger)
     folder = root / f"squall-{stranger}"
-    folder.mkdir(mode=0o700)  # it belongs to whom we really are
+    folder.mkdir(mode=0o700)  # it belongs to our real user
     one, other = make(), make()
     one.connect("other", other.address)
     talk(one, other)
     assert os.listdir(folder) == []
 
 
-def test_sockets_that_were_removed_leave_the_link_as_it_is_and_the_next_one_goes_over_tcp(
-    make: Make, keys: Keys
-) -> None:
+def test_removed_sockets_leave_the_link_unchanged_and_the_next_one_uses_tcp(make: Make, keys: Keys) -> None:
     one, other = make(), make()
     one.connect("other", other.address)
     talk(one, other)
@@ -212,7 +210,7 @@ def test_sockets_that_were_removed_leave_the_link_as_it_is_and_the_next_one_goes
     until(lambda: [connections(path) for path in names] == [0, 0])
 
 
-def test_a_worker_that_is_started_again_on_its_ports_is_reached_again_by_its_connected_peers(
+def test_a_worker_restarted_on_its_ports_is_reached_again_by_its_connected_peers(
     make: Make, keys: Keys
 ) -> None:
     one, first = make(), make()
@@ -226,7 +224,7 @@ def test_a_worker_that_is_started_again_on_its_ports_is_reached_again_by_its_con
 
 
 @pytest.mark.slow
-def test_what_a_killed_worker_left_is_not_connected_to_and_is_swept_while_the_living_go_on(
+def test_the_remains_of_a_killed_worker_are_not_used_and_are_removed_while_others_live(
     make: Make, root: Path, keys: Keys
 ) -> None:
     code = (
@@ -260,7 +258,7 @@ def test_what_a_killed_worker_left_is_not_connected_to_and_is_swept_while_the_li
     assert not os.path.exists(same_host.folder())
 
 
-def test_a_sweep_leaves_what_another_host_has_in_a_shared_folder(
+def test_a_cleanup_leaves_the_files_of_another_host_in_a_shared_folder(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkdir(same_host.folder(), 0o700)
@@ -288,7 +286,7 @@ def test_paths_are_short_whatever_the_temporary_directory_the_user_and_the_endpo
     assert len(same_host.path_of(keys, f"tcp://{'h' * 250}:65535")) <= 103
 
 
-def test_a_folder_that_goes_between_its_making_and_its_use_is_made_again(root: Path) -> None:
+def test_a_folder_that_is_removed_before_its_use_is_made_again(root: Path) -> None:
     bound: list[str] = []
 
     def bind(endpoint: str) -> None:
@@ -303,7 +301,7 @@ def test_a_folder_that_goes_between_its_making_and_its_use_is_made_again(root: P
 
 @pytest.mark.parametrize("channel", BOTH)
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", bytes(range(256)) * 40], ids=["http", "bytes"])
-def test_what_speaks_something_else_is_hung_up_on_and_counted(
+def test_a_peer_with_another_protocol_is_disconnected_and_counted(
     make: Make, keys: Keys, channel: int, data: bytes
 ) -> None:
     one, other = make(), make()
@@ -322,7 +320,7 @@ def test_what_speaks_something_else_is_hung_up_on_and_counted(
     assert other.receive(channel) is None
 
 
-def test_who_was_turned_away_is_named_by_user_and_process(
+def test_a_refused_peer_is_named_by_user_and_process(
     make: Make, keys: Keys, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = make()
@@ -334,7 +332,7 @@ def test_who_was_turned_away_is_named_by_user_and_process(
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(paths(other, keys)[DATA])
             connection.settimeout(CAP)
-            connection.recv(10)  # it was accepted, and perhaps looked at: if not, another one comes
+            connection.recv(10)  # it was accepted, and maybe not checked yet: then another one comes
         until(lambda: sum(other.refusals.values()) == came)
         return f"from user {os.geteuid()} of this host:process {os.getpid()}: " in caplog.text
 

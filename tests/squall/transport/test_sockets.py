@@ -1,4 +1,4 @@
-"""The sockets promise: a peer's messages come in their order on each channel, any thread can end a wait, and all of it ends."""
+"""The sockets promise: a peer's messages arrive in order on each channel, any thread can end a wait, and nothing remains."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_sockets_are_a_carrier(make: Make) -> None:
     assert all(endpoint.startswith("tcp://127.0.0.1:") for endpoint in carrier.address)
 
 
-def test_parts_of_any_size_and_kind_arrive_and_large_ones_can_be_written_to(make: Make) -> None:
+def test_parts_of_any_size_and_kind_arrive_and_large_ones_are_writable(make: Make) -> None:
     one, other = make(), make()
     one.connect("other", other.address)
     large = bytes(range(256)) * 8192
@@ -69,7 +69,7 @@ def test_parts_of_any_size_and_kind_arrive_and_large_ones_can_be_written_to(make
     assert bytes(came[2][:2]) == large[1:3]
 
 
-def test_large_parts_are_given_back_once_they_have_left_or_were_dropped(make: Make) -> None:
+def test_large_parts_are_released_once_they_have_left_or_were_dropped(make: Make) -> None:
     one, other = make(), make()
     one.connect("other", other.address)
     gone: list[weakref.ref[Any]] = []
@@ -92,7 +92,7 @@ def test_large_parts_are_given_back_once_they_have_left_or_were_dropped(make: Ma
         one.wait(0.01)
 
 
-def test_a_forked_child_takes_no_harm_from_large_parts_that_its_parent_has_sent(make: Make) -> None:
+def test_large_parts_that_a_parent_has_sent_do_not_harm_its_forked_child(make: Make) -> None:
     one, other = make(), make()
     one.connect("other", other.address)
     send(one, "other", DATA, [bytes(200_000)])
@@ -139,7 +139,7 @@ def test_a_peer_that_comes_back_on_its_ports_is_reached_without_a_new_connect(ma
         second.wait(0.02)
 
 
-def test_ports_that_others_have_by_now_are_replaced_by_free_ones(make: Make) -> None:
+def test_ports_that_are_in_use_by_now_are_replaced_by_free_ones(make: Make) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         sockets = make((port, 0))
@@ -147,14 +147,14 @@ def test_ports_that_others_have_by_now_are_replaced_by_free_ones(make: Make) -> 
         assert all(sockets.ports)
 
 
-def test_a_host_that_is_none_of_this_machine_is_an_error_that_names_it(keys: Keys | None) -> None:
+def test_a_host_other_than_this_machine_is_an_error_that_names_it(keys: Keys | None) -> None:
     with pytest.raises(WorkerCannotListen, match=r"192\.0\.2\.1"):
         Sockets(keys, bind="192.0.2.1")
     with pytest.raises(SquallError, match="nonsense"):
         Sockets(keys, bind="no such host:nonsense")
 
 
-def test_a_peer_that_cannot_be_connected_to_is_logged_and_not_reached_until_the_next_attempt(
+def test_an_unreachable_peer_is_logged_and_skipped_until_the_next_attempt(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = make(), make()
@@ -168,7 +168,7 @@ def test_a_peer_that_cannot_be_connected_to_is_logged_and_not_reached_until_the_
     assert receive(other, DATA) == [b"b"]
 
 
-def test_without_open_files_left_links_go_on_and_new_ones_come_up_when_there_are_some_again(
+def test_without_free_descriptors_links_go_on_and_new_ones_come_up_later(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other, late = make(), make(), make()
@@ -176,7 +176,7 @@ def test_without_open_files_left_links_go_on_and_new_ones_come_up_when_there_are
     send(one, "other", DATA, [b"before"])
     assert receive(other, DATA) == [b"before"]
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Not a limit below what is open: poll() refuses to wait for more descriptors than the limit allows.
+    # The limit is not below the number of open files: poll() refuses to wait for more descriptors than the limit allows.
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
     used: list[int] = []
     try:
@@ -201,7 +201,7 @@ def test_without_open_files_left_links_go_on_and_new_ones_come_up_when_there_are
     assert receive(late, DATA) == [b"b"]
 
 
-def test_peers_call_a_worker_by_the_host_they_know_it_by() -> None:
+def test_peers_reach_a_worker_by_the_host_they_know() -> None:
     sockets = Sockets(None, bind="127.0.0.1", host="worker.example")
     try:
         assert [endpoint.rpartition(":")[0] for endpoint in sockets.address] == ["tcp://worker.example"] * 2
@@ -216,12 +216,12 @@ def test_a_wait_ends_by_itself(make: Make) -> None:
     assert sockets.receive(DATA) is None
 
 
-def test_a_wait_ends_when_something_comes(make: Make) -> None:
+def test_a_wait_ends_when_a_message_comes(make: Make) -> None:
     one, other = make(), make()
     one.connect("other", other.address)
     send(one, "other", CONTROL, [b"a"])
     while (parts := other.receive(CONTROL)) is None:
-        other.wait(None)  # for ever, if it does not end
+        other.wait(None)  # for ever, unless it ends
     assert [bytes(part) for part in parts] == [b"a"]
 
 
@@ -233,7 +233,7 @@ def test_another_thread_ends_a_wait(make: Make) -> None:
     timer.join()
 
 
-def test_a_wake_before_the_wait_is_not_lost_and_many_are_one(make: Make) -> None:
+def test_a_wake_before_the_wait_is_not_lost_and_many_count_as_one(make: Make) -> None:
     sockets = make()
     for _ in range(100_000):
         sockets.wake()
@@ -280,7 +280,7 @@ def test_a_forked_child_neither_wakes_nor_closes_its_parent(make: Make) -> None:
     assert receive(other, DATA) == [b"alive"]
 
 
-def test_another_thread_sends_control_messages_by_sockets_of_its_own_while_the_loop_is_away(
+def test_another_thread_sends_control_messages_by_its_own_sockets_while_the_loop_is_away(
     make: Make,
 ) -> None:
     one, other, third = make(), make(), make()
@@ -303,7 +303,7 @@ def test_another_thread_sends_control_messages_by_sockets_of_its_own_while_the_l
     assert not side.send(other.address, [b"late"])
 
 
-def test_a_worker_closes_the_side_that_another_thread_left_open(make: Make) -> None:
+def test_a_worker_closes_the_sockets_that_another_thread_left_open(make: Make) -> None:
     one, other = make(), make()
     side = one.side()
     assert side.send(other.address, [b"a"])
@@ -311,7 +311,7 @@ def test_a_worker_closes_the_side_that_another_thread_left_open(make: Make) -> N
     assert not side.send(other.address, [b"b"])
 
 
-def test_what_was_sent_last_still_leaves_when_the_sockets_are_closed(make: Make) -> None:
+def test_the_last_messages_still_leave_when_the_sockets_are_closed(make: Make) -> None:
     one, other = make(), make()
     one.connect("other", other.address)
     send(one, "other", CONTROL, [b"first"])
@@ -344,15 +344,15 @@ def test_after_the_end_nothing_is_left_and_every_call_is_harmless(make: Make) ->
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_a_peer_that_is_gone_holds_up_the_end_no_longer_than_the_time_it_is_given(make: Make) -> None:
+def test_a_lost_peer_delays_the_end_only_for_the_given_time(make: Make) -> None:
     one = make()
     one.connect("gone", ("tcp://127.0.0.1:1", "tcp://127.0.0.1:1"))
     assert one.send("gone", CONTROL, [b"never arrives"])
-    one.close()  # the cap of the test is the promise: it ends
+    one.close()  # the test's timeout checks the promise: it ends
     assert one.receive(CONTROL) is None
 
 
-def test_keys_are_new_each_time_and_the_secret_shows_nowhere(caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_are_new_each_time_and_the_secret_is_never_shown(caplog: pytest.LogCaptureFixture) -> None:
     one, other = make_keys(), make_keys()
     assert (len(one.public), len(one.secret)) == (40, 40)
     assert len({one.public, one.secret, other.public, other.secret}) == 4

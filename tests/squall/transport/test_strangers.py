@@ -1,4 +1,4 @@
-"""Who has no business at a worker's sockets is turned away, counted and named, and links go on working meanwhile."""
+"""Strangers at a worker's sockets are refused, counted and named, and links go on working meanwhile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONG_MESSAGE = b"\x02"
 
 
 class Pair:
-    """Two workers of one topology whose link is up; strangers come to the second."""
+    """Two workers of one topology with a working link; strangers connect to the second."""
 
     def __init__(self) -> None:
         self.keys = make_keys()
@@ -39,7 +39,7 @@ class Pair:
         self.before = dict(self.other.refusals)
 
     def goes_on(self) -> None:
-        """The link works, on both channels, and nothing else has come."""
+        """Check that the link works on both channels, and that nothing else has come."""
         for channel in (DATA, CONTROL):
             self.number += 1
             end = time.monotonic() + CAP
@@ -52,7 +52,7 @@ class Pair:
         assert self.other.receive(CONTROL) is None
 
     def refused(self) -> dict[str, int]:
-        """What was refused since the link came up."""
+        """The refusals since the link came up."""
         return {
             kind: count - self.before[kind]
             for kind, count in self.other.refusals.items()
@@ -83,7 +83,7 @@ def pair(caplog: pytest.LogCaptureFixture) -> Iterator[Pair]:
 
 @contextlib.contextmanager
 def raw(pair: Pair, data: bytes, channel: int = DATA) -> Iterator[socket.socket]:
-    """A TCP connection that has sent something."""
+    """A TCP connection that has sent some bytes."""
     with socket.create_connection(pair.at[channel], timeout=CAP) as connection:
         connection.sendall(data)
         yield connection
@@ -98,13 +98,13 @@ def hung_up(connection: socket.socket) -> bool:
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """The memory of this process in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 @contextlib.contextmanager
 def pushing(pair: Pair, prepare: Callable[[zmq.Socket[bytes]], None]) -> Iterator[zmq.Socket[bytes]]:
-    """A ZeroMQ peer that sends to both channels, and hears why it is refused."""
+    """A ZeroMQ peer that sends to both channels, and learns why it is refused."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     push = context.socket(zmq.PUSH)
     try:
@@ -175,7 +175,7 @@ def test_a_zeromq_peer_without_keys_gets_nothing_through(pair: Pair) -> None:
     assert set(pair.refused()) <= {"garbage", "unfinished"}
 
 
-def test_a_user_name_and_password_open_no_door(pair: Pair) -> None:
+def test_a_user_name_and_password_give_no_access(pair: Pair) -> None:
     def prepare(push: zmq.Socket[bytes]) -> None:
         push.plain_username = b"admin"
         push.plain_password = b"admin"
@@ -212,7 +212,7 @@ def test_a_user_name_and_password_open_no_door(pair: Pair) -> None:
         "gssapi",
     ],
 )
-def test_what_speaks_something_else_is_hung_up_on(pair: Pair, data: bytes, channel: int) -> None:
+def test_a_peer_with_another_protocol_is_disconnected(pair: Pair, data: bytes, channel: int) -> None:
     with raw(pair, data, channel) as connection:
         assert hung_up(connection)
     pair.until(pair.refused)
@@ -220,12 +220,12 @@ def test_what_speaks_something_else_is_hung_up_on(pair: Pair, data: bytes, chann
     assert sum(pair.refused().values()) == 1
 
 
-def test_random_bytes_are_hung_up_on_and_never_reach_the_worker(pair: Pair) -> None:
+def test_random_bytes_are_disconnected_and_never_reach_the_worker(pair: Pair) -> None:
     for seed in range(50):
         size = 64 + 37 * seed
         noise = bytes((seed * 31 + 7 * place * place + place // 3) % 256 for place in range(size))
         with raw(pair, noise) as connection:
-            with contextlib.suppress(OSError):  # it may have been hung up on already
+            with contextlib.suppress(OSError):  # it may have been disconnected already
                 connection.shutdown(socket.SHUT_WR)
             assert hung_up(connection)
     pair.until(lambda: sum(pair.refused().values()) == 50)
@@ -234,7 +234,7 @@ def test_random_bytes_are_hung_up_on_and_never_reach_the_worker(pair: Pair) -> N
 
 @pytest.mark.parametrize("flags", [LONG_COMMAND, LONG_MESSAGE])
 @pytest.mark.parametrize("length", [1 << 32, MOST_PART_BYTES + 1, (1 << 63) - 1, (1 << 64) - 1])
-def test_a_length_beyond_the_limit_is_hung_up_on_before_anything_is_taken(
+def test_a_length_beyond_the_limit_is_disconnected_before_anything_is_read(
     pair: Pair, flags: bytes, length: int
 ) -> None:
     before = resident()
@@ -245,7 +245,7 @@ def test_a_length_beyond_the_limit_is_hung_up_on_before_anything_is_taken(
     pair.goes_on()
 
 
-def test_a_length_of_a_gigabyte_takes_no_memory_until_it_comes_and_its_sender_is_hung_up_on_in_time(
+def test_an_announced_gigabyte_uses_no_memory_until_it_comes_and_its_sender_is_disconnected_in_time(
     pair: Pair,
 ) -> None:
     before = resident()
@@ -261,7 +261,7 @@ def test_a_length_of_a_gigabyte_takes_no_memory_until_it_comes_and_its_sender_is
 
 @pytest.fixture
 def many_descriptors() -> Iterator[None]:
-    """Room for 500 connections, both ends of which are in this process."""
+    """Room for 500 connections with both ends in this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
@@ -276,14 +276,14 @@ def many_descriptors() -> Iterator[None]:
     ids=["idle", "begun", "greeted", "half open"],
 )
 @pytest.mark.slow
-def test_five_hundred_connections_that_say_nothing_keep_nobody_out_and_are_hung_up_on(
+def test_five_hundred_silent_connections_block_no_worker_and_are_disconnected(
     pair: Pair, data: bytes
 ) -> None:
     before = resident()
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(raw(pair, data, number % 2)) for number in range(500)]
         pair.goes_on()
-        pair.one.connect("other", pair.other.address)  # a worker that comes now is let in
+        pair.one.connect("other", pair.other.address)  # a worker that comes now is accepted
         pair.goes_on()
         assert resident() - before < 64 << 20
         assert all(hung_up(connection) for connection in connections)
@@ -292,7 +292,7 @@ def test_five_hundred_connections_that_say_nothing_keep_nobody_out_and_are_hung_
     assert set(pair.refused()) == {"unfinished"}
 
 
-def test_a_peer_that_hangs_up_in_the_middle_of_the_handshake_is_counted(pair: Pair) -> None:
+def test_a_peer_that_disconnects_in_the_middle_of_the_handshake_is_counted(pair: Pair) -> None:
     for cut in (1, 10, 11, 12, 40, 64):
         with raw(pair, GREETING[:cut]):
             pass

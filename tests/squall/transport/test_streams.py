@@ -1,4 +1,4 @@
-"""Streams promise: a number for each, a source for each number of a task, and `BadFrame` for what there is not."""
+"""Streams promise: a number for each, a source for each number of a task, and `BadFrame` for unknown ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def test_the_source_of_a_tasks_stream_is_the_same_object_each_time() -> None:
 
 
 @pytest.mark.parametrize(("task", "number"), [(1, 2), (7, 0)])
-def test_a_stream_or_a_task_that_there_is_not_is_a_bad_frame(task: int, number: int) -> None:
+def test_an_unknown_stream_or_task_is_a_bad_frame(task: int, number: int) -> None:
     with pytest.raises(BadFrame, match=f"stream {number} of task {task}"):
         Streams(STREAMS, {1: "words"}).source(task, number)
 
 
-def test_tasks_that_come_later_are_known_once_they_are_told() -> None:
+def test_later_tasks_are_known_once_they_are_added() -> None:
     streams = Streams(STREAMS, {1: "words"})
     streams.component_of = {1: "words", 7: "words"}
     assert streams.source(7, 0).task == 7

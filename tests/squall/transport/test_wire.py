@@ -1,4 +1,4 @@
-"""Messages promise: what goes in comes out equal and of the same type; bytes that are no message give `BadFrame` only."""
+"""Messages promise: they are decoded equal and with the same types; invalid bytes give `BadFrame` only."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_batch_without_further_trees_shares_the_empty_table() -> None:
     assert back.more is NO_MORE
 
 
-def test_an_end_mark_comes_back_as_one() -> None:
+def test_an_end_mark_is_decoded_as_one() -> None:
     mark = batch_of([], [], [])
     mark.ended = True
     back = through(mark)
@@ -129,7 +129,7 @@ def test_an_end_mark_comes_back_as_one() -> None:
     assert len(back) == 0
 
 
-def test_a_control_frame_comes_back_whole() -> None:
+def test_a_control_frame_is_decoded_completely() -> None:
     control = Control(
         "w2",
         xors={3: ([1, 2], [-(2**63), 2**63 - 1])},
@@ -177,7 +177,7 @@ def test_a_message_with_any_byte_flipped_is_refused(frame: str) -> None:
                 wire.open_header([bytes(broken)])
 
 
-def test_a_message_cut_short_or_too_long_is_refused() -> None:
+def test_a_message_that_is_too_short_or_too_long_is_refused() -> None:
     good = bytes(encode(batch_of([("word", 1)], [1], [3]))[0])
     for candidate in (*(good[:size] for size in range(len(good))), good + b"x"):
         with pytest.raises(BadFrame):
@@ -209,13 +209,13 @@ def test_another_protocol_version_is_refused_by_its_number() -> None:
         decode([bytes(data)])
 
 
-def test_the_header_says_who_speaks_to_whom() -> None:
+def test_the_header_has_the_sender_and_the_receiver() -> None:
     header, _ = wire.open_header(encode(Control("w1", flush=True)))
     assert header == Header(wire.CONTROL_FRAME, "w1", Incarnation(3, 1), Incarnation(4, 0), 5, 17)
 
 
 class Unloadable:
-    """Pickles, and does not come back."""
+    """Can be pickled, but not unpickled."""
 
     def __reduce__(self) -> Any:
         return int, ("no number",)
@@ -229,7 +229,7 @@ def test_values_that_cannot_be_decoded_give_the_batch_without_them_and_its_trees
     assert (caught.value.batch.frame, caught.value.batch.rows) == (12, [])
 
 
-def test_ids_travel_little_endian_whatever_the_machine() -> None:
+def test_ids_are_little_endian_on_every_machine() -> None:
     data = encode(batch_of([("a", 1)], [258], [-2]))[0]
     assert struct.pack("<qq", 258, -2) in bytes(data)
 
@@ -250,7 +250,7 @@ def test_a_batch_that_is_too_large_names_its_largest_value(monkeypatch: pytest.M
     assert caught.value.position == 1
 
 
-def test_no_control_frame_makes_its_reader_run_anything() -> None:
+def test_no_control_frame_makes_its_reader_run_code() -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return pytest.fail, ("it was unpickled",)
@@ -268,7 +268,7 @@ def test_no_control_frame_makes_its_reader_run_anything() -> None:
         )
 
 
-def test_failures_of_any_text_and_all_words_about_cycles_come_back() -> None:
+def test_failures_of_any_text_and_all_messages_about_cycles_are_decoded() -> None:
     control = Control(
         "w2",
         failures=[(2**62, Failure("failed", None, None, "half a pair: \ud800", 3))],

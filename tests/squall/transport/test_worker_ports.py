@@ -1,4 +1,4 @@
-"""Where a worker may listen at some ports only, it takes two of them that are free, and says so when there are none."""
+"""A worker that may use only certain ports takes two free ones of them, and reports it if there are none."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def listening(made: ExitStack, within: range, ports: tuple[int, int] = (0, 0)) -
     return sockets
 
 
-def test_workers_take_ports_of_the_range_and_skip_those_that_are_taken(made: ExitStack) -> None:
+def test_workers_take_ports_of_the_range_and_skip_those_in_use(made: ExitStack) -> None:
     allowed = free_range(5)
     made.enter_context(socket.create_server(("127.0.0.1", allowed[1])))
     first, second = listening(made, allowed), listening(made, allowed)
     assert {*first.ports, *second.ports} == set(allowed) - {allowed[1]}
 
 
-def test_too_few_ports_are_told_of_with_the_option_and_how_many_it_takes(made: ExitStack) -> None:
+def test_too_few_ports_are_reported_with_the_option_and_the_number_needed(made: ExitStack) -> None:
     allowed = free_range(3)
     listening(made, allowed)
     ports = f"supervisor.worker.ports ({allowed[0]}-{allowed[-1]})"
@@ -41,13 +41,13 @@ def test_too_few_ports_are_told_of_with_the_option_and_how_many_it_takes(made: E
         listening(made, allowed)
 
 
-def test_the_ports_of_the_process_before_are_had_again_where_they_are_allowed(made: ExitStack) -> None:
+def test_the_ports_of_the_previous_process_are_used_again_where_they_are_allowed(made: ExitStack) -> None:
     allowed, others = free_range(6), (free_range(1)[0], 0)
     assert listening(made, allowed, (allowed[4], allowed[5])).ports == (allowed[4], allowed[5])
     assert set(listening(made, allowed, others).ports) <= set(allowed)
 
 
-def test_an_address_of_another_machine_is_told_of_at_once_not_port_by_port(made: ExitStack) -> None:
+def test_an_address_of_another_machine_is_reported_at_once_not_for_each_port(made: ExitStack) -> None:
     with pytest.raises(
         WorkerCannotListen, match=r"cannot listen on '192\.0\.2\.1'.*Name an address of this machine"
     ):
