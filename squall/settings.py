@@ -28,17 +28,6 @@ from topology_api.wording import listed, nearest, shown, typed
 if TYPE_CHECKING:
     from topology_api.topology import Topology
 
-__all__ = [
-    "Overrides",
-    "defaults_yaml",
-    "environment_conf",
-    "load_site",
-    "merged",
-    "parse_override",
-    "parse_overrides",
-    "reference_table",
-]
-
 ENVIRONMENT_PREFIX = "SQUALL_"
 
 
@@ -110,9 +99,8 @@ def load_site(path: str | Path) -> dict[str, object]:
         return {}  # an empty file, or one with comments only
     if not isinstance(conf, dict):
         raise InvalidConfig([f"it holds {typed(conf)}: write one 'key: value' a line"], str(path))
-    problems = [problem for key in conf if (problem := _nested_problem(key, conf[key]))] or problems_of(
-        conf, "daemon"
-    )
+    nested = [problem for key in conf if (problem := _nested_problem(key, conf[key]))]
+    problems = nested or problems_of(conf, "daemon")
     if problems:
         raise InvalidConfig(problems, str(path))
     return json_copy(conf)

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 from squall.cluster import paths
 from squall.cluster.store import Store
+from squall.worker_files import write_bytes
 from topology_api.errors import InvalidTopology, SquallError
 from topology_api.topology import Topology
 
@@ -101,9 +102,7 @@ def write_bundle(store: Store, topology_id: str, directory: Path | str) -> None:
         "files": {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in contents.items()},
         "pickles": files,
     }
-    beside = folder / f"{MANIFEST}.new"
-    beside.write_text(json.dumps(manifest))
-    beside.rename(folder / MANIFEST)
+    write_bytes(folder, MANIFEST, json.dumps(manifest).encode())
 
 
 def read_bundle(directory: Path | str) -> Topology:

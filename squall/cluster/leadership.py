@@ -22,17 +22,7 @@ from typing import Final
 
 from squall.clock import Clock
 from squall.cluster import paths
-from squall.cluster.store import (
-    Cached,
-    Cancel,
-    Conflict,
-    Deposed,
-    Exists,
-    Guard,
-    Store,
-    StoreError,
-    Unavailable,
-)
+from squall.cluster.store import Cached, Conflict, Deposed, Exists, Guard, Store, StoreError, Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +46,7 @@ class _Rounds:
         self._next = -math.inf
         self._look = True  # set by the watch
         self._over = False
-        self._cancel: Cancel = store.watch(watched, self._changed)
+        self._cancel = store.watch(watched, self._changed)
 
     def next_time(self, now: float) -> float:
         """When there is something to do; the round may be called earlier."""

@@ -10,8 +10,7 @@ Must not know: where values come from, what they mean.
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from squall.clock import Clock
 
@@ -19,16 +18,14 @@ from squall.clock import Clock
 MOST_BYTES: Final = 64 * 1024
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """An answer that is remembered."""
 
     answer: Any
     until: float
 
 
-@dataclass(frozen=True)
-class PendingRead:
+class PendingRead(NamedTuple):
     """A read under way; forgotten when what it reads changes."""
 
     what: tuple[str, str]

@@ -47,20 +47,16 @@ class Stranger:
 
 def check_ours(names: Iterable[str] = TAKEN_NAMES) -> None:
     """Raise NotOurs, naming every package of `names` that is missing or not Squall's."""
-    found = strangers(names)
+    found = [_explain(stranger) for name in names if (stranger := _stranger(name)) is not None]
     if found:
-        raise NotOurs("\n".join(_explain(stranger) for stranger in found))
-
-
-def strangers(names: Iterable[str]) -> list[Stranger]:
-    return [stranger for name in names if (stranger := _stranger(name)) is not None]
+        raise NotOurs("\n".join(found))
 
 
 def _stranger(name: str) -> Stranger | None:
     try:
         spec = find_spec(name)
     except ValueError:  # something put a module without a spec into sys.modules under that name
-        return Stranger(name, None, beside_squall=False)
+        spec = None
     if spec is None:
         return Stranger(name, None, beside_squall=False)
     if not spec.has_location or spec.origin is None:  # a bare folder: its __init__.py is gone or never was

@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 _log = logging.getLogger(__name__)
@@ -25,12 +24,6 @@ MOST_SECS: Final = 600.0
 _REMEMBERED: Final = 1000
 
 
-@dataclass(frozen=True)
-class _WrongSource:
-    times: int
-    until: float
-
-
 class FileSources:
     """What is known of some sources."""
 
@@ -39,13 +32,14 @@ class FileSources:
         self._lock = threading.Lock()
         #: Source -> until when it is asked last.
         self._silent: dict[str, float] = {}
-        self._wrong: dict[tuple[str, str], _WrongSource] = {}
+        #: (source, file) -> how often it delivered another one, and until when it is not asked for it.
+        self._wrong: dict[tuple[str, str], tuple[int, float]] = {}
 
     def order(self, sha256: str, sources: Iterable[str]) -> list[str]:
         """Those to ask for a file now, in the order that they come in but for the silent ones."""
         now = self._now()
         with self._lock:
-            asked = [each for each in sources if not self._rests(each, sha256, now)]
+            asked = [each for each in sources if now >= self._wrong.get((each, sha256), (0, now))[1]]
             return sorted(asked, key=lambda each: now < self._silent.get(each, now))
 
     def wrong(self, source: str) -> set[str]:
@@ -62,12 +56,11 @@ class FileSources:
         """A source has delivered a file of the SHA-256 `found`; whether it is the right one."""
         with self._lock:
             self._silent.pop(source, None)
-            before = self._wrong.pop((source, sha256), None)
+            times, _ = self._wrong.pop((source, sha256), (0, 0.0))
             if found == sha256:
                 return True
-            times = 1 if before is None else before.times + 1
-            secs = min(WRONG_SECS * 2 ** (times - 1), MOST_SECS)
-            self._wrong[source, sha256] = _WrongSource(times, self._now() + secs)
+            secs = min(WRONG_SECS * 2**times, MOST_SECS)
+            self._wrong[source, sha256] = times + 1, self._now() + secs
             if len(self._wrong) > _REMEMBERED:
                 del self._wrong[next(iter(self._wrong))]
         _log.error(
@@ -78,7 +71,3 @@ class FileSources:
             secs,
         )
         return False
-
-    def _rests(self, source: str, sha256: str, now: float) -> bool:
-        known = self._wrong.get((source, sha256))
-        return known is not None and now < known.until

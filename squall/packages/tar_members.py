@@ -13,7 +13,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import BinaryIO, Final
 
 from topology_api.errors import SquallError
 from topology_api.wording import shown
@@ -62,16 +62,10 @@ class Member:
     executable: bool = False
 
 
-class TarSource(Protocol):
-    """What compressed bytes are read from."""
-
-    def read(self, size: int, /) -> bytes: ...
-
-
 class Inflated:
     """The bytes in one gzip stream, as many as `most` and not more than `MOST_RATIO` for one."""
 
-    def __init__(self, source: TarSource, most: int) -> None:
+    def __init__(self, source: BinaryIO, most: int) -> None:
         self._source = source
         self._most = most
         self._inflate = zlib.decompressobj(wbits=31)  # 16 + 15: gzip and nothing else
@@ -134,7 +128,7 @@ class Members:
     unpacked_limit: the most bytes of the tar within, headers included. Whatever is wrong raises `BadArchive`.
     """
 
-    def __init__(self, source: TarSource, unpacked_limit: int) -> None:
+    def __init__(self, source: BinaryIO, unpacked_limit: int) -> None:
         self._bytes = Inflated(source, unpacked_limit)
         self._limit = unpacked_limit
         self._left = 0

@@ -50,21 +50,17 @@ def top_names(places: Collection[str]) -> dict[str, str]:
 
 def problems_of_code(places: Collection[str]) -> dict[str, str]:
     """Return the files that would hide a module of Squall, of its dependencies or of Python -> why they cannot travel."""
-    problems = {}
-    for name, place in top_names(places).items():
-        if name in OURS:
-            whose = "Squall has a package of that name"
-        elif name in NEEDED:
-            whose = "Squall itself needs the library of that name"
-        elif name in sys.stdlib_module_names:
-            whose = "Python's standard library has a module of that name"
-        else:
-            continue
-        problems[place] = (
-            f"a module named {name!r} cannot be shipped, because {whose};"
-            f" rename it, for example to my_{name}, and the imports of it"
-        )
-    return problems
+    owners = {
+        **dict.fromkeys(sys.stdlib_module_names, "Python's standard library has a module of that name"),
+        **dict.fromkeys(NEEDED, "Squall itself needs the library of that name"),
+        **dict.fromkeys(OURS, "Squall has a package of that name"),
+    }
+    return {
+        place: f"a module named {name!r} cannot be shipped, because {owners[name]};"
+        f" rename it, for example to my_{name}, and the imports of it"
+        for name, place in top_names(places).items()
+        if name in owners
+    }
 
 
 def problem_of_requirements(data: bytes) -> str | None:

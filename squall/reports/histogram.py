@@ -107,12 +107,7 @@ class LatencyHistogram:
         histogram = cls()
         try:
             for index, count in values["buckets"]:
-                if (
-                    type(index) is not int
-                    or type(count) is not int
-                    or count < 1
-                    or index in histogram.buckets
-                ):
+                if {type(index), type(count)} != {int} or count < 1 or index in histogram.buckets:
                     raise ValueError(f"bucket {index!r} with count {count!r}")
                 histogram.buckets[index] = count
                 histogram.count += count
@@ -132,10 +127,8 @@ def _middle(index: int) -> float:
 
 
 def _check_extremes(histogram: LatencyHistogram) -> None:
-    for extreme, index in (
-        (histogram.least, min(histogram.buckets)),
-        (histogram.greatest, max(histogram.buckets)),
-    ):
+    extremes = (histogram.least, histogram.greatest)
+    for extreme, index in zip(extremes, (min(histogram.buckets), max(histogram.buckets)), strict=True):
         probe = LatencyHistogram()
         probe.add(extreme)
         if index not in probe.buckets:

@@ -1,4 +1,4 @@
-"""The interface of what moves messages between workers; `carriers/` has ZeroMQ sockets and lists in memory.
+"""The interface of what moves messages between workers: ZeroMQ sockets, and lists in memory in tests.
 
 A message is a list of byte parts. A worker receives messages on two channels: batches of tuples on one, everything else on the
 other, so that acks never queue behind tuples. A carrier promises little: what one peer sends on one channel arrives in order,

@@ -185,13 +185,14 @@ def _writable(part: Part) -> Part:
     return bytearray(part) if isinstance(part, bytes) or memoryview(part).readonly else part
 
 
+def _is_large(value: Any) -> bool:
+    return type(value) is bytes and len(value) >= LARGE
+
+
 def _with_large_apart(column: Column) -> Column:
-    if any(type(value) is bytes and len(value) >= LARGE for value in column):
-        return [
-            pickle.PickleBuffer(value) if type(value) is bytes and len(value) >= LARGE else value
-            for value in column
-        ]
-    return column
+    if not any(map(_is_large, column)):
+        return column
+    return [pickle.PickleBuffer(value) if _is_large(value) else value for value in column]
 
 
 def _without_large_apart(column: Any) -> Any:

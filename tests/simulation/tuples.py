@@ -18,12 +18,12 @@ from unittest import mock
 
 from squall.cluster.blobs import read_bundle
 from squall.transport.carrier import Parts
-from squall.transport.carriers.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.exchange import Exchange
 from squall.transport.link import LocalWorker
 from squall.transport.streams import Streams
 from squall.values import Address
 from squall.worker_files import Orders
+from tests.carrier_in_memory import LoopbackCarrier, LoopbackNetwork
 from tests.faults import ledger
 from tests.faults.ledger import Entry, Life
 from tests.simulation.machines import Ended, Flags, VirtualProcess

@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from squall.clock import Clock, ManualClock, RealClock
 from squall.settings import Overrides, merged
 from squall.transport.carrier import DATA, Carrier
-from squall.transport.carriers.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.carriers.sockets import Sockets, make_keys
 from squall.transport.exchange import Exchange, PeerPlace
 from squall.transport.frames import Frame
 from squall.transport.link import LocalWorker
 from squall.transport.streams import Streams
 from squall.values import Incarnation, TaskRow
+from tests.carrier_in_memory import LoopbackCarrier, LoopbackNetwork
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from topology_api import Topology
 from worker.loop.plan import WorkerPlan

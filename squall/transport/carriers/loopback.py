@@ -1,24 +1,20 @@
-"""Transports inside one process: frames passed as objects, and messages moved as bytes without a network.
+"""The transport inside one process: frames passed as objects.
 
 `Loopback` joins the in-process workers of a local cluster: frames go from worker to worker, in order, none lost. With
 `encoded` each frame goes through the codec, as it would on a network, so that values without encoding fail here too.
-`LoopbackCarrier` is a `Carrier` in memory, for an `Exchange` without sockets: tests of links run over it
-and over ZeroMQ.
 Must not know: tasks, user code, clocks.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from squall.transport import wire
-from squall.transport.carrier import Parts
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.frames import Batch, Frame
 from squall.transport.streams import Streams
 from squall.transport.wire import Header
-from squall.values import Address, Incarnation
+from squall.values import Incarnation
 
 Deliver = Callable[[Frame], None]
 
@@ -66,62 +62,3 @@ class Loopback:
         first = wire.seal(Header(kind, batch.sender, NO_INCARNATION, NO_INCARNATION, 0, batch.frame), body)
         header, rest = wire.open_header([first])
         return wire.unpack_batch(header, rest, further, self.codec, self.streams.source)
-
-
-class LoopbackNetwork:
-    """The queues of all workers of one process, by address."""
-
-    def __init__(self) -> None:
-        self.queues: dict[Address, tuple[deque[Parts], deque[Parts]]] = {}
-        self.opened = 0
-
-    def join(self) -> Address:
-        """Return a new address."""
-        self.opened += 1
-        address = (f"loopback:{self.opened}:data", f"loopback:{self.opened}:control")
-        self.queues[address] = (deque(), deque())
-        return address
-
-    def carry(self, address: Address, channel: int, parts: Parts) -> None:
-        """Move a message; one to an unknown address is lost."""
-        if address in self.queues:
-            self.queues[address][channel].append([bytes(part) for part in parts])
-
-
-class LoopbackCarrier:
-    """A `Carrier` over a `LoopbackNetwork`."""
-
-    def __init__(self, network: LoopbackNetwork, room: int = 1000) -> None:
-        """`room`: messages that may wait at a peer before `send` returns False."""
-        self.network = network
-        self.room = room
-        self.address = network.join()
-        self.peers: dict[str, Address] = {}
-
-    def connect(self, peer: str, address: Address) -> None:
-        """See `Carrier`."""
-        self.peers[peer] = address
-
-    def disconnect(self, peer: str) -> None:
-        """See `Carrier`."""
-        self.peers.pop(peer, None)
-
-    def send(self, peer: str, channel: int, parts: Parts) -> bool:
-        """See `Carrier`."""
-        address = self.peers.get(peer)
-        if address is None:
-            return False
-        waiting = self.network.queues.get(address)
-        if waiting is not None and len(waiting[channel]) >= self.room:
-            return False
-        self.network.carry(address, channel, parts)
-        return True
-
-    def receive(self, channel: int) -> Parts | None:
-        """See `Carrier`."""
-        queues = self.network.queues.get(self.address)
-        return queues[channel].popleft() if queues is not None and queues[channel] else None
-
-    def close(self) -> None:
-        """See `Carrier`."""
-        self.network.queues.pop(self.address, None)

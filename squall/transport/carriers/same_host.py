@@ -71,18 +71,14 @@ def sweep() -> None:
     if not _is_ours():
         return
     with contextlib.suppress(OSError):
-        for path in _sockets():
+        # Of a host that shares the folder it is not known here which sockets live.
+        mine = [entry.path for entry in os.scandir(folder()) if entry.name.startswith(f"{_host()}-")]
+        for path in mine:
             # A socket that is just being created may look dead: its worker's peers use TCP then.
             if _state(path) == errno.ECONNREFUSED:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
         os.rmdir(folder())  # not empty: other workers run
-
-
-def _sockets() -> list[str]:
-    """Return the paths of this host's sockets; for those of a host that shares the folder, liveness is unknown here."""
-    mine = f"{_host()}-"
-    return [entry.path for entry in os.scandir(folder()) if entry.name.startswith(mine)]
 
 
 def _is_ours() -> bool:

@@ -141,12 +141,13 @@ class Sockets:
         try:
             if keys is not None:
                 self._authenticator = ZapAuthenticator(self._context, keys, refusals)
-            names = [self._listen(bind, channel, ports[channel], within) for channel in (DATA, CONTROL)]
+            bound = [self._listen(bind, channel, ports[channel], within) for channel in (DATA, CONTROL)]
         except BaseException:
             self.close()
             raise
+        self.ports = bound[DATA], bound[CONTROL]
         #: The endpoints at which peers reach this worker: data and control.
-        self.address: Address = _endpoint(host, names[DATA]), _endpoint(host, names[CONTROL])
+        self.address: Address = f"tcp://{host}:{bound[DATA]}", f"tcp://{host}:{bound[CONTROL]}"
         self._listen_here()
         wake_reader = self._wake_reader.fileno()
         watched: list[_Socket | int] = [*self._pulls, wake_reader]
@@ -155,12 +156,6 @@ class Sockets:
         self._descriptors = sorted([int(pull.getsockopt(zmq.FD)) for pull in self._pulls] + [wake_reader])
         if self._authenticator is not None:
             self._authenticator.start()
-
-    @property
-    def ports(self) -> tuple[int, int]:
-        """The ports that this worker listens on."""
-        data, control = (int(endpoint.rpartition(":")[2]) for endpoint in self.address)
-        return data, control
 
     # Messages.
 
@@ -261,8 +256,8 @@ class Sockets:
         self._wake_writer.close()
         self._wake_reader.close()
 
-    def _listen(self, bind: str, channel: int, port: int, within: range | None) -> str:
-        """Bind the socket of a channel, to that port if it is free and allowed; return its endpoint."""
+    def _listen(self, bind: str, channel: int, port: int, within: range | None) -> int:
+        """Bind the socket of a channel, to that port if it is free and allowed; return its port."""
         pull = _limited(self._context.socket(zmq.PULL), channel)
         self._pulls.append(pull)
         pull.setsockopt(zmq.BACKLOG, _BACKLOG)
@@ -276,7 +271,7 @@ class Sockets:
         for wanted in (*first, *(("*",) if within is None else within)):
             try:
                 pull.bind(f"tcp://{bind}:{wanted}")
-                return str(pull.getsockopt_string(zmq.LAST_ENDPOINT))
+                return int(pull.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
             except zmq.ZMQError as error:
                 if wanted == "*" or error.errno not in _NOT_OURS:
                     raise WorkerCannotListen(
@@ -468,7 +463,3 @@ def _wake_pair() -> tuple[socket.socket, socket.socket]:
     wake_reader.setblocking(False)
     wake_writer.setblocking(False)
     return wake_reader, wake_writer
-
-
-def _endpoint(host: str, bound: str) -> str:
-    return f"tcp://{host}:{bound.rpartition(':')[2]}"

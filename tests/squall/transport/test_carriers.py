@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from squall.transport.carrier import CONTROL, DATA, Carrier
-from squall.transport.carriers.loopback import LoopbackCarrier, LoopbackNetwork
 from squall.transport.carriers.sockets import Sockets, make_keys
+from tests.carrier_in_memory import LoopbackCarrier, LoopbackNetwork
 from tests.squall.transport.messages import only_tcp, receive, send
 
 Make = Callable[[], Carrier]
