@@ -79,13 +79,9 @@ class NimbusSettings:
     conf: Mapping[str, object] = field(default_factory=dict)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
-    def option(self, name: str) -> object:
-        """The value of an option."""
-        return self.conf[name] if name in self.conf else defaults("daemon")[name]
-
     def number(self, name: str) -> float:
         """The value of an option that is a number."""
-        return cast(float, self.option(name))
+        return cast(float, {**defaults("daemon"), **self.conf}[name])
 
 
 class NimbusDaemon:

@@ -14,6 +14,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import ValidationError, convert
+
 from nimbus.counters.topology_counters import Counted
 from squall.cluster.counters import BadCounters, WorkerCounters
 from squall.cluster.paths import quoted, unquoted
@@ -80,24 +82,20 @@ def decode(data: bytes) -> Counted:
         base = WorkerCounters.from_bytes(json.dumps(body["base"]).encode())
         counted = Counted(
             workers={
-                str(worker): (_pair(incarnation), WorkerCounters.from_bytes(json.dumps(counters).encode()))
+                str(worker): (
+                    convert(incarnation, Incarnation),
+                    WorkerCounters.from_bytes(json.dumps(counters).encode()),
+                )
                 for worker, (incarnation, counters) in body["workers"].items()
             },
             base=dict(base.components),
-            folded={str(worker): _pair(incarnation) for worker, incarnation in body["folded"].items()},
+            folded=convert(body["folded"], dict[str, Incarnation]),
         )
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+    except (ValidationError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadCounters(f"this file holds no counters: {error!r:.300}") from error
     for report in base.reports:
         counted.reports.setdefault(report.component, deque(maxlen=KEPT)).append(report)
     return counted
-
-
-def _pair(values: Any) -> Incarnation:
-    version, restart = values
-    if type(version) is not int or type(restart) is not int:
-        raise ValueError(f"{values!r:.80} is no incarnation")
-    return Incarnation(version, restart)
 
 
 def _name(topology_id: str) -> str:

@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -42,34 +42,28 @@ UNUSED_SECS: Final = 2 * 3600.0
 SAVE_SECS: Final = 5.0
 
 
+@dataclass
 class Housekeeping:
     """Runs in a thread of its own; `lacks` and `steps_aside` are called by the control thread."""
 
-    def __init__(
-        self,
-        store: Store,
-        files: FileStore,
-        counters: Counters,
-        counters_directory: Path,
-        me: NimbusRecord,
-        ask: Callable[[NimbusRecord], Client],
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._registry = Registry(store)
-        self._for_lacks = Registry(store)
-        self._files = files
-        self._counters = counters
-        self._directory = counters_directory
-        self._me = me
-        self._ask = ask
-        self._clock = clock
+    store: Store
+    files: FileStore
+    counters: Counters
+    counters_directory: Path
+    me: NimbusRecord
+    #: Makes the client that asks another Nimbus.
+    ask: Callable[[NimbusRecord], Client]
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._registry = Registry(self.store)
+        self._for_lacks = Registry(self.store)
         self._woken = threading.Event()
         self._ending = False
         self._thread = threading.Thread(target=self._serve, name="squall-nimbus-housekeeping", daemon=True)
         self._unwatch: list[Cancel] = []
         self._missing = MissingFiles(PATIENCE_SECS, UNSURE_SECS)
-        self._sources = FileSources(clock.now)
+        self._sources = FileSources(self.clock.now)
         #: sha256 -> the reason last logged why it could not be fetched.
         self._told: dict[str, str] = {}
         #: The topologies that were there at the last look.
@@ -78,7 +72,7 @@ class Housekeeping:
     def start(self) -> None:
         """Begin."""
         for prefix in (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.NIMBUSES):
-            self._unwatch.append(self._store.watch(prefix, lambda path: self._woken.set()))
+            self._unwatch.append(self.store.watch(prefix, lambda path: self._woken.set()))
         self._thread.start()
 
     def stop(self) -> None:
@@ -104,10 +98,10 @@ class Housekeeping:
         return self._missing.lost()
 
     def _serve(self) -> None:
-        collect_at = save_at = self._clock.now()
+        collect_at = save_at = self.clock.now()
         while not self._ending:
             self._woken.clear()
-            now = self._clock.now()
+            now = self.clock.now()
             self._try(self._look_for_missing)
             if now >= collect_at:
                 collect_at = now + COLLECT_SECS
@@ -128,31 +122,31 @@ class Housekeeping:
     # Files
 
     def _missing_of(self, needed: Mapping[str, str]) -> dict[str, str]:
-        return {sha256: name for sha256, name in needed.items() if not self._files.has(sha256)}
+        return {sha256: name for sha256, name in needed.items() if not self.files.has(sha256)}
 
     def _look_for_missing(self) -> None:
         """See which files are lacking, and who has them; get them."""
         needed, _ = needed_files(self._registry)
         missing = self._missing_of(needed)
         if not missing:
-            self._missing.update({}, (), self._clock.now())
+            self._missing.update({}, (), self.clock.now())
             return
-        others = {each.id: each for each in self._registry.all_nimbuses() if each.id != self._me.id}
+        others = {each.id: each for each in self._registry.all_nimbuses() if each.id != self.me.id}
         answers = [self._ask_one(other, missing, needed.keys() - missing.keys()) for other in others.values()]
         believed = [replace(each, has=each.has - self._sources.wrong(each.nimbus)) for each in answers]
-        self._missing.update(missing, believed, self._clock.now())
+        self._missing.update(missing, believed, self.clock.now())
         for sha256, name in missing.items():
             holders = [each.nimbus for each in answers if sha256 in each.has]
             for holder in self._sources.order(sha256, holders):
                 if self._ending or self._fetch(sha256, name, others[holder]):
                     break
-        self._missing.update(self._missing_of(missing), believed, self._clock.now())
+        self._missing.update(self._missing_of(missing), believed, self.clock.now())
         self._told = {sha256: text for sha256, text in self._told.items() if sha256 in missing}
 
     def _ask_one(self, other: NimbusRecord, missing: Collection[str], here: Collection[str]) -> Inventory:
         """Ask another Nimbus which of the missing files it has, and whether it has those that are here."""
         try:
-            with closing(self._ask(other)) as client:
+            with closing(self.ask(other)) as client:
                 has = frozenset(sha256 for sha256 in missing if client.exists(at("files", sha256)))
                 whole = bool(has) and all(client.exists(at("files", sha256)) for sha256 in here)
             return Inventory(other.id, has, whole)
@@ -162,9 +156,9 @@ class Housekeeping:
     def _fetch(self, sha256: str, name: str, other: NimbusRecord) -> bool:
         """Get a file from another Nimbus; whether it is here now."""
         try:
-            with closing(self._ask(other)) as client, closing(self._files.receive(sha256)) as incoming:
+            with closing(self.ask(other)) as client, closing(self.files.receive(sha256)) as incoming:
                 file = cast(BinaryIO, incoming)
-                found = client.get_file(at("files", sha256), file, limit=self._files.limit)
+                found = client.get_file(at("files", sha256), file, limit=self.files.limit)
                 if not self._sources.delivered(other.id, sha256, found):
                     return False
                 incoming.finish()
@@ -181,19 +175,19 @@ class Housekeeping:
         records, unread = every_record(self._registry)
         known = {record.id for record in records}
         # Those of the look before too: what is read may be some seconds old.
-        self._counters.keep(known | self._known, unread)
+        self.counters.keep(known | self._known, unread)
         self._known = known
         needed, unread = needed_files(self._registry)
         if unread:
             return  # what a record says that cannot be read is not known
-        for sha256 in self._files.collect(needed, UNUSED_SECS):
+        for sha256 in self.files.collect(needed, UNUSED_SECS):
             _log.info("the file %s is gone: no topology needs it", sha256)
 
     # Counters
 
     def _save(self) -> None:
         try:
-            self._counters.save(self._directory)
+            self.counters.save(self.counters_directory)
         except OSError as error:
             _log.warning("counters are not kept over a restart: %s", error)
 

@@ -9,7 +9,7 @@ Must not know: what is asked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from nimbus.http.errors import NoTokenYet, Unauthorized
@@ -39,29 +39,24 @@ class Caller:
     id: str = ""
 
 
+@dataclass
 class Authenticator:
     """Identifies callers by the credentials that they show. Any thread may call it."""
 
-    def __init__(
-        self,
-        token: Callable[[], str | None],
-        pair: KeyPair,
-        store: Store,
-        given_up: Callable[[str], SupervisorRecord | None] = lambda supervisor_id: None,
-    ) -> None:
-        self._token = token
-        self._pair = pair
-        self._store = store
-        self._given_up = given_up
-        #: path of a daemon's record -> its bytes, and the public key in them.
-        self._known: dict[str, tuple[bytes, str]] = {}
+    token: Callable[[], str | None]
+    pair: KeyPair
+    store: Store
+    #: Returns the record of a supervisor that the leader has given up.
+    given_up: Callable[[str], SupervisorRecord | None] = lambda supervisor_id: None
+    #: Path of a daemon's record -> its bytes, and the public key in them.
+    _known: dict[str, tuple[bytes, str]] = field(default_factory=dict)
 
     def operator(self, header: str | None) -> Caller | None:
         """Return the operator for its header, None for a daemon. `Unauthorized` for a wrong token. Does not read the store."""
         given = None if header is None else read_bearer(header)
         if given is None:
             return None
-        expected = self._token()
+        expected = self.token()
         if expected is None:
             raise NoTokenYet(_NO_TOKEN_YET)
         if not is_token(given, expected):
@@ -70,7 +65,7 @@ class Authenticator:
 
     def refusal(self) -> SquallError:
         """Return why a request without credentials is refused; while there is no token yet, that is the reason."""
-        if self._token() is None:
+        if self.token() is None:
             return NoTokenYet(_NO_TOKEN_YET)
         return Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
 
@@ -81,18 +76,18 @@ class Authenticator:
             raise self.refusal()
         daemon_id, shown = found
         supervisor = self._key_in(SupervisorRecord, paths.supervisor(daemon_id))
-        if not supervisor and (record := self._given_up(daemon_id)) is not None:
+        if not supervisor and (record := self.given_up(daemon_id)) is not None:
             supervisor = record.public_key
-        if supervisor and self._pair.is_token_of(supervisor, SUPERVISOR_TO_NIMBUS, shown):
+        if supervisor and self.pair.is_token_of(supervisor, SUPERVISOR_TO_NIMBUS, shown):
             return Caller(SUPERVISOR, daemon_id)
         nimbus = self._key_in(NimbusRecord, paths.nimbus(daemon_id))
-        if nimbus and self._pair.is_token_of(nimbus, NIMBUS_TO_NIMBUS, shown):
+        if nimbus and self.pair.is_token_of(nimbus, NIMBUS_TO_NIMBUS, shown):
             return Caller(NIMBUS, daemon_id)
         raise Unauthorized(f"no daemon {daemon_id!r:.200} is known by what it shows")
 
     def _key_in(self, kind: type[SupervisorRecord] | type[NimbusRecord], path: str) -> str:
         """Return the public key in a record; "" where there is none."""
-        found = self._store.get(path)
+        found = self.store.get(path)
         if found is None:
             return ""
         known = self._known.get(path)

@@ -37,16 +37,15 @@ def text_of(views: Views, leading: bool, connected: bool) -> str:
 
 
 def _lines(views: Views, leading: bool, connected: bool) -> Iterator[str]:
-    yield from _one("squall_nimbus_leading", "gauge", "Whether this Nimbus leads.", [({}, int(leading))])
-    yield from _one(
-        "squall_store_connected", "gauge", "Whether the store is in reach.", [({}, int(connected))]
-    )
     supervisors = views.supervisors()
-    yield from _one("squall_supervisors", "gauge", "Supervisors that are there.", [({}, len(supervisors))])
-    slots = sum(supervisor.slots for supervisor in supervisors)
-    yield from _one("squall_slots", "gauge", "Slots for workers.", [({}, slots)])
-    used = sum(supervisor.used for supervisor in supervisors)
-    yield from _one("squall_slots_used", "gauge", "Slots that are taken.", [({}, used)])
+    for name, text, value in (
+        ("squall_nimbus_leading", "Whether this Nimbus leads.", int(leading)),
+        ("squall_store_connected", "Whether the store is in reach.", int(connected)),
+        ("squall_supervisors", "Supervisors that are there.", len(supervisors)),
+        ("squall_slots", "Slots for workers.", sum(each.slots for each in supervisors)),
+        ("squall_slots_used", "Slots that are taken.", sum(each.used for each in supervisors)),
+    ):
+        yield from _one(name, "gauge", text, [({}, value)])
     listed = views.topologies()
     states = [({"topology": each.name, "state": each.state}, 1) for each in listed]
     yield from _one("squall_topology_state", "gauge", "1 for the state that a topology is in.", states)

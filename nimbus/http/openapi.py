@@ -14,7 +14,7 @@ from msgspec.json import schema_components
 
 from nimbus.http.errors import MEANINGS
 from nimbus.http.errors import TABLE as ERRORS
-from nimbus.http.table import ANYBODY, DAEMONS, OPERATORS, TABLE, AnyEndpoint
+from nimbus.http.table import ANYBODY, DAEMONS, OPERATORS, SUPERVISORS, TABLE, AnyEndpoint
 from squall import __version__
 from squall.api.answers import ErrorAnswer
 from squall.reports.events import Cause, Event
@@ -23,6 +23,13 @@ Schema = dict[str, Any]
 
 _REF: Final = "#/components/schemas/"
 _WITHOUT_DEFAULTS: Final = (Event.__name__, Cause.__name__)
+#: Of those who may ask: the security schemes by which they show it, and the words of the page.
+_WHO: Final[Mapping[frozenset[str], tuple[tuple[str, ...], str]]] = {
+    ANYBODY: ((), " Needs no credentials."),
+    OPERATORS: (("operator",), ""),
+    DAEMONS: (("operator", "daemon"), " Daemons may ask too."),
+    SUPERVISORS: (("daemon",), " For supervisors only."),
+}
 _KINDS: Final = {
     "string": "text",
     "integer": "whole number",
@@ -125,7 +132,7 @@ def _operation(endpoint: AnyEndpoint) -> dict[str, Any]:
         "tags": [endpoint.group],
         "parameters": parameters,
         "responses": responses,
-        "security": _security(endpoint),
+        "security": [{scheme: []} for scheme in _WHO[endpoint.who][0]],
     }
     if endpoint.body is not None:
         schema = _schemas()[endpoint.body.shape.__name__]
@@ -154,13 +161,6 @@ def _content(media_type: str, schema: Schema) -> dict[str, Any]:
 def _fields(shape: type[Struct] | None) -> dict[str, Schema]:
     """Return the schemas of the fields of a request, by name."""
     return {} if shape is None else dict(_schemas()[shape.__name__]["properties"])
-
-
-def _security(endpoint: AnyEndpoint) -> list[dict[str, list[str]]]:
-    if endpoint.who == ANYBODY:
-        return []
-    both: list[dict[str, list[str]]] = [{"operator": []}, {"daemon": []}]
-    return both if endpoint.who == DAEMONS else both[:1] if endpoint.who == OPERATORS else both[1:]
 
 
 def as_markdown() -> str:
@@ -210,7 +210,7 @@ def _page() -> Iterator[str]:
 def _entry(endpoint: AnyEndpoint) -> Iterator[str]:
     yield f"### {endpoint.method} {endpoint.path}"
     yield ""
-    yield f"{endpoint.summary}.{_who(endpoint)}"
+    yield f"{endpoint.summary}.{_WHO[endpoint.who][1]}"
     yield ""
     body = None if endpoint.body is None else endpoint.body.shape
     for where, shape in (("query", endpoint.query), ("body", body)):
@@ -269,11 +269,3 @@ def _shape(schema: Mapping[str, Any]) -> str:
     if not inner:
         return ""
     return f"{{{schema['propertyNames']['title']}: {inner}}}" if schema["type"] == "object" else f"[{inner}]"
-
-
-def _who(endpoint: AnyEndpoint) -> str:
-    if endpoint.who == ANYBODY:
-        return " Needs no credentials."
-    if endpoint.who == DAEMONS:
-        return " Daemons may ask too."
-    return "" if endpoint.who == OPERATORS else " For supervisors only."

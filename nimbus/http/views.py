@@ -7,9 +7,9 @@ Must not know: HTTP, who asks, who leads (it is an argument).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from msgspec import convert
@@ -21,7 +21,7 @@ from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import is_on_trial
 from nimbus.lifecycle.states import COMPLETED, FAILED
 from squall.api import answers
-from squall.cluster import paths
+from squall.cluster import identity, paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import BadRecord, Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
@@ -43,25 +43,22 @@ class NoSuchPart(SquallError):
     """Something of a topology, or of the cluster, that is not there: a component, a worker, a supervisor."""
 
 
+@dataclass
 class Views:
     """The views of one Nimbus."""
 
-    def __init__(
-        self,
-        store: Store,
-        counters: Counters,
-        now: Callable[[], float],
-        lost: Callable[[], Collection[str]] = frozenset,
-    ) -> None:
-        """`now`: the wall clock, in seconds since 1970; `lost`: the files (SHA-256) that no Nimbus has any more."""
-        self.registry = Registry(store)
-        self.counters = counters
-        self._store = store
-        self._now = now
-        self._lost = lost
-        self._statuses = Statuses(store, counters, now)
+    store: Store
+    counters: Counters
+    #: The wall clock, in seconds since 1970.
+    now: Callable[[], float]
+    #: Returns the files (SHA-256) that no Nimbus has any more.
+    lost: Callable[[], Collection[str]] = frozenset
+
+    def __post_init__(self) -> None:
+        self.registry = Registry(self.store)
+        self._statuses = Statuses(self.store, self.counters, self.now)
         #: A description never changes, so it is read once.
-        self._description = lru_cache(_DESCRIPTIONS)(lambda topology_id: get_description(store, topology_id))
+        self._description = lru_cache(_DESCRIPTIONS)(partial(get_description, self.store))
 
     # The cluster
 
@@ -97,15 +94,14 @@ class Views:
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster, None before its first leader has given it one."""
-        found = self._store.get(paths.CLUSTER)
         try:
-            return None if found is None else str(json.loads(found[0])["id"])
-        except (ValueError, TypeError, KeyError):
+            return identity.check(self.store, None) or None
+        except identity.OtherCluster:
             return None
 
     def leader_id(self) -> str | None:
         """Return the id of the leading Nimbus, None while there is none."""
-        found = self._store.get(paths.LEADER)
+        found = self.store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
     def supervisors(self) -> list[answers.SupervisorEntry]:
@@ -119,7 +115,7 @@ class Views:
                 slots=supervisor.slots,
                 used=_used(workers.get(supervisor.id, ())),
                 drained=supervisor.id in drained,
-                connected=self._store.get(paths.presence(supervisor.id)) is not None,
+                connected=self.store.get(paths.presence(supervisor.id)) is not None,
                 versions=dict(supervisor.versions),
                 resources=dict(supervisor.resources),
                 workers=sorted(workers.get(supervisor.id, []), key=lambda worker: worker.slot),
@@ -157,7 +153,7 @@ class Views:
             status, workers = self._statuses.status(name), self.workers(name)
         except _UNREADABLE as error:
             return _unreadable_topology(name, str(error))
-        lost = _lost_files(record, self._lost(), self._now())
+        lost = _lost_files(record, self.lost(), self.now())
         return answers.TopologyAnswer(
             name=status.name,
             state=status.state,
@@ -167,7 +163,7 @@ class Views:
             errors=[report.render() for report in status.errors],
             error=status.error,
             notes=[*status.notes, *map(sentence, lost)],
-            note_times=[*status.note_times, *[self._now()] * len(lost)],
+            note_times=[*status.note_times, *[self.now()] * len(lost)],
             events=(*status.events, *lost),
             state_secs=status.state_secs,
             error_reports=[convert(report.outline(), answers.ErrorOutline) for report in status.errors],
@@ -303,7 +299,7 @@ class Views:
         """Return the previous version of a topology while it may be rolled back to, and in how many seconds it is."""
         if record.until is None or not is_on_trial(record):
             return None
-        return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self._now()))
+        return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self.now()))
 
     def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
         """Return how many workers of a running topology are not up for a reason that their hosts gave, and the first reason."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nimbus.leader.master import Nimbus
@@ -48,36 +49,30 @@ class NotLeading(SquallError):
     """This Nimbus does not lead, so it changes nothing."""
 
 
+@dataclass
 class LeaderLoop:
-    """Elections, and the master while this Nimbus leads. One thread, except where it says otherwise."""
+    """Elections, and the master while this Nimbus leads. One thread, except where it says otherwise.
 
-    def __init__(
-        self,
-        store: Store,
-        me: NimbusRecord,
-        clock: Clock,
-        make_master: Callable[[Store], Nimbus],
-        secrets: Secrets,
-        why_not: Callable[[], str | None],
-        wake: Callable[[], object],
-        why_aside: Callable[[], str | None] = lambda: None,
-        mark: str = "",
-    ) -> None:
-        """`why_not`: returns a reason not to start leading; `why_aside`: one to hand over while leading. `mark`: identifies the
-        state directory, so that a Nimbus with a copy of it is recognised."""
-        self._id = me.id
-        self._store = store
-        self._clock = clock
-        self._make_master = make_master
-        self._secrets = secrets
-        self._why_aside = why_aside
-        self._wake = wake
-        self._process = presence_of_process(store, me.id, mark)
+    `why_not`: returns a reason not to start leading; `why_aside`: one to hand over while leading. `mark`: identifies the
+    state directory, so that a Nimbus with a copy of it is recognised.
+    """
+
+    store: Store
+    me: NimbusRecord
+    clock: Clock
+    make_master: Callable[[Store], Nimbus]
+    secrets: Secrets
+    why_not: Callable[[], str | None]
+    wake: Callable[[], object]
+    why_aside: Callable[[], str | None] = lambda: None
+    mark: str = ""
+
+    def __post_init__(self) -> None:
+        self._process = presence_of_process(self.store, self.me.id, self.mark)
         #: Whether this process is present in the store, as far as is known.
         self._present = False
-        self._presence = Presence(store, paths.nimbus(me.id), encode(me))
-        self._leadership = Leadership(store, me.id, clock, self._why_not)
-        self._why_not_else = why_not
+        self._presence = Presence(self.store, paths.nimbus(self.me.id), encode(self.me))
+        self._leadership = Leadership(self.store, self.me.id, self.clock, self._why_not)
         self._guard: Guard | None = None
         self._master: Nimbus | None = None
         #: A term that this process has given up, even if its guard is still valid.
@@ -86,14 +81,14 @@ class LeaderLoop:
         #: Why the store does not answer; "" when it does.
         self._away = ""
         # After the watches of the two above: when this one wakes the thread, they have taken their notes.
-        self._unwatch = store.watch("/", self._changed)
+        self._unwatch = self.store.watch("/", self._changed)
 
     # From any thread
 
     @property
     def leading(self) -> bool:
         """Whether this Nimbus leads at this moment."""
-        return self._master is not None and self._leadership.leading(self._clock.now())
+        return self._master is not None and self._leadership.leading(self.clock.now())
 
     def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
         """Return the record of a supervisor that this leader has given up for its silence."""
@@ -115,7 +110,7 @@ class LeaderLoop:
 
     def round(self) -> bool:
         """Stay present, take part in the election, let the master do what is due."""
-        now = self._clock.now()
+        now = self.clock.now()
         try:
             self._keep_present(now)
             guard = self._leadership.round(now)
@@ -136,13 +131,13 @@ class LeaderLoop:
 
     def next_time(self) -> float | None:
         """Return when a round is due."""
-        now = self._clock.now()
+        now = self.clock.now()
         times = [self._process.next_time(now), self._leadership.next_time(now)]
         if not self._process.occupied:  # else its record is not written, and would be due for ever
             times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)
-        times.append(self._secrets.next_time(now))
+        times.append(self.secrets.next_time(now))
         if self._master is not None and self._master.due is not None:
             times.append(self._master.due)
         return min(times)
@@ -151,7 +146,7 @@ class LeaderLoop:
         """Resign and leave."""
         self._unwatch()
         self._end_term()
-        self._secrets.close()
+        self.secrets.close()
         self._leadership.resign()
         self._presence.leave()
         self._process.leave()
@@ -166,14 +161,14 @@ class LeaderLoop:
         """Return a reason not to start leading, or None."""
         if not self._present and not self._process.occupied:
             raise Unavailable("the store has not accepted this Nimbus's presence")
-        return self._same_id() or self._why_not_else()
+        return self._same_id() or self.why_not()
 
     def _same_id(self) -> str | None:
         if not self._process.occupied:
             return None
         return (
-            f"the id {self._id} is that of another running Nimbus. If this state directory is a copy (of another host's, or in"
-            " an image), stop this Nimbus and remove the files `id` and `key` from it. If this host was restarted a moment"
+            f"the id {self.me.id} is that of another running Nimbus. If this state directory is a copy (of another host's, or"
+            " in an image), stop this Nimbus and remove the files `id` and `key` from it. If this host was restarted a moment"
             " ago, this ends by itself when the earlier session expires"
         )
 
@@ -182,8 +177,8 @@ class LeaderLoop:
     def _work(self, guard: Guard | None, now: float) -> None:
         if guard is not None and guard != self._over and self._master is None:
             self._begin_term(guard)
-        self._secrets.tick(now)
-        aside = None if self._master is None else self._same_id() or self._why_aside()
+        self.secrets.tick(now)
+        aside = None if self._master is None else self._same_id() or self.why_aside()
         if aside is not None:
             self._end_term()
             self._leadership.step_aside(aside)
@@ -202,13 +197,13 @@ class LeaderLoop:
         self._away = why
 
     def _begin_term(self, guard: Guard) -> None:
-        store = GuardedStore(self._store, guard, self._leadership.keeps_leading)
+        store = GuardedStore(self.store, guard, self._leadership.keeps_leading)
         self._guard = guard
-        self._secrets.begin(store)
-        self._master = self._make_master(store)
+        self.secrets.begin(store)
+        self._master = self.make_master(store)
         # After the master's own watch: when this one wakes the thread, the master has marked the change.
         self._unwatch()
-        self._unwatch = self._store.watch("/", self._changed)
+        self._unwatch = self.store.watch("/", self._changed)
 
     def _give_up(self, why: str) -> None:
         """End a term whose guard is lost, even if the election still says otherwise."""
@@ -218,9 +213,9 @@ class LeaderLoop:
 
     def _end_term(self) -> None:
         master, self._master, self._guard = self._master, None, None
-        self._secrets.end()
+        self.secrets.end()
         if master is not None:
             master.close()
 
     def _changed(self, path: str) -> None:
-        self._wake()
+        self.wake()

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -29,43 +30,38 @@ _log = logging.getLogger(__name__)
 LOOK_SECS: Final = 1.0
 
 
+@dataclass
 class Secrets:
     """What one Nimbus knows of the cluster's secrets."""
 
-    def __init__(
-        self,
-        store: Store,
-        pair: KeyPair,
-        nimbus_id: str,
-        make_keys: MakeKeys,
-        clock: Clock,
-        state: Path,
-        urls: Iterable[str],
-        environ: Mapping[str, str],
-        site: Mapping[str, object],
-        new_token: bool = False,
-    ) -> None:
-        """`new_token`: the operators get another one when this Nimbus leads for the first time."""
-        self._make_ring: Callable[[Store], KeyRing] = lambda over: KeyRing(
-            Registry(over), pair, nimbus_id, make_keys
-        )
-        self._registry = Registry(store)
-        self._reading = self._make_ring(store)
+    store: Store
+    pair: KeyPair
+    nimbus_id: str
+    make_keys: MakeKeys
+    clock: Clock
+    #: The state directory.
+    state: Path
+    #: The URLs by which commands of this host may call this Nimbus.
+    urls: Collection[str]
+    environ: Mapping[str, str]
+    site: Mapping[str, object]
+    #: The operators get another token when this Nimbus leads for the first time.
+    new_token: bool = False
+    #: The operators' token, None while it is not known yet.
+    token: str | None = None
+
+    def __post_init__(self) -> None:
+        self._registry = Registry(self.store)
+        self._reading = self._make_ring(self.store)
         self._leading: KeyRing | None = None
-        self._clock = clock
-        self._state = state
-        self._urls = tuple(urls)
-        self._environ = environ
-        self._site = site
         self._next = -math.inf
-        self._new_token = new_token
-        self._unwatch = [
-            store.watch(path, self._changed) for path in (paths.NIMBUSES, paths.keys(paths.OPERATOR))
-        ]
+        watched = (paths.NIMBUSES, paths.keys(paths.OPERATOR))
+        self._unwatch = [self.store.watch(path, self._changed) for path in watched]
         #: Why another Nimbus should lead, as the last `tick` has shown.
         self._aside: str | None = None
-        #: The operators' token, None while it is not known yet.
-        self.token: str | None = None
+
+    def _make_ring(self, store: Store) -> KeyRing:
+        return KeyRing(Registry(store), self.pair, self.nimbus_id, self.make_keys)
 
     @property
     def ring(self) -> KeyRing:
@@ -79,9 +75,9 @@ class Secrets:
     def begin(self, store: Store) -> None:
         """A term begins: there is a token from now on."""
         self._leading = self._make_ring(store)
-        if self._new_token:
+        if self.new_token:
             self._take(self._leading.renew_token())
-            self._new_token = False
+            self.new_token = False
         self._take(self._leading.settle_token(self._offered()))
         self._next = -math.inf
 
@@ -121,16 +117,16 @@ class Secrets:
             return
         self.token = token
         try:
-            file = write_token(token, self._state, self._urls, self._environ, self._site)
+            file = write_token(token, self.state, self.urls, self.environ, self.site)
             _log.info("the operators' token is in %s", file)
         except OSError as error:
             _log.error("the operators' token cannot be written, so commands do not find it: %s", error)
 
     def _offered(self) -> str | None:
         """The token that stands in the file already: a cluster whose store was lost keeps its token."""
-        named = self._site.get(OPTION)
+        named = self.site.get(OPTION)
         try:
-            return read_token(Path(str(named)) if named else self._state / FILE)
+            return read_token(Path(str(named)) if named else self.state / FILE)
         except BadPrivateFile as error:
             _log.warning("%s: the operators get a new token", error)
             return None

@@ -44,13 +44,9 @@ class Stopped(SquallError):
 class NotInTime(SquallError):
     """A command was not done in the time that its caller had. `begun`: it may be done all the same, later."""
 
-    def __init__(self, message: str, begun: bool) -> None:
-        super().__init__(message, begun)
-        self.message = message
+    def __init__(self, message: str, begun: bool = False) -> None:
+        super().__init__(message)
         self.begun = begun
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class Driver:

@@ -46,12 +46,8 @@ class Unreachable(SquallError):
     """No server answered. `sent`: the request may have arrived and been carried out all the same."""
 
     def __init__(self, message: str, sent: bool = False) -> None:
-        super().__init__(message, sent)
-        self.message = message
+        super().__init__(message)
         self.sent = sent
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class Refused(SquallError):
@@ -223,8 +219,8 @@ class Client:
         if len(silent) == 1 and failure is None:
             return silent[0]
         advice = self._and_advice()
-        texts = [error.message.removesuffix(advice) for error in silent]
-        some = advice if any(error.message != text for error, text in zip(silent, texts)) else ""
+        texts = [str(error).removesuffix(advice) for error in silent]
+        some = advice if any(str(error) != text for error, text in zip(silent, texts)) else ""
         if failure is not None:
             texts.append(str(failure))
         return Unreachable("; ".join(texts) + some, sent=any(error.sent for error in silent))
