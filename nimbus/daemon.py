@@ -22,7 +22,7 @@ from nimbus.files.housekeeping import Housekeeping
 from nimbus.files.stored_files import FileStore
 from nimbus.http.app import make_app
 from nimbus.http.auth import Authenticator
-from nimbus.http.services import Services
+from nimbus.http.handlers import Services
 from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nimbus.counters import counter_files
+from nimbus.counters import topology_counters
 from nimbus.counters.topology_counters import Counted
 from nimbus.lifecycle.assigning import view_of
 from nimbus.lifecycle.cleanup import BadTopology, readable_record
@@ -133,17 +133,17 @@ class Counters:
             while unsaved:
                 with self._lock:  # the workers' counters are values; only the sums may change meanwhile
                     counted = self._topologies.get(unsaved[-1], Counted())
-                    parts = counter_files.base_of(counted), dict(counted.folded), dict(counted.workers)
-                counter_files.write(directory, unsaved[-1], counter_files.encode(*parts))
+                    parts = topology_counters.base_of(counted), dict(counted.folded), dict(counted.workers)
+                topology_counters.write(directory, unsaved[-1], topology_counters.encode(*parts))
                 unsaved.pop()
         finally:
             with self._lock:
                 self._unsaved.update(unsaved)
-        counter_files.remove_others(directory, ids)
+        topology_counters.remove_others(directory, ids)
 
     def load(self, directory: Path) -> None:
         """Take what was saved, of topologies of which nothing was heard since."""
-        found = counter_files.read_all(directory)
+        found = topology_counters.read_all(directory)
         with self._lock:
             for topology_id, counted in found.items():
                 self._topologies.setdefault(topology_id, counted)

@@ -26,8 +26,8 @@ from nimbus.files.stored_files import FileTooLarge, NoSuchFile, too_large
 from nimbus.http import metrics, openapi
 from nimbus.http.auth import NIMBUS, Authenticator, Caller
 from nimbus.http.errors import RETRY_AFTER, NoSpace, NoSuchPage, Unauthorized, WrongMethod, answer_of
+from nimbus.http.handlers import ApiCall, Services
 from nimbus.http.requests import read_json, read_query
-from nimbus.http.services import ApiCall, Services
 from nimbus.http.table import ANYBODY, OPERATORS, TABLE, AnyEndpoint
 from nimbus.http.views import NoSuchPart
 from squall.api.answers import ErrorAnswer, FileAnswer, HealthAnswer

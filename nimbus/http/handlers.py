@@ -1,5 +1,6 @@
-"""The handlers of the API: each is a function of the services and the call, and returns a status and the struct to send.
+"""The handlers of the API, and what they work with: the parts of a Nimbus, and one request as it was read.
 
+Each handler is a function of the services and the call, and returns a status and the struct to send.
 They run in threads of a pool, several at a time; changes are handed to the control thread.
 Must not know: Starlette, which path leads here (`table.py`).
 """
@@ -8,36 +9,98 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, convert
 
-from nimbus.http.errors import Unauthorized
-from nimbus.http.services import ApiCall, Services
+from nimbus.counters.counting import Counters
+from nimbus.files.stored_files import FileStore
+from nimbus.http.auth import Caller
+from nimbus.http.errors import NoLeader, Unauthorized
+from nimbus.http.views import Views
+from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.states import KILLED
 from nimbus.submission.parse import BadRequest, check_versions
 from nimbus.submission.submission import Submission
-from squall.api import answers
-from squall.api.requests import (
-    ErrorsQuery,
-    KillQuery,
-    LogQuery,
-    NoFields,
-    RebalanceRequest,
-    ReportRow,
-    ReportsRequest,
+from squall.api import answers, requests
+from squall.cluster.records import (
+    BadRecord,
+    NimbusRecord,
+    SupervisorRecord,
+    TopologyRecord,
+    WorkerReport,
+    decode,
 )
-from squall.cluster.records import BadRecord, TopologyRecord, WorkerReport, decode
-from squall.http.client import Refused, at
+from squall.daemon.command_loop import Driver
+from squall.http.client import Client, Refused, at
 from squall.packages.versions import own_versions
 from squall.security.redaction import redacted
 from topology_api.errors import NoSuchTopology
 
-Q = TypeVar("Q")
-B = TypeVar("B")
+T = TypeVar("T")
+Query = TypeVar("Query")
+Body = TypeVar("Body")
+
+#: Seconds within which a request is answered, with "unavailable" if need be.
+ANSWER_SECS: Final = 4.5
+#: Minimum seconds for a command, however long reading its request took.
+LEAST_SECS: Final = 1.5
+
+
+@dataclass(frozen=True)
+class ApiCall(Generic[Query, Body]):
+    """A request: the names in its path, its query, its body, and who sent it. `began`: when, by the monotonic clock."""
+
+    caller: Caller
+    path: Mapping[str, str]
+    query: Query
+    body: Body
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        """Seconds left to answer it."""
+        return max(LEAST_SECS, ANSWER_SECS - (time.monotonic() - self.began))
+
+
+@dataclass(frozen=True)
+class Services:
+    """The parts of one Nimbus that its HTTP uses."""
+
+    me: NimbusRecord
+    views: Views
+    files: FileStore
+    counters: Counters
+    control: LeaderLoop
+    driver: Driver
+    #: The options of this daemon.
+    conf: Mapping[str, object]
+    #: Makes the client that asks a supervisor for logs.
+    ask_supervisor: Callable[[SupervisorRecord], Client]
+    store_state: Callable[[], answers.StoreState]
+    started: float = field(default_factory=time.monotonic)
+
+    def lead(self, call: ApiCall[Query, Body], command: Callable[[Nimbus], T]) -> T:
+        """Run a command on the master, in the control thread."""
+        return self.driver.call(lambda: self.control.lead(command), timeout=call.left)
+
+    def leader_url(self) -> str:
+        """Return the leader's URL; `NoLeader` when there is none, or when it is this Nimbus, which has not taken over yet."""
+        leader = self.views.leader_id()
+        if leader is not None and leader != self.me.id:
+            for record in self.views.registry.all_nimbuses():
+                if record.id == leader and record.url:
+                    return record.url
+        raise NoLeader("no Nimbus leads at the moment: ask again in a few seconds")
+
+    def healthy(self) -> bool:
+        """Return whether this Nimbus can work: the store is connected and the control thread runs."""
+        return self.store_state().connected and self.driver.thread.is_alive()
+
+
 #: A call without query or body.
 Plain = ApiCall[None, None]
 #: The status, and what is sent as JSON.
@@ -75,7 +138,7 @@ def _set_drained(services: Services, call: Plain, drained: bool) -> Reply:
     return 202, answers.DrainAnswer(supervisor_id, drained)
 
 
-def reports(services: Services, call: ApiCall[None, ReportsRequest]) -> Reply:
+def reports(services: Services, call: ApiCall[None, requests.ReportsRequest]) -> Reply:
     """Take what a supervisor forwards. Any Nimbus takes counters; `app.py` redirects reports to the leader."""
     supervisor_id = call.path["id"]
     if call.caller.id != supervisor_id:
@@ -98,7 +161,7 @@ def reports(services: Services, call: ApiCall[None, ReportsRequest]) -> Reply:
     return 200, answers.ReportsAnswer(services.lead(call, command))
 
 
-def _report_in(row: ReportRow) -> WorkerReport:
+def _report_in(row: requests.ReportRow) -> WorkerReport:
     try:
         return decode(WorkerReport, json.dumps(row.report).encode())
     except BadRecord as error:
@@ -132,21 +195,21 @@ def topology(services: Services, call: Plain) -> Reply:
     return 200, services.views.topology(call.path["name"])
 
 
-def kill(services: Services, call: ApiCall[KillQuery, None]) -> Reply:
+def kill(services: Services, call: ApiCall[requests.KillQuery, None]) -> Reply:
     return _changed(
         services, call, lambda nimbus: nimbus.kill(call.path["name"], call.query.wait_secs), gone=KILLED
     )
 
 
-def activate(services: Services, call: ApiCall[None, NoFields]) -> Reply:
+def activate(services: Services, call: ApiCall[None, requests.NoFields]) -> Reply:
     return _changed(services, call, lambda nimbus: nimbus.activate(call.path["name"]))
 
 
-def deactivate(services: Services, call: ApiCall[None, NoFields]) -> Reply:
+def deactivate(services: Services, call: ApiCall[None, requests.NoFields]) -> Reply:
     return _changed(services, call, lambda nimbus: nimbus.deactivate(call.path["name"]))
 
 
-def rebalance(services: Services, call: ApiCall[None, RebalanceRequest]) -> Reply:
+def rebalance(services: Services, call: ApiCall[None, requests.RebalanceRequest]) -> Reply:
     name, asked = call.path["name"], call.body
     return _changed(
         services,
@@ -156,7 +219,7 @@ def rebalance(services: Services, call: ApiCall[None, RebalanceRequest]) -> Repl
 
 
 def _changed(
-    services: Services, call: ApiCall[Q, B], change: Callable[[Nimbus], object], gone: str = "GONE"
+    services: Services, call: ApiCall[Query, Body], change: Callable[[Nimbus], object], gone: str = "GONE"
 ) -> Reply:
     """Change a topology, and answer with its state; `gone`: when it had no workers, and so was removed at once."""
     name = call.path["name"]
@@ -175,7 +238,7 @@ def component(services: Services, call: Plain) -> Reply:
     return 200, services.views.component(call.path["name"], call.path["component"])
 
 
-def errors(services: Services, call: ApiCall[ErrorsQuery, None]) -> Reply:
+def errors(services: Services, call: ApiCall[requests.ErrorsQuery, None]) -> Reply:
     return 200, answers.ErrorsAnswer(services.views.errors(call.path["name"], call.query.component))
 
 
@@ -191,7 +254,7 @@ def counters(services: Services, call: Plain) -> Reply:
     return 200, services.views.worker_counters(call.path["name"])
 
 
-def log(services: Services, call: ApiCall[LogQuery, None]) -> Reply:
+def log(services: Services, call: ApiCall[requests.LogQuery, None]) -> Reply:
     worker, query = call.path["worker"], call.query
     topology_id, record = services.views.supervisor_of(call.path["name"], worker)
     if not record.url:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from nimbus.http import handlers
 from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR
-from nimbus.http.services import ApiCall, Body, Query, Services
+from nimbus.http.handlers import ApiCall, Body, Query, Services
 from nimbus.submission.parse import BODY_LIMIT, S, read, read_submission
 from squall.api import answers, requests
 from squall.exact_structs import build_type_info

@@ -15,7 +15,7 @@ Must not know: the store, how a decision is carried out.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -79,7 +79,7 @@ def event_due(view: LifecycleView, now: float) -> str | None:
     state = view.record.state
     if crash_of(view) is not None and "crash" in states.allowed_events(state):
         return "crash"
-    if state in states.RUNNING and _all_ended(view):
+    if state in states.RUNNING and _all_say(view, lambda report: report.ended):
         return "complete"
     if state == states.REBALANCING and drained_or_late(view, now):
         return "rebalanced"
@@ -136,11 +136,12 @@ def _stopped(view: LifecycleView, placement: Placement) -> bool:
     return report is not None and report.stopped
 
 
-def _all_ended(view: LifecycleView) -> bool:
-    placed = sum(len(placement.tasks) for placement in view.workers)
+def _all_say(view: LifecycleView, what: Callable[[WorkerReport], bool]) -> bool:
+    """Whether all tasks are placed, and every worker has reported this of all that it has now."""
     reports = [view.report_of(placement) for placement in view.workers]
+    placed = sum(len(placement.tasks) for placement in view.workers)
     return placed == len(view.record.tasks) and all(
-        report is not None and report.ended and _is_current(report, view) for report in reports
+        report is not None and what(report) and _is_current(report, view) for report in reports
     )
 
 
@@ -151,14 +152,7 @@ def is_gone(view: LifecycleView) -> bool:
 
 def is_up(view: LifecycleView) -> bool:
     """Whether all tasks are placed, and every worker has opened its own (while INACTIVE: has reported)."""
-    reports = [view.report_of(placement) for placement in view.workers]
-    placed = sum(len(placement.tasks) for placement in view.workers)
-    return placed == len(view.record.tasks) and all(
-        report is not None
-        and (report.opened or view.record.state == states.INACTIVE)
-        and _is_current(report, view)
-        for report in reports
-    )
+    return _all_say(view, lambda report: report.opened or view.record.state == states.INACTIVE)
 
 
 def why_not_up(view: LifecycleView) -> list[Event]:

@@ -15,22 +15,29 @@ from squall.values import TaskRow
 from topology_api.topology import Topology
 
 
-def number_tasks(
-    topology: Topology, existing: Iterable[TaskRow] = (), highest: int = 0
-) -> tuple[TaskRow, ...]:
-    """Return the tasks of a topology, in order of declaration, then index.
-
-    `existing`: its tasks so far; `highest`: the highest id ever given, if higher than any of theirs.
-    """
+def number_tasks(topology: Topology) -> tuple[TaskRow, ...]:
+    """Return the tasks of a new topology, in order of declaration, then index."""
     counts = {component.id: component.parallelism for component in topology.components}
-    return _number(counts, existing, highest)
+    return renumber_tasks((), counts, 0)
 
 
 def renumber_tasks(
     existing: Collection[TaskRow], changes: Mapping[str, int], highest: int
 ) -> tuple[TaskRow, ...]:
-    """Return the tasks of a topology after the number of tasks of some components has changed."""
-    return _number({**count_tasks(existing), **changes}, existing, highest)
+    """Return the tasks of a topology after the number of tasks of some components has changed.
+
+    `highest`: the highest id ever given, if higher than any of theirs.
+    """
+    ids = {(component, index): task for task, component, index in existing}
+    last = highest_task(existing, highest)
+    numbered = []
+    for component, count in {**count_tasks(existing), **changes}.items():
+        for index in range(count):
+            task = ids.get((component, index))
+            if task is None:
+                task = last = last + 1
+            numbered.append(TaskRow(task, component, index))
+    return tuple(numbered)
 
 
 def count_tasks(tasks: Iterable[TaskRow]) -> dict[str, int]:
@@ -41,16 +48,3 @@ def count_tasks(tasks: Iterable[TaskRow]) -> dict[str, int]:
 def highest_task(tasks: Iterable[TaskRow], highest: int = 0) -> int:
     """Return the highest id ever given, `highest` being the highest so far."""
     return max([highest, *(task for task, _, _ in tasks)])
-
-
-def _number(counts: Mapping[str, int], existing: Iterable[TaskRow], highest: int) -> tuple[TaskRow, ...]:
-    ids = {(component, index): task for task, component, index in existing}
-    last = max([highest, *ids.values()])
-    numbered = []
-    for component, count in counts.items():
-        for index in range(count):
-            task = ids.get((component, index))
-            if task is None:
-                task = last = last + 1
-            numbered.append(TaskRow(task, component, index))
-    return tuple(numbered)

@@ -26,8 +26,7 @@ from urllib.parse import quote, urlencode
 
 from squall.http.addresses import Address
 from squall.http.bodies import LONGEST_ANSWER, OfTheFile, Progress, copy_to, pieces_of, read_all, read_json
-from squall.http.failures import is_of_tls, reason
-from squall.http.pool import ConnectionPool, set_timeout
+from squall.http.pool import ConnectionPool, is_of_tls, reason, set_timeout
 from topology_api.errors import SquallError
 
 API: Final = "/api/v1/"

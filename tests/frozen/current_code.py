@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final
 
-from nimbus.counters import counter_files
+from nimbus.counters import topology_counters
 from nimbus.security.state_directory import StateDirectory
 from squall import worker_files
 from squall.clock import ManualClock
@@ -239,7 +239,7 @@ READ_FILE: Final[Mapping[str, Reader]] = {
     "process": file_reader("process.json", directories.read_started),
     "needs": file_reader("needs.json", artifacts.read_needs),
     "counters": WorkerCounters.from_bytes,
-    "counters of a topology": counter_files.decode,
+    "counters of a topology": topology_counters.decode,
 }
 WRITE_FILE: Final[Mapping[str, Writer]] = {
     "orders": file_writer("orders.json", lambda at, each: worker_files.write(at, worker_files.ORDERS, each)),
@@ -254,8 +254,8 @@ WRITE_FILE: Final[Mapping[str, Writer]] = {
         "needs.json", lambda at, each: worker_files.write(at, "needs.json", {"needs": each})
     ),
     "counters": WorkerCounters.to_bytes,
-    "counters of a topology": lambda each: counter_files.encode(
-        counter_files.base_of(each), each.folded, each.workers
+    "counters of a topology": lambda each: topology_counters.encode(
+        topology_counters.base_of(each), each.folded, each.workers
     ),
 }
 
@@ -295,7 +295,7 @@ def nimbus_state(folder: Path) -> dict[str, object]:
     state = StateDirectory(folder)
     try:
         token = tokens.read_token(folder / tokens.FILE)
-        counted = counter_files.read_all(folder / "counters")
+        counted = topology_counters.read_all(folder / "counters")
         return {
             "id": state.id,
             "key": state.pair.public,

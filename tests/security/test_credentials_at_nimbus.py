@@ -10,7 +10,7 @@ import pytest
 
 from nimbus.http.app import make_app
 from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR, Authenticator
-from nimbus.http.services import Services
+from nimbus.http.handlers import Services
 from nimbus.http.table import TABLE, AnyEndpoint
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
