@@ -12,6 +12,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,6 @@ from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
 from nimbus.security.secrets import Secrets
 from nimbus.security.state_directory import BadStateDirectory, StateDirectory
-from squall.api.answers import StoreState
 from squall.cluster import identity
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.store import Store
@@ -56,7 +56,6 @@ STOP_SECS: Final = 1.0
 #: Seconds after which the master looks at the store though nothing was told: events of ZooKeeper may be lost. What it sees then
 #: may be as old as the store remembers (8 s), so that all is seen after 10 s.
 LOOK_SECS: Final = 2.0
-_KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
 
 
 @dataclass(frozen=True)
@@ -93,28 +92,22 @@ class NimbusDaemon:
         files = tls.server_context_files(settings.conf)
         tls.check_bind(settings.host, files is not None, settings.insecure)
         self._ca = tls.ca(settings.conf)
-        self._listener = listen(settings.host, settings.port)
         self._stopped = False
-        try:
+        with ExitStack() as opened:  # closes what was opened if the rest fails
+            self._listener = opened.enter_context(listen(settings.host, settings.port))
             #: Where it answers.
             self.url = self._own_url("http" if files is None else "https")
             self._warn_of_its_name()
-            self._state = StateDirectory(settings.state)
-        except BaseException:
-            self._listener.close()
-            raise
-        try:
-            if settings.new_cluster:
-                self._state.remember_cluster(None)
-            self._put_together(files)
-        except BaseException as error:
-            self._listener.close()
-            self._state.close()
-            if isinstance(error, OSError):
+            self._state = opened.enter_context(closing(StateDirectory(settings.state)))
+            try:
+                if settings.new_cluster:
+                    self._state.remember_cluster(None)
+                self._put_together(files)
+            except OSError as error:
                 raise BadStateDirectory(
                     f"the state directory {settings.state} cannot be used: {error}"
                 ) from error
-            raise
+            self._opened = opened.pop_all()
 
     def _put_together(self, server_files: tls.ServerFiles | None) -> None:
         settings, store, state = self._settings, self._store, self._state
@@ -156,17 +149,8 @@ class NimbusDaemon:
             state_mark(state.directory),
         )
         self.views = Views(store, self.counters, time.time, self._housekeeping.lost)
-        services = Services(
-            self.me,
-            self.views,
-            self.files,
-            self.counters,
-            self._control,
-            self._driver,
-            {**defaults("daemon"), **settings.conf},
-            self._ask_supervisor,
-            self.store_state,
-        )
+        conf = {**defaults("daemon"), **settings.conf}
+        services = Services(self.views, self.files, self._control, self._driver, conf, self._ask_supervisor)
         authenticator = Authenticator(lambda: self._secrets.token, state.pair, store, self._control.given_up)
         app = make_app(services, authenticator)
         self._server = HttpServer(
@@ -201,8 +185,7 @@ class NimbusDaemon:
         self._housekeeping.stop()
         self._server.stop()
         self._server.join()
-        self._listener.close()
-        self._state.close()
+        self._opened.close()
         _log.info("Nimbus %s has ended", self.me.id)
 
     def _begin(self) -> None:
@@ -221,11 +204,6 @@ class NimbusDaemon:
     def token(self) -> str | None:
         """The operators' token, None while it is not known yet."""
         return self._secrets.token
-
-    def store_state(self) -> StoreState:
-        """Return the kind of the store, and whether it is connected."""
-        kind = type(self._store).__name__
-        return StoreState(_KINDS.get(kind, kind), bool(getattr(self._store, "connected", True)))
 
     # Parts
 

@@ -157,7 +157,7 @@ class Pages:
                 written = await run_in_threadpool(incoming.finish)
         except OSError as error:
             raise NoSpace(
-                f"Nimbus on {self._services.me.host} cannot keep the file: {error.strerror or error}"
+                f"Nimbus on {self._services.control.me.host} cannot keep the file: {error.strerror or error}"
             ) from error
         return _json(201, FileAnswer(sha256, written))
 
@@ -183,13 +183,13 @@ class Pages:
 
     async def _health(self, request: Request, call: AnyCall) -> Response:
         healthy = self._services.healthy()
-        leading, store = self._services.control.leading, self._services.store_state()
+        leading, store = self._services.control.leading, self._services.views.store_state()
         answer = HealthAnswer("ok" if healthy else "unavailable", leading, store)
         return _json(200 if healthy else 503, answer)
 
     async def _metrics(self, request: Request, call: AnyCall) -> Response:
-        leading, connected = self._services.control.leading, self._services.store_state().connected
-        text = await run_in_threadpool(metrics.text_of, self._services.views, leading, connected)
+        leading = self._services.control.leading
+        text = await run_in_threadpool(metrics.text_of, self._services.views, leading)
         return Response(text, media_type=metrics.CONTENT_TYPE)
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, convert
 
-from nimbus.counters.counting import Counters
 from nimbus.files.stored_files import FileStore
 from nimbus.http.auth import Caller
 from nimbus.http.errors import NoLeader, Unauthorized
@@ -28,7 +28,6 @@ from nimbus.submission.submission import Submission
 from squall.api import answers, requests
 from squall.cluster.records import (
     BadRecord,
-    NimbusRecord,
     SupervisorRecord,
     TopologyRecord,
     WorkerReport,
@@ -70,17 +69,14 @@ class ApiCall(Generic[Query, Body]):
 class Services:
     """The parts of one Nimbus that its HTTP uses."""
 
-    me: NimbusRecord
     views: Views
     files: FileStore
-    counters: Counters
     control: LeaderLoop
     driver: Driver
     #: The options of this daemon.
     conf: Mapping[str, object]
     #: Makes the client that asks a supervisor for logs.
     ask_supervisor: Callable[[SupervisorRecord], Client]
-    store_state: Callable[[], answers.StoreState]
     started: float = field(default_factory=time.monotonic)
 
     def lead(self, call: ApiCall[Query, Body], command: Callable[[Nimbus], T]) -> T:
@@ -90,7 +86,7 @@ class Services:
     def leader_url(self) -> str:
         """Return the leader's URL; `NoLeader` when there is none, or when it is this Nimbus, which has not taken over yet."""
         leader = self.views.leader_id()
-        if leader is not None and leader != self.me.id:
+        if leader is not None and leader != self.control.me.id:
             for record in self.views.registry.all_nimbuses():
                 if record.id == leader and record.url:
                     return record.url
@@ -98,7 +94,7 @@ class Services:
 
     def healthy(self) -> bool:
         """Return whether this Nimbus can work: the store is connected and the control thread runs."""
-        return self.store_state().connected and self.driver.thread.is_alive()
+        return self.views.store_state().connected and self.driver.thread.is_alive()
 
 
 #: A call without query or body.
@@ -112,11 +108,11 @@ Reply = tuple[int, Struct]
 
 def cluster(services: Services, call: Plain) -> Reply:
     uptime = time.monotonic() - services.started
-    return 200, services.views.cluster(services.store_state(), uptime)
+    return 200, services.views.cluster(uptime)
 
 
 def configuration(services: Services, call: Plain) -> Reply:
-    return 200, answers.ConfigurationAnswer(services.me.id, redacted(services.conf))
+    return 200, answers.ConfigurationAnswer(services.control.me.id, redacted(services.conf))
 
 
 def supervisors(services: Services, call: Plain) -> Reply:
@@ -146,7 +142,7 @@ def reports(services: Services, call: ApiCall[None, requests.ReportsRequest]) ->
     news = [(row.topology, _report_in(row)) for row in call.body.reports]
     for row in call.body.counters:
         data = json.dumps(row.counters).encode()
-        services.counters.count_bytes(row.topology_id, row.worker, row.incarnation, data)
+        services.views.counters.count_bytes(row.topology_id, row.worker, row.incarnation, data)
     if not services.control.leading:
         return 200, answers.ReportsAnswer([])
 
@@ -259,10 +255,7 @@ def log(services: Services, call: ApiCall[requests.LogQuery, None]) -> Reply:
     topology_id, record = services.views.supervisor_of(call.path["name"], worker)
     if not record.url:
         raise Refused(404, "NotFound", f"supervisor {record.id} on {record.host} does not serve logs")
-    client = services.ask_supervisor(record)
-    try:
+    with closing(services.ask_supervisor(record)) as client:
         path = f"/logs/{at(topology_id, worker)}"
         answer = client.get(path, file=query.file, offset=query.offset, limit=query.limit)
         return 200, convert(answer, answers.LogAnswer)
-    finally:
-        client.close()

@@ -31,16 +31,16 @@ _QUANTILES: Final = (("p50", "0.5"), ("p99", "0.99"))
 _Sample = tuple[Mapping[str, str], float]
 
 
-def text_of(views: Views, leading: bool, connected: bool) -> str:
+def text_of(views: Views, leading: bool) -> str:
     """Return the page."""
-    return "\n".join(_lines(views, leading, connected)) + "\n"
+    return "\n".join(_lines(views, leading)) + "\n"
 
 
-def _lines(views: Views, leading: bool, connected: bool) -> Iterator[str]:
+def _lines(views: Views, leading: bool) -> Iterator[str]:
     supervisors = views.supervisors()
     for name, text, value in (
         ("squall_nimbus_leading", "Whether this Nimbus leads.", int(leading)),
-        ("squall_store_connected", "Whether the store is in reach.", int(connected)),
+        ("squall_store_connected", "Whether the store is in reach.", int(views.store_state().connected)),
         ("squall_supervisors", "Supervisors that are there.", len(supervisors)),
         ("squall_slots", "Slots for workers.", sum(each.slots for each in supervisors)),
         ("squall_slots_used", "Slots that are taken.", sum(each.used for each in supervisors)),

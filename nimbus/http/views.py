@@ -36,6 +36,7 @@ from topology_api.errors import NoSuchTopology, SquallError
 #: Topologies whose descriptions are cached.
 _DESCRIPTIONS: Final = 64
 _BAD: Final = "BAD"
+_KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
 _UNREADABLE: Final = (BadRecord, BadBlob)
 
 
@@ -62,7 +63,7 @@ class Views:
 
     # The cluster
 
-    def cluster(self, store: answers.StoreState, uptime_secs: float) -> answers.ClusterAnswer:
+    def cluster(self, uptime_secs: float) -> answers.ClusterAnswer:
         """Return the cluster in a few numbers."""
         supervisors = self.registry.all_supervisors()
         records = self.registry.all_topologies()
@@ -89,8 +90,13 @@ class Views:
             topologies=len(records) + len(self.registry.bad),
             tasks=sum(len(record.tasks) for record in records),
             uptime_secs=uptime_secs,
-            store=store,
+            store=self.store_state(),
         )
+
+    def store_state(self) -> answers.StoreState:
+        """Return the kind of the store, and whether it is connected."""
+        kind = type(self.store).__name__
+        return answers.StoreState(_KINDS.get(kind, kind), bool(getattr(self.store, "connected", True)))
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster, None before its first leader has given it one."""
@@ -166,7 +172,7 @@ class Views:
             note_times=[*status.note_times, *[self.now()] * len(lost)],
             events=(*status.events, *lost),
             state_secs=status.state_secs,
-            error_reports=[convert(report.outline(), answers.ErrorOutline) for report in status.errors],
+            error_reports=convert(status.errors, list[answers.ErrorOutline], from_attributes=True),
             id=record.id,
             workers_wanted=int(str(record.conf[WORKERS])),
             stands_by=self._standing_by(record),

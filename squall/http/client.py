@@ -242,17 +242,11 @@ class Client:
             if error.sent:
                 raise
             # The leader has died and the redirecting Nimbus does not know yet: nothing was done, another is about to lead.
-            raise Refused(
-                503,
-                "NoLeader",
-                f"{leader.url}, which leads by what {address.url} knows, cannot be reached",
-                (),
-                1.0,
+            raise _no_leader(
+                f"{leader.url}, which leads by what {address.url} knows, cannot be reached"
             ) from error
         if status is not None:
-            raise Refused(
-                503, "NoLeader", f"{leader.url} does not lead any more, ask again in a moment", (), 1.0
-            )
+            raise _no_leader(f"{leader.url} does not lead any more, ask again in a moment")
         return result
 
     def _try(
@@ -352,6 +346,10 @@ class Client:
 
     def _and_advice(self) -> str:
         return f"; {self._advice}" if self._advice else ""
+
+
+def _no_leader(message: str) -> Refused:
+    return Refused(503, "NoLeader", message, retry_after=1.0)
 
 
 def _target(path: str, query: Mapping[str, object]) -> str:

@@ -70,13 +70,6 @@ class ErrorReport:
     def _head(self) -> str:
         return f"{self.component}[{self.task}] of topology {self.topology!r}: {raised(self.call, self.text)}"
 
-    def outline(self) -> dict[str, Any]:
-        """Return what happened and where, without frames and values, as JSON values."""
-        return {
-            name: getattr(self, name)
-            for name in ("component", "task", "call", "text", "place", "time", "times")
-        }
-
     def as_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
         return asdict(self)
