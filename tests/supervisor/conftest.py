@@ -1,4 +1,4 @@
-"""What the tests of the supervisor share: hosts that are ended with the test."""
+"""Fixtures shared by the tests of the supervisor: hosts that end with the test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hosts(make_hosts: Callable[..., Hosts]) -> Hosts:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
-    """A Nimbus that is reached by HTTP, and supervisor daemons."""
+    """A Nimbus that answers over HTTP, and supervisor daemons."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home" / "state"))
     with cluster_in(tmp_path / "states") as made:

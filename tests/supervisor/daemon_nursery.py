@@ -2,7 +2,7 @@
 
     python -m tests.supervisor.daemon_nursery ZOOKEEPER ROOT STATE
 
-Each line on stdin makes one, whose pid is written to stdout. It ends with its stdin; the daemons are the test's to end.
+Each line on stdin makes one, whose pid is written to stdout. The process ends with its stdin; the test must end the daemons.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def run(servers: str, root: str, state: Path) -> None:
 
 def main() -> None:
     servers, root, state = sys.argv[1:]
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # their exits are not waited for
     for _ in sys.stdin:
         pid = os.fork()
         if not pid:

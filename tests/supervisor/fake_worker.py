@@ -1,11 +1,11 @@
-"""A worker that is none: it reads its orders, writes heartbeats, and does what the topology's conf says under "fake".
+"""A fake worker: it reads its orders, writes heartbeats, and does what the topology's conf says under "fake".
 
     python fake_worker.py DIRECTORY
 
-`fake` maps a worker's name (or "*") to a behaviour: `obey` (the default), `die 3` (exit status), `signal 9`, `fault`
-(dies in C code), `deaf` (does not stop when told), `faulty stop` (dies when it is told to stop), `mute` (never gives a sign
-of life), `crash TEXT`, `freeze` (one sign of life, then none), `children` (starts a child in its session that outlives it),
-`end 75 TEXT` (with its last word). Only the first process of a worker behaves so when the behaviour begins with `once`.
+`fake` maps a worker's name (or "*") to a behaviour: `obey` (the default), `die 3` (exit status), `signal 9`, `fault` (dies in C
+code), `deaf` (does not stop when asked), `faulty stop` (dies when it is asked to stop), `mute` (sends no heartbeat), `crash
+TEXT`, `freeze` (one heartbeat, then none), `children` (starts a child in its session that outlives it), `end 75 TEXT` (with a
+final report). If the behaviour begins with `once`, only the first process of a worker behaves so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from squall.worker_files import End, Orders, WorkerHeartbeat
 
 
 class FakeWorker:
-    """Reads its orders every 10 ms, or when it is told to."""
+    """Reads its orders every 10 ms, or when it is signalled."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -124,5 +124,5 @@ class FakeWorker:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # however it dies, it leaves no core where the tests run
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # it dumps no core where the tests run
     FakeWorker(Path(sys.argv[1])).run()

@@ -1,4 +1,4 @@
-"""A Nimbus over a store in memory, supervisors whose workers are fakes, and waiting for what comes of them."""
+"""A Nimbus over a store in memory, supervisors with fake workers, and waits for their effects."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from topology_api.topology import ComponentSpec, StreamSpec, Topology
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKE = Path(__file__).with_name("fake_worker.py")
-#: Of every topology; fakes have no links.
+#: Options of every topology; fake workers have no links.
 LINK_KEYS = {"public": "P" * 40, "secret": "S" * 40}
-#: What a test waits for comes within milliseconds, or does not come.
+#: An expected event comes within milliseconds, or never.
 CAP = 30.0
 
 
@@ -39,14 +39,14 @@ def fake_command(directory: Path) -> list[str]:
 
 
 def a_topology(name: str, tasks: int) -> Topology:
-    """One spout of some tasks, whose pickle nobody can load."""
+    """One spout of some tasks, whose pickle cannot be loaded."""
     spout = ComponentSpec("lines", "spout", tasks, {}, {"default": StreamSpec(("line",))})
     return Topology(name, {}, (spout,), {"lines": b"this is no pickle"})
 
 
 @dataclass
 class Link:
-    """Speaks to a Nimbus, and remembers what was said."""
+    """Reports to a Nimbus, and records the reports."""
 
     nimbus: Nimbus
     reports: list[WorkerReport] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Link:
         self.beats.append(supervisor_id)
 
     def notes(self) -> list[str]:
-        """What was said about workers, each text once."""
+        """The notes about workers, each text once."""
         return list(dict.fromkeys(report.note for report in self.reports if report.note is not None))
 
 
@@ -85,7 +85,7 @@ class Hosts:
         self.link = Link(self.nimbus)
         #: The key pair of each supervisor, which stays with its directory.
         self.pairs: dict[str, KeyPair] = {}
-        #: Every supervisor that ever was, so that no worker of it is left behind.
+        #: Every supervisor ever started, so that none of its workers is left behind.
         self.ever: list[Supervisor] = []
         self.supervisors = [self.make(f"s{number}") for number in range(1, supervisors + 1)]
 
@@ -99,7 +99,7 @@ class Hosts:
         kernel_kills: Callable[[], int | None] = exits.kernel_kills,
         admit: Callable[[], object] = lambda: None,
     ) -> Supervisor:
-        """One more supervisor, or a new process of one. `store`: how it sees ours."""
+        """Another supervisor, or a new process of one. `store`: the store as it sees it."""
         pair = self.pairs.setdefault(name, KeyPair.make())
         registry = Registry(store or self.store)
         processes = WorkerProcesses(
@@ -118,7 +118,7 @@ class Hosts:
         return supervisor
 
     def directories(self, supervisor: int = 0) -> Directories:
-        """Those of a supervisor."""
+        """The workers of a supervisor."""
         return Directories(self.state / self.supervisors[supervisor].id)
 
     def submit(
@@ -134,7 +134,7 @@ class Hosts:
         return self.nimbus.submit(Submission(a_topology(name, tasks), merged, {"lines": merged}))
 
     def turn(self) -> None:
-        """One turn of everything, after a wait if nothing is due before."""
+        """One round of everything, after a wait if nothing is due."""
         now = self.clock.now()
         self.nimbus.tick(now)
         due = min(supervisor.next_time(now) for supervisor in self.supervisors)
@@ -144,7 +144,7 @@ class Hosts:
             supervisor.sync(self.clock.now())
 
     def until(self, condition: Callable[[], object], what: str = "") -> None:
-        """Turn until it holds."""
+        """Run rounds until a condition holds."""
         end = time.monotonic() + CAP
         while not condition():
             assert time.monotonic() < end, f"{what or 'it'} did not come; reports: {self.link.reports[-5:]}"
@@ -163,7 +163,7 @@ class Hosts:
         return None if record is None else record.state
 
     def pids(self) -> dict[str, int]:
-        """The processes that run, by worker."""
+        """The running processes, by worker."""
         return {
             view.worker: view.pid
             for supervisor in self.supervisors
@@ -172,7 +172,7 @@ class Hosts:
         }
 
     def end(self) -> None:
-        """End what is left, whatever the test did."""
+        """End all remaining processes, whatever the test did."""
         for supervisor in self.ever:
             assert supervisor.kill_all()
         self.nimbus.close()

@@ -1,6 +1,6 @@
-"""A Nimbus with the real master behind a small HTTP server of its own: what a supervisor daemon speaks to in these tests.
+"""A Nimbus with the real master behind a small HTTP server of its own, for supervisor daemons in these tests.
 
-It can be away (`down`), or take its time. What a supervisor said is remembered.
+It can be unavailable (`down`) or slow. It records the reports of supervisors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from squall.transport.carriers.sockets import make_keys
 
 
 class FakeNimbus:
-    """Leads, or stands by; several may share one store."""
+    """Leader or standby; several may share one store."""
 
     def __init__(self, store: Store, id: str = "n1", leads: bool = True) -> None:
         self.id = id
@@ -42,7 +42,7 @@ class FakeNimbus:
         self.posts: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
         self.refused: list[str] = []
-        #: The keys of supervisors, also of one that has left.
+        #: The keys of supervisors, also of those that have left.
         self.known: dict[str, str] = {}
         self.answer_with = 200
         self.server: ThreadingHTTPServer | None = None
@@ -58,7 +58,7 @@ class FakeNimbus:
         return NimbusRecord(self.id, f"http://127.0.0.1:{self.port}", "here", self.pair.public)
 
     def lead(self) -> None:
-        """From here on this one leads."""
+        """This one leads from now on."""
         self.store.put(paths.LEADER, self.id.encode())
         ring = KeyRing(Registry(self.store), self.pair, self.id, lambda: asdict(make_keys()))
         self.master = Nimbus(self.store, RealClock(), keyring=ring)
@@ -69,19 +69,19 @@ class FakeNimbus:
         return self.master
 
     def do(self, command: Callable[[Nimbus], Any]) -> Any:
-        """One thread at a time speaks to the master."""
+        """Only one thread at a time uses the master."""
         with self.lock:
             return command(self.nimbus)
 
     def up(self) -> None:
-        """Answer, at the port of before if there was one."""
+        """Start answering, on the earlier port if there was one."""
         self.server = ThreadingHTTPServer(("127.0.0.1", self.port), handler_of(self))
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
 
     def down(self) -> None:
-        """Answer nobody."""
+        """Stop answering."""
         if self.server is not None:
             self.server.shutdown()
             self.server.server_close()
@@ -93,12 +93,12 @@ class FakeNimbus:
             self.master.close()
 
     def header_for(self, supervisor: str) -> str:
-        """What this Nimbus shows a supervisor."""
+        """The token with which this Nimbus identifies itself to a supervisor."""
         (record,) = [record for record in self.registry.all_supervisors() if record.id == supervisor]
         return daemon_header(self.id, self.pair.token_with(record.public_key, NIMBUS_TO_SUPERVISOR))
 
     def knows(self, header: str | None) -> str | None:
-        """The supervisor that shows this."""
+        """The supervisor with this token."""
         self.known |= {record.id: record.public_key for record in self.registry.all_supervisors()}
         found = read_daemon_header(header or "")
         if found is None or found[0] not in self.known:
@@ -117,12 +117,12 @@ class FakeNimbus:
                 self.master.report(each["topology"], report.worker, report)
 
     def said(self, what: str) -> list[Any]:
-        """All "reports" or "counters" that came."""
+        """All "reports" or "counters" received."""
         with self.lock:
             return [each for post in self.posts for each in post[what]]
 
     def notes(self) -> list[str]:
-        """What was said about workers, each text once."""
+        """The notes about workers, each text once."""
         found = [each["report"]["note"] for each in self.said("reports")]
         return list(dict.fromkeys(note for note in found if note is not None))
 
@@ -158,7 +158,7 @@ def handler_of(nimbus: FakeNimbus) -> type[BaseHTTPRequestHandler]:
         def answer(self, status: int, data: bytes) -> None:
             self.send_response(status)
             self.send_header("Content-Length", str(len(data)))
-            with suppress(ConnectionError):  # whoever asked was killed
+            with suppress(ConnectionError):  # the client was killed
                 self.end_headers()
                 self.wfile.write(data)
 

@@ -1,4 +1,4 @@
-"""Small programs that tests start as workers, and looking at processes."""
+"""Small programs that tests start as workers, and queries about processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from supervisor.processes import WorkerProcess
 CAP = 30.0
 
 
-#: However it dies, it leaves no core where the tests run.
+#: A program that dies dumps no core where the tests run.
 NO_CORE = "import resource; resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n"
 
 
@@ -24,7 +24,7 @@ def run(directory: Path, text: str) -> WorkerProcess:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds; what is waited for comes soon, or never."""
+    """Wait until a condition holds; an expected event comes soon, or never."""
     end = time.monotonic() + CAP
     while not condition():
         assert time.monotonic() < end, "it did not come"
@@ -38,6 +38,6 @@ def runs(pid: int) -> bool:
 
 
 def pid_in(path: Path) -> int:
-    """The pid that a program writes into a file, once it is there whole."""
+    """The pid that a program writes into a file, once it is complete."""
     until(lambda: path.exists() and path.read_text().endswith("\n"))
     return int(path.read_text())

@@ -1,4 +1,4 @@
-"""Supervisor daemons in this process, over a store in memory, with a Nimbus that they reach by real HTTP and fake workers."""
+"""Supervisor daemons in this process, over a store in memory, with a Nimbus that they reach by real HTTP, and fake workers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from topology_api.options import defaults
 
 
 class Cluster:
-    """One Nimbus, and as many supervisor daemons as are started."""
+    """One Nimbus, and any number of supervisor daemons."""
 
     def __init__(self, tmp: Path) -> None:
         self.tmp = tmp
@@ -34,7 +34,7 @@ class Cluster:
         self.registry = Registry(self.store)
         self.nimbus = FakeNimbus(self.store)
         self.others: list[FakeNimbus] = []
-        #: What each supervisor sees of the store, by its state directory.
+        #: Each supervisor's view of the store, by its state directory.
         self.seen: dict[str, FlakyStore] = {}
         self.daemons: list[SupervisorDaemon] = []
 
@@ -45,7 +45,7 @@ class Cluster:
         return replace(settings, **changes)
 
     def start(self, name: str = "s1", **changes: Any) -> SupervisorDaemon:
-        """A daemon, and wait until it is known."""
+        """Start a daemon, and wait until it is registered."""
         store = self.seen[name] = FlakyStore(self.store.session())
         daemon = SupervisorDaemon(store, self.settings(name, **changes))
         self.daemons.append(daemon)
@@ -85,7 +85,7 @@ class Cluster:
         self.nimbus.do(lambda nimbus: nimbus.tick())
 
     def until(self, condition: Callable[[], object], what: str = "") -> None:
-        """Let time pass until it holds."""
+        """Let time pass until a condition holds."""
         end = time.monotonic() + CAP
         while not condition():
             assert time.monotonic() < end, f"{what or 'it'} did not come; notes: {self.nimbus.notes()}"
@@ -101,7 +101,7 @@ class Cluster:
         return all(report is not None and report.opened for report in reports)
 
     def pids(self, name: str = "s1") -> dict[str, int]:
-        """The processes that a supervisor has noted, by worker: read from its directory."""
+        """The processes that a supervisor has recorded in its directory, by worker."""
         return pids_below(self.tmp / name)
 
     def end(self) -> None:
@@ -113,7 +113,7 @@ class Cluster:
 
 
 def pids_below(state: Path) -> dict[str, int]:
-    """The worker processes that are noted in a state directory and run, by worker."""
+    """The running worker processes that are recorded in a state directory, by worker."""
     found = {}
     for directory in Directories(state).workers():
         started = read_started(directory)

@@ -1,4 +1,4 @@
-"""A state directory that was copied to another host: its supervisor waits until the one of that id is gone."""
+"""A state directory was copied to another host: its supervisor waits until the other one of that id is gone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def store_view(store: InMemoryStore, host: str, state: Path) -> StoreView:
     return StoreView(Registry(store.session()), record, lambda: None, lambda: None, mark)
 
 
-def test_a_copy_does_nothing_while_the_other_is_there_and_says_why(
+def test_a_copy_does_nothing_while_the_other_is_there_and_reports_why(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = InMemoryStore()
@@ -45,9 +45,9 @@ def test_a_copy_does_nothing_while_the_other_is_there_and_says_why(
     assert copy.refresh(60.0, {}) and copy.known
 
 
-def test_a_supervisor_that_is_started_again_waits_for_nothing(tmp_path: Path) -> None:
+def test_a_restarted_supervisor_waits_for_nothing(tmp_path: Path) -> None:
     store = InMemoryStore()
     assert store_view(store, "host-1", tmp_path).refresh(0.0, {})
-    after = store_view(store, "host-1", tmp_path)  # the session of the one before has not run out
+    after = store_view(store, "host-1", tmp_path)  # the session of the previous process has not expired
     assert after.refresh(0.0, {}) and after.known
     assert store.get(paths.presence("s1")) is not None

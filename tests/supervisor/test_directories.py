@@ -1,4 +1,4 @@
-"""What is kept on a host lies where it is looked for, is nobody else's to read, and goes with its topology."""
+"""Files on a host are where they are expected, unreadable to other users, and removed with their topology."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def test_directories_are_made_for_their_owner_alone_whatever_the_umask(tmp_path:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
 
 
-def test_a_new_process_finds_nothing_that_one_before_it_said_but_its_logs_and_scratch(tmp_path: Path) -> None:
+def test_a_new_process_finds_nothing_of_an_earlier_one_but_its_logs_and_scratch(tmp_path: Path) -> None:
     directories = Directories(tmp_path, own_work=True)
     fill(directories.make_worker("words-1-0", "w1"))
     again = directories.make_worker("words-1-0", "w1")
     kept = {"orders.json", "keys.json", "lease.json", worker_files.SCRATCH, worker_files.WORK}
     assert names(again) == {*LOGS, *kept} and names(again / worker_files.WORK) == set()
-    # Orders, keys and the lease are written anew before the process begins.
+    # Orders, keys and the lease are written again before the process starts.
 
 
-def test_of_a_worker_that_has_left_only_the_logs_stay(tmp_path: Path) -> None:
+def test_only_the_logs_of_a_worker_that_has_left_stay(tmp_path: Path) -> None:
     directories = Directories(tmp_path)
     directory = directories.make_worker("words-1-0", "w1")
     fill(directory)
@@ -72,7 +72,7 @@ def test_of_a_worker_that_has_left_only_the_logs_stay(tmp_path: Path) -> None:
     assert names(directory) == {*LOGS}
 
 
-def test_logs_of_workers_that_have_left_do_not_become_more_and_more(tmp_path: Path) -> None:
+def test_logs_of_workers_that_have_left_do_not_accumulate(tmp_path: Path) -> None:
     directories = Directories(tmp_path)
     living = directories.make_worker("words-1-0", "living")
     fill(living)
@@ -86,14 +86,14 @@ def test_logs_of_workers_that_have_left_do_not_become_more_and_more(tmp_path: Pa
     assert len(left) <= 10
 
 
-def test_clearing_what_is_not_there_is_nothing(tmp_path: Path) -> None:
+def test_clearing_a_missing_directory_does_nothing(tmp_path: Path) -> None:
     directories = Directories(tmp_path / "none")
     directories.clear_worker("words-1-0", "w1")
     directories.remove_topologies([])
     assert directories.workers() == []
 
 
-def test_topologies_that_are_no_more_are_removed_with_all_they_left(tmp_path: Path) -> None:
+def test_removed_topologies_are_deleted_with_all_their_files(tmp_path: Path) -> None:
     directories = Directories(tmp_path)
     for topology_id in ("words-1-0", "words-2-0"):
         fill(directories.make_worker(topology_id, "w1"))
@@ -103,7 +103,7 @@ def test_topologies_that_are_no_more_are_removed_with_all_they_left(tmp_path: Pa
     assert list(directories.root.iterdir()) == []
 
 
-def test_a_bundle_is_fetched_once_and_again_when_fetching_was_cut_short(tmp_path: Path) -> None:
+def test_a_bundle_is_fetched_once_and_again_after_an_interruption(tmp_path: Path) -> None:
     store = InMemoryStore()
     put_bundle(store, "words-1-0", a_topology("words", 2))
     directories = Directories(tmp_path)
@@ -114,7 +114,7 @@ def test_a_bundle_is_fetched_once_and_again_when_fetching_was_cut_short(tmp_path
     assert directories.make_bundle(InMemoryStore(), "words-1-0") == bundle, "it is there"
 
 
-def test_what_was_started_in_a_directory_comes_back(tmp_path: Path) -> None:
+def test_the_record_of_a_started_process_is_read_back(tmp_path: Path) -> None:
     assert read_started(tmp_path) is None
     started = Started(123, 456, Incarnation(7, 8), 2)
     write_started(tmp_path, started)
@@ -125,6 +125,6 @@ def test_what_was_started_in_a_directory_comes_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format":1}', '{"format":1,"incarnation":3,"pid":1}', '{"format":9}']
 )
-def test_a_note_of_a_process_that_is_damaged_is_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_record_of_a_process_is_none(tmp_path: Path, text: str) -> None:
     (tmp_path / PROCESS).write_text(text)
     assert read_started(tmp_path) is None

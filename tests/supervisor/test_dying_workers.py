@@ -1,4 +1,4 @@
-"""A worker that dies by itself is started again with the next number, and everybody is told why."""
+"""A worker that dies by itself is started again with the next number, and the reason is reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def restarted(hosts: Hosts, worker: str, times: int = 1) -> bool:
     return hosts.opened(worker) and incarnation(hosts, worker) == (1, times)
 
 
-def test_a_killed_worker_is_started_again_and_the_others_hear_of_it(hosts: Hosts) -> None:
+def test_a_killed_worker_is_restarted_and_the_others_learn_of_it(hosts: Hosts) -> None:
     record = hosts.submit()
     hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
     before = hosts.pids()
@@ -50,7 +50,7 @@ def test_a_killed_worker_is_started_again_and_the_others_hear_of_it(hosts: Hosts
     assert kept.text == note.replace("; it is started again at once", "; it was started again")
 
 
-def test_the_others_hear_of_a_death_before_the_next_process_has_begun(hosts: Hosts) -> None:
+def test_the_others_learn_of_a_death_before_the_next_process_has_started(hosts: Hosts) -> None:
     hosts.submit()
     hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
     os.kill(hosts.pids()["w2"], signal.SIGKILL)
@@ -71,7 +71,7 @@ def test_the_others_hear_of_a_death_before_the_next_process_has_begun(hosts: Hos
         ("once end 0 SIGTERM", ["ended by itself with status 0: SIGTERM"]),
     ],
 )
-def test_the_cause_of_a_death_is_told(hosts: Hosts, behaviour: str, words: list[str]) -> None:
+def test_the_cause_of_a_death_is_reported(hosts: Hosts, behaviour: str, words: list[str]) -> None:
     hosts.submit(fake={"w2": behaviour})
     hosts.until(lambda: restarted(hosts, "w2"))
     (note,) = hosts.link.notes()
@@ -81,7 +81,7 @@ def test_the_cause_of_a_death_is_told(hosts: Hosts, behaviour: str, words: list[
     assert "w1" not in note
 
 
-def test_a_kill_by_the_kernel_is_told_from_another(make_hosts: Callable[..., Hosts]) -> None:
+def test_a_kill_by_the_kernel_is_distinguished_from_others(make_hosts: Callable[..., Hosts]) -> None:
     hosts = make_hosts(supervisors=0)
     kills = [7]
     hosts.supervisors.append(hosts.make("s1", kernel_kills=lambda: kills[0]))
@@ -98,7 +98,7 @@ def test_a_kill_by_the_kernel_is_told_from_another(make_hosts: Callable[..., Hos
 
 
 @pytest.mark.slow
-def test_a_worker_that_dies_again_and_again_rests_longer_and_longer_and_disturbs_nobody(hosts: Hosts) -> None:
+def test_a_worker_that_dies_repeatedly_rests_ever_longer_and_disturbs_no_other(hosts: Hosts) -> None:
     hosts.submit(fake={"w2": "die 1"})
     hosts.until(lambda: len(hosts.link.notes()) >= 4)
     assert hosts.opened("w1")
@@ -108,7 +108,7 @@ def test_a_worker_that_dies_again_and_again_rests_longer_and_longer_and_disturbs
     assert "; its 3rd death in " in hosts.link.notes()[2]
 
 
-def test_a_worker_that_rests_can_be_withdrawn(hosts: Hosts) -> None:
+def test_a_resting_worker_can_be_withdrawn(hosts: Hosts) -> None:
     hosts.submit(fake={"w2": "die 1"})
     hosts.until(lambda: len(hosts.link.notes()) >= 2)
     hosts.nimbus.kill("words", wait_secs=0)
@@ -130,13 +130,13 @@ def test_a_frozen_worker_is_killed_and_started_again(hosts: Hosts) -> None:
 
 
 @pytest.mark.slow
-def test_a_worker_whose_heartbeat_stands_still_is_killed_though_its_process_runs(hosts: Hosts) -> None:
+def test_a_worker_whose_heartbeat_stops_is_killed_though_its_process_runs(hosts: Hosts) -> None:
     hosts.submit(fake={"w2": "once freeze"}, timeout=2.0)
     hosts.until(lambda: restarted(hosts, "w2"))
     assert incarnation(hosts, "w1") == (1, 0)
 
 
-def test_ports_of_the_process_before_are_asked_for_again(hosts: Hosts) -> None:
+def test_ports_of_the_previous_process_are_requested_again(hosts: Hosts) -> None:
     record = hosts.submit()
     hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
     os.kill(hosts.pids()["w2"], signal.SIGKILL)
@@ -146,7 +146,7 @@ def test_ports_of_the_process_before_are_asked_for_again(hosts: Hosts) -> None:
     assert orders.ports == (6002, 6102)
 
 
-def test_a_worker_that_dies_while_its_topology_drains_is_started_again_so_that_others_can_drain(
+def test_a_worker_that_dies_while_its_topology_drains_is_restarted_so_that_others_can_drain(
     hosts: Hosts,
 ) -> None:
     hosts.submit(fake={"w2": "deaf"})
@@ -157,7 +157,9 @@ def test_a_worker_that_dies_while_its_topology_drains_is_started_again_so_that_o
     assert any(report.drained and report.incarnation == (1, 1) for report in hosts.link.reports)
 
 
-def test_a_program_that_cannot_be_started_is_told_and_tried_again(make_hosts: Callable[..., Hosts]) -> None:
+def test_a_program_that_cannot_be_started_is_reported_and_tried_again(
+    make_hosts: Callable[..., Hosts],
+) -> None:
     hosts = make_hosts(supervisors=0)
     hosts.supervisors.append(hosts.make("s1", command=lambda directory: ["/no-such-program"]))
     hosts.submit(workers=1)
@@ -168,7 +170,7 @@ def test_a_program_that_cannot_be_started_is_told_and_tried_again(make_hosts: Ca
     hosts.until(lambda: hosts.state_of() is None)
 
 
-def test_an_error_that_nobody_thought_of_is_told_and_rests(make_hosts: Callable[..., Hosts]) -> None:
+def test_an_unexpected_error_is_reported_and_followed_by_a_rest(make_hosts: Callable[..., Hosts]) -> None:
     def command(directory: Path) -> list[str]:
         if directory.name == "w1":
             raise RuntimeError("nobody thought of this")
@@ -185,9 +187,7 @@ def test_an_error_that_nobody_thought_of_is_told_and_rests(make_hosts: Callable[
     assert hosts.link.notes()[1].endswith("; its 2nd failed preparation in 0 s; it is tried again in 1 s")
 
 
-def test_a_state_directory_that_cannot_be_written_ends_nothing(
-    make_hosts: Callable[..., Hosts], tmp_path: Path
-) -> None:
+def test_an_unwritable_state_directory_ends_nothing(make_hosts: Callable[..., Hosts], tmp_path: Path) -> None:
     hosts = make_hosts(supervisors=0)
     (tmp_path / "cluster-0").mkdir()
     (tmp_path / "cluster-0" / "s1").write_text("a file where a directory should be")

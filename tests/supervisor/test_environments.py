@@ -1,4 +1,4 @@
-"""What a topology requires is installed once, beside our own versions of what workers need; a failure shows its log."""
+"""The requirements of a topology are installed once, with our versions of what workers need; a failure shows its log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.supervisor.wheels import archive, make_wheel, sha256
 
 
 class Shipped:
-    """Files by their digests, as `fetched` gives them."""
+    """Files by their hashes, as `fetched` gives them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -74,7 +74,7 @@ def environment_of(made: Environments, requirements: str, wheels: str | None = N
 
 
 def said_by(python: str, program: str, folder: Path) -> str:
-    """What a program prints in an environment, run as a worker is."""
+    """The output of a program in an environment, run like a worker."""
     environment = {**os.environ, "PYTHONPATH": ""}
     done = subprocess.run(
         [python, "-c", program], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
@@ -84,7 +84,7 @@ def said_by(python: str, program: str, folder: Path) -> str:
 
 
 @pytest.mark.slow
-def test_an_environment_holds_what_was_shipped_and_finds_squall_after_it(
+def test_an_environment_has_the_shipped_packages_and_finds_squall_after_them(
     tmp_path: Path, made: Environments, shipped: Shipped
 ) -> None:
     shipped_wheels = shipped.wheels(
@@ -105,7 +105,7 @@ def test_an_environment_holds_what_was_shipped_and_finds_squall_after_it(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", ["variable", "file"])
-def test_what_pip_is_told_on_this_host_adds_nothing_to_wheels_that_were_shipped(
+def test_pip_options_of_this_host_add_nothing_to_shipped_wheels(
     tmp_path: Path, made: Environments, shipped: Shipped, monkeypatch: pytest.MonkeyPatch, setting: str
 ) -> None:
     (tmp_path / "host").mkdir()
@@ -125,7 +125,7 @@ def test_what_pip_is_told_on_this_host_adds_nothing_to_wheels_that_were_shipped(
 
 
 @pytest.mark.slow
-def test_without_wheels_pip_obeys_what_it_is_told_on_this_host(
+def test_without_wheels_pip_obeys_the_options_of_this_host(
     tmp_path: Path, made: Environments, shipped: Shipped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "host").mkdir()
@@ -165,13 +165,13 @@ def test_another_version_of_what_workers_need_is_refused_and_the_end_of_the_log_
     assert not (made.root / needed.key / "venv").exists(), "half an environment is none"
 
 
-def test_what_workers_need_is_held_to_our_own_versions() -> None:
+def test_packages_that_workers_need_are_held_at_our_versions() -> None:
     assert f"msgspec=={version('msgspec')}" in constraints()
     assert f"pyzmq=={version('pyzmq')}" in constraints()
 
 
 @pytest.mark.slow
-def test_workers_need_no_other_package_than_those_that_are_held() -> None:
+def test_workers_need_no_other_packages_than_the_held_ones() -> None:
     program = (
         "import sys, worker.process.assemble; from importlib.metadata import packages_distributions as owners;"
         "found = owners(); print(*sorted({d for m in {m.partition('.')[0] for m in sys.modules} for d in found.get(m, ())}))"
@@ -180,11 +180,11 @@ def test_workers_need_no_other_package_than_those_that_are_held() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
     extra = set(done.stdout.lower().split()) - set(environments.WORKERS_NEED) - {"squall"}
-    # cloudpickle takes typing_extensions where it happens to be, and plain hot modules take what Cython has for Python.
+    # cloudpickle uses typing_extensions if it is installed, and plain hot modules use Cython's Python part.
     assert extra - {"setuptools", "pip", "typing_extensions", "cython"} == set(), "name them in WORKERS_NEED"
 
 
-def test_the_same_requirements_have_one_environment_and_others_another(made: Environments) -> None:
+def test_equal_requirements_share_one_environment_and_others_have_another(made: Environments) -> None:
     one = environment_of(made, "r1").key
     assert environment_of(made, "r1").key == one
     others = {environment_of(made, "r2").key, environment_of(made, "r1", "w1").key}
@@ -198,7 +198,7 @@ def test_requirements_that_are_no_text_are_refused(made: Environments, shipped: 
 
 
 def slow_python(tmp_path: Path) -> str:
-    """A "Python" that only says its pid and waits: a builder that takes long."""
+    """A "Python" that only prints its pid and waits: a slow builder."""
     program = tmp_path / "slow-python"
     program.write_text(
         f"#!/bin/sh\necho $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid\nexec sleep 1000\n"
@@ -207,7 +207,7 @@ def slow_python(tmp_path: Path) -> str:
     return str(program)
 
 
-def test_what_is_being_built_ends_with_the_supervisor(tmp_path: Path, shipped: Shipped) -> None:
+def test_a_build_in_progress_ends_with_the_supervisor(tmp_path: Path, shipped: Shipped) -> None:
     made = Environments(tmp_path / "environments", uv="", python=slow_python(tmp_path))
     failures: list[Exception] = []
 
@@ -251,7 +251,7 @@ made.make(made.of({"requirements": "r"}), shipped)
 """
 
 
-def test_what_a_killed_supervisor_was_building_is_ended_by_the_next_whenever_it_was_killed(
+def test_a_killed_supervisors_build_is_ended_by_the_next_one_whenever_it_was_killed(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "requirements.txt").write_text("x\n")
@@ -276,7 +276,9 @@ def test_what_a_killed_supervisor_was_building_is_ended_by_the_next_whenever_it_
             os.kill(pid, signal.SIGKILL)
 
 
-def test_half_an_environment_is_none_also_where_a_whole_one_was(tmp_path: Path, shipped: Shipped) -> None:
+def test_a_partial_environment_does_not_count_even_where_a_complete_one_was(
+    tmp_path: Path, shipped: Shipped
+) -> None:
     uv = tmp_path / "uv"
     uv.write_text(f'#!/bin/sh\n[ "$1" != venv ] || exec {sys.executable} -m venv --without-pip "$5"\n')
     uv.chmod(0o755)
@@ -285,7 +287,7 @@ def test_half_an_environment_is_none_also_where_a_whole_one_was(tmp_path: Path, 
     made.make(needed, shipped)
     ready = made.root / needed.key / READY
     assert ready.exists()
-    shutil.rmtree(made.root / needed.key / "venv")  # by somebody, and then it is built anew
+    shutil.rmtree(made.root / needed.key / "venv")  # deleted by another program, and then built again
     seen = tmp_path / "seen"
     uv.write_text(f"#!/bin/sh\n[ -e {ready} ] && echo ready > {seen}\nexit 3\n")
     with pytest.raises(BuildFailed, match="uv venv ended with status 3"):
@@ -293,7 +295,7 @@ def test_half_an_environment_is_none_also_where_a_whole_one_was(tmp_path: Path, 
     assert not seen.exists() and not ready.exists()
 
 
-def test_uv_is_used_where_it_is(tmp_path: Path, shipped: Shipped) -> None:
+def test_uv_is_used_if_it_is_installed(tmp_path: Path, shipped: Shipped) -> None:
     uv = tmp_path / "uv"
     uv.write_text(
         '#!/bin/sh\necho called with "$@"\n'

@@ -73,7 +73,7 @@ def test_an_error_at_the_start_shows_its_last_lines(tmp_path: Path) -> None:
     assert max(map(len, lines)) < 210
 
 
-def test_the_workers_own_word_counts_if_it_is_of_that_process(tmp_path: Path) -> None:
+def test_the_workers_own_report_counts_if_it_is_from_that_process(tmp_path: Path) -> None:
     text = f"""
 import os
 from squall.worker_files import END, End, write
@@ -102,12 +102,12 @@ os._exit(72)
             Exit(None, killed_because="it did not stop within 10 s"),
             "was killed by its supervisor: it did not stop within 10 s",
         ),
-        # It was quicker than the kill.
+        # It was faster than the kill.
         (
             Exit(0, killed_because="it did not stop", end=End(1, Incarnation(1, 0), 0, "stopped")),
             "ended by itself with status 0: stopped",
         ),
-        # It had no handler any more when it was told of new orders.
+        # Its handler was already gone when it was signalled about new orders.
         (
             Exit(int(signal.SIGUSR1), end=End(1, Incarnation(1, 0), 72, "it hung")),
             "ended by itself with status 72: it hung",
@@ -123,7 +123,7 @@ os._exit(72)
         (Exit(int(signal.SIGSEGV) | 0x80), None),
     ],
 )
-def test_a_cause_is_one_line_where_that_says_all(exit: Exit, expected: str | None) -> None:
+def test_a_cause_is_one_line_where_that_suffices(exit: Exit, expected: str | None) -> None:
     text = text_of(exit)
     if expected is None:
         assert text.endswith(", core dumped)")
@@ -140,7 +140,7 @@ def test_an_orderly_end_and_a_lost_lease_are_no_fault_of_the_worker(status: int,
 # The output
 
 
-def test_output_that_was_cut_meanwhile_is_read_from_its_beginning(tmp_path: Path) -> None:
+def test_output_that_was_truncated_meanwhile_is_read_from_its_beginning(tmp_path: Path) -> None:
     assert output_size(tmp_path) == 0
     assert output_tail(tmp_path, 0) == ""
     (tmp_path / worker_files.OUTPUT).write_bytes(b"\xff new\n")
@@ -154,7 +154,7 @@ def test_only_the_end_of_much_output_is_read(tmp_path: Path) -> None:
     assert tail.endswith("az")
 
 
-# The kernel's own kills
+# Kills by the kernel
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_only_the_end_of_much_output_is_read(tmp_path: Path) -> None:
         ("garbage", {}, None),
     ],
 )  # fmt: skip
-def test_the_narrowest_counter_that_is_there_is_read(
+def test_the_narrowest_existing_counter_is_read(
     tmp_path: Path, groups: str, files: dict[str, str], expected: int | None
 ) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
@@ -179,7 +179,7 @@ def test_the_narrowest_counter_that_is_there_is_read(
     assert kernel_kills(tmp_path / "proc", tmp_path / "cg") == expected
 
 
-def test_this_machine_says_something_or_nothing_but_does_not_fail() -> None:
+def test_reading_the_counter_of_this_machine_does_not_fail() -> None:
     count = kernel_kills()
     assert count is None or count >= 0
 
@@ -195,7 +195,7 @@ class Counter:
 KILL = Exit(KILLED)
 
 
-def test_one_kill_of_the_kernels_explains_one_death() -> None:
+def test_one_kill_by_the_kernel_explains_one_death() -> None:
     counter = Counter()
     kills = KernelKills(counter.read)
     assert kills.explain(KILL).by_kernel is False
@@ -204,7 +204,7 @@ def test_one_kill_of_the_kernels_explains_one_death() -> None:
     assert kills.explain(KILL).by_kernel is False
 
 
-def test_a_death_that_is_noticed_after_a_look_is_still_explained() -> None:
+def test_a_death_noticed_after_a_reading_is_still_explained() -> None:
     counter = Counter()
     kills = KernelKills(counter.read)
     kills.forget_old(10.0)
@@ -213,7 +213,7 @@ def test_a_death_that_is_noticed_after_a_look_is_still_explained() -> None:
     assert kills.explain(KILL).by_kernel is True
 
 
-def test_a_kill_of_long_ago_explains_no_death() -> None:
+def test_an_old_kill_explains_no_death() -> None:
     counter = Counter()
     kills = KernelKills(counter.read)
     counter.count = 6
@@ -222,7 +222,7 @@ def test_a_kill_of_long_ago_explains_no_death() -> None:
     assert kills.explain(KILL).by_kernel is False
 
 
-def test_other_deaths_use_up_nothing_and_without_a_counter_nothing_is_known() -> None:
+def test_other_deaths_use_up_no_kill_and_without_a_counter_nothing_is_known() -> None:
     counter = Counter()
     kills = KernelKills(counter.read)
     counter.count = 6
@@ -233,7 +233,7 @@ def test_other_deaths_use_up_nothing_and_without_a_counter_nothing_is_known() ->
     assert KernelKills(counter.read).explain(KILL).by_kernel is None
 
 
-def test_of_a_fatal_error_the_thread_at_fault_is_shown() -> None:
+def test_a_fatal_error_shows_the_thread_at_fault() -> None:
     lines = ["noise", "Fatal Python error: Segmentation fault", "", "Thread 0x1 (most recent call first):"]
     lines += [f'  File "heartbeat.py", line {line}' for line in range(20)]
     lines += ["Current thread 0x2 (most recent call first):", '  File "user.py", line 7 in execute']

@@ -1,4 +1,4 @@
-"""A supervisor gets a file from any Nimbus that has the right one, whatever the one that leads delivers."""
+"""A supervisor gets a file from any Nimbus that has the right one, whatever the leader delivers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Which Nimbuses were asked for the file since this was called last."""
+    """The Nimbuses that were asked for the file since the last call."""
     seen: list[str] = []
 
     class Noting(dict[str, bytes]):
@@ -76,7 +76,7 @@ def asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]
     return since
 
 
-def test_a_leader_that_delivers_another_file_is_named_and_the_others_are_asked(
+def test_a_leader_that_delivers_a_wrong_file_is_named_and_the_others_are_asked(
     site: Site, asked: Callable[[], list[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     site.leader.files[NAME], site.standby.files[NAME] = WRONG, FILE
@@ -92,7 +92,7 @@ def test_a_leader_that_delivers_another_file_is_named_and_the_others_are_asked(
     assert asked() == ["n1"], "and asked again"
 
 
-def test_a_file_that_nobody_has_right_is_an_error_that_says_so(site: Site) -> None:
+def test_a_file_that_no_nimbus_has_right_is_an_error_that_says_so(site: Site) -> None:
     site.leader.files[NAME] = WRONG
     site.standby.files[NAME] = WRONG
     with pytest.raises(SquallError, match="delivers another file in its place"):

@@ -1,4 +1,4 @@
-"""On a full disk the workers that run go on; what cannot be written is told, and tried again."""
+"""On a full disk running workers go on; failed writes are reported and tried again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ HEARTBEATS = [
 ]
 
 
-def test_signs_of_life_are_written_over_the_last_ones(tmp_path: Path, disk: Disk) -> None:
+def test_heartbeats_overwrite_the_last_ones(tmp_path: Path, disk: Disk) -> None:
     write(tmp_path, HEARTBEAT, HEARTBEATS[0])
     write(tmp_path, LEASE, {"number": 99})
     inode = (tmp_path / LEASE).stat().st_ino
@@ -81,7 +81,7 @@ def test_signs_of_life_are_written_over_the_last_ones(tmp_path: Path, disk: Disk
     assert sorted(path.name for path in tmp_path.iterdir()) == [LEASE, HEARTBEAT]
 
 
-def test_everything_else_is_there_whole_or_as_it_was(tmp_path: Path, disk: Disk) -> None:
+def test_every_other_file_is_complete_or_unchanged(tmp_path: Path, disk: Disk) -> None:
     write_bytes(tmp_path, ORDERS, b"before")
     disk.full = True
     with pytest.raises(OSError, match="No space left"):
@@ -93,7 +93,7 @@ def test_everything_else_is_there_whole_or_as_it_was(tmp_path: Path, disk: Disk)
 
 
 @pytest.mark.slow
-def test_running_workers_go_on_new_ones_wait_and_all_is_well_when_there_is_room(
+def test_running_workers_go_on_new_ones_wait_and_all_recovers_when_there_is_space(
     cluster: Cluster, disk: Disk
 ) -> None:
     cluster.start(slots=3)
@@ -122,7 +122,7 @@ def test_running_workers_go_on_new_ones_wait_and_all_is_well_when_there_is_room(
     assert cluster.pids().items() >= {"w2": pids["w2"]}.items()
 
 
-def test_a_worker_that_cannot_be_given_the_order_to_stop_is_asked_by_a_signal(
+def test_a_worker_that_cannot_get_the_order_to_stop_is_asked_by_a_signal(
     cluster: Cluster, disk: Disk
 ) -> None:
     cluster.start()

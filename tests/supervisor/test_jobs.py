@@ -1,4 +1,4 @@
-"""A piece of work is done once, by a thread, and tried again after a while when it failed."""
+"""A job is done once, by a thread, and tried again after a while if it failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from supervisor.jobs import BackgroundJobFailed, JobDone, Jobs, JobUnderWay
 from tests.supervisor.programs import until
 
 
-def test_a_piece_of_work_is_done_once_however_often_it_is_asked_for() -> None:
+def test_a_job_is_done_once_however_often_it_is_requested() -> None:
     done: list[str] = []
     jobs: Jobs[str] = Jobs("test", 2, lambda: None)
 
@@ -23,7 +23,7 @@ def test_a_piece_of_work_is_done_once_however_often_it_is_asked_for() -> None:
     jobs.close()
 
 
-def test_so_many_are_done_at_the_same_time_as_there_are_threads_and_no_more() -> None:
+def test_as_many_jobs_run_at_once_as_there_are_threads() -> None:
     gate, running = threading.Event(), threading.Semaphore(0)
     jobs: Jobs[None] = Jobs("test", 2, lambda: None)
 
@@ -40,7 +40,7 @@ def test_so_many_are_done_at_the_same_time_as_there_are_threads_and_no_more() ->
     jobs.close()
 
 
-def test_what_fails_is_told_rests_and_is_tried_again() -> None:
+def test_a_failed_job_is_reported_rests_and_is_tried_again() -> None:
     tries: list[int] = []
     jobs: Jobs[str] = Jobs("test", 0)
 
@@ -59,7 +59,7 @@ def test_what_fails_is_told_rests_and_is_tried_again() -> None:
     assert jobs.state("a", work, 3.0) == JobDone("yes")
 
 
-def test_what_is_forgotten_is_done_anew_but_not_while_it_is_under_way() -> None:
+def test_a_forgotten_job_is_done_again_but_not_while_it_is_running() -> None:
     gate, done = threading.Event(), []
     jobs: Jobs[None] = Jobs("test", 1)
 
@@ -79,7 +79,7 @@ def test_what_is_forgotten_is_done_anew_but_not_while_it_is_under_way() -> None:
     jobs.close()
 
 
-def test_after_the_end_nothing_is_begun() -> None:
+def test_after_the_end_no_job_is_started() -> None:
     gate, done = threading.Event(), []
     jobs: Jobs[object] = Jobs("test", 1)
     jobs.state("a", lambda: gate.wait(30), 0.0)

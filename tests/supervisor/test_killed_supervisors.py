@@ -1,4 +1,4 @@
-"""A supervisor daemon that is killed over and over leaves its workers alone: the next one takes them over, none is doubled."""
+"""A supervisor daemon that is killed repeatedly does not affect its workers: the next one takes them over, none is doubled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KILLS = 20
 
 
 def leaders_below(state: Path) -> dict[str, list[int]]:
-    """Every living worker process of a state directory, by its directory: found by their marks."""
+    """Every living worker process of a state directory, by its directory: found by its mark."""
     found: dict[str, list[int]] = {}
     for stat in all_processes():
         if stat.pid != stat.session or not stat.living:
@@ -124,7 +124,7 @@ def killing(
 
 
 @pytest.mark.slow
-def test_a_supervisor_that_is_killed_at_any_moment_leaves_one_worker_on_each_slot(killing: Killing) -> None:
+def test_a_supervisor_killed_at_any_moment_leaves_one_worker_on_each_slot(killing: Killing) -> None:
     random = Random(20)
     killing.start()
     killing.until(lambda: killing.nimbus.registry.all_supervisors())
@@ -142,12 +142,12 @@ def test_a_supervisor_that_is_killed_at_any_moment_leaves_one_worker_on_each_slo
                 wait_for_end(pid)
         left = leaders_below(killing.state)
         killing.start()
-        time.sleep(random.uniform(0.0, 0.6))  # when it is killed is left to chance, by a fixed seed
+        time.sleep(random.uniform(0.0, 0.6))  # the moment of the kill is random, with a fixed seed
         found = leaders_below(killing.state)
         assert all(len(pids) == 1 for pids in found.values()), f"two on a slot: {found}"
         assert all(found[name] == pids for name, pids in left.items()), f"{left} were not taken over: {found}"
     killing.until(killing.opened)
-    # A process is noted a moment after it was started.
+    # A process is recorded a moment after its start.
     killing.until(lambda: set(leaders_below(killing.state)) == set(pids_below(killing.state)) == {"w1", "w2"})
     assert {name: [pid] for name, pid in pids_below(killing.state).items()} == leaders_below(killing.state)
     killing.nimbus.do(lambda nimbus: nimbus.kill("words", wait_secs=0))
@@ -157,7 +157,7 @@ def test_a_supervisor_that_is_killed_at_any_moment_leaves_one_worker_on_each_slo
 
 
 @pytest.mark.slow
-def test_a_supervisor_that_is_asked_to_end_leaves_its_workers_and_says_so(
+def test_a_supervisor_that_is_asked_to_end_leaves_its_workers_and_reports_it(
     tmp_path: Path, zookeeper: ZooKeeperServer, zookeeper_store: ZooKeeperStore, zookeeper_root: str
 ) -> None:
     site = tmp_path / "site.yaml"

@@ -41,7 +41,7 @@ def test_pieces_follow_each_other(log: Path) -> None:
     assert (first.offset, first.next_offset, first.size) == (0, 10, len(LINES))
 
 
-def test_the_end_begins_with_a_whole_line(log: Path) -> None:
+def test_the_end_begins_with_a_complete_line(log: Path) -> None:
     tail = read_piece(log, -20, 1000)
     assert tail is not None
     assert tail.text == "line 98\nline 99\n"
@@ -50,7 +50,7 @@ def test_the_end_begins_with_a_whole_line(log: Path) -> None:
     assert everything is not None and everything.text == LINES
 
 
-def test_at_the_end_there_is_nothing_until_more_is_written(log: Path) -> None:
+def test_at_the_end_nothing_is_read_until_more_is_written(log: Path) -> None:
     end = read_piece(log, len(LINES))
     assert end is not None and (end.text, end.next_offset) == ("", len(LINES))
     with log.open("a") as file:
@@ -59,7 +59,7 @@ def test_at_the_end_there_is_nothing_until_more_is_written(log: Path) -> None:
     assert more is not None and more.text == "more\n"
 
 
-def test_a_follower_misses_nothing_of_a_log_that_was_rotated(log: Path) -> None:
+def test_a_follower_misses_nothing_of_a_rotated_log(log: Path) -> None:
     offset = len(LINES)
     with log.open("a") as file:
         file.write("the last before\n")
@@ -73,13 +73,13 @@ def test_a_follower_misses_nothing_of_a_log_that_was_rotated(log: Path) -> None:
     assert new is not None and new.text == "the first after\n"
 
 
-def test_a_log_that_was_cut_short_is_read_from_its_beginning(log: Path) -> None:
+def test_a_truncated_log_is_read_from_its_beginning(log: Path) -> None:
     log.write_text("short\n")
     found = read_piece(log, 500)
     assert found is not None and (found.offset, found.text) == (0, "short\n")
 
 
-def test_more_than_the_most_is_never_read(tmp_path: Path) -> None:
+def test_no_more_than_the_limit_is_ever_read(tmp_path: Path) -> None:
     path = tmp_path / "big"
     path.write_bytes(b"x" * (MOST + 10))
     found = read_piece(path, 0, 10**15)

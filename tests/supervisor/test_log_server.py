@@ -1,4 +1,4 @@
-"""The logs of workers are read by Nimbus, over HTTP, and by nobody else; a request never leaves the workers' directories."""
+"""Nimbus alone reads the logs of workers, over HTTP; a request never leaves the workers' directories."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.flaky_store import FlakyStore
 
 
 class Served:
-    """A log server with one worker, and who asks it."""
+    """A log server with one worker, and its clients."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.directories = Directories(tmp_path)
@@ -71,7 +71,7 @@ def test_a_nimbus_reads_the_log_of_a_worker(served: Served) -> None:
     assert served.ask("/logs/words-1-0/w1?file=output")[1]["text"] == "written past Python\n"
 
 
-def test_the_log_of_the_building_of_an_environment_is_read_the_same_way(served: Served) -> None:
+def test_the_build_log_of_an_environment_is_read_the_same_way(served: Served) -> None:
     assert served.ask("/logs/words-1-0/w1?file=build")[0] == 404
     served.built.write_text("ERROR: no matching distribution\n")
     assert served.ask("/logs/words-1-0/w1?file=build")[1]["text"] == "ERROR: no matching distribution\n"
@@ -94,18 +94,18 @@ def credentials(served: Served) -> dict[str, str]:
 @pytest.mark.parametrize(
     "which", ["none", "a stranger's", "of nobody", "for the other way", "an operator's", "garbage"]
 )
-def test_nobody_but_a_nimbus_reads_anything(served: Served, which: str) -> None:
+def test_only_a_nimbus_can_read_anything(served: Served, which: str) -> None:
     status, answer = served.ask("/logs/words-1-0/w1", credentials(served)[which])
     assert status == 401
     assert answer["error"]["kind"] == "Unauthorized"
     assert "one" not in json.dumps(answer["error"]["message"]).split()
 
 
-def test_anybody_may_ask_whether_it_is_there(served: Served) -> None:
+def test_any_client_may_ask_whether_the_server_is_there(served: Served) -> None:
     assert served.ask("/health", "") == (200, {"status": "ok"})
 
 
-def test_a_nimbus_that_was_known_reads_while_the_store_is_away(served: Served) -> None:
+def test_a_known_nimbus_can_read_while_the_store_is_away(served: Served) -> None:
     assert served.ask("/logs/words-1-0/w1")[0] == 200
     served.store.away = True
     assert served.ask("/logs/words-1-0/w1")[0] == 200
@@ -137,7 +137,7 @@ def test_no_path_leads_out_of_the_workers_directories(served: Served, path: str)
 
 
 @pytest.mark.parametrize("name", ["../../../../key", "%2e%2e%2fkey", "worker.log", "", "key"])
-def test_no_other_file_of_the_directory_is_read(served: Served, name: str) -> None:
+def test_no_other_file_of_the_directory_is_readable(served: Served, name: str) -> None:
     status, _ = served.ask(f"/logs/words-1-0/w1?file={name}")
     assert status == (200 if name == "" else 400)
 
@@ -145,25 +145,25 @@ def test_no_other_file_of_the_directory_is_read(served: Served, name: str) -> No
 @pytest.mark.parametrize(
     "query", ["offset=x", "limit=1e9", "offset=--1", "offset=" + "9" * 30, "limit=%C2%B2"]
 )
-def test_what_is_no_number_is_named(served: Served, query: str) -> None:
+def test_an_invalid_number_is_named(served: Served, query: str) -> None:
     status, answer = served.ask(f"/logs/words-1-0/w1?{query}")
     assert status == 400
     assert "give a whole number" in answer["error"]["message"]
 
 
-def test_logs_are_only_read(served: Served) -> None:
+def test_logs_cannot_be_changed(served: Served) -> None:
     for method in ("DELETE", "PUT", "POST"):
         assert served.ask("/logs/words-1-0/w1", method=method)[0] == 405
     assert (served.worker / "worker.log").exists()
 
 
-def test_a_link_that_user_code_made_in_its_directory_is_no_log(served: Served) -> None:
+def test_a_link_made_by_user_code_in_its_directory_is_no_log(served: Served) -> None:
     (served.worker / "worker.log").unlink()
     (served.worker / "worker.log").symlink_to(served.directories.root.parent / "key")
     assert served.ask("/logs/words-1-0/w1")[0] == 404
 
 
-def test_it_ends_though_somebody_holds_a_connection(served: Served) -> None:
+def test_it_ends_though_a_client_holds_a_connection(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.server.port)) as held:
         held.sendall(b"GET /health HTTP/1.1\r\n")
         assert served.ask("/health")[0] == 200

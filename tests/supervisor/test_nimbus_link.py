@@ -1,4 +1,4 @@
-"""What a supervisor says reaches whoever leads, late if need be, and never holds the supervisor up."""
+"""The reports of a supervisor reach the leader, late if necessary, and never block the supervisor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REPORT = WorkerReport("w1", Incarnation(1, 0), True, False, False, False, None)
 
 
 class Said:
-    """A link, and the Nimbuses that it speaks to. None of them knows a topology: what came is in their posts."""
+    """A link, and its Nimbuses. None of them knows a topology: their posts are the messages that came."""
 
     def __init__(self) -> None:
         self.memory = InMemoryStore()
@@ -83,7 +83,7 @@ def test_reports_go_to_the_leader_and_counters_to_every_nimbus(said: Said) -> No
     assert reported(standby) == []
 
 
-def test_a_sign_of_life_goes_to_the_leader_though_there_is_nothing_to_say(said: Said) -> None:
+def test_a_heartbeat_goes_to_the_leader_without_any_report(said: Said) -> None:
     leader, standby = said.add("n1"), said.add("n2")
     said.leads("n1")
     said.link.start()
@@ -93,7 +93,7 @@ def test_a_sign_of_life_goes_to_the_leader_though_there_is_nothing_to_say(said: 
     assert standby.posts == []
 
 
-def test_what_the_old_leader_did_not_take_the_new_one_gets(said: Said) -> None:
+def test_the_new_leader_gets_reports_that_the_old_one_did_not_accept(said: Said) -> None:
     old, new = said.add("n1"), said.add("n2")
     old.answer_with = 503
     said.leads("n1")
@@ -106,7 +106,7 @@ def test_what_the_old_leader_did_not_take_the_new_one_gets(said: Said) -> None:
     assert old.posts == []
 
 
-def test_of_what_could_not_be_said_only_the_latest_is_said_later(said: Said) -> None:
+def test_of_unsent_reports_only_the_latest_is_sent_later(said: Said) -> None:
     leader = said.add("n1")
     said.leads("n1")
     leader.down()
@@ -120,7 +120,7 @@ def test_of_what_could_not_be_said_only_the_latest_is_said_later(said: Said) -> 
     assert len(reported(leader)) < 50
 
 
-def test_a_nimbus_that_comes_later_gets_the_counters_that_there_were(said: Said) -> None:
+def test_a_later_nimbus_gets_the_existing_counters(said: Said) -> None:
     first = said.add("n1")
     said.leads("n1")
     said.link.start()
@@ -130,7 +130,7 @@ def test_a_nimbus_that_comes_later_gets_the_counters_that_there_were(said: Said)
     until(lambda: counted(second) == {("words-1-0", "w1"): 3})
 
 
-def test_a_nimbus_that_never_answers_holds_nobody_up(said: Said) -> None:
+def test_a_nimbus_that_never_answers_blocks_no_other_message(said: Said) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         Registry(said.memory).nimbuses.put(NimbusRecord("n0", url, "here", KeyPair.make().public))
@@ -159,7 +159,7 @@ def test_a_file_comes_from_another_nimbus_when_the_leader_never_answers(
     assert (tmp_path / "file").read_bytes() == b"a file"
 
 
-def test_what_nimbus_will_never_take_is_said_once(said: Said) -> None:
+def test_a_report_that_nimbus_will_never_accept_is_sent_once(said: Said) -> None:
     leader = said.add("n1")
     leader.answer_with = 400
     said.leads("n1")
@@ -171,7 +171,7 @@ def test_what_nimbus_will_never_take_is_said_once(said: Said) -> None:
     until(lambda: reported(leader) == [("words", "w1", False)])
 
 
-def test_while_the_store_is_away_the_last_known_leader_is_spoken_to(said: Said) -> None:
+def test_while_the_store_is_away_the_last_known_leader_is_used(said: Said) -> None:
     leader = said.add("n1")
     said.leads("n1")
     said.link.start()
@@ -182,7 +182,7 @@ def test_while_the_store_is_away_the_last_known_leader_is_spoken_to(said: Said) 
     until(lambda: reported(leader) == [("words", "w1", False)])
 
 
-def test_counters_that_are_no_json_spoil_nothing_else(said: Said) -> None:
+def test_counters_that_are_no_json_affect_nothing_else(said: Said) -> None:
     leader = said.add("n1")
     said.leads("n1")
     said.link.start()
@@ -191,7 +191,7 @@ def test_counters_that_are_no_json_spoil_nothing_else(said: Said) -> None:
     until(lambda: counted(leader).get(("words-1-0", "w2")) == 2)
 
 
-def test_many_workers_are_told_of_in_pieces(said: Said) -> None:
+def test_many_workers_are_reported_in_pieces(said: Said) -> None:
     leader = said.add("n1")
     said.leads("n1")
     for number in range(200):

@@ -1,4 +1,4 @@
-"""The plan: each phase of a worker and each wish lead to one action, and to what is wanted in the end."""
+"""The plan: each phase of a worker and each wish lead to one action, and finally to the wanted state."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def actions(want: DesiredState | None, run: Running | None, now: float = NOW) ->
     return [action for action, _ in plan(wanted, running, now, LIMITS)]
 
 
-def test_the_table_says_what_to_do_in_every_phase_for_every_wish() -> None:
+def test_the_table_has_an_action_for_every_phase_and_every_wish() -> None:
     assert set(WHAT_TO_DO) == {(phase, wish) for phase in Phase for wish in Goal}
 
 
@@ -64,7 +64,7 @@ def test_the_table_says_what_to_do_in_every_phase_for_every_wish() -> None:
         pytest.param(None, replace(ALIVE, process="none"), [Action.CLEAN], id="buried, not wanted"),
     ],
 )
-def test_what_is_wanted_and_what_is_there_lead_to(
+def test_wanted_and_present_workers_lead_to_these_actions(
     want: DesiredState | None, run: Running | None, expected: list[Action]
 ) -> None:
     assert actions(want, run) == expected
@@ -78,13 +78,13 @@ def test_what_is_wanted_and_what_is_there_lead_to(
         (replace(ALIVE, heard=70.0, timeout=31.0), NOW, []),
         (replace(ALIVE, heard=None, started=40.1), NOW, []),
         (replace(ALIVE, heard=None, started=40.0), NOW, [Action.KILL]),
-        # A long timeout of the topology's holds for the start too.
+        # A long timeout of the topology applies to the start too.
         (replace(ALIVE, heard=None, started=40.0, timeout=90.0), NOW, []),
         (replace(ALIVE, heard=70.0, killed=99.5), NOW, []),
         (replace(ALIVE, heard=70.0, killed=99.0), NOW, [Action.KILL]),
     ],
 )
-def test_a_worker_without_a_sign_of_life_is_killed_and_killed_again(
+def test_a_worker_without_heartbeats_is_killed_repeatedly(
     run: Running, now: float, expected: list[Action]
 ) -> None:
     assert actions(HERE, run, now) == expected
@@ -95,7 +95,7 @@ def test_a_worker_that_does_not_stop_within_the_grace_is_killed(told: float, exp
     assert actions(None, replace(ALIVE, told_to_stop=told)) == expected
 
 
-def test_a_worker_that_was_told_to_stop_stops_even_if_it_is_wanted_again() -> None:
+def test_a_worker_that_was_asked_to_stop_stops_even_if_it_is_wanted_again() -> None:
     assert actions(HERE, replace(ALIVE, told_to_stop=99.0)) == []
     assert actions(HERE, replace(ALIVE, told_to_stop=89.0)) == [Action.KILL]
 
@@ -107,19 +107,19 @@ def test_a_worker_that_was_told_to_stop_stops_even_if_it_is_wanted_again() -> No
         (replace(ALIVE, behind=True, signalled=99.6), []),
         (replace(ALIVE, behind=True, signalled=99.5), [Action.SIGNAL]),
         (replace(ALIVE, behind=True, told_to_stop=99.0), [Action.SIGNAL]),
-        # Its handler may not be there yet.
+        # Its handler may not be installed yet.
         (replace(ALIVE, behind=True, heard=None, started=99.0), []),
         (replace(ALIVE, behind=True, heard=None, started=99.0, told_to_stop=99.5), []),
         (replace(ALIVE, behind=True, killed=99.5), []),
     ],
 )
-def test_a_worker_is_signalled_until_it_has_taken_its_orders_but_not_before_it_can_hear(
+def test_a_worker_is_signalled_until_it_has_read_its_orders_but_not_before_it_can_handle_signals(
     run: Running, expected: list[Action]
 ) -> None:
     assert actions(HERE, run) == expected
 
 
-def test_a_worker_starts_after_the_one_before_has_left_the_slot() -> None:
+def test_a_worker_starts_after_the_previous_one_has_left_the_slot() -> None:
     wanted = {W2: replace(HERE, version=2)}
     leaving = replace(ALIVE, told_to_stop=99.0)
     assert plan(wanted, {W1: leaving}, NOW, LIMITS) == []
@@ -130,7 +130,7 @@ def test_a_worker_starts_after_the_one_before_has_left_the_slot() -> None:
     ]
 
 
-def test_a_worker_in_another_slot_keeps_nobody_waiting() -> None:
+def test_a_worker_in_another_slot_delays_no_start() -> None:
     wanted = {W2: replace(HERE, version=2, slot=1)}
     assert (Action.START, W2) in plan(wanted, {W1: replace(ALIVE, told_to_stop=99.0)}, NOW, LIMITS)
 
@@ -145,7 +145,7 @@ def test_a_worker_that_died_often_is_started_when_its_rest_is_over() -> None:
 # Back-off
 
 
-def test_the_first_start_comes_at_once_and_then_the_rest_doubles_up_to_a_minute() -> None:
+def test_the_first_start_is_immediate_and_then_the_rest_doubles_up_to_a_minute() -> None:
     backoff, now, delays = Backoff(), 1000.0, []
     for _ in range(10):
         backoff = after_death(backoff, now - 0.5, now)
@@ -156,26 +156,26 @@ def test_the_first_start_comes_at_once_and_then_the_rest_doubles_up_to_a_minute(
     assert backoff.since == 1000.0
 
 
-def test_a_worker_that_lived_long_enough_begins_anew() -> None:
+def test_a_worker_that_lived_long_enough_starts_the_count_again() -> None:
     often = Backoff(7, 900.0, 990.0)
     assert after_death(often, 1000.0 - LONG_ENOUGH, 1000.0) == Backoff(1, 1000.0, 1000.0)
     assert after_death(often, 1000.1 - LONG_ENOUGH, 1000.0).deaths == 8
 
 
-def test_an_orderly_end_counts_for_nothing_unless_it_comes_at_once() -> None:
+def test_an_orderly_end_does_not_count_unless_it_comes_at_once() -> None:
     often = Backoff(3, 900.0, 990.0)
     assert after_death(often, 995.0, 1000.0, innocent=True) == Backoff(3, 900.0, 1000.0)
     assert after_death(often, 999.9, 1000.0, innocent=True).deaths == 4
 
 
 @given(st.integers(0, 10**6), st.floats(0, 1e6), st.floats(0, LONG_ENOUGH - 0.001))
-def test_no_rest_is_longer_than_the_longest(deaths: int, now: float, lived: float) -> None:
+def test_no_rest_exceeds_the_longest(deaths: int, now: float, lived: float) -> None:
     backoff = after_death(Backoff(deaths, 0.0, 0.0), now - lived, now)
     assert now <= backoff.not_before <= now + LONGEST_DELAY
     assert deaths < 2 or backoff.not_before >= now + FIRST_DELAY - 1e-6
 
 
-# What holds whatever comes
+# Invariants
 
 slots = st.integers(0, 2)
 times = st.floats(0, 200)
@@ -201,7 +201,7 @@ keys = st.sampled_from([W1, W2, ("words-1", "w3"), ("numbers-2", "w1")])
 
 
 @given(st.dictionaries(keys, wants), st.dictionaries(keys, runs), times)
-def test_whatever_is_there_each_worker_gets_one_action_and_no_slot_two_workers(
+def test_in_any_situation_each_worker_gets_one_action_and_no_slot_two_workers(
     wanted: dict[Key, DesiredState], running: dict[Key, Running], now: float
 ) -> None:
     chosen = plan(wanted, running, now, LIMITS)
@@ -219,7 +219,7 @@ def test_whatever_is_there_each_worker_gets_one_action_and_no_slot_two_workers(
 
 
 class World:
-    """Processes as the plan would have them: they obey at once, or only when killed, or die by themselves."""
+    """Processes as the plan sees them: they obey at once, or only when killed, or die by themselves."""
 
     def __init__(self, running: dict[Key, Running], deaf: frozenset[Key]) -> None:
         self.running = running
@@ -259,7 +259,7 @@ class World:
     st.dictionaries(keys, runs),
     st.frozensets(keys),
 )
-def test_from_whatever_is_there_it_comes_to_what_is_wanted(
+def test_from_any_situation_the_wanted_state_is_reached(
     wanted: dict[Key, DesiredState], running: dict[Key, Running], deaf: frozenset[Key]
 ) -> None:
     by_slot = {want.slot: key for key, want in wanted.items()}
@@ -283,8 +283,6 @@ def test_from_whatever_is_there_it_comes_to_what_is_wanted(
 
 
 @given(runs, times)
-def test_a_worker_about_which_there_is_something_to_wait_for_is_looked_at_again_soon(
-    run: Running, now: float
-) -> None:
+def test_a_worker_with_a_pending_change_is_checked_again_soon(run: Running, now: float) -> None:
     at_rest = phase_of(run, now, LIMITS) in (Phase.ALIVE, Phase.NONE, Phase.RESTING) and not run.behind
     assert soon([run], now, LIMITS) is not at_rest

@@ -1,4 +1,4 @@
-"""Processes are named by pid and start time, end with all that they started, and leave no zombie."""
+"""Processes are identified by pid and start time, end with all their children, and leave no zombie."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from supervisor.processes import (
 from tests.supervisor.programs import pid_in, run, runs, until
 
 SLEEP = "import time; time.sleep(1000)"
-# Says that it is there, so that no signal comes before its handler.
+# Reports that it runs, so that no signal comes before its handler.
 STUBBORN = """
 import os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -36,7 +36,7 @@ time.sleep(1000)
 
 @pytest.fixture
 def started() -> Iterator[list[WorkerProcess]]:
-    """Whatever is put in here is ended with the test."""
+    """All processes added here are ended with the test."""
     processes: list[WorkerProcess] = []
     yield processes
     for process in processes:
@@ -44,7 +44,7 @@ def started() -> Iterator[list[WorkerProcess]]:
         until(process.gone)
 
 
-def test_a_process_leads_a_session_of_its_own_with_nothing_to_read(
+def test_a_process_leads_a_session_of_its_own_with_empty_input(
     tmp_path: Path, started: list[WorkerProcess]
 ) -> None:
     text = "import os, sys; print(os.getsid(0) == os.getpid(), repr(sys.stdin.read()), flush=True)"
@@ -55,7 +55,7 @@ def test_a_process_leads_a_session_of_its_own_with_nothing_to_read(
     assert (tmp_path / OUTPUT).read_text() == "True ''\n"
 
 
-def test_what_it_writes_is_added_to_the_output_of_those_before(tmp_path: Path) -> None:
+def test_its_output_is_appended_to_that_of_earlier_ones(tmp_path: Path) -> None:
     for word in ("first", "second"):
         process = run(tmp_path, f"import sys; print('{word}', file=sys.stderr)")
         until(process.gone)
@@ -76,12 +76,12 @@ def test_its_wait_status_is_known_and_no_zombie_is_left(tmp_path: Path, text: st
     assert process.gone() and process.ended()
 
 
-def test_a_program_that_is_not_there_is_an_os_error(tmp_path: Path) -> None:
+def test_a_missing_program_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such-program"):
         WorkerProcess.start(["/no-such-program"], tmp_path, {})
 
 
-def test_a_process_whose_moment_cannot_be_read_is_not_left_running(
+def test_a_process_whose_start_time_cannot_be_read_is_not_left_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[int] = []
@@ -98,7 +98,7 @@ def test_a_process_whose_moment_cannot_be_read_is_not_left_running(
         os.waitpid(begun[0], 0)
 
 
-def test_a_process_that_runs_is_neither_ended_nor_gone(tmp_path: Path, started: list[WorkerProcess]) -> None:
+def test_a_running_process_is_neither_ended_nor_gone(tmp_path: Path, started: list[WorkerProcess]) -> None:
     process = run(tmp_path, SLEEP)
     started.append(process)
     assert not process.ended()
@@ -161,7 +161,7 @@ def test_kill_ends_a_process_and_its_children_at_once(tmp_path: Path) -> None:
     assert not runs(pid)
 
 
-def test_a_process_that_somebody_else_started_is_adopted_by_pid_and_start(tmp_path: Path) -> None:
+def test_a_process_started_by_another_is_adopted_by_pid_and_start(tmp_path: Path) -> None:
     mother = run(tmp_path, SLEEP)
     adopted = WorkerProcess.adopt(mother.pid, mother.started)
     assert adopted is not None
@@ -173,7 +173,7 @@ def test_a_process_that_somebody_else_started_is_adopted_by_pid_and_start(tmp_pa
     assert adopted.status is None, "it was not ours to wait for"
 
 
-def test_a_process_with_another_start_is_neither_adopted_nor_signalled(
+def test_a_process_with_another_start_time_is_neither_adopted_nor_signalled(
     tmp_path: Path, started: list[WorkerProcess]
 ) -> None:
     process = run(tmp_path, SLEEP)
@@ -195,7 +195,7 @@ def test_a_dead_process_is_not_adopted(tmp_path: Path) -> None:
     assert WorkerProcess.adopt(process.pid, process.started) is None
 
 
-def test_a_child_that_somebody_else_waited_for_is_gone_with_its_status_unknown(tmp_path: Path) -> None:
+def test_a_child_that_was_already_reaped_is_gone_with_unknown_status(tmp_path: Path) -> None:
     process = run(tmp_path, "raise SystemExit(3)")
     os.waitpid(process.pid, 0)
     until(process.gone)
@@ -218,7 +218,7 @@ time.sleep(1000)
     assert not process.signal(signal.SIGUSR1)
 
 
-def test_the_name_of_a_program_cannot_confuse_what_the_kernel_says(tmp_path: Path) -> None:
+def test_the_name_of_a_program_cannot_confuse_the_kernels_report(tmp_path: Path) -> None:
     program = tmp_path / "a) R 1 (b"
     program.symlink_to(os.path.realpath("/bin/sleep"))
     process = WorkerProcess.start([str(program), "1000"], tmp_path, {})
@@ -230,11 +230,11 @@ def test_the_name_of_a_program_cannot_confuse_what_the_kernel_says(tmp_path: Pat
     until(process.gone)
 
 
-# What an earlier supervisor left
+# Remains of an earlier supervisor
 
 
 def orphan(tmp_path: Path, marked: bool) -> tuple[int, int]:
-    """A process whose session's leader is gone; the session, and the pid."""
+    """A process whose session leader is gone; the session, and the pid."""
     child = tmp_path / "child"
     text = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {STUBBORN!r}, {str(child)!r}])"
     environment = {**os.environ, MARK: str(tmp_path)} if marked else dict(os.environ)
@@ -243,14 +243,14 @@ def orphan(tmp_path: Path, marked: bool) -> tuple[int, int]:
     return leader.pid, pid_in(child)
 
 
-def test_children_of_a_worker_that_died_while_no_supervisor_was_there_are_killed(tmp_path: Path) -> None:
+def test_children_of_a_worker_that_died_without_a_supervisor_are_killed(tmp_path: Path) -> None:
     session, pid = orphan(tmp_path, marked=True)
     kill_left_over(session, tmp_path)
     until(lambda: not runs(pid))
     assert session_members(session) == []
 
 
-def test_processes_that_do_not_bear_the_mark_of_the_worker_are_left_alone(tmp_path: Path) -> None:
+def test_processes_without_the_mark_of_the_worker_are_not_touched(tmp_path: Path) -> None:
     session, pid = orphan(tmp_path, marked=False)
     try:
         kill_left_over(session, tmp_path)
@@ -263,7 +263,7 @@ def test_processes_that_do_not_bear_the_mark_of_the_worker_are_left_alone(tmp_pa
 # Command and environment
 
 
-def test_a_worker_finds_modules_where_we_do_and_not_in_the_folder_that_we_stand_in(
+def test_a_worker_finds_the_same_modules_and_not_those_of_the_working_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -281,7 +281,7 @@ def test_a_worker_finds_modules_where_we_do_and_not_in_the_folder_that_we_stand_
     assert ("-P" in command) is (sys.version_info >= (3, 11))
 
 
-def test_a_python_that_does_not_know_itself_cannot_start_workers(
+def test_a_python_without_a_path_to_itself_cannot_start_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "executable", "")

@@ -1,4 +1,4 @@
-"""What workers need is prepared once, off the supervisor's loop, shared, and removed when nobody uses it."""
+"""The files for workers are prepared once, off the supervisor's loop, shared, and removed when they are unused."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def names(folder: Path) -> list[str]:
     return sorted(os.listdir(folder)) if folder.is_dir() else []
 
 
-def test_a_topology_that_brings_nothing_needs_its_bundle_only(tmp_path: Path, store: InMemoryStore) -> None:
+def test_a_topology_without_files_needs_its_bundle_only(tmp_path: Path, store: InMemoryStore) -> None:
     found = ready(Artifacts(tmp_path, store).state(RECORD, 0.0)).provision
     assert (found.bundle / "manifest.json").exists()
     assert (found.python, found.folders) == (None, ())
 
 
-def test_code_is_unpacked_once_for_all_and_nobody_may_write_to_it(
+def test_code_is_unpacked_once_for_all_and_is_read_only(
     tmp_path: Path, store: InMemoryStore, code: bytes
 ) -> None:
     files = Files(code)
@@ -102,7 +102,7 @@ def test_code_is_unpacked_once_for_all_and_nobody_may_write_to_it(
     assert len(files.fetched) == 1, "the next supervisor finds it"
 
 
-def test_what_no_topology_uses_any_more_is_removed(tmp_path: Path, store: InMemoryStore, code: bytes) -> None:
+def test_unused_files_are_removed(tmp_path: Path, store: InMemoryStore, code: bytes) -> None:
     provisions = Artifacts(tmp_path, store, Files(code).fetch)
     one, other = with_code(code), with_code(code, "words-2-0")
     for record in (one, other):
@@ -116,7 +116,7 @@ def test_what_no_topology_uses_any_more_is_removed(tmp_path: Path, store: InMemo
 
 
 @pytest.mark.parametrize("deleted", ["topologies", "topologies/words-1-0/bundle", "code"])
-def test_what_somebody_has_deleted_is_prepared_once_more(
+def test_deleted_files_are_prepared_again(
     tmp_path: Path, store: InMemoryStore, code: bytes, deleted: str
 ) -> None:
     provisions = Artifacts(tmp_path, store, Files(code).fetch)
@@ -127,7 +127,7 @@ def test_what_somebody_has_deleted_is_prepared_once_more(
     assert (Path(before.folders[0]) / "mine.py").read_text() == "x = 1\n"
 
 
-def test_what_a_running_worker_uses_stays_though_the_supervisor_is_another(
+def test_files_of_a_running_worker_stay_though_the_supervisor_is_another(
     tmp_path: Path, store: InMemoryStore, code: bytes
 ) -> None:
     ready(Artifacts(tmp_path, store, Files(code).fetch).state(with_code(code), 0.0))
@@ -136,9 +136,7 @@ def test_what_a_running_worker_uses_stays_though_the_supervisor_is_another(
     assert names(tmp_path / "code") == [sha256(code)]
 
 
-def test_the_loop_does_not_wait_for_what_takes_long(
-    tmp_path: Path, store: InMemoryStore, code: bytes
-) -> None:
+def test_the_loop_does_not_wait_for_slow_work(tmp_path: Path, store: InMemoryStore, code: bytes) -> None:
     files, told = Files(code), threading.Event()
     files.gate.clear()
     provisions = Artifacts(tmp_path, store, files.fetch, threads=True, done=told.set)
@@ -168,7 +166,7 @@ def until_known(provisions: Artifacts, record: TopologyRecord) -> State:
     return found[-1]
 
 
-def test_what_cannot_be_fetched_is_told_and_tried_again_later_and_later(
+def test_a_failed_fetch_is_reported_and_retried_ever_later(
     tmp_path: Path, store: InMemoryStore, code: bytes
 ) -> None:
     files = Files(code)
@@ -192,7 +190,7 @@ def test_what_cannot_be_fetched_is_told_and_tried_again_later_and_later(
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-5], lambda data: data + b"more", lambda data: b"x"])
-def test_a_file_with_another_digest_is_not_taken(
+def test_a_file_with_another_hash_is_refused(
     tmp_path: Path, store: InMemoryStore, code: bytes, damage: Callable[[bytes], bytes]
 ) -> None:
     files = Files(code)
@@ -202,7 +200,7 @@ def test_a_file_with_another_digest_is_not_taken(
     assert names(tmp_path / "code") == []
 
 
-def test_what_is_too_large_unpacked_is_refused_and_leaves_nothing(
+def test_an_archive_that_is_too_large_unpacked_is_refused_and_leaves_nothing(
     tmp_path: Path, store: InMemoryStore
 ) -> None:
     data = archive(tmp_path, {"big": b"\0" * 100_000})
@@ -211,7 +209,7 @@ def test_what_is_too_large_unpacked_is_refused_and_leaves_nothing(
     assert names(tmp_path / "code") == []
 
 
-def test_what_was_cut_short_is_swept_away(tmp_path: Path, store: InMemoryStore, code: bytes) -> None:
+def test_interrupted_work_is_removed(tmp_path: Path, store: InMemoryStore, code: bytes) -> None:
     (tmp_path / "code" / "abc.new-12").mkdir(parents=True)
     (tmp_path / "code" / "abc.new-12" / "half").write_text("")
     (tmp_path / "code" / "0.new-1.file").write_text("")
@@ -227,7 +225,7 @@ def test_without_a_nimbus_a_topology_with_code_waits(
     assert "no Nimbus" in failed(Artifacts(tmp_path, store).state(with_code(code), 0.0)).why
 
 
-def test_a_bundle_that_is_damaged_in_the_store_is_told(tmp_path: Path, store: InMemoryStore) -> None:
+def test_a_damaged_bundle_in_the_store_is_reported(tmp_path: Path, store: InMemoryStore) -> None:
     path = "/blobs/words-1-0/description"
     found = store.get(path)
     assert found is not None

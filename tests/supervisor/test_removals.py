@@ -1,4 +1,4 @@
-"""What nobody uses any more loses its name at once, goes from the disk in the background, and after a restart too."""
+"""Unused files lose their name at once, and are deleted in the background, after a restart too."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fill(folder: Path) -> Path:
     return folder
 
 
-def test_its_name_is_free_at_once_also_while_the_removal_takes_long(
+def test_the_name_is_free_at_once_even_if_the_removal_takes_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_go_on = threading.Event()
@@ -42,7 +42,7 @@ def test_its_name_is_free_at_once_also_while_the_removal_takes_long(
     made.close()
 
 
-def test_without_threads_it_is_gone_when_the_call_is_over(tmp_path: Path) -> None:
+def test_without_threads_the_files_are_gone_when_the_call_returns(tmp_path: Path) -> None:
     made = Removals(tmp_path)
     made.remove(fill(tmp_path / "code"))
     made.remove(tmp_path / "nothing")
@@ -50,7 +50,7 @@ def test_without_threads_it_is_gone_when_the_call_is_over(tmp_path: Path) -> Non
     assert os.listdir(tmp_path / GONE) == []
 
 
-def test_a_link_goes_and_what_it_leads_to_stays(tmp_path: Path) -> None:
+def test_a_link_is_removed_and_its_target_stays(tmp_path: Path) -> None:
     kept = fill(tmp_path / "kept")
     (tmp_path / "work").symlink_to(kept)
     Removals(tmp_path).remove(tmp_path / "work")
@@ -58,7 +58,7 @@ def test_a_link_goes_and_what_it_leads_to_stays(tmp_path: Path) -> None:
     assert (kept / "deep" / "file").exists()
 
 
-def test_what_cannot_get_another_name_is_removed_where_it_lies(
+def test_a_folder_that_cannot_be_renamed_is_removed_in_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*names: object) -> None:
@@ -69,14 +69,14 @@ def test_what_cannot_get_another_name_is_removed_where_it_lies(
     assert not (tmp_path / "code").exists()
 
 
-def test_what_an_earlier_supervisor_had_not_removed_yet_is_removed(tmp_path: Path) -> None:
+def test_removals_that_an_earlier_supervisor_had_not_finished_are_finished(tmp_path: Path) -> None:
     Removals(tmp_path).sweep()  # there was none
     fill(tmp_path / GONE / "12ab")
     Removals(tmp_path).sweep()
     assert os.listdir(tmp_path / GONE) == []
 
 
-def test_what_cannot_be_removed_is_told_once(
+def test_a_failed_removal_is_reported_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(removals, "delete", lambda path: None)
@@ -88,7 +88,7 @@ def test_what_cannot_be_removed_is_told_once(
     assert len(told) == 1 and "cannot be removed" in told[0] and GONE in told[0]
 
 
-def test_what_is_deeper_than_python_goes_down_ends_no_loop(tmp_path: Path) -> None:
+def test_a_tree_deeper_than_pythons_recursion_limit_ends_no_loop(tmp_path: Path) -> None:
     deep, here = fill(tmp_path / "code"), os.getcwd()
     try:
         os.chdir(deep)

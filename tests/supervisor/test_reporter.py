@@ -1,4 +1,4 @@
-"""Nimbus is told what it does not know, once, and again when it did not take it; its absence stops nobody."""
+"""Nimbus gets each news once, and again if it did not accept it; its absence stops no worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.supervisor.test_supervisor_orders import SAYS, VIEW
 
 @dataclass
 class Nimbus:
-    """Remembers what it is told, or is away."""
+    """Records the reports, or is unavailable."""
 
     said: list[object] = field(default_factory=list)
     fault: Exception | None = None
@@ -47,12 +47,12 @@ def reporter(nimbus: Nimbus) -> Reporter:
     return Reporter(nimbus, "s1")
 
 
-def test_what_the_store_has_is_not_told(nimbus: Nimbus, reporter: Reporter) -> None:
+def test_facts_already_in_the_store_are_not_reported(nimbus: Nimbus, reporter: Reporter) -> None:
     reporter.report(VIEW, SAYS, 0.0)
     assert nimbus.said == []
 
 
-def test_news_are_told_once_and_again_when_they_do_not_come_back_from_the_store(
+def test_news_is_reported_once_and_again_if_the_store_does_not_show_it(
     nimbus: Nimbus, reporter: Reporter
 ) -> None:
     news = replace(SAYS, ended=True)
@@ -65,9 +65,7 @@ def test_news_are_told_once_and_again_when_they_do_not_come_back_from_the_store(
     assert len(nimbus.said) == 3, "other news wait for nothing"
 
 
-def test_what_was_told_of_a_worker_or_topology_that_is_forgotten_is_told_anew(
-    nimbus: Nimbus, reporter: Reporter
-) -> None:
+def test_news_of_a_forgotten_worker_or_topology_is_reported_again(nimbus: Nimbus, reporter: Reporter) -> None:
     news = replace(SAYS, ended=True)
     reporter.report(VIEW, news, 0.0)
     reporter.keep(["words-1-0"])
@@ -95,7 +93,7 @@ def test_what_was_told_of_a_worker_or_topology_that_is_forgotten_is_told_anew(
         ),
     ],
 )
-def test_a_worker_that_is_gone_keeps_what_it_said_last_if_it_said_it(
+def test_the_last_report_of_a_worker_that_is_gone_is_kept_if_there_was_one(
     nimbus: Nimbus, reporter: Reporter, place: Placement, expected: WorkerReport
 ) -> None:
     reporter.gone(VIEW, place, 0.0)
@@ -103,7 +101,9 @@ def test_a_worker_that_is_gone_keeps_what_it_said_last_if_it_said_it(
 
 
 @pytest.mark.parametrize("fault", [ConnectionRefusedError("away"), Conflict("/x", 1, 2)])
-def test_a_nimbus_that_is_away_is_told_later(nimbus: Nimbus, reporter: Reporter, fault: Exception) -> None:
+def test_an_unavailable_nimbus_gets_the_reports_later(
+    nimbus: Nimbus, reporter: Reporter, fault: Exception
+) -> None:
     nimbus.fault = fault
     news = replace(SAYS, ended=True)
     reporter.heard()
@@ -114,7 +114,7 @@ def test_a_nimbus_that_is_away_is_told_later(nimbus: Nimbus, reporter: Reporter,
     assert nimbus.said == [("words", "w2", news)]
 
 
-def test_counters_and_signs_of_life_are_passed_on(nimbus: Nimbus, reporter: Reporter) -> None:
+def test_counters_and_heartbeats_are_passed_on(nimbus: Nimbus, reporter: Reporter) -> None:
     reporter.heard()
     reporter.counters(("words-1-0", "w2"), Incarnation(4, 1), b"{}")
     assert nimbus.said == ["s1", ("words-1-0", "w2", (4, 1), b"{}")]

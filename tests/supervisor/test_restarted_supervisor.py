@@ -1,4 +1,4 @@
-"""A supervisor that is started anew finds the workers of the one before, and goes on with them."""
+"""A restarted supervisor finds the workers of the previous process, and continues with them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.supervisor.programs import pid_in, runs, until
 
 
 def running(hosts: Hosts, **options: str) -> dict[str, int]:
-    """Two workers that run; the supervisor that had them is as good as dead."""
+    """Two running workers; their supervisor counts as dead."""
     hosts.submit(fake=options)
     hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
     pids = hosts.pids()
@@ -23,7 +23,7 @@ def running(hosts: Hosts, **options: str) -> dict[str, int]:
 
 
 def abandon(supervisor: Supervisor) -> None:
-    """What the end of its process would do to it. Its children are still ours, so a zombie of theirs is waited for here."""
+    """The effects of the end of its process. Its children are still ours, so their zombies are reaped here."""
     supervisor._leave()
 
 
@@ -51,7 +51,7 @@ def test_living_workers_are_taken_over_and_go_on(hosts: Hosts) -> None:
     assert hosts.link.notes() == []
 
 
-def test_a_lease_goes_on_from_where_it_was(hosts: Hosts) -> None:
+def test_a_lease_continues_from_where_it_was(hosts: Hosts) -> None:
     running(hosts)
     hosts.supervisors.append(hosts.make("s1"))
     assert hosts.supervisors[0]._lease >= 1
@@ -70,12 +70,12 @@ def test_a_worker_that_died_meanwhile_gets_the_next_number(hosts: Hosts) -> None
     assert "its exit status is unknown" in note
 
 
-def test_workers_of_a_topology_that_went_meanwhile_are_ended_and_removed(hosts: Hosts) -> None:
+def test_workers_of_a_topology_removed_meanwhile_are_ended_and_removed(hosts: Hosts) -> None:
     record = hosts.submit(fake={"w1": "children"})
     hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
     pids = hosts.pids()
     abandon(hosts.supervisors.pop())
-    hosts.nimbus.kill("words", wait_secs=0)  # no supervisor is there, and so nobody is waited for
+    hosts.nimbus.kill("words", wait_secs=0)  # without a supervisor, workers are not waited for
     hosts.nimbus.tick(hosts.clock.now())
     assert hosts.state_of() is None
     hosts.supervisors.append(hosts.make("s1"))
@@ -97,18 +97,18 @@ def test_children_of_a_worker_that_died_meanwhile_are_killed(hosts: Hosts) -> No
 
 def test_a_worker_whose_directory_was_lost_gets_a_number_that_no_process_had(hosts: Hosts) -> None:
     pids = running(hosts)
-    (hosts.state / "s1").rename(hosts.state / "lost")  # at once: workers go on to write there
+    (hosts.state / "s1").rename(hosts.state / "lost")  # at once: workers continue to write there
     hosts.supervisors.append(hosts.make("s1"))
     hosts.until(lambda: hosts.opened("w1") and hosts.pids().get("w1") not in (None, pids["w1"]))
     report = hosts.report("w1")
     assert report is not None
     assert report.incarnation == (1, 1)
-    for pid in pids.values():  # nobody knows them any more: their lease would end them
+    for pid in pids.values():  # they are not known any more: their lease would end them
         os.kill(pid, signal.SIGKILL)
         reap(pid)
 
 
-def test_orders_that_cannot_be_read_keep_no_supervisor_from_its_work(hosts: Hosts) -> None:
+def test_unreadable_orders_do_not_stop_a_supervisor(hosts: Hosts) -> None:
     pids = running(hosts)
     for orders in (hosts.state / "s1").rglob("w1/orders.json"):
         orders.write_text("{")
@@ -118,7 +118,7 @@ def test_orders_that_cannot_be_read_keep_no_supervisor_from_its_work(hosts: Host
     reap(pids["w1"])
 
 
-def test_before_the_store_was_read_nothing_that_was_found_is_ended(hosts: Hosts) -> None:
+def test_nothing_found_is_ended_before_the_store_was_read(hosts: Hosts) -> None:
     pids = running(hosts)
     supervisor = hosts.make("s1")
     hosts.supervisors.append(supervisor)
@@ -134,7 +134,7 @@ def test_before_the_store_was_read_nothing_that_was_found_is_ended(hosts: Hosts)
     hosts.until(lambda: hosts.pids() == pids)
 
 
-def test_a_worker_that_was_just_being_started_when_the_supervisor_died_is_found_by_its_mark(
+def test_a_worker_being_started_when_the_supervisor_died_is_found_by_its_mark(
     hosts: Hosts,
 ) -> None:
     pids = running(hosts)
@@ -150,7 +150,7 @@ def test_a_worker_that_was_just_being_started_when_the_supervisor_died_is_found_
     )
 
 
-def test_a_worker_that_was_about_to_be_started_when_the_supervisor_died_gets_the_next_number(
+def test_a_worker_about_to_be_started_when_the_supervisor_died_gets_the_next_number(
     hosts: Hosts,
 ) -> None:
     pids = running(hosts)
@@ -165,7 +165,7 @@ def test_a_worker_that_was_about_to_be_started_when_the_supervisor_died_gets_the
     hosts.until(lambda: hosts.pids().keys() == {"w1", "w2"})
 
 
-def test_what_runs_by_orders_that_nobody_can_read_is_ended_before_another_is_started(hosts: Hosts) -> None:
+def test_a_worker_with_unreadable_orders_is_ended_before_another_is_started(hosts: Hosts) -> None:
     pids = running(hosts)
     for orders in (hosts.state / "s1").rglob("w1/orders.json"):
         orders.write_text("{")

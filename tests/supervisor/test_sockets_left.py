@@ -1,4 +1,4 @@
-"""What a worker leaves outside of its directory, its Unix sockets, goes when its supervisor buries it; nothing else goes."""
+"""A worker's Unix sockets, outside of its directory, are removed when its supervisor cleans up after it; no others are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.supervisor.hosts import Hosts
 from tests.supervisor.test_dying_workers import restarted
 
 
-def test_the_sockets_of_a_killed_worker_are_removed_and_those_of_the_living_stay(
+def test_the_sockets_of_a_killed_worker_are_removed_and_those_of_live_ones_stay(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tempfile.mkdtemp(prefix="s", dir="/tmp")  # tmp_path is too long for a Unix socket

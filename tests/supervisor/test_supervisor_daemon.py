@@ -1,4 +1,4 @@
-"""The supervisor daemon runs what Nimbus places with it, tells by HTTP what becomes of it, and goes without its workers."""
+"""The supervisor daemon runs the workers that Nimbus places with it, reports on them by HTTP, and ends without them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.supervisor.programs import runs
 from tests.supervisor.supervisor_daemons import Cluster
 
 
-def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: Cluster) -> None:
+def test_placed_workers_run_and_are_reported_over_http(cluster: Cluster) -> None:
     daemon = cluster.start()
     cluster.submit()
     cluster.until(lambda: cluster.opened("w1", "w2"))
@@ -43,10 +43,10 @@ def test_what_is_placed_runs_and_what_becomes_of_it_is_told_over_http(cluster: C
 
 
 @pytest.mark.parametrize("ports", [None, "6700-6799"])
-def test_workers_are_told_at_their_start_which_ports_they_may_take(
+def test_workers_get_their_allowed_ports_at_the_start(
     cluster: Cluster, ports: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(PORTS, "1-2")  # of a worker that this supervisor may have been started by
+    monkeypatch.setenv(PORTS, "1-2")  # variables of a worker by which this supervisor may have been started
     cluster.start(ports=ports)
     cluster.submit(workers=1)
     cluster.until(lambda: cluster.opened("w1"))
@@ -55,7 +55,7 @@ def test_workers_are_told_at_their_start_which_ports_they_may_take(
     assert told == ([] if ports is None else [f"{PORTS}={ports}".encode()])
 
 
-def test_keys_come_sealed_and_stand_in_the_workers_directory_only(cluster: Cluster) -> None:
+def test_keys_come_sealed_and_are_stored_in_the_workers_directory_only(cluster: Cluster) -> None:
     cluster.start()
     record = cluster.submit(workers=1)
     cluster.until(lambda: cluster.opened("w1"))
@@ -92,7 +92,7 @@ def test_workers_go_on_when_the_daemon_stops_and_the_next_one_takes_them_over(cl
     assert cluster.nimbus.notes() == []
 
 
-def test_a_daemon_that_is_to_end_its_workers_ends_them_and_is_known_no_more(cluster: Cluster) -> None:
+def test_a_daemon_that_is_to_end_its_workers_does_so_and_unregisters(cluster: Cluster) -> None:
     daemon = cluster.start()
     cluster.submit()
     cluster.until(lambda: cluster.opened("w1", "w2"))
@@ -149,7 +149,7 @@ def test_no_worker_ends_because_the_store_comes_back_empty(cluster: Cluster) -> 
     full, wrapper.store = wrapper.store, InMemoryStore()
     wrapper.store.put("/topologies/other", b"x")
     lease = next((cluster.tmp / "s1").rglob(LEASE))
-    for _ in range(3):  # seconds, each with a reading of the store
+    for _ in range(3):  # seconds, each with a read of the store
         before = lease.read_bytes()
         cluster.until(lambda before=before: lease.read_bytes() != before)  # type: ignore[misc]
     assert cluster.pids() == pids
@@ -159,7 +159,7 @@ def test_no_worker_ends_because_the_store_comes_back_empty(cluster: Cluster) -> 
     cluster.until(lambda: not any(map(runs, pids.values())), "the data came back, and it goes on")
 
 
-def test_workers_go_on_while_nimbus_is_away_and_it_hears_of_it_later(cluster: Cluster) -> None:
+def test_workers_go_on_while_nimbus_is_away_and_it_gets_the_reports_later(cluster: Cluster) -> None:
     cluster.start()
     cluster.submit(workers=1, fake={"w1": "once die 3"})
     cluster.until(lambda: cluster.pids())
@@ -179,7 +179,7 @@ def test_a_change_reaches_workers_within_half_a_second(cluster: Cluster) -> None
     cluster.until(lambda: cluster.opened("w1"))
     orders = next((cluster.tmp / "s1").rglob("orders.json")).parent
     woken = 0
-    for _ in range(5):  # by a watch, not by a timer that happens to come: all of five
+    for _ in range(5):  # by a watch, not by a timer that happens to fire: all five of them
         before = read_orders(orders)
         assert before is not None
         with cluster.nimbus.lock:
@@ -202,7 +202,7 @@ def test_two_daemons_never_share_a_state_directory(cluster: Cluster) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("there", ["nothing", "another file"])
-def test_nor_when_somebody_has_removed_the_file_that_says_whose_it_is(cluster: Cluster, there: str) -> None:
+def test_nor_after_the_lock_file_was_deleted(cluster: Cluster, there: str) -> None:
     daemon = cluster.start()
     (cluster.tmp / "s1" / LOCK).unlink()
     if there == "another file":
@@ -215,7 +215,7 @@ def test_nor_when_somebody_has_removed_the_file_that_says_whose_it_is(cluster: C
 
 
 @pytest.mark.slow
-def test_a_full_disk_keeps_no_supervisor_from_its_state_directory(
+def test_a_full_disk_does_not_block_a_supervisors_state_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*what: object) -> int:
@@ -247,7 +247,7 @@ def test_an_address_that_no_worker_could_listen_on_is_refused_at_the_start(
 
 
 @pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0", "lo"])
-def test_an_address_of_this_machine_may_be_listened_on(bind: str) -> None:
+def test_an_address_of_this_machine_is_accepted(bind: str) -> None:
     sockets.check_address(bind)
 
 

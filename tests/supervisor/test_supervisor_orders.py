@@ -1,4 +1,4 @@
-"""What a worker is told follows from the store alone, and what Nimbus is told from the worker's own words."""
+"""A worker's orders follow from the store alone, and reports to Nimbus from the worker's own."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def incarnations(view: TopologyView, restarts: dict[str, Incarnation]) -> dict[s
     return {place.worker: place.incarnation for place in orders.placements}
 
 
-def test_orders_hold_what_the_store_and_the_supervisor_say() -> None:
+def test_orders_contain_the_values_of_the_store_and_the_supervisor() -> None:
     orders = orders_for(VIEW, OWN, AROUND, {})
     assert (orders.asked, orders.version, orders.finished) == ("run", 4, (3,))
     assert (orders.worker, orders.incarnation, orders.seed) == ("w1", (2, 1), 42)
@@ -62,7 +62,7 @@ def test_orders_hold_what_the_store_and_the_supervisor_say() -> None:
     assert orders.lease_secs == 10.0
 
 
-def test_incarnations_are_those_that_anybody_has_heard_of_last() -> None:
+def test_incarnations_are_the_latest_known_ones() -> None:
     assert incarnations(VIEW, {}) == {"w1": (2, 0), "w2": (4, 0), "w3": (4, 0)}
     assert incarnations(VIEW, {"w1": Incarnation(2, 1), "w3": Incarnation(4, 2)}) == {
         "w1": (2, 1),
@@ -94,7 +94,7 @@ def test_only_the_process_that_runs_now_is_reached(
     assert orders_for(view, OWN, AROUND, restarts).addresses == {}
 
 
-def test_a_worker_is_not_told_its_own_address() -> None:
+def test_a_worker_does_not_get_its_own_address() -> None:
     view = replace(VIEW, reports={"w1": structs.replace(SAYS, worker="w1", incarnation=Incarnation(2, 0))})
     assert orders_for(view, OWN, AROUND, {}).addresses == {}
 
@@ -112,7 +112,7 @@ def test_ports_are_read_from_addresses(address: tuple[str, str] | None, ports: t
     assert ports_of(address) == ports
 
 
-# What Nimbus is told
+# Reports to Nimbus
 
 HEARTBEAT = WorkerHeartbeat(
     pid=1, started=2, incarnation=Incarnation(2, 1), number=9, orders=5, asked="drain", version=4,
@@ -121,7 +121,7 @@ HEARTBEAT = WorkerHeartbeat(
 STANDING = Standing("w1", Incarnation(2, 1), HEARTBEAT, "drain", 5, False, None)
 
 
-def test_a_report_says_what_the_heartbeat_says() -> None:
+def test_a_report_follows_from_the_heartbeat() -> None:
     assert report_of(STANDING) == WorkerReport(
         "w1", Incarnation(2, 1), True, False, True, False, None, address=ADDRESS, finished=(3,), version=4
     )
@@ -129,7 +129,7 @@ def test_a_report_says_what_the_heartbeat_says() -> None:
     assert (crashed.crash, crashed.event, crashed.note) == ("boom", DIED, sentence(DIED))
 
 
-def test_a_worker_without_a_heartbeat_says_nothing_but_that_it_is_to_come() -> None:
+def test_a_worker_without_a_heartbeat_reports_only_that_it_is_starting() -> None:
     assert report_of(replace(STANDING, heartbeat=None, event=DIED)) == WorkerReport(
         "w1", Incarnation(2, 1), False, False, False, False, None, version=2, note=sentence(DIED), event=DIED
     )
@@ -150,11 +150,11 @@ def test_a_worker_without_a_heartbeat_says_nothing_but_that_it_is_to_come() -> N
         ),
     ],
 )
-def test_drained_answers_to_what_is_asked_now_and_to_nothing_else(standing: Standing) -> None:
+def test_drained_refers_to_the_present_request_only(standing: Standing) -> None:
     assert not report_of(standing).drained
 
 
-def test_two_drains_in_a_row_are_two_occasions() -> None:
+def test_two_drains_in_a_row_are_distinguished() -> None:
     draining = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.REBALANCING, deadline=10.0))
     again = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.REBALANCING, deadline=11.0))
     killed = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.KILLED, deadline=10.0))
@@ -163,7 +163,7 @@ def test_two_drains_in_a_row_are_two_occasions() -> None:
     assert occasion_of(draining) == occasion_of(replace(draining, reports={}))
 
 
-# What is wanted
+# Wanted workers
 
 
 def test_every_state_of_a_topology_asks_something_of_its_workers() -> None:
@@ -182,7 +182,7 @@ def test_the_places_of_a_supervisor_are_wanted_and_no_others() -> None:
     assert all(want.stop for want in desired_states({"words-1-0": ended}, places).values())
 
 
-def test_a_view_knows_the_workers_that_have_a_place_and_those_that_are_awaited_to_be_gone() -> None:
+def test_a_view_has_the_workers_with_a_place_and_those_that_are_leaving() -> None:
     view = replace(
         VIEW, leaving=Assignment("words-1-0", 4, (Placement("w4", "s1", 2, Incarnation(3, 0), (1,)),))
     )
@@ -198,7 +198,7 @@ def registry() -> Registry:
     return found
 
 
-def test_a_topology_is_read_with_all_that_belongs_to_it() -> None:
+def test_a_topology_is_read_with_all_its_records() -> None:
     store = registry()
     assert read_topologies(store, {}, "s1").views == {"words-1-0": TopologyView(RECORD, None, None, {})}
     assert VIEW.assignment is not None
@@ -211,7 +211,7 @@ def test_a_topology_is_read_with_all_that_belongs_to_it() -> None:
     assert read_topologies(store, views, "s1").views["words-1-0"].reports["w2"].ended
 
 
-def test_reports_are_read_by_those_whom_they_concern_only() -> None:
+def test_reports_are_read_only_by_those_they_concern() -> None:
     store = registry()
     assert VIEW.assignment is not None
     store.assignments.write(VIEW.assignment)
@@ -222,7 +222,7 @@ def test_reports_are_read_by_those_whom_they_concern_only() -> None:
     assert read_topologies(store, {}, "s3").views["words-1-0"].reports, "it is to lose one"
 
 
-def test_an_assignment_that_is_not_of_all_tasks_is_being_written_and_changes_nothing() -> None:
+def test_an_incomplete_assignment_is_being_written_and_changes_nothing() -> None:
     store = registry()
     store.assignments.write(Assignment("words-1-0", 4, (W1, W2)))
     reading = read_topologies(store, {"words-1-0": VIEW}, "s1")
@@ -231,7 +231,7 @@ def test_an_assignment_that_is_not_of_all_tasks_is_being_written_and_changes_not
     assert read_topologies(store, {}, "s1").views == {}
 
 
-def test_a_damaged_record_is_told_of_by_name_and_the_others_are_read() -> None:
+def test_a_damaged_record_is_reported_by_name_and_the_others_are_read() -> None:
     store = registry()
     other = structs.replace(RECORD, id="other-2-0", name="other")
     store.topologies.create(other)

@@ -1,4 +1,4 @@
-"""What a supervisor starts, it starts by what the store says now: one that stood still, or was cut off, may know it last."""
+"""A supervisor starts workers by the store's present content, even if it was suspended or cut off and has old values cached."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from tests.flaky_store import FlakyStore
 from tests.supervisor.hosts import Hosts, fake_command
 from tests.supervisor.programs import runs, until
 
-#: Seconds that it stood still: longer than Nimbus waits for it.
+#: Seconds for which it was suspended: longer than Nimbus waits for it.
 STOOD_STILL = 60.0
 
 
 class RememberingStore(FlakyStore):
-    """Reads are remembered, as those of ZooKeeper are. While it is `deaf` nobody has said that something has changed; that
-    comes with the next answer of the store itself, before it."""
+    """Reads are cached, as those of ZooKeeper are. While it is `deaf` no change has been reported; that comes with the next
+    answer of the store itself, before it.
+    """
 
     def __init__(self, store: InMemoryStore) -> None:
         super().__init__(store)
@@ -53,7 +54,7 @@ class RememberingStore(FlakyStore):
 
 
 class Still:
-    """A supervisor whose worker has died while it stood still, and whose topology was killed meanwhile or not."""
+    """A supervisor whose worker died while it was suspended, and whose topology may have been killed meanwhile."""
 
     def __init__(self, hosts: Hosts, workers: int = 1) -> None:
         self.hosts = hosts
@@ -83,7 +84,7 @@ class Still:
             until(lambda pid=pid: not runs(pid))  # type: ignore[misc]
 
     def look(self, seconds: float) -> None:
-        """Let it look around for so long, as often as it wants to."""
+        """Let it run for this long, as often as it wants."""
         end = self.now + seconds
         while self.now < end:
             self.supervisor.sync(self.now)
@@ -95,8 +96,8 @@ def still(make_hosts: Callable[..., Hosts]) -> Still:
     return Still(make_hosts(supervisors=0))
 
 
-def test_no_worker_is_started_by_what_was_known_before_the_store_has_answered(still: Still) -> None:
-    still.store.away = True  # its session is over, and its connection with it
+def test_no_worker_is_started_from_old_knowledge_before_the_store_has_answered(still: Still) -> None:
+    still.store.away = True  # its session has expired, and its connection is closed
     still.kill_workers()
     still.hosts.nimbus.kill("words", wait_secs=0)
     still.now += STOOD_STILL
@@ -108,7 +109,7 @@ def test_no_worker_is_started_by_what_was_known_before_the_store_has_answered(st
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_nor_by_what_is_remembered_though_nobody_has_told_of_the_change_yet(
+def test_nor_from_cached_values_before_the_change_is_reported(
     make_hosts: Callable[..., Hosts], workers: int
 ) -> None:
     still = Still(make_hosts(supervisors=0), workers)
@@ -121,7 +122,7 @@ def test_nor_by_what_is_remembered_though_nobody_has_told_of_the_change_yet(
     assert not still.store.deaf, "it has asked the store itself"
 
 
-def test_a_store_that_does_not_answer_holds_a_start_up_for_some_seconds_at_most(still: Still) -> None:
+def test_a_store_that_does_not_answer_delays_a_start_by_some_seconds_at_most(still: Still) -> None:
     still.store.away = True
     still.kill_workers()
     still.now += STOOD_STILL
@@ -131,7 +132,7 @@ def test_a_store_that_does_not_answer_holds_a_start_up_for_some_seconds_at_most(
     assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
 
 
-def test_while_the_store_is_known_to_be_away_a_worker_is_started_again_at_once(still: Still) -> None:
+def test_while_the_store_is_known_to_be_away_a_worker_is_restarted_at_once(still: Still) -> None:
     still.store.away = True
     still.look(PATIENCE + 2.0)
     still.kill_workers()
@@ -139,14 +140,14 @@ def test_while_the_store_is_known_to_be_away_a_worker_is_started_again_at_once(s
     assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
 
 
-def test_a_store_that_came_back_empty_keeps_no_worker_from_being_started_again(still: Still) -> None:
+def test_a_store_that_came_back_empty_does_not_prevent_a_restart(still: Still) -> None:
     still.other = True
     still.kill_workers()
     still.look(PATIENCE + 2.0)
     assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}
 
 
-def test_where_the_store_answers_a_worker_is_started_again_at_once(still: Still) -> None:
+def test_with_an_answering_store_a_worker_is_restarted_at_once(still: Still) -> None:
     still.kill_workers()
     still.look(0.01)
     assert still.starts == 2 and set(still.hosts.pids()) == {"w1"}

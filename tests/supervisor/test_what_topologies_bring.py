@@ -1,4 +1,6 @@
-"""What a topology brings reaches its workers: its code first on their path, its packages by their Python; failures are told."""
+"""The files of a topology reach its workers: its code first on their path, its packages in their Python;
+failures are reported.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.supervisor.wheels import archive, make_wheel, sha256
 
 
 def brings(cluster: Cluster, data: bytes) -> str:
-    """Put a file where Nimbus has its files."""
+    """Put a file where Nimbus keeps its files."""
     cluster.nimbus.files[sha256(data)] = data
     return sha256(data)
 
@@ -27,7 +29,7 @@ def environ_of(pid: int) -> dict[str, str]:
 
 
 def build_log(cluster: Cluster, daemon: SupervisorDaemon, topology_id: str) -> tuple[int, str]:
-    """The log of the building, as Nimbus asks for it."""
+    """The build log, as Nimbus requests it."""
     connection = http.client.HTTPConnection(daemon.url.partition("//")[2], timeout=30)
     try:
         header = {"Authorization": cluster.nimbus.header_for(daemon.id)}
@@ -38,7 +40,7 @@ def build_log(cluster: Cluster, daemon: SupervisorDaemon, topology_id: str) -> t
         connection.close()
 
 
-def test_code_comes_first_where_workers_find_modules_and_goes_with_the_last_topology(
+def test_code_comes_first_on_the_path_of_workers_and_is_removed_with_the_last_topology(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     cluster.start()
@@ -59,7 +61,7 @@ def test_code_comes_first_where_workers_find_modules_and_goes_with_the_last_topo
     cluster.until(lambda: not folder.exists())
 
 
-def test_code_that_nimbus_does_not_have_is_told_and_waited_for(cluster: Cluster, tmp_path: Path) -> None:
+def test_code_that_nimbus_does_not_have_is_reported_and_waited_for(cluster: Cluster, tmp_path: Path) -> None:
     cluster.start()
     data = archive(tmp_path, {"mine.py": b"x = 1\n"})
     cluster.submit(workers=1, files={"code": sha256(data)})
@@ -86,7 +88,7 @@ def test_workers_run_on_the_python_of_their_environment(cluster: Cluster, tmp_pa
 
 
 @pytest.mark.slow
-def test_an_environment_that_cannot_be_built_is_told_with_its_log_and_holds_no_other_topology_up(
+def test_an_environment_that_cannot_be_built_is_reported_with_its_log_and_delays_no_other_topology(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     daemon = cluster.start()

@@ -1,4 +1,4 @@
-"""The event of a worker that died or could not be started says how often in a row, and when it is started again."""
+"""The event of a worker that died or could not be started has its number in a row, and the time of the next start."""
 
 from __future__ import annotations
 
@@ -27,13 +27,11 @@ ENDED = "worker w2 of topology 'words' ended by itself with status 72: it hung"
         (Backoff(21, 0.0, 160.0), "; its 21st death in 100 s; it is started again in 60 s"),
     ],
 )
-def test_a_death_says_what_happened_how_often_and_what_comes_next(
-    backoff: Backoff | None, expected: str
-) -> None:
+def test_a_death_has_its_cause_its_number_and_the_next_step(backoff: Backoff | None, expected: str) -> None:
     assert sentence(died(WORKER, SEGV, backoff, 100.0)) == ENDED + expected
 
 
-def test_what_could_not_be_started_has_not_died() -> None:
+def test_a_failed_start_is_no_death() -> None:
     backoff = Backoff(1, 90.0, 90.0)  # a failed preparation is not tried again at once
     sentences = []
     for now in (90.0, 91.0, 93.0):

@@ -1,4 +1,4 @@
-"""A supervisor starts the workers that Nimbus placed, has them do what their topology's state asks, and ends them."""
+"""A supervisor starts the workers that Nimbus placed, makes them follow their topology's state, and ends them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def both_opened(hosts: Hosts) -> bool:
 
 
 def files_below(path: Path) -> dict[str, int]:
-    """Every file and directory below, and its mode."""
+    """Every file and directory below it, with its mode."""
     return {
         str(each.relative_to(path)): stat.S_IMODE(each.stat().st_mode) for each in [path, *path.rglob("*")]
     }
@@ -53,7 +53,7 @@ def test_a_topology_runs_in_worker_processes_until_it_is_killed(hosts: Hosts) ->
     assert hosts.link.notes() == []
 
 
-def test_orders_say_who_a_worker_is_and_where_the_others_are(hosts: Hosts) -> None:
+def test_orders_contain_the_workers_identity_and_the_addresses_of_the_others(hosts: Hosts) -> None:
     record = hosts.submit(tasks=3)
     hosts.until(lambda: both_opened(hosts))
     hosts.until(lambda: orders(hosts, "w1").addresses)
@@ -133,7 +133,7 @@ def test_a_worker_that_keeps_its_place_goes_on_in_the_same_process_with_new_orde
     assert orders(hosts, kept).incarnation == (1, 0)
 
 
-def test_a_worker_that_does_not_stop_is_killed_after_the_grace_and_its_topology_goes(
+def test_a_worker_that_does_not_stop_is_killed_after_the_grace_and_its_topology_is_removed(
     make_hosts: Callable[..., Hosts],
 ) -> None:
     hosts = make_hosts(limits=Timeouts(stop=0.3))
@@ -145,7 +145,7 @@ def test_a_worker_that_does_not_stop_is_killed_after_the_grace_and_its_topology_
     assert not runs(pid)
 
 
-def test_a_worker_that_dies_while_it_stops_is_told_of_and_holds_up_nobody(hosts: Hosts) -> None:
+def test_a_worker_that_dies_while_it_stops_is_reported_and_delays_no_other(hosts: Hosts) -> None:
     hosts.submit(fake={"w2": "faulty stop"})
     hosts.until(lambda: both_opened(hosts))
     hosts.nimbus.kill("words")
@@ -155,7 +155,7 @@ def test_a_worker_that_dies_while_it_stops_is_told_of_and_holds_up_nobody(hosts:
     assert "started again" not in note
 
 
-def test_a_worker_that_never_gave_a_sign_of_life_is_killed_with_its_topology(
+def test_a_worker_without_any_heartbeat_is_killed_with_its_topology(
     make_hosts: Callable[..., Hosts],
 ) -> None:
     hosts = make_hosts(limits=Timeouts(stop=0.2))
@@ -167,26 +167,26 @@ def test_a_worker_that_never_gave_a_sign_of_life_is_killed_with_its_topology(
     assert hosts.pids() == {}
 
 
-def test_workers_that_were_withdrawn_before_they_ran_are_waited_for_by_nobody(hosts: Hosts) -> None:
+def test_workers_withdrawn_before_they_ran_are_not_waited_for(hosts: Hosts) -> None:
     hosts.submit()
     hosts.nimbus.kill("words", wait_secs=0)
     hosts.until(lambda: hosts.state_of() is None)
     assert hosts.pids() == {}
 
 
-def test_a_worker_that_is_to_go_and_still_has_its_place_is_not_said_to_be_gone_as_it_may_start(
+def test_a_leaving_worker_that_still_has_its_place_is_not_reported_gone_as_it_may_start(
     hosts: Hosts,
 ) -> None:
     record = hosts.submit()
     assignment = hosts.registry.assignments.get(record.id)
     assert assignment is not None
-    hosts.registry.leaving.write(assignment)  # Nimbus notes it first, and may be cut short there
+    hosts.registry.leaving.write(assignment)  # Nimbus records it first, and may be interrupted there
     hosts.supervisors[0].sync(hosts.clock.now())
     assert len(hosts.pids()) == 2
     assert not any(report.stopped for report in hosts.link.reports)
 
 
-def test_a_new_topology_of_the_name_of_one_before_has_nothing_of_it(hosts: Hosts) -> None:
+def test_a_new_topology_with_the_name_of_an_earlier_one_inherits_nothing(hosts: Hosts) -> None:
     before = hosts.submit(tasks=2)
     hosts.until(lambda: both_opened(hosts))
     hosts.nimbus.kill("words", wait_secs=0)
@@ -200,7 +200,7 @@ def test_a_new_topology_of_the_name_of_one_before_has_nothing_of_it(hosts: Hosts
 
 
 @pytest.mark.parametrize("name", ["..", "a%2Fb *?", "ü" * 127])
-def test_a_topology_may_have_any_name_that_is_allowed(hosts: Hosts, name: str) -> None:
+def test_a_topology_may_have_any_allowed_name(hosts: Hosts, name: str) -> None:
     hosts.submit(name)
     hosts.until(lambda: hosts.opened("w1", name) and hosts.opened("w2", name))
     hosts.nimbus.kill(name)
@@ -232,14 +232,14 @@ def test_logs_of_a_failed_topology_stay_until_it_is_killed(hosts: Hosts) -> None
     assert not directory.exists()
 
 
-def test_counters_are_passed_on_also_the_last_ones(hosts: Hosts) -> None:
+def test_counters_are_passed_on_including_the_last_ones(hosts: Hosts) -> None:
     record = hosts.submit()
     hosts.until(lambda: both_opened(hosts))
     hosts.nimbus.kill("words")
     hosts.until(lambda: hosts.state_of() is None)
     last = hosts.link.counted[record.id, "w1", Incarnation(1, 0)]
     assert last.startswith(b'{"format":1,"number":')
-    # The fake counts its heartbeats, and says in the last one that it has stopped.
+    # The fake counts its heartbeats, and reports in the last one that it has stopped.
     assert int(last.split(b":")[-1].rstrip(b"}")) >= 2
 
 
@@ -257,7 +257,7 @@ def test_directories_are_closed_to_others_and_keys_to_all_but_the_owner(hosts: H
     assert found == Keys(**LINK_KEYS)
 
 
-def test_leases_and_signs_of_life_go_on(hosts: Hosts) -> None:
+def test_leases_and_heartbeats_go_on(hosts: Hosts) -> None:
     hosts.submit()
     hosts.until(lambda: both_opened(hosts))
     directory = hosts.supervisors[0].processes()[0].directory
@@ -272,7 +272,7 @@ def test_leases_and_signs_of_life_go_on(hosts: Hosts) -> None:
     assert len(hosts.link.beats) >= beats + 2
 
 
-def test_children_of_a_worker_are_gone_when_its_topology_is(hosts: Hosts) -> None:
+def test_children_of_a_worker_end_with_its_topology(hosts: Hosts) -> None:
     record = hosts.submit(workers=1, fake={"w1": "children"})
     hosts.until(lambda: hosts.opened("w1"))
     directory = hosts.directories().worker(record.id, "w1")
@@ -284,7 +284,7 @@ def test_children_of_a_worker_are_gone_when_its_topology_is(hosts: Hosts) -> Non
     until(lambda: not runs(child))
 
 
-def test_close_ends_everything_and_says_so_to_nimbus(hosts: Hosts) -> None:
+def test_close_ends_everything_and_reports_it_to_nimbus(hosts: Hosts) -> None:
     hosts.submit()
     hosts.until(lambda: both_opened(hosts))
     pids = hosts.pids()
@@ -296,7 +296,7 @@ def test_close_ends_everything_and_says_so_to_nimbus(hosts: Hosts) -> None:
     assert supervisor.close(hosts.clock.now()), "said again, it is so still"
 
 
-def test_kill_all_ends_everything_at_once_even_what_is_frozen(hosts: Hosts) -> None:
+def test_kill_all_ends_everything_at_once_even_frozen_processes(hosts: Hosts) -> None:
     hosts.submit(fake={"*": "deaf"})
     hosts.until(lambda: both_opened(hosts))
     pids = hosts.pids()
@@ -333,7 +333,7 @@ def test_a_supervisor_that_was_frozen_itself_takes_no_worker_for_dead(hosts: Hos
     hosts.until(lambda: both_opened(hosts))
     pids = hosts.pids()
     now = hosts.clock.now()
-    hosts.supervisors[0].sync(now + 1000.0)  # it has not looked for so long
+    hosts.supervisors[0].sync(now + 1000.0)  # it has not checked for this long
     hosts.supervisors[0].sync(now + 1001.0)
     assert hosts.pids() == pids
     assert all(runs(pid) for pid in pids.values())

@@ -1,4 +1,4 @@
-"""A worker of a supervisor daemon works in a directory of its own, which comes with its process and goes with the worker."""
+"""A worker of a supervisor daemon works in a directory of its own, made with its process and removed with the worker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.supervisor.supervisor_daemons import Cluster
 
 
 def work_of(pid: int) -> Path:
-    """Where a process works."""
+    """The working directory of a process."""
     return Path(os.readlink(f"/proc/{pid}/cwd"))
 
 
@@ -25,7 +25,7 @@ def folder_of(cluster: Cluster, topology_id: str, worker: str) -> Path:
     return cluster.tmp / "s1" / "topologies" / topology_id / "workers" / worker / WORK
 
 
-def test_each_worker_of_a_daemon_has_an_empty_one_of_its_own(cluster: Cluster) -> None:
+def test_each_worker_of_a_daemon_has_an_empty_directory_of_its_own(cluster: Cluster) -> None:
     cluster.start()
     record = cluster.submit("words", workers=2)
     cluster.until(lambda: cluster.opened("w1", "w2"))
@@ -43,7 +43,7 @@ def test_workers_without_a_daemon_work_where_their_supervisor_does(hosts: Hosts)
     assert work_of(hosts.pids()["w1"]) == Path.cwd()
 
 
-def test_a_worker_that_is_started_again_finds_nothing_of_the_one_before(cluster: Cluster) -> None:
+def test_a_restarted_worker_finds_nothing_of_the_previous_one(cluster: Cluster) -> None:
     cluster.start()
     record = cluster.submit("words", workers=1)
     cluster.until(lambda: cluster.opened("w1"))
@@ -56,7 +56,7 @@ def test_a_worker_that_is_started_again_finds_nothing_of_the_one_before(cluster:
     assert os.listdir(work_of(second)) == []
 
 
-def test_a_worker_keeps_it_through_a_restart_of_its_supervisor_and_it_goes_with_the_topology(
+def test_a_worker_keeps_it_through_a_restart_of_its_supervisor_until_the_topology_ends(
     cluster: Cluster,
 ) -> None:
     first = cluster.start()
@@ -79,7 +79,7 @@ def test_a_worker_keeps_it_through_a_restart_of_its_supervisor_and_it_goes_with_
     cluster.until(lambda: not gone.exists() or not list(gone.iterdir()), "an empty disk")
 
 
-def test_where_none_can_be_made_the_worker_waits_and_says_why(
+def test_if_none_can_be_made_the_worker_waits_and_reports_why(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make, full = Path.mkdir, [True]
@@ -140,13 +140,13 @@ def topology(told):
 
 
 def lines_of(told: Path, count: int) -> list[str]:
-    """The lines that the spouts have told, once there are so many."""
+    """The lines that the spouts have written, once there are enough."""
     until(lambda: told.exists() and told.read_text().count("\n") >= count)
     return told.read_text().splitlines()
 
 
 @pytest.mark.slow
-def test_a_worker_that_removes_it_goes_on_beside_what_its_topology_brought_and_the_next_has_it_again(
+def test_a_worker_that_removes_it_goes_on_with_its_topologys_files_and_the_next_has_it_again(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "cluster").mkdir()

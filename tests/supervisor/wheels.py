@@ -1,4 +1,4 @@
-"""Wheels and archives made in a test: what a topology brings, without a network."""
+"""Wheels and archives made in a test: the files of a topology, without a network."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from squall.packages.archives import digest_of, pack
 
 
 def make_wheel(folder: Path, name: str, version: str = "1.0", requires: str = "", text: str = "") -> Path:
-    """A wheel of one module of that name, which holds `text`."""
+    """A wheel of one module of that name, which contains `text`."""
     info = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     metadata += f"Requires-Dist: {requires}\n" if requires else ""

@@ -1,4 +1,4 @@
-"""Numbers through a chain of bolts in one process, and the ledger of what was seen and which verdicts the spout got.
+"""Numbers through a chain of bolts in one process, and the ledger of numbers seen and of the spout's acks and failures.
 
 Must not know: how workers are linked.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from topology_api import Bolt, Failure, Spout, Topology, TopologyBuilder
 
-#: What each run has seen, and the verdicts that it got.
+#: The numbers seen by each run, and its acks and failures.
 SEEN: dict[str, list[int]] = {}
 VERDICTS: dict[str, list[tuple[int, str]]] = {}
 
@@ -19,12 +19,12 @@ HOSTS = {
     "w3": ["sink/1"],
 }
 CONF = {"topology.message.timeout.secs": 5, "topology.queue.size": 64, "topology.max.spout.pending": 100}
-#: No timeout comes to help: what is lost has to be found.
+#: No timeout helps: every loss has to be found.
 PATIENT = CONF | {"topology.message.timeout.secs": 100_000}
 
 
 class Numbers(Spout):
-    """Emits numbers, keeps verdicts."""
+    """Emits numbers, and records their acks and failures."""
 
     outputs = ("number",)
 
@@ -49,7 +49,7 @@ class Numbers(Spout):
 
 
 class Pass(Bolt):
-    """Emits what it gets."""
+    """Passes its tuples on."""
 
     outputs = ("number",)
 
@@ -58,7 +58,7 @@ class Pass(Bolt):
 
 
 class See(Bolt):
-    """Notes what it gets."""
+    """Records its tuples."""
 
     def __init__(self, run: str) -> None:
         self.run = run
@@ -78,7 +78,7 @@ def chain(run: str, count: int, tracked: bool = True) -> Topology:
 
 
 def check_ledger(run: str, count: int) -> None:
-    """The ledger of a run that is over must add up."""
+    """The ledger of an ended run must add up."""
     verdicts = VERDICTS[run]
     assert sorted(number for number, _ in verdicts) == list(range(count)), "one verdict for each emission"
     acked = {number for number, verdict in verdicts if verdict == "ack"}

@@ -1,4 +1,4 @@
-"""Spouts and bolts that do to a worker process what user code may do. Imported by name in the worker.
+"""Spouts and bolts with everything that user code may do to a worker process. Imported by name in the worker.
 
 Must not know: single tests.
 """
@@ -22,7 +22,7 @@ from worker.loop.worker import Worker
 
 
 def note(path: Path, text: object) -> None:
-    """Append a line, so that it is there whatever happens next."""
+    """Append a line that survives whatever happens next."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
         os.write(descriptor, f"{text}\n".encode())
@@ -31,12 +31,12 @@ def note(path: Path, text: object) -> None:
 
 
 def lines(path: Path) -> list[str]:
-    """What was noted."""
+    """The lines noted so far."""
     return path.read_text().splitlines() if path.exists() else []
 
 
 class Numbers(Spout):
-    """Emits 1, 2, ... up to `count` (None: for ever), and notes every verdict."""
+    """Emits 1, 2, ... up to `count` (None: for ever), and notes every ack and failure."""
 
     outputs = Fields("number")
     replay: Replay | None = None
@@ -65,7 +65,7 @@ class Numbers(Spout):
 
 
 class WhileSeen(Numbers):
-    """Emits each number when the one before has been seen, and is perhaps still being executed."""
+    """Emits each number when the previous one has been seen, and may still be executing."""
 
     def next_tuple(self) -> None:
         if str(self.number) in ["0", *lines(self.folder / "seen")]:
@@ -73,7 +73,7 @@ class WhileSeen(Numbers):
 
 
 class SaysItsEnd(Numbers):
-    """Says when its source has ended; what fails waits for its replay for longer than any test does."""
+    """Notes when its source has ended; a failed tuple waits for its replay longer than any test."""
 
     replay = Replay(max_attempts=2, first_delay=1000.0, max_delay=1000.0)
 
@@ -89,7 +89,7 @@ class SaysItsEndInThread(SaysItsEnd):
 
 
 class WaitsForLeave(SaysItsEndInThread):
-    """Its `ack` of a number returns when the file "leave" is there."""
+    """Its `ack` of a number returns when the file "leave" exists."""
 
     def ack(self, message_id: object) -> None:
         super().ack(message_id)
@@ -98,7 +98,7 @@ class WaitsForLeave(SaysItsEndInThread):
 
 
 class Unhurried(Numbers):
-    """Takes 2 ms for each number."""
+    """Spends 2 ms on each number."""
 
     def next_tuple(self) -> None:
         time.sleep(0.002)
@@ -106,7 +106,7 @@ class Unhurried(Numbers):
 
 
 class Notes(Bolt):
-    """Notes every tuple, taking `seconds` for each."""
+    """Notes every tuple, spending `seconds` on each."""
 
     def __init__(self, folder: Path, seconds: float = 0.0) -> None:
         self.folder = folder
@@ -139,7 +139,7 @@ class Hangs(Bolt):
 
 
 class SaysThatItGoesOn(Notes):
-    """The call that gets 3 takes 2.5 s, and says every 50 ms that it goes on."""
+    """The call that gets 3 takes 2.5 s, and reports progress every 50 ms."""
 
     def prepare(self, context: Context) -> None:
         self.context = context
@@ -184,21 +184,21 @@ class HangingSpout(Spout):
 
 
 class Exits(Bolt):
-    """Ends the process past everything."""
+    """Ends the process immediately."""
 
     def execute(self, tup: Tuple) -> None:
         os._exit(3)
 
 
 class Aborts(Bolt):
-    """Touches memory that is not there."""
+    """Accesses invalid memory."""
 
     def execute(self, tup: Tuple) -> None:
         ctypes.string_at(0)
 
 
 class Speaks(Bolt):
-    """Says something in every way there is."""
+    """Produces output in every possible way."""
 
     def prepare(self, context: Context) -> None:
         self.context = context
@@ -330,7 +330,7 @@ class Sabotages(Bolt):
 
 
 class RegistersForTheExit(Bolt):
-    """Registers a function as libraries do that have something to hand over at the end."""
+    """Registers an exit function, as libraries do that have something to flush."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -369,7 +369,7 @@ def one_bolt(
 
 
 def lone_spout(spout: Spout) -> Topology:
-    """A spout that no bolt reads."""
+    """A spout without readers."""
     builder = TopologyBuilder("t")
     builder.set_spout("spout", spout)
     return builder.build()

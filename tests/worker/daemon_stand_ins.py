@@ -18,7 +18,7 @@ from worker.process.lease import Lease
 
 
 class Over(Exception):
-    """What the process ends by, in these tests."""
+    """The end of the process, in these tests."""
 
 
 class Clock:

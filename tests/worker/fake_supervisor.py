@@ -1,4 +1,4 @@
-"""A supervisor for tests of worker processes: it writes a worker's directory, starts `python -m worker` and reads what it says.
+"""A supervisor for tests of worker processes: it writes a worker's directory, starts `python -m worker` and reads its reports.
 
 Must not know: single tests.
 """
@@ -39,16 +39,16 @@ from squall.worker_files import (
 )
 from topology_api import Topology
 
-#: One pair for all workers of a test, as one topology would have.
+#: One pair for all workers of a test, as in one topology.
 PAIR = make_keys()
 
 ROOT = Path(__file__).resolve().parents[2]
-#: How long a test waits for what should happen soon: far longer than it takes on a busy machine.
+#: How long a test waits for a prompt event: far longer than it takes on a busy machine.
 CAP = 40.0
 
 
 def tasks_of(topology: Topology) -> tuple[TaskRow, ...]:
-    """Tasks numbered from 1 on, in the order of the components."""
+    """Tasks numbered from 1, in the order of the components."""
     rows = [(spec.id, index) for spec in topology.components for index in range(spec.parallelism)]
     return tuple(TaskRow(number, component, index) for number, (component, index) in enumerate(rows, 1))
 
@@ -131,7 +131,7 @@ class FakeSupervisor:
             os.killpg(self.pid, signal.SIGKILL)
         self.process.wait(CAP)
 
-    # What a supervisor writes.
+    # Files that a supervisor writes.
 
     def write_orders(self, orders: Orders) -> None:
         """Put orders into the directory."""
@@ -141,7 +141,7 @@ class FakeSupervisor:
         write(self.directory, ORDERS, orders)
 
     def order(self, asked: str | None = None, **changes: Any) -> None:
-        """Give new orders, and say so."""
+        """Write new orders, and signal the worker."""
         if asked is not None:
             changes["asked"] = asked
         self.write_orders(replace(self.orders, number=self.orders.number + 1, **changes))
@@ -151,14 +151,14 @@ class FakeSupervisor:
         write(self.directory, LEASE, {"number": number})
 
     def renew(self) -> None:
-        """The life of the thread that keeps the lease."""
+        """The thread that renews the lease."""
         number = 0
         while not self.over.wait(0.1):
             if not self.away.is_set():
                 number += 1
                 self.renew_lease(number)
 
-    # What the worker says.
+    # Files that the worker writes.
 
     def heartbeat(self) -> WorkerHeartbeat | None:
         """The last heartbeat of this process."""
@@ -166,12 +166,12 @@ class FakeSupervisor:
         return heartbeat if heartbeat is not None and heartbeat.pid == self.pid else None
 
     def end(self) -> End | None:
-        """What this process said of its end."""
+        """The final report of this process."""
         end = read_end(self.directory)
         return end if end is not None and end.pid == self.pid else None
 
     def log(self) -> str:
-        """All of the log that there is, the oldest first."""
+        """The whole log, oldest part first."""
         files = sorted(self.directory.glob(f"{LOG}*"), reverse=True)
         return "".join(file.read_text(errors="replace") for file in files)
 
@@ -179,7 +179,7 @@ class FakeSupervisor:
         return (self.directory / OUTPUT).read_text(errors="replace")
 
     def wait_heartbeat(self, what: Callable[[WorkerHeartbeat], object]) -> WorkerHeartbeat:
-        """The first heartbeat for which something holds."""
+        """The first heartbeat that meets a condition."""
 
         def seen() -> WorkerHeartbeat | None:
             heartbeat = self.heartbeat()
@@ -192,7 +192,7 @@ class FakeSupervisor:
         return self.wait_heartbeat(lambda heartbeat: heartbeat.opened)
 
     def wait(self, seen: Callable[[], Any], what: str) -> Any:
-        """What `seen` gives, once it gives something, while the process lives."""
+        """The result of `seen`, once it has one, while the process lives."""
         deadline = time.monotonic() + CAP
         while True:
             found = seen()

@@ -1,6 +1,6 @@
 """A carrier that loses, doubles, changes and reorders messages before another one moves them: in memory, or over ZeroMQ.
 
-Must not know: what is in a message.
+Must not know: the content of messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from squall.values import Address
 
 
 class Faults:
-    """What happens to the messages of one network: lost, doubled, changed and reordered with the given chances, while `bad`."""
+    """The faults of one network: messages are lost, doubled, changed and reordered with the given chances, while `bad`."""
 
     def __init__(
         self, random: Random, lose: float = 0.0, double: float = 0.0, swap: float = 0.0, flip: float = 0.0
@@ -22,13 +22,13 @@ class Faults:
         self.random = random
         self.chances = lose, double, swap, flip
         self.bad = True
-        #: How many messages met with what.
+        #: How many messages had each fault.
         self.losses = self.doubles = self.swaps = self.flips = 0
         #: Messages that never arrive, whatever the chances: those to an address for which this is true.
         self.cut: Callable[[Address, int], bool] = lambda address, channel: False
 
     def become_of(self, address: Address, channel: int, parts: Parts) -> list[Parts]:
-        """The messages that go on instead of one."""
+        """The messages that are sent on instead of one."""
         if self.cut(address, channel):
             self.losses += 1
             return []
@@ -58,7 +58,7 @@ class Faults:
 
 
 class LossyCarrier:
-    """A `Carrier` by another one, with faults."""
+    """A `Carrier` over another one, with faults."""
 
     def __init__(self, carrier: Carrier, faults: Faults) -> None:
         self.carrier = carrier
@@ -87,12 +87,12 @@ class LossyCarrier:
         self.carrier.disconnect(peer)
 
     def forget(self, peer: str) -> None:
-        """What is held for a peer is lost with its connections."""
+        """Messages held for a peer are lost with its connections."""
         self.peers.pop(peer, None)
         self.held = {key: parts for key, parts in self.held.items() if key[0] != peer}
 
     def send(self, peer: str, channel: int, parts: Parts) -> bool:
-        """See `Carrier`. What a fault has swallowed was taken."""
+        """See `Carrier`. A message that a fault has swallowed counts as accepted."""
         if peer not in self.peers:
             return False
         key = peer, channel
@@ -111,7 +111,7 @@ class LossyCarrier:
         return self.carrier.receive(channel)
 
     def close(self) -> None:
-        """See `Carrier`. Nothing of what waits leaves any more: the process is gone without a word."""
+        """See `Carrier`. No waiting message leaves any more: the process has died."""
         for peer in list(self.peers):
             self.disconnect(peer)
         self.carrier.close()

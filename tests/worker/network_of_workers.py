@@ -33,7 +33,7 @@ from worker.tasks.simulated_async import SimulatedAsync
 
 
 class World(Protocol):
-    """What workers are in: their time, and what moves their messages."""
+    """The surroundings of workers: their time, and the carrier of their messages."""
 
     @property
     def clock(self) -> Clock:
@@ -45,16 +45,16 @@ class World(Protocol):
 
     @property
     def rounds(self) -> int:
-        """WatchedLoop that workers with something to do are given before time goes on."""
+        """Rounds of workers with work to do before time goes on."""
 
     def carrier(self, worker: str) -> Carrier:
-        """What moves the messages of a process of a worker."""
+        """The carrier of a worker's process."""
 
     def move(self, worker: str) -> None:
-        """The next process of a worker hears elsewhere."""
+        """The next process of a worker listens elsewhere."""
 
     def go_on(self, until: float, busy: bool) -> None:
-        """Have time go on until then, or less far."""
+        """Let time pass until then, or less."""
 
 
 class InMemory:
@@ -72,7 +72,7 @@ class InMemory:
         return LoopbackCarrier(self.network)
 
     def move(self, worker: str) -> None:
-        """See `World`. Every process does."""
+        """See `World`. Every process listens elsewhere."""
 
     def go_on(self, until: float, busy: bool) -> None:
         """See `World`."""
@@ -103,7 +103,7 @@ class OverZeroMQ:
         self.ports.pop(worker, None)
 
     def go_on(self, until: float, busy: bool) -> None:
-        """See `World`. All workers share this thread, so that none of them may wait by itself."""
+        """See `World`. All workers share this thread, so none of them may wait by itself."""
         if not busy:
             time.sleep(max(0.0, min(0.001, until - self.clock.now())))
 
@@ -149,7 +149,7 @@ class Node:
         self.exchange.send(worker, frame)
 
     def step(self) -> bool:
-        """What the process's loop does in one round."""
+        """One round of the process's loop."""
         busy = self.exchange.receive()
         if not self.worker.started and (self.exchange.linked or not self.waits_for_peers):
             self.worker.start()
@@ -185,7 +185,7 @@ class Net:
         self.nodes: dict[str, Node] = {}
 
     def number_tasks(self, topology: Topology) -> None:
-        """Ids from 1 in the order of declaration; those that are there keep theirs."""
+        """Ids from 1 in the order of declaration; existing tasks keep theirs."""
         ids = {(component, index): task for task, component, index in self.tasks}
         highest = max(ids.values(), default=0)
         rows = []
@@ -218,19 +218,19 @@ class Net:
         )
 
     def start(self, *names: str) -> None:
-        """Start the processes of these workers (all), and tell all workers where they are."""
+        """Start the processes of these workers (default: all), and send all workers their addresses."""
         for name in names or tuple(self.hosts):
             self.begin(name)
         self.tell()
 
     def begin(self, name: str) -> Node:
-        """Start the process of a worker, without telling its peers."""
+        """Start the process of a worker, without informing its peers."""
         carrier = LossyCarrier(self.world.carrier(name), self.faults)
         node = self.nodes[name] = Node(self.plan(name, self.incarnations[name]), self.clock, carrier)
         return node
 
     def tell(self, renumbered: list[int] | None = None) -> None:
-        """Do what supervisors do: give every worker the assignment and its peers' addresses."""
+        """Act as the supervisors: give every worker the assignment and its peers' addresses."""
         for name, node in self.nodes.items():
             peers = {
                 other: PeerPlace(
@@ -244,7 +244,7 @@ class Net:
             node.exchange.assign(self.version, peers, component_of, renumbered or [])
 
     def kill(self, name: str) -> None:
-        """The process of a worker is gone, without a word."""
+        """The process of a worker dies without a message."""
         self.nodes.pop(name).carrier.close()
 
     def restart(self, name: str) -> None:
@@ -258,7 +258,7 @@ class Net:
         self.incarnations[name] = Incarnation(version, number + 1)
 
     def run(self, seconds: float, until: Callable[[], bool] = lambda: False) -> bool:
-        """Let time pass; whether `until` came true."""
+        """Let time pass; return whether `until` came true."""
         end = self.clock.now() + seconds
         rounds = 0
         while True:
@@ -276,7 +276,7 @@ class Net:
             self.world.go_on(min([end, *self.times()]), busy)
 
     def times(self) -> list[float]:
-        """When something is due though nothing comes in."""
+        """When something is due even if no message arrives."""
         times = [
             moment
             for node in self.nodes.values()
@@ -285,7 +285,7 @@ class Net:
         return [moment for moment in times if moment is not None]
 
     def run_until_quiet(self, seconds: float) -> None:
-        """Let every worker end, and all credit come back."""
+        """Let every worker end, and all credit return."""
         assert self.run(seconds, self.settled), [(spout.pending, idle_reason(spout)) for spout in self.spouts]
         self.run(3, lambda: not credit_is_back(self))
         assert credit_is_back(self) == []
@@ -300,7 +300,7 @@ class Net:
 
 
 def credit_is_back(net: Net) -> list[str]:
-    """Return what is still in flight though all is quiet: open windows, unconfirmed frames, messages that were not received."""
+    """Everything that remains in flight though all is quiet: open windows, unconfirmed frames, unread messages."""
     problems = []
     for name, node in net.nodes.items():
         links = node.worker.links

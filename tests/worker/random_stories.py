@@ -1,8 +1,8 @@
-"""Random topologies and what happens in them, written down: run twice with the same seed, the two journals are the same.
+"""Random topologies and everything that happens in them, written down: two runs with one seed give equal journals.
 
 `python -c 'from tests.worker.random_stories import main; main()' FIRST COUNT` prints them. Everything is drawn from the seed:
-components, streams, groupings, values, what each call does, wrong uses included. Time is simulated. All kinds of bolts and of
-groupings occur. Must not know: which core runs.
+components, streams, groupings, values, the actions of each call, wrong uses included. Time is simulated. All kinds of bolts and
+of groupings occur. Must not know: which core runs.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from topology_api import (
     Tuple,
 )
 
-#: What happened, in order: a line each.
+#: All events in order, a line each.
 JOURNAL: list[str] = []
 
-#: Simulated seconds that a story is given to end by itself, and to be killed.
+#: Simulated seconds in which a story ends by itself, and in which it is killed.
 SECONDS, STEP = 200.0, 5.0
 
 
 def note(who: str, what: str, *details: object) -> None:
-    """Write something down."""
+    """Write down an event."""
     JOURNAL.append(f"{who} {what} {' '.join(ascii(one) for one in details)}")
 
 
@@ -57,7 +57,7 @@ def tried(who: str, what: str, call: Callable[[], object]) -> None:
 
 
 def elsewhere(call: Callable[[], object]) -> object:
-    """UserCall something in another thread."""
+    """Call something in another thread."""
     found: list[object] = []
 
     def run() -> None:
@@ -73,7 +73,7 @@ def elsewhere(call: Callable[[], object]) -> object:
 
 
 def wrong_emits(component: Any, plan: Plan) -> list[tuple[str, Callable[[], object]]]:
-    """Emissions that are refused, by name."""
+    """Refused emissions, by name."""
     stream = plan.streams[0]
     name, row = stream.name, ("x",) * len(stream.fields)
     return [
@@ -96,7 +96,7 @@ def wrong_emits(component: Any, plan: Plan) -> list[tuple[str, Callable[[], obje
 
 
 def wrong_verdicts(bolt: Any, plan: Plan, tup: Tuple, settled: Sequence[Tuple]) -> list[tuple[str, Any]]:
-    """Uses of anchors, ack and fail that are refused, by name."""
+    """Refused uses of anchors, ack and fail, by name."""
     stream = plan.streams[0]
     name, row = stream.name, ("x",) * len(stream.fields)
     wrong = [
@@ -123,7 +123,7 @@ def wrong_verdicts(bolt: Any, plan: Plan, tup: Tuple, settled: Sequence[Tuple]) 
 
 
 class Picky(Grouping):
-    """Chooses none, one or several tasks; rarely something that is no choice."""
+    """Chooses none, one or several tasks; rarely an invalid choice."""
 
     def __init__(self, seed: int, wild: float) -> None:
         self.seed, self.wild = seed, wild
@@ -150,7 +150,7 @@ class Picky(Grouping):
 
 
 class Watching(Hook):
-    """Records what a task emits, to which tasks, and what it acks and fails."""
+    """Records a task's emissions, their target tasks, its acks and its failures."""
 
     def opened(self, context: Context) -> None:
         self.who = f"hook of {context.component}[{context.index}]"
@@ -169,7 +169,7 @@ class Watching(Hook):
 
 
 class Acting:
-    """What spouts and bolts share."""
+    """The shared part of spouts and bolts."""
 
     plan: Plan
 
@@ -195,7 +195,7 @@ class Acting:
             )
 
     def fall(self) -> None:
-        """Raise something."""
+        """Raise a random error."""
         kind = self.random.randrange(4)
         if kind == 0:
             raise FailTuple("the bolt's reason")
@@ -252,7 +252,7 @@ class Source(Acting, Spout):
 
 
 class Works(Acting, Bolt):
-    """What `execute` does: emissions, wrong uses, errors; the kinds of bolts differ in the rest."""
+    """The actions of `execute`: emissions, wrong uses, errors; the kinds of bolts differ in the rest."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -277,7 +277,7 @@ class Works(Acting, Bolt):
             self.fall()
 
     def anchoring(self, tup: Tuple) -> dict[str, Any]:
-        """How an emission is anchored: as the bolt is, to this tuple, to several, to one twice, to none."""
+        """How an emission is anchored: by default, to this tuple, to several, to one twice, to none."""
         some = self.random.sample(self.held, min(len(self.held), 3))
         choices: list[dict[str, Any]] = [
             {}, {}, {}, {"anchors": tup}, {"anchors": [tup, *some]}, {"anchors": (tup, tup)}, {"anchors": ()},
@@ -370,7 +370,7 @@ class Coroutine(Works):
 
 
 class Batches(Works, BatchBolt):
-    """Tuples by the batch."""
+    """Tuples in batches."""
 
     batch_size = 7
     batch_interval = 0.7
@@ -445,7 +445,7 @@ def random_topology(random: Random, name: str) -> Topology:
 
 
 def error_lines(report: ErrorReport) -> list[object]:
-    """What a report says."""
+    """The contents of a report."""
     return [
         report.component, report.task, report.call, report.text, report.place, report.frames, report.tuple_text,
         report.time, report.times,

@@ -1,4 +1,4 @@
-"""The plans of random stories: which components there are, their streams and groupings, and values of many types.
+"""The plans of random stories: components, their streams and groupings, and values of many types.
 
 Plain values drawn from a `Random`. Must not know: components, clusters.
 """
@@ -24,7 +24,7 @@ class StreamPlan:
 
 @dataclass(frozen=True)
 class InputPlan:
-    """What one bolt reads, and how."""
+    """One input of a bolt, with its grouping."""
 
     source: str
     stream: StreamPlan
@@ -47,7 +47,7 @@ class Plan:
 
 
 def random_streams(random: Random) -> tuple[StreamPlan, ...]:
-    """The output streams of a component: usually `default`, perhaps others, perhaps a direct one."""
+    """The output streams of a component: usually `default`, sometimes others, sometimes a direct one."""
     names = random.sample(["default", "other", "third"], random.choice([1, 1, 2, 3]))
     streams = [
         StreamPlan(name, tuple("abcd"[: random.choice([0, 1, 1, 1, 2, 2, 3, 4])]), direct=False)
@@ -59,7 +59,7 @@ def random_streams(random: Random) -> tuple[StreamPlan, ...]:
 
 
 def random_plans(random: Random) -> list[Plan]:
-    """Spouts, and bolts that read what is there before them."""
+    """Spouts, and bolts that read earlier components."""
     wild = random.choice([0.0, 0.02, 0.1])
     plans = [
         Plan(

@@ -1,4 +1,4 @@
-"""XOR batches: what goes back to the trackers sums to the same as one message per tuple."""
+"""Ack batches: their sums for the trackers are the same as with one message per tuple."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def made(root: int, xor: int, more: tuple[tuple[int, int], ...] = ()) -> Tuple:
 
 
 def sums(columns: dict[int, AckColumns]) -> dict[int, int]:
-    """What each tree gets in all."""
+    """The total for each tree."""
     found: dict[int, int] = defaultdict(int)
     for roots, xors in columns.values():
         for root, xor in zip(roots, xors):
@@ -57,7 +57,7 @@ def test_neighbours_of_one_root_are_one_entry() -> None:
     assert batch.by_tracker() == {1: ([ROOTS[0], ROOTS[1], ROOTS[0]], [3, 12, 16])}
 
 
-def test_with_one_spout_task_the_columns_are_handed_over_as_they_are() -> None:
+def test_with_one_spout_task_the_columns_are_passed_on_unchanged() -> None:
     batch = AckBatch()
     batch.add(ROOTS[0], 5)
     roots, xors = batch.roots, batch.xors

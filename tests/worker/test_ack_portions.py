@@ -1,4 +1,4 @@
-"""A batch bolt acks thousands of tuples at once; their verdicts come in portions, whatever happens between two of them."""
+"""A batch bolt acks thousands of tuples at once; the spout gets the acks in portions, whatever happens between two of them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ APART = {"w1": ["numbers/0", "others/0", "pass/0"], "w2": ["store/0"]}
 
 
 class World:
-    """What the components of one test note."""
+    """The records of the components of one test."""
 
     def __init__(self) -> None:
-        #: Verdicts of the many: (message id, "ack" or why it failed).
+        #: The final calls of the batch's tuples: (message id, "ack" or why it failed).
         self.verdicts: list[tuple[int, str]] = []
-        #: Of each other tree that was acked: how many of the many had their verdict by then.
+        #: For each acked tree of the others: how many of the batch's tuples had their final call by then.
         self.between: list[int] = []
         self.batches: list[int] = []
-        #: What each call of `Pass` does.
+        #: The action of each call of `Pass`.
         self.dawdle: Callable[[], None] = lambda: None
 
 
-#: Components are pickled; this is theirs.
+#: Components are pickled; these are the shared records.
 WORLD = World()
 
 
@@ -57,7 +57,7 @@ class Numbers(Spout):
 
     def next_tuple(self) -> float | None:
         if self.number >= self.count:
-            return 1.0  # not the end nor a limit: at these the bolt would execute what it has gathered so far
+            return 1.0  # neither the end nor a limit: at these the bolt would execute its partial batch
         self.emit((self.number,), message_id=self.number)
         self.number += 1
         return 0.0 if self.name == "others" else None
@@ -74,7 +74,7 @@ class Numbers(Spout):
 
 
 class Pass(Bolt):
-    """Does nothing, and takes its time for it."""
+    """Does nothing, slowly."""
 
     def execute(self, tup: Tuple) -> None:
         WORLD.dawdle()
@@ -101,7 +101,7 @@ class Store(BatchBolt):
 
 
 def topology(way: str = "ack", others: int = 2000, replay: Replay | None = None) -> Topology:
-    """Many numbers to one batch; beside them, other trees."""
+    """Many numbers in one batch, and other trees beside them."""
     builder = TopologyBuilder("portions")
     builder.set_spout("numbers", Numbers("numbers", COUNT, replay))
     builder.set_spout("others", Numbers("others", others))
@@ -117,7 +117,7 @@ def started(way: str = "ack", hosts: dict[str, list[str]] = HERE, replay: Replay
 
 
 def gathered(net: Net) -> int:
-    """Tuples that the batch bolt has."""
+    """Tuples that the batch bolt holds."""
     bolts = net.nodes["w1"].worker.bolts
     return sum(len(bolt.gathered) for bolt in bolts if isinstance(bolt, BatchBoltTask))
 
@@ -128,7 +128,7 @@ def note(told: list[int], number: int) -> int:
 
 
 def between_two_portions(world: World) -> Callable[[], bool]:
-    """Whether some of the batch's verdicts are there, and others not."""
+    """Whether only some of the batch's tuples have their final call."""
     return lambda: 0 < len(world.verdicts) < COUNT
 
 
@@ -144,7 +144,7 @@ def test_acks_of_a_batch_come_in_portions_and_other_trees_get_theirs_between_the
 
 @pytest.mark.parametrize("hosts", [HERE, APART], ids=["here", "apart"])
 @pytest.mark.parametrize("way", ["ack", "mixed"])
-def test_no_verdict_waits_until_it_is_too_late_though_rounds_of_the_loop_are_slow(
+def test_no_ack_comes_too_late_though_rounds_of_the_loop_are_slow(
     world: World, hosts: dict[str, list[str]], way: str
 ) -> None:
     net = started(way, hosts)
@@ -155,7 +155,9 @@ def test_no_verdict_waits_until_it_is_too_late_though_rounds_of_the_loop_are_slo
 
 
 @pytest.mark.parametrize("way", ["raise", "mixed"])
-def test_failures_of_a_batch_come_in_portions_and_each_tuple_has_one_verdict(world: World, way: str) -> None:
+def test_failures_of_a_batch_come_in_portions_and_each_tuple_has_one_final_call(
+    world: World, way: str
+) -> None:
     net = started(way)
     assert net.run(20, between_two_portions(world))
     assert net.run(20, lambda: len(world.verdicts) == COUNT)
@@ -166,7 +168,7 @@ def test_failures_of_a_batch_come_in_portions_and_each_tuple_has_one_verdict(wor
     assert sorted(world.verdicts) == sorted(wanted.items())
 
 
-def test_a_worker_that_stops_between_two_portions_tells_the_acks_that_it_has(world: World) -> None:
+def test_a_worker_that_stops_between_two_portions_reports_its_remaining_acks(world: World) -> None:
     net = started()
     assert net.run(20, between_two_portions(world))
     net.nodes["w1"].worker.stop()
@@ -174,9 +176,7 @@ def test_a_worker_that_stops_between_two_portions_tells_the_acks_that_it_has(wor
 
 
 @pytest.mark.parametrize("way", ["ack", "raise"])
-def test_a_spout_in_a_run_when_its_worker_stops_gets_the_verdicts_that_are_known(
-    world: World, way: str
-) -> None:
+def test_a_spout_in_a_run_when_its_worker_stops_gets_the_known_acks(world: World, way: str) -> None:
     net = started(way)
     assert net.run(20, between_two_portions(world))
     worker = net.nodes["w1"].worker
@@ -216,7 +216,7 @@ def test_a_worker_is_not_drained_before_the_last_portion_has_left_for_other_work
     assert {verdict for _, verdict in world.verdicts} == {"ack"}
 
 
-def test_what_is_left_when_a_worker_is_killed_between_two_portions_is_replayed(world: World) -> None:
+def test_tuples_left_when_a_worker_is_killed_between_two_portions_are_replayed(world: World) -> None:
     net = started(hosts=APART, replay=Replay())
     assert net.run(20, between_two_portions(world))
     net.kill("w2")
@@ -226,7 +226,7 @@ def test_what_is_left_when_a_worker_is_killed_between_two_portions_is_replayed(w
     assert COUNT < sum(world.batches) < 2 * COUNT
 
 
-def test_a_loop_that_goes_to_sleep_does_not_look_at_each_tuple_that_a_batch_bolt_has(
+def test_a_loop_that_goes_to_sleep_does_not_visit_each_tuple_of_a_batch_bolt(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     net = Net(topology(others=0), HERE, InMemory(), conf=CONF)

@@ -1,16 +1,16 @@
-"""A batch's interval is looked at by the worker's loop while the batch may go in the task's own thread."""
+"""The worker's loop checks a batch's interval while the task's own thread may start the batch."""
 
 from __future__ import annotations
 
 from worker.tasks.batch_bolt import BatchBoltTask
 
 
-def test_a_batch_that_goes_while_the_loop_looks_whether_it_is_overdue_does_no_harm() -> None:
+def test_a_batch_that_starts_while_the_loop_checks_its_interval_does_no_harm() -> None:
     task = BatchBoltTask.__new__(BatchBoltTask)
     task.deadline = 1.0
 
     def now() -> float:
-        task.deadline = None  # the task's thread has handed the batch over
+        task.deadline = None  # the task's thread has taken the batch
         return 2.0
 
     task.now = now

@@ -1,4 +1,4 @@
-"""A worker that always has something to do: what waits for idle tasks leaves soon, what waits for busy ones in whole frames."""
+"""A worker that always has work: tuples for idle tasks leave soon, those for busy ones in whole frames."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from worker.tasks.task import Task
 
 HERE = {"w1": ["many/0", "rare/0", "work/0", "first/0", "second/0"]}
 APART = {"w1": ["many/0", "rare/0", "work/0", "first/0"], "w2": ["second/0"]}
-#: Seconds that a tuple of the many takes.
+#: Seconds for each tuple of the flood.
 WORK = 0.00002
-#: Tuples that the many come in: more than can be worked off in a round.
+#: Tuples in a burst of the flood: more than a round can process.
 BURST = 500
 
 
 class World:
-    """What the components of one test do and note."""
+    """The actions and records of one test's components."""
 
     def __init__(self) -> None:
         self.spend: Callable[[float], None] = lambda seconds: None
@@ -35,7 +35,7 @@ class World:
         self.took: list[float] = []
 
 
-#: Components are pickled; this is theirs.
+#: Components are pickled; these are the shared records.
 WORLD = World()
 
 
@@ -56,7 +56,7 @@ class Many(Spout):
 
 
 class Rare(Spout):
-    """One tree after the other."""
+    """One tree after another."""
 
     outputs = ("number",)
 
@@ -95,7 +95,7 @@ class End(Bolt):
 
 
 def topology() -> Topology:
-    """Many tuples to one bolt; beside them a tree at a time through two others."""
+    """Many tuples to one bolt; beside them one tree at a time through two others."""
     builder = TopologyBuilder("busy")
     builder.set_spout("many", Many())
     builder.set_spout("rare", Rare())
@@ -106,7 +106,7 @@ def topology() -> Topology:
 
 
 def run(world: World, hosts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Let it run for a second; how many tuples the frames for the busy bolt had."""
+    """Let it run for a second; return how many tuples the frames for the busy bolt had."""
     sizes: list[int] = []
     links: Any = worker.loop.worker.Links  # type: ignore[attr-defined] # or what the test put in its place
 
@@ -139,7 +139,7 @@ def test_a_tree_of_idle_tasks_does_not_wait_until_outboxes_are_full(
     assert len(full) > len(sizes) / 2, sizes
 
 
-def test_looking_for_idle_tasks_takes_a_small_share_of_the_time(
+def test_the_search_for_idle_tasks_takes_a_small_share_of_the_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cost, looks = 0.004, [0.0]
@@ -158,7 +158,7 @@ def test_looking_for_idle_tasks_takes_a_small_share_of_the_time(
     assert min(rounds[1:]) >= IDLE_FLUSH_PAUSE * cost > IDLE_FLUSH_SECONDS
 
 
-def test_a_window_is_idle_when_all_that_was_sent_is_confirmed_and_more_may_go() -> None:
+def test_a_window_is_idle_when_all_frames_are_confirmed_and_more_may_be_sent() -> None:
     window = SendWindow(2)
     assert window.idle
     window.next_frame()
@@ -170,7 +170,7 @@ def test_a_window_is_idle_when_all_that_was_sent_is_confirmed_and_more_may_go() 
     assert not SendWindow(0).idle
 
 
-def test_what_is_emitted_before_a_pause_leaves_in_the_same_round(world: World) -> None:
+def test_emissions_before_a_pause_leave_in_the_same_round(world: World) -> None:
     builder = TopologyBuilder("rare")
     builder.set_spout("rare", Rare())
     builder.set_bolt("end", End()).shuffle_grouping("rare")
@@ -202,7 +202,7 @@ class InACall:
         raise AssertionError("no other thread may touch it now")
 
 
-def test_a_worker_that_pauses_does_not_ask_a_spout_whose_thread_is_busy(world: World) -> None:
+def test_a_pausing_worker_does_not_query_a_spout_whose_thread_is_busy(world: World) -> None:
     builder = TopologyBuilder("rare")
     builder.set_spout("rare", Rare())
     net = Net(builder.build(), {"w1": ["rare/0"]}, InMemory())

@@ -1,4 +1,4 @@
-"""The columns of the core against lists, and the hash of texts against its definition, whichever core runs."""
+"""The columns of the core compared with lists, and the hash of texts with its definition, whichever core runs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from worker.routing.text_hash import choice_of, text_hash
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 IDS = st.one_of(st.integers(LEAST, MOST), st.sampled_from([LEAST, -1, 0, 1, MOST]))
 TOO_LARGE = st.sampled_from([LEAST - 1, MOST + 1, 1 << 64, 1 << 200, -(1 << 200)])
-#: No floats: compiled, one is cut to an int, as C does; ids are never floats.
+#: No floats: the compiled core cuts one to an int, as C does; ids are never floats.
 NO_ID: st.SearchStrategy[Any] = st.sampled_from(["1", None, b"1", [], (1,), 1j])
 POSITIONS = st.integers(-6, 40)
 SLICES = st.slices(40)
-#: How a wrong value is refused.
+#: The errors for a wrong value.
 REFUSED = (OverflowError, TypeError)
 
 
@@ -35,7 +35,7 @@ def failing(ids: list[int]) -> Iterator[int]:
 
 
 class IdsAgainstAList(RuleBasedStateMachine):
-    """Whatever is done to a column: it holds what a list would, and an error changes nothing."""
+    """Operations on a column: its content equals that of a list, and an error changes nothing."""
 
     @initialize(ids=st.lists(IDS, max_size=40))
     def begin(self, ids: list[int]) -> None:
@@ -47,7 +47,7 @@ class IdsAgainstAList(RuleBasedStateMachine):
         self.model.append(item)
 
     @rule(wrong=TOO_LARGE | NO_ID)
-    def append_what_is_no_id(self, wrong: Any) -> None:
+    def append_an_invalid_id(self, wrong: Any) -> None:
         with pytest.raises(REFUSED):
             self.column.append(wrong)
 
@@ -63,7 +63,7 @@ class IdsAgainstAList(RuleBasedStateMachine):
             self.model.extend(list(self.model))
 
     @rule(ids=st.lists(IDS, max_size=5), wrong=TOO_LARGE | NO_ID, more=st.lists(IDS, max_size=40))
-    def extend_by_what_is_no_id_and_go_on(self, ids: list[int], wrong: Any, more: list[int]) -> None:
+    def extend_by_an_invalid_id_and_go_on(self, ids: list[int], wrong: Any, more: list[int]) -> None:
         with pytest.raises(REFUSED):
             self.column.extend([*ids, wrong])
         with pytest.raises(LookupError):
@@ -106,8 +106,8 @@ class IdsAgainstAList(RuleBasedStateMachine):
     @precondition(lambda self: self.model)
     @rule(
         wrong=TOO_LARGE | NO_ID.filter(lambda wrong: wrong != 1.0)
-    )  # compiled, a float is cut to an int here
-    def write_what_is_no_id(self, wrong: Any) -> None:
+    )  # the compiled core cuts a float to an int here
+    def write_an_invalid_id(self, wrong: Any) -> None:
         with pytest.raises(REFUSED):
             self.column[-1] = wrong
 
@@ -124,7 +124,7 @@ class IdsAgainstAList(RuleBasedStateMachine):
         assert outcome(lambda: self.column.__delitem__(at)) == outcome(lambda: self.model.__delitem__(at))
 
     @rule(item=IDS, at=POSITIONS)
-    def look_for(self, item: int, at: int) -> None:
+    def find(self, item: int, at: int) -> None:
         assert (item in self.column) == (item in self.model)
         if 0 <= at < len(self.model):
             assert self.model[at] in self.column
@@ -161,7 +161,7 @@ test_a_column_of_ids_is_a_list_of_64_bit_integers = IdsAgainstAList.TestCase
 
 
 def outcome(call: Any) -> Any:
-    """What a call returns, or the class of what it raises."""
+    """The result of a call, or the class of its exception."""
     try:
         return call()
     except Exception as error:
@@ -181,7 +181,7 @@ def test_raw_bytes_that_are_no_whole_ids_are_refused(data: Any) -> None:
 
 
 @given(st.lists(IDS, max_size=40))
-def test_the_columns_that_run_come_back_from_their_bytes(ids: list[int]) -> None:
+def test_columns_are_restored_from_their_bytes(ids: list[int]) -> None:
     column = as_ids(ids)
     assert type(column) is Ids and as_ids(column) is column
     for data in (raw(column), memoryview(raw(column)), memoryview(b"head" + raw(column))[4:]):
@@ -198,7 +198,7 @@ ARITIES = st.integers(0, 4)
 
 
 class RowsAgainstAList(RuleBasedStateMachine):
-    """Whatever is done to rows in columns: they are what a list of them would be, and an error changes nothing."""
+    """Operations on rows in columns: they equal a list of rows, and an error changes nothing."""
 
     @initialize(arity=ARITIES)
     def begin(self, arity: int) -> None:
@@ -261,7 +261,7 @@ test_rows_in_columns_are_a_list_of_rows = RowsAgainstAList.TestCase
 
 
 @given(st.data(), ARITIES, st.integers(0, 20), st.sampled_from([list, tuple]))
-def test_rows_come_back_from_columns_of_any_kind(
+def test_rows_are_restored_from_columns_of_any_kind(
     data: st.DataObject, arity: int, count: int, kind: Any
 ) -> None:
     rows = data.draw(st.lists(st.tuples(*[VALUES] * arity), min_size=count, max_size=count))
@@ -315,7 +315,7 @@ TEXTS = st.one_of(
 
 
 @given(TEXTS, st.integers(1, 1000))
-def test_the_hash_of_a_text_is_the_one_that_is_defined(text: str, tasks: int) -> None:
+def test_the_hash_of_a_text_follows_its_definition(text: str, tasks: int) -> None:
     expected = defined_hash(text)
     assert text_hash(text) == key_hash(text) == key_hash(Word(text)) == expected
     assert choice_of(text, tasks) == expected % tasks
@@ -327,7 +327,7 @@ def test_texts_of_every_plane_are_hashed(last: int) -> None:
     assert text_hash(text) == defined_hash(text)
 
 
-def test_text_hash_takes_texts_only() -> None:
+def test_text_hash_accepts_texts_only() -> None:
     for wrong in (b"word", 1, None):
         with pytest.raises((TypeError, AttributeError)):
             text_hash(wrong)  # type: ignore[arg-type]

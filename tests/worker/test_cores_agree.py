@@ -1,6 +1,6 @@
-"""The compiled core and plain Python do the same: random topologies are run by both, and everything that happens is the same.
+"""The compiled core and plain Python do the same: both run random topologies, and all events are equal.
 
-What is compared is every call, value, verdict, count, refusal and report of `tests/worker/random_stories.py`, in order.
+The test compares every call, value, ack, failure, count, refusal and report of `tests/worker/random_stories.py`, in order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAIN = "from tests.worker.random_stories import main; main()"
 STORIES, AT_ONCE = 100, 25
 #: The first one: in CI the same in every run.
 FIRST = 0 if os.environ.get("CI") == "true" else SystemRandom().randrange(10**9)
-#: What must have occurred, or the comparison says little.
+#: Events that must occur, or the comparison says little.
 EVERYTHING = (
     " -> ", "emit raised 'EmitError'", "emit raised 'GroupingError'", "emit_direct raised", "emit in cleanup raised",
     "one value too many raised", "a text raised", "a dict raised", "no such stream raised", "no stream at all raised",
@@ -39,7 +39,7 @@ EVERYTHING = (
 
 
 def start(pure: str, first: int, count: int) -> subprocess.Popen[str]:
-    """Have a core tell stories."""
+    """Have a core run stories."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SQUALL_PURE": pure, "PYTHONHASHSEED": "0"}
     return subprocess.Popen(
         [sys.executable, "-X", "faulthandler", "-c", MAIN, str(first), str(count)],
@@ -53,7 +53,7 @@ def start(pure: str, first: int, count: int) -> subprocess.Popen[str]:
 
 
 def journal_of(process: subprocess.Popen[str]) -> tuple[str, list[str]]:
-    """The core that ran, and what it wrote down."""
+    """The core that ran, and its journal."""
     out, errors = process.communicate(timeout=110)
     assert process.returncode == 0, errors[-5000:]
     core, *lines = out.splitlines()
@@ -61,7 +61,7 @@ def journal_of(process: subprocess.Popen[str]) -> tuple[str, list[str]]:
 
 
 def first_difference(plain: list[str], compiled: list[str]) -> str:
-    """Where two journals part: the story, what came before, and the two lines."""
+    """The first difference of two journals: the story, the lines before, and the two lines."""
     seed = ""
     for at in range(max(len(plain), len(compiled))):
         one, other = (lines[at] if at < len(lines) else "(the end)" for lines in (plain, compiled))
@@ -75,7 +75,7 @@ def first_difference(plain: list[str], compiled: list[str]) -> str:
 
 @pytest.fixture(scope="module")
 def compiled_core() -> None:
-    """There is a compiled core; its absence is a failure where it is expected."""
+    """Require a compiled core; its absence is a failure where it is expected."""
     chosen = choose(str(ROOT))
     if not chosen.compiled:
         assert os.environ.get("SQUALL_EXPECT_CORE") != "compiled", str(chosen)
@@ -83,7 +83,7 @@ def compiled_core() -> None:
 
 
 @pytest.mark.parametrize("number", range(0, STORIES, AT_ONCE))
-def test_both_cores_tell_the_same_stories(compiled_core: None, number: int) -> None:
+def test_both_cores_give_the_same_stories(compiled_core: None, number: int) -> None:
     processes = [start(pure, FIRST + number, AT_ONCE) for pure in ("1", "")]
     (plain_core, plain), (other_core, compiled) = (journal_of(process) for process in processes)
     assert (plain_core, other_core) == ("core plain", "core compiled")
@@ -91,7 +91,7 @@ def test_both_cores_tell_the_same_stories(compiled_core: None, number: int) -> N
     assert len(plain) > 100 * AT_ONCE
 
 
-def test_the_stories_have_everything_in_them() -> None:
+def test_the_stories_contain_every_kind_of_event() -> None:
     _, lines = journal_of(start("", 0, 2 * AT_ONCE))
     text = "\n".join(lines)
     missing = [what for what in EVERYTHING if what not in text]

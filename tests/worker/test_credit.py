@@ -1,4 +1,4 @@
-"""Credit: no more frames than granted, and all credit back when everything is confirmed, whatever happens to grants."""
+"""Credit: no more frames than granted, and all credit returns when everything is confirmed, whatever happens to grants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from squall.transport.credit import ReceiveWindow, SendWindow, frame_limits
 
 
-def test_a_fresh_window_lets_its_size_out_and_no_more() -> None:
+def test_a_new_window_allows_its_size_and_no_more() -> None:
     window = SendWindow(3)
     assert [window.next_frame() for _ in range(3)] == [1, 2, 3]
     assert not window.room
@@ -40,11 +40,12 @@ def test_repeated_and_older_grants_give_nothing() -> None:
 def test_whatever_happens_to_grants_a_link_holds_no_more_than_its_window(
     window: int, data: st.DataObject
 ) -> None:
-    """Frames are executed in order; grants are lost, repeated and come in any order, and the last one is repeated (as in
-    HELLO) when nothing else is under way."""
+    """Frames are executed in order; grants are lost, repeated and reordered, and the last one is repeated (as in HELLO) when
+    nothing else is in flight.
+    """
     sender, receiver = SendWindow(window), ReceiveWindow(window)
     under_way: list[int] = []  # frames sent and not executed
-    grants: list[int] = []  # grants sent, in no order, some for ever
+    grants: list[int] = []  # grants sent, reordered, some never delivered
     latest = window
     executed = 0
     for step in data.draw(st.lists(st.sampled_from(["send", "execute", "grant", "lose"]), max_size=120)):
@@ -55,7 +56,7 @@ def test_whatever_happens_to_grants_a_link_holds_no_more_than_its_window(
             latest = receiver.confirm(executed)
             grants.append(latest)
         elif step == "grant" and grants:
-            chosen = data.draw(st.sampled_from(grants))  # stays: it may come again
+            chosen = data.draw(st.sampled_from(grants))  # it stays: it may be delivered again
             gave_room = chosen > sender.granted
             assert sender.grant(chosen) == gave_room
         elif step == "lose" and grants:
@@ -65,11 +66,11 @@ def test_whatever_happens_to_grants_a_link_holds_no_more_than_its_window(
     for frame in under_way:
         latest = receiver.confirm(frame)
     sender.grant(latest)
-    assert sender.granted - sender.sent == window  # all credit is back
+    assert sender.granted - sender.sent == window  # all credit has returned
 
 
 @given(window=st.integers(2, 12), frames=st.integers(1, 40), data=st.data())
-def test_confirmations_out_of_order_never_take_credit_back(
+def test_confirmations_out_of_order_never_reduce_credit(
     window: int, frames: int, data: st.DataObject
 ) -> None:
     receiver = ReceiveWindow(window)
@@ -85,6 +86,6 @@ def test_confirmations_out_of_order_never_take_credit_back(
 def test_a_full_window_of_full_frames_fits_into_the_queue(queue_size: int) -> None:
     frame, window = frame_limits(queue_size)
     assert 1 <= frame <= 512
-    assert window >= 2  # one frame is executed while the next one is under way
+    assert window >= 2  # one frame is executed while the next one is in flight
     assert frame * window <= queue_size
-    assert frame * window > queue_size // 2  # and the queue is made use of
+    assert frame * window > queue_size // 2  # and the queue is used

@@ -1,4 +1,4 @@
-"""A cycle is called quiet only when nothing is under way in it, in whatever order messages arrive, and then it always is."""
+"""A cycle is found quiet only when nothing is in flight in it, in whatever order messages arrive, and then always."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from worker.loop.cycles import LAST_PHASE, Cycle, CycleWatch
 
 
 class Network:
-    """Workers with one cycle over all of them. Tuples (numbers of hops left) and messages travel on channels that keep
-    their order, one of each kind from worker to worker; which channel delivers next is anybody's guess."""
+    """Workers with one cycle over all of them. Tuples (numbers of hops left) and messages travel on channels that keep their
+    order, one of each kind from worker to worker; the next channel to deliver is chosen at random.
+    """
 
     def __init__(self, workers: int, random: Random) -> None:
         self.random = random
@@ -47,7 +48,7 @@ class Network:
         return inside + sum(len(queue) for key, queue in self.channels.items() if key[0] == "tuple")
 
     def collect(self, name: str) -> None:
-        """Put what a watch has to say on its channels."""
+        """Send the messages of a watch on its channels."""
         watch = self.watches[name]
         for target, message in watch.outgoing:
             self.channels.setdefault(("message", name, target), deque()).append(message)
@@ -74,7 +75,7 @@ class Network:
             self.send_tuple(name, 3)
 
     def step(self) -> None:
-        """One thing that can happen, at random."""
+        """One random event."""
         can: list[Any] = [lambda: self.ask()]
         can += [lambda name=name: self.execute(name) for name in self.names if self.inboxes[name]] * 2
         can += [lambda key=key: self.deliver(key) for key, queue in self.channels.items() if queue] * 2
@@ -97,7 +98,7 @@ class Network:
 
 @given(st.integers(1, 4), st.integers(0, 2**32))
 @settings(max_examples=150)
-def test_a_phase_begins_only_when_nothing_is_under_way(workers: int, seed: int) -> None:
+def test_a_phase_begins_only_when_nothing_is_in_flight(workers: int, seed: int) -> None:
     network = Network(workers, Random(seed))
     for _ in range(4):
         network.send_tuple(network.random.choice(network.names), 4)

@@ -1,4 +1,4 @@
-"""However a worker process comes to its end, it does nothing afterwards, leaves nothing behind, and says why if it can."""
+"""However a worker process ends, it does nothing afterwards, leaves nothing behind, and reports the reason if it can."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HANG = {"topology.bolt.hang.secs": 1}
 
 
 def alive(pid: int) -> bool:
-    """Whether a process is there and is no zombie."""
+    """Whether a process exists and is no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -46,7 +46,7 @@ def alive(pid: int) -> bool:
 
 
 def wait_gone(pid: int) -> bool:
-    """Whether a process is gone before the cap."""
+    """Whether a process ends before the cap."""
     deadline = time.monotonic() + CAP
     while alive(pid) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -60,13 +60,13 @@ def freeze(worker: FakeSupervisor, seconds: float) -> None:
     stat = Path(f"/proc/{worker.pid}/stat")
     while stat.read_text().rpartition(")")[2].split()[0] != "T" and time.monotonic() < deadline:
         time.sleep(0.01)
-    time.sleep(seconds)  # it is this long that the test is about
+    time.sleep(seconds)  # the length of the stop is what the test is about
 
 
 # The lease.
 
 
-def test_a_worker_that_was_frozen_for_longer_than_the_lease_does_nothing_any_more(
+def test_a_worker_frozen_for_longer_than_the_lease_does_nothing_any_more(
     launch: Launch, tmp_path: Path
 ) -> None:
     worker = launch(one_bolt(Notes(tmp_path, 0.002), tmp_path, None, kind=Unhurried), lease_secs=1.0)
@@ -77,7 +77,7 @@ def test_a_worker_that_was_frozen_for_longer_than_the_lease_does_nothing_any_mor
     number = worker.heartbeat()
     worker.process.send_signal(signal.SIGCONT)
     assert worker.wait_end() == EXIT_LEASE
-    # The run of calls that was under way when it froze ends; with 2 ms each, it is a run of two at the most.
+    # The run of calls that was in progress when it froze ends; with 2 ms each, it is a run of two at most.
     assert len(lines(tmp_path / "seen")) <= seen + 2
     assert len(lines(tmp_path / "emitted")) <= emitted + 2
     assert len(lines(tmp_path / "acked")) <= acked + 2
@@ -89,7 +89,7 @@ def test_a_worker_that_was_frozen_for_longer_than_the_lease_does_nothing_any_mor
 
 
 @pytest.mark.slow
-def test_a_worker_that_was_frozen_for_less_than_the_lease_goes_on(launch: Launch, tmp_path: Path) -> None:
+def test_a_worker_frozen_for_less_than_the_lease_goes_on(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None), HANG, lease_secs=30.0)
     worker.wait(lambda: lines(tmp_path / "acked"), "an ack")
     freeze(worker, 1.5)
@@ -127,7 +127,7 @@ def test_the_lease_ends_a_worker_whose_loop_is_inside_a_call(launch: Launch, tmp
     assert worker.wait_end() == EXIT_LEASE
 
 
-# CallWatch that hang.
+# Calls that hang.
 
 
 @pytest.mark.slow
@@ -169,14 +169,14 @@ def test_a_hung_spout_and_a_slow_prepare_are_logged_once_and_not_killed(
 
 
 @pytest.mark.slow
-def test_a_bolt_whose_calls_are_many_and_slow_does_not_hang(launch: Launch, tmp_path: Path) -> None:
+def test_a_bolt_with_many_slow_calls_does_not_count_as_hung(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path, 0.3), tmp_path, 12), HANG)
     worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     assert len(lines(tmp_path / "acked")) == 12
 
 
 @pytest.mark.slow
-def test_no_hang_seconds_allow_any_time(launch: Launch, tmp_path: Path) -> None:
+def test_without_hang_seconds_any_time_is_allowed(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Hangs(tmp_path), tmp_path, 10), {"topology.bolt.hang.secs": 0})
     worker.wait_heartbeat(lambda heartbeat: heartbeat.executing and heartbeat.executing[2] > 2)
     assert "has been running" not in worker.log()
@@ -206,7 +206,7 @@ def test_a_segmentation_fault_leaves_the_stack_in_the_output(launch: Launch, tmp
         (MemoryError, EXIT_MEMORY, "out of memory, outside of any user's call"),
     ],
 )
-def test_an_error_of_our_own_is_named_and_its_traceback_in_the_log(
+def test_a_squall_error_is_named_and_its_traceback_is_in_the_log(
     launch: Launch, tmp_path: Path, error: type[BaseException], status: int, words: str
 ) -> None:
     worker = launch(one_bolt(Sabotages(error), tmp_path, 10))
@@ -216,7 +216,7 @@ def test_an_error_of_our_own_is_named_and_its_traceback_in_the_log(
     assert "in broken" in worker.log()
 
 
-def test_what_libraries_registered_for_the_exit_is_run(launch: Launch, tmp_path: Path) -> None:
+def test_exit_functions_of_libraries_are_run(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(RegistersForTheExit(tmp_path), tmp_path, 10))
     worker.wait_opened()
     worker.order("stop")
@@ -227,7 +227,7 @@ def test_what_libraries_registered_for_the_exit_is_run(launch: Launch, tmp_path:
 # Children.
 
 
-def test_a_child_that_user_code_forks_is_no_second_worker(launch: Launch, tmp_path: Path) -> None:
+def test_a_child_forked_by_user_code_is_no_second_worker(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Forks(tmp_path), tmp_path, 2))
     worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     assert lines(tmp_path / "children") == ["leaves 5", "returns 0", f"waits {-signal.SIGTERM}"] * 2
@@ -241,9 +241,7 @@ def test_a_child_that_user_code_forks_is_no_second_worker(launch: Launch, tmp_pa
 
 
 @pytest.mark.parametrize("how", ["stop", "lease", "hang"])
-def test_programs_that_user_code_started_are_gone_when_the_worker_is(
-    launch: Launch, tmp_path: Path, how: str
-) -> None:
+def test_programs_started_by_user_code_end_with_the_worker(launch: Launch, tmp_path: Path, how: str) -> None:
     bolt = StartsPrograms(tmp_path, "hang" if how == "hang" else "")
     lease = 1.0 if how == "lease" else 30.0
     worker = launch(one_bolt(bolt, tmp_path, 10), HANG, lease_secs=lease)
@@ -260,7 +258,7 @@ def test_programs_that_user_code_started_are_gone_when_the_worker_is(
     assert all(map(wait_gone, pids))
 
 
-def test_the_group_is_left_alone_when_it_is_not_the_workers_own() -> None:
+def test_a_process_group_that_is_not_the_workers_own_is_not_ended() -> None:
     from worker.process.exit import end_group
 
     pid = os.fork()

@@ -1,4 +1,4 @@
-"""What the heartbeat of a worker process tells and finds, and how errors of user code get into its log."""
+"""What the heartbeat of a worker process reports and detects, and how errors of user code get into its log."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_heartbeat_has_the_flags_of_the_loop_and_the_number_of_the_counters(tm
     beating = Beating(tmp_path)
     beating.beat(100.0)
     beating.loop.counted = WorkerCounters({}, (), 7)
-    beating.beat(101.0)  # another reading, the same counters
+    beating.beat(101.0)  # another reading of the same counters
     first = read_heartbeat(tmp_path)
     assert first is not None
     assert (first.number, first.incarnation, first.orders, first.version, first.counters) == (
@@ -149,7 +149,7 @@ def test_other_long_calls_are_logged_once_each(
     assert caplog.text.count("a call of count[4] has been running for 6 s") == 2
 
 
-def test_while_the_loop_is_in_a_call_the_peers_get_keep_alives_with_trees_when_due(
+def test_while_the_loop_is_in_a_call_peers_get_keep_alives_with_trees_when_due(
     tmp_path: Path,
 ) -> None:
     beating = Beating(tmp_path)
@@ -167,7 +167,7 @@ def test_while_the_loop_is_in_a_call_the_peers_get_keep_alives_with_trees_when_d
     assert beating.loop.signs == [False, True, False, True]
 
 
-def test_orders_that_came_without_a_signal_are_found(tmp_path: Path) -> None:
+def test_orders_without_a_signal_are_found(tmp_path: Path) -> None:
     write(tmp_path, ORDERS, {"number": 1})
     beating = Beating(tmp_path)
     beating.heart.check()
@@ -188,7 +188,7 @@ def test_a_second_sigterm_ends_a_worker_whose_call_does_not_return(tmp_path: Pat
     assert over.value.args[0] == EXIT_STOPPED
 
 
-def test_further_errors_alone_are_published_soon_but_not_at_once(tmp_path: Path) -> None:
+def test_repeated_errors_are_published_soon_but_not_at_once(tmp_path: Path) -> None:
     beating = Beating(tmp_path)
     beating.beat(100.0)
     flags = beating.heart.flags
@@ -225,7 +225,7 @@ def report(number: int, text: str, time: float) -> ErrorReport:
     return ErrorReport("words", "count", number, "execute", text, "a.py:1", (), None, time)
 
 
-def test_each_error_is_written_once_and_one_that_is_seen_again_is_not(
+def test_each_error_is_logged_once_even_if_it_is_seen_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log, written = ErrorLog(), ErrorLines()
@@ -244,7 +244,7 @@ def test_each_error_is_written_once_and_one_that_is_seen_again_is_not(
     ]
 
 
-def test_a_flood_of_errors_is_cut_and_the_next_minute_says_how_many_there_were(
+def test_a_flood_of_errors_is_cut_and_counted_in_the_next_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log, written = ErrorLog(), ErrorLines()

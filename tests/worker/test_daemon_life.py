@@ -1,4 +1,4 @@
-"""A worker process does what its orders say, and tells in its heartbeats how far it is."""
+"""A worker process follows its orders, and its heartbeats show its progress."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_worker_runs_a_topology_to_its_end_and_stops_when_ordered(launch: Laun
     assert lines(tmp_path / "cleaned") == [str(worker.pid)]
 
 
-def test_the_last_counters_say_all_that_was_done(launch: Launch, tmp_path: Path) -> None:
+def test_the_last_counters_include_everything(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 50))
     worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     worker.order("stop")
@@ -81,7 +81,7 @@ def test_the_heartbeat_names_the_process_by_pid_and_start_time(launch: Launch, t
 
 
 @pytest.mark.slow
-def test_heartbeats_go_on_while_the_loop_is_inside_a_call_and_say_which(
+def test_heartbeats_continue_while_the_loop_is_inside_a_call_and_name_it(
     launch: Launch, tmp_path: Path
 ) -> None:
     worker = launch(one_bolt(Hangs(tmp_path), tmp_path, 10))
@@ -92,7 +92,7 @@ def test_heartbeats_go_on_while_the_loop_is_inside_a_call_and_say_which(
     assert later.executing[2] > first.executing[2]
 
 
-def test_a_paused_topology_is_not_opened_before_it_is_to_run(launch: Launch, tmp_path: Path) -> None:
+def test_an_inactive_topology_is_not_opened_before_it_is_activated(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None), asked="pause")
     heartbeat = worker.wait_heartbeat(lambda heartbeat: heartbeat.asked == "pause")
     assert not heartbeat.opened and not lines(tmp_path / "opened")
@@ -101,7 +101,7 @@ def test_a_paused_topology_is_not_opened_before_it_is_to_run(launch: Launch, tmp
     worker.wait(lambda: lines(tmp_path / "acked"), "an ack")
 
 
-def test_a_topology_that_is_paused_while_it_runs_emits_no_more_until_it_runs_again(
+def test_a_running_topology_that_is_deactivated_emits_nothing_until_it_is_activated(
     launch: Launch, tmp_path: Path
 ) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, None))
@@ -136,7 +136,7 @@ def test_a_spout_that_had_finished_is_not_opened_again(launch: Launch, tmp_path:
     assert not lines(tmp_path / "opened")
 
 
-def test_a_worker_whose_bolt_cannot_be_prepared_ends_and_says_which(launch: Launch, tmp_path: Path) -> None:
+def test_a_worker_whose_bolt_fails_in_prepare_ends_and_names_it(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(RaisesPreparing(), tmp_path, 5))
     assert worker.wait_end() == EXIT_UNOPENED
     end, heartbeat = worker.end(), worker.heartbeat()
@@ -172,7 +172,7 @@ def test_errors_of_user_code_are_in_the_counters_soon_and_in_the_log_once(
     assert found == [str(number) for number in range(1, 11)]
 
 
-def test_scratch_space_is_gone_when_the_worker_is_and_not_inherited_from_one_that_was_killed(
+def test_scratch_space_ends_with_the_worker_and_is_not_inherited_from_a_killed_one(
     launch: Launch, tmp_path: Path
 ) -> None:
     topology = one_bolt(UsesScratch(tmp_path), tmp_path, None)
@@ -230,7 +230,7 @@ def test_an_interrupt_of_the_terminal_is_not_for_the_worker(launch: Launch, tmp_
     worker.wait(lambda: len(lines(tmp_path / "acked")) > acked + 10, "more acks")
 
 
-# Orders that are not sound.
+# Invalid orders.
 
 
 def test_without_orders_there_is_nothing_to_do(tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ def test_without_orders_there_is_nothing_to_do(tmp_path: Path) -> None:
         (b'{"format": 1, "number": 1}', "without its field"),
     ],
 )
-def test_a_file_that_holds_no_orders_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
+def test_a_file_without_orders_is_named(tmp_path: Path, content: bytes, reason: str) -> None:
     topology = lone_spout(Numbers(tmp_path, 1))
     orders = orders_for(topology, ship(topology, tmp_path / "bundle"))
     (tmp_path / "w1").mkdir()
@@ -315,7 +315,7 @@ def test_orders_for_another_process_end_this_one(
     assert end is not None and end.incarnation == (1, 0)
 
 
-def test_a_module_of_one_of_our_names_on_the_path_is_named(launch: Launch, tmp_path: Path) -> None:
+def test_a_module_on_the_path_with_one_of_our_names_is_reported(launch: Launch, tmp_path: Path) -> None:
     (tmp_path / "w1" / "nimbus").mkdir(parents=True)
     (tmp_path / "w1" / "nimbus" / "__init__.py").write_text("")
     worker = launch(lone_spout(Numbers(tmp_path, 1)))
@@ -323,7 +323,7 @@ def test_a_module_of_one_of_our_names_on_the_path_is_named(launch: Launch, tmp_p
     assert f"found:    {tmp_path}/w1/nimbus/__init__.py" in worker.output()
 
 
-def test_the_command_without_a_directory_says_how_it_is_used() -> None:
+def test_the_command_without_a_directory_shows_its_usage() -> None:
     import subprocess
     import sys
 

@@ -1,4 +1,4 @@
-"""What user code prints and logs in a worker process is in the worker's log, line by line, with its task."""
+"""Output and log messages of user code in a worker process are in the worker's log, line by line, with their task."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_to_end(worker: FakeSupervisor) -> None:
     worker.wait_end()
 
 
-def test_every_way_to_say_something_ends_in_the_log_with_the_task(launch: Launch, tmp_path: Path) -> None:
+def test_every_kind_of_output_is_logged_with_its_task(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Speaks(), tmp_path, 1))
     run_to_end(worker)
     own = [line for line in said(worker) if " bolt[2] " in line]
@@ -65,7 +65,7 @@ def test_every_way_to_say_something_ends_in_the_log_with_the_task(launch: Launch
     assert "INFO w1 without an end" in said(worker)
 
 
-def test_what_c_code_and_child_processes_print_is_in_the_output_file(launch: Launch, tmp_path: Path) -> None:
+def test_output_of_c_code_and_child_processes_is_in_the_output_file(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Speaks(), tmp_path, 1))
     run_to_end(worker)
     assert worker.output().splitlines() == ["by C code", "by a child", "by a child given stdout"]
@@ -82,7 +82,7 @@ def test_tasks_outside_of_the_loop_are_named_too(
     assert [line for line in said(worker) if text in line] == [f"INFO bolt[2] {text}"] * 2
 
 
-def test_the_workers_own_lines_have_its_name_and_the_first_describes_it(
+def test_the_workers_own_lines_have_its_name_and_the_first_one_describes_it(
     launch: Launch, tmp_path: Path
 ) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 1))
@@ -96,7 +96,7 @@ def test_the_workers_own_lines_have_its_name_and_the_first_describes_it(
 
 
 @pytest.mark.slow
-def test_a_log_that_is_full_is_renamed_and_the_worker_goes_on(launch: Launch, tmp_path: Path) -> None:
+def test_a_full_log_is_renamed_and_the_worker_goes_on(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Floods(), tmp_path, 15))
     run_to_end(worker)
     sizes = {path.name: path.stat().st_size for path in worker.directory.glob(f"{LOG}*")}
@@ -120,7 +120,7 @@ def test_a_log_on_a_full_disk_costs_lines_and_not_the_worker(launch: Launch, tmp
 
 @pytest.fixture
 def records() -> Iterator[list[logging.LogRecord]]:
-    """What is logged while a test runs."""
+    """Messages logged while a test runs."""
     found: list[logging.LogRecord] = []
 
     class Keep(logging.Handler):
@@ -137,7 +137,7 @@ def texts(records: list[logging.LogRecord]) -> list[str]:
     return [record.getMessage() for record in records]
 
 
-def test_a_line_is_logged_when_it_ends_and_not_before(records: list[logging.LogRecord]) -> None:
+def test_a_line_is_logged_when_it_is_complete_and_not_before(records: list[logging.LogRecord]) -> None:
     stream = LogStream(logging.INFO, 1)
     print("one", "two", end=" ", file=stream, flush=True)
     assert not records
@@ -176,7 +176,7 @@ def test_bytes_that_are_no_text_are_logged_escaped(records: list[logging.LogReco
     assert texts(records) == ["\\xff\\xfe ok"]
 
 
-def test_the_streams_are_what_programs_expect_of_a_standard_stream() -> None:
+def test_the_streams_behave_as_programs_expect() -> None:
     stream = LogStream(logging.INFO, 1)
     assert (stream.writable(), stream.readable(), stream.isatty(), stream.fileno()) == (True, False, False, 1)
     assert stream.encoding == "utf-8"
@@ -186,7 +186,7 @@ def test_the_streams_are_what_programs_expect_of_a_standard_stream() -> None:
         stream.read()
 
 
-def test_lost_lines_are_counted_and_reported_when_there_is_room_again(
+def test_lost_lines_are_counted_and_reported_when_there_is_space_again(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / LOG
@@ -199,7 +199,7 @@ def test_lost_lines_are_counted_and_reported_when_there_is_room_again(
     path.symlink_to("/dev/full")
     say("one")
     say("two")
-    with suppress(OSError):  # what it holds cannot be written either
+    with suppress(OSError):  # its contents cannot be written either
         handler.close()
     path.unlink()
     say("three")
@@ -221,7 +221,7 @@ def test_a_forked_child_does_not_rename_its_parents_log(tmp_path: Path) -> None:
     handler.close()
 
 
-def test_output_that_grows_for_ever_is_put_aside(tmp_path: Path) -> None:
+def test_output_that_grows_for_ever_is_rotated(tmp_path: Path) -> None:
     from worker.process.heartbeat import MOST_OUTPUT, bound_output
 
     path = tmp_path / OUTPUT
@@ -238,7 +238,7 @@ def test_output_that_grows_for_ever_is_put_aside(tmp_path: Path) -> None:
     bound_output(str(tmp_path / "nowhere"))
 
 
-def test_a_handler_of_the_users_that_writes_to_stderr_does_not_lead_back_for_ever(
+def test_a_users_handler_that_writes_to_stderr_does_not_loop_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = logging.getLogger()

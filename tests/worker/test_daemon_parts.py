@@ -1,4 +1,4 @@
-"""The parts of a worker process that need no process: its lease, the calls it watches, its orders."""
+"""The parts of a worker process that need no process: its lease, its watch over calls, its orders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from worker.process.startup import begin, check_orders, find_orders, own_place, 
 # The lease.
 
 
-def test_the_lease_lasts_from_the_last_new_number_that_was_seen(tmp_path: Path) -> None:
+def test_the_lease_counts_from_the_last_new_number(tmp_path: Path) -> None:
     clock = Clock()
     lease = lease_of(tmp_path, clock)
     write(tmp_path, LEASE, {"number": 1})
@@ -44,7 +44,7 @@ def test_the_lease_lasts_from_the_last_new_number_that_was_seen(tmp_path: Path) 
     assert over.value.args == (10.0,)
 
 
-def test_a_lease_that_is_over_is_not_renewed_by_a_new_number(tmp_path: Path) -> None:
+def test_an_expired_lease_is_not_renewed_by_a_new_number(tmp_path: Path) -> None:
     clock = Clock()
     lease = lease_of(tmp_path, clock)
     clock.time = 111.0
@@ -55,7 +55,7 @@ def test_a_lease_that_is_over_is_not_renewed_by_a_new_number(tmp_path: Path) -> 
         lease.now()
 
 
-def test_a_lease_that_cannot_be_read_renews_nothing(tmp_path: Path) -> None:
+def test_an_unreadable_lease_renews_nothing(tmp_path: Path) -> None:
     clock = Clock()
     lease = lease_of(tmp_path / "gone", clock)
     clock.time = 105.0
@@ -65,7 +65,7 @@ def test_a_lease_that_cannot_be_read_renews_nothing(tmp_path: Path) -> None:
         lease.renew()
 
 
-def test_new_orders_change_the_length_of_the_lease_that_runs(tmp_path: Path) -> None:
+def test_new_orders_change_the_length_of_the_running_lease(tmp_path: Path) -> None:
     clock = Clock()
     lease = lease_of(tmp_path, clock)
     lease.set_seconds(20.0)
@@ -80,14 +80,14 @@ def test_new_orders_change_the_length_of_the_lease_that_runs(tmp_path: Path) -> 
 
 
 def look(calls: CallWatch, *times: float) -> list[UserCall]:
-    """What is running at the last of these times, having looked at each."""
+    """The running call at the last of these times, after a check at each."""
     found: list[UserCall] = []
     for time in times:
         found = calls.watch(time)
     return found
 
 
-def test_a_call_that_goes_on_is_counted_from_look_to_look() -> None:
+def test_a_call_that_goes_on_is_timed_from_check_to_check() -> None:
     task = a_task(4, hang_secs=5, busy_since=100.0)
     worker = a_worker(task)
     worker.running = task
@@ -99,7 +99,7 @@ def test_a_call_that_goes_on_is_counted_from_look_to_look() -> None:
     assert call.seconds == 6.0 and call.hangs
 
 
-def test_a_job_of_many_slow_calls_is_no_call_that_hangs() -> None:
+def test_a_job_of_many_slow_calls_does_not_count_as_hung() -> None:
     task = a_task(4, hang_secs=5, busy_since=100.0)
     worker = a_worker(task)
     worker.running = task
@@ -118,7 +118,7 @@ def test_a_process_that_was_stopped_for_an_hour_has_no_call_of_an_hour() -> None
     assert call.seconds == 3.0 and not call.hangs
 
 
-def test_a_call_that_has_ended_is_no_longer_watched() -> None:
+def test_an_ended_call_is_not_watched_any_more() -> None:
     task = a_task(4, busy_since=100.0)
     worker = a_worker(task)
     worker.running = task
@@ -129,7 +129,7 @@ def test_a_call_that_has_ended_is_no_longer_watched() -> None:
     assert not calls.running
 
 
-def test_tasks_with_threads_are_watched_beside_the_loops_and_the_longest_comes_first() -> None:
+def test_tasks_with_threads_are_watched_beside_the_loops_and_the_longest_call_comes_first() -> None:
     loop, thread, idle = (
         a_task(4, busy_since=100.5),
         a_task(5, busy_since=100.0, threaded=True, jobs=1),
@@ -141,14 +141,14 @@ def test_tasks_with_threads_are_watched_beside_the_loops_and_the_longest_comes_f
     assert [call.task.id for call in found] == [5, 4]
 
 
-def test_no_user_frame_is_found_where_none_is() -> None:
+def test_no_user_frame_is_found_where_there_is_none() -> None:
     assert user_frame(None) is None
     frame = Stack().call()
     assert user_frame(frame) is frame
     assert user_frame(sys._getframe()) is None  # no code of Squall's called this test
 
 
-def test_all_stacks_name_each_thread_but_the_one_that_asks() -> None:
+def test_all_stacks_include_each_thread_but_the_calling_one() -> None:
     over = threading.Event()
     thread = threading.Thread(target=over.wait, name="a-thread-of-the-test")
     thread.start()
@@ -161,7 +161,7 @@ def test_all_stacks_name_each_thread_but_the_one_that_asks() -> None:
     assert "test_all_stacks_name_each_thread" not in text
 
 
-def test_a_record_of_a_tasks_own_logger_is_placed_by_its_name() -> None:
+def test_a_record_of_a_tasks_own_logger_is_attributed_by_its_name() -> None:
     worker = a_worker()
     calls = CallWatch(worker)
 
@@ -222,7 +222,7 @@ def test_a_worker_has_its_place_by_the_version_that_placed_it(tmp_path: Path) ->
         ({"placements": "twice"}, "placed twice: [1]"),
     ],
 )
-def test_orders_that_contradict_themselves_say_where(
+def test_contradictory_orders_are_refused_with_the_place(
     tmp_path: Path, change: dict[str, Any], problem: str
 ) -> None:
     orders = orders_for(lone_spout(Numbers(tmp_path, 1)), tmp_path)
@@ -233,7 +233,7 @@ def test_orders_that_contradict_themselves_say_where(
     assert problem in str(error.value) and "there" in str(error.value)
 
 
-def test_a_component_that_the_bundle_does_not_have_is_named(tmp_path: Path) -> None:
+def test_a_component_missing_from_the_bundle_is_named(tmp_path: Path) -> None:
     topology = lone_spout(Numbers(tmp_path, 1))
     orders = orders_for(topology, ship(topology, tmp_path / "bundle"))
     write(tmp_path, ORDERS, replace(orders, tasks=(TaskRow(1, "elsewhere", 0),)))
@@ -243,7 +243,7 @@ def test_a_component_that_the_bundle_does_not_have_is_named(tmp_path: Path) -> N
         begin(str(tmp_path))
 
 
-def test_a_worker_without_keys_does_not_begin(tmp_path: Path) -> None:
+def test_a_worker_without_keys_does_not_start(tmp_path: Path) -> None:
     topology = lone_spout(Numbers(tmp_path, 1))
     write(tmp_path, ORDERS, orders_for(topology, ship(topology, tmp_path / "bundle")))
     with pytest.raises(BadFile, match=r"there is no keys\.json .* would accept frames from strangers"):

@@ -1,4 +1,4 @@
-"""Worker processes of one topology work together over ZeroMQ, whatever becomes of one of them."""
+"""Worker processes of one topology work together over ZeroMQ, whatever happens to one of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Cluster:
         self.keys: Keys = make_keys()
 
     def start(self, worker: str, restart: int = 0, **changes: object) -> FakeSupervisor:
-        """Start a worker (again), knowing what the others have said so far."""
+        """Start a worker (again) with the known addresses of the others."""
         if worker in self.workers:
             self.workers.pop(worker).__exit__()
         directory = self.folder / worker
@@ -65,7 +65,7 @@ class Cluster:
         )
 
     def addresses(self, but: str) -> dict[str, Address]:
-        """Where the others are, as far as they have said."""
+        """The addresses that the others have reported so far."""
         found = {name: worker.heartbeat() for name, worker in self.workers.items() if name != but}
         return {
             name: heartbeat.address
@@ -74,7 +74,7 @@ class Cluster:
         }
 
     def introduce(self) -> None:
-        """Tell every worker where the others are."""
+        """Send every worker the addresses of the others."""
         for worker in self.workers.values():
             if worker.process.poll() is None:
                 worker.wait_heartbeat(lambda heartbeat: heartbeat.address)
@@ -116,7 +116,7 @@ def test_tuples_and_acks_cross_between_two_processes(tmp_path: Path, stack: Exit
         assert worker.wait_end() == EXIT_STOPPED
 
 
-def test_a_worker_whose_peer_comes_late_opens_its_tasks_once_it_has_come(
+def test_a_worker_with_a_late_peer_opens_its_tasks_once_the_peer_has_come(
     tmp_path: Path, stack: ExitStack
 ) -> None:
     cluster = two_workers(tmp_path, stack, Notes(tmp_path), 100)
@@ -140,7 +140,7 @@ def test_a_worker_whose_peer_never_comes_opens_its_tasks_without_it(tmp_path: Pa
     assert "not all workers answer after 5 s; the tasks are opened without them" in one.log()
 
 
-def test_a_worker_that_is_killed_and_started_again_is_found_and_the_rest_is_acked(
+def test_a_worker_that_is_killed_and_restarted_is_found_and_the_rest_is_acked(
     tmp_path: Path, stack: ExitStack
 ) -> None:
     cluster = two_workers(tmp_path, stack, Notes(tmp_path, 0.0005), None)
@@ -199,7 +199,7 @@ def test_sigterm_of_a_spouts_worker_under_load_waits_for_its_trees(tmp_path: Pat
 def test_tuples_that_wait_behind_a_long_call_do_not_time_out(
     tmp_path: Path, stack: ExitStack, kind: type[Numbers]
 ) -> None:
-    """They wait in the inboxes of the worker, or (WhileSeen) in its sockets, since its loop takes nothing meanwhile."""
+    """They wait in the inboxes of the worker, or (WhileSeen) in its sockets, since its loop reads nothing meanwhile."""
     topology = one_bolt(Notes(tmp_path, 4.5), tmp_path, 2, parallelism=2, kind=kind)
     conf = {"topology.message.timeout.secs": 3.0}
     cluster = Cluster(tmp_path, topology, {"w1": [1], "w2": [2, 3]}, conf)
@@ -213,12 +213,12 @@ def test_tuples_that_wait_behind_a_long_call_do_not_time_out(
 
 
 def open_trees(folder: Path) -> int:
-    """Tuples that were emitted and got no verdict yet."""
+    """Emitted tuples that are neither acked nor failed yet."""
     return len(lines(folder / "emitted")) - len(lines(folder / "acked")) - len(lines(folder / "failed"))
 
 
 class Peer:
-    """A worker in this process that records what the others send it, and works only when the test steps it."""
+    """A worker in this process that records messages from the others, and works only when the test steps it."""
 
     def __init__(self, cluster: Cluster, worker: str, world: OverZeroMQ) -> None:
         world.keys = cluster.keys
@@ -237,12 +237,12 @@ class Peer:
         self.node.exchange.accept = keeping_account  # type: ignore[method-assign]
 
     def listen(self) -> None:
-        """Take what has come, and say that one is alive; no tuple is executed."""
+        """Read all messages and answer with a heartbeat; no tuple is executed."""
         self.node.exchange.receive()
         self.node.exchange.advance()
 
     def wait(self, step: Callable[[], object], seen: Callable[[], bool], what: str) -> None:
-        """Go on until something is seen."""
+        """Continue until an event is seen."""
         deadline = time.monotonic() + CAP
         while not seen():
             assert time.monotonic() < deadline, f"waited {CAP} s for {what}"
@@ -250,7 +250,7 @@ class Peer:
                 time.sleep(0.001)
 
     def signs(self) -> int:
-        """Return how many heartbeats have come."""
+        """The number of heartbeats so far."""
         return sum(header.kind == HEARTBEAT for header in self.came)
 
 
@@ -265,14 +265,14 @@ def test_a_worker_that_thaws_after_its_lease_sends_nothing_to_its_peer(
     peer = Peer(cluster, "w2", stack.enter_context(OverZeroMQ()))
     one.order(addresses={"w2": peer.node.carrier.address})
     peer.wait(peer.node.step, lambda: len(lines(tmp_path / "acked")) > 100, "acks")
-    # The spout is held up: all that may be pending is on its way, and its worker says no more than that it lives.
+    # The spout has reached its limit: all pending tuples are in flight, and its worker sends only heartbeats.
     peer.wait(peer.listen, lambda: open_trees(tmp_path) == pending, "the spout to wait for acks")
     signs = peer.signs()
     peer.wait(peer.listen, lambda: peer.signs() > signs, "a heartbeat")
     one.process.send_signal(signal.SIGSTOP)  # the next one is not due for half a second
     emitted, frozen_at = len(lines(tmp_path / "emitted")), time.monotonic()
     acked = len(lines(tmp_path / "acked"))
-    # Now come the acks, and with them all that it needs to go on.
+    # Now the acks come, and with them everything it needs to go on.
     peer.wait(peer.node.step, lambda: time.monotonic() > frozen_at + 1.2, "the end of the lease")
     assert len(lines(tmp_path / "seen")) == emitted
     came = len(peer.came)
@@ -280,7 +280,7 @@ def test_a_worker_that_thaws_after_its_lease_sends_nothing_to_its_peer(
     assert one.wait_end() == EXIT_LEASE
     ended_at = time.monotonic()
     peer.wait(peer.node.step, lambda: time.monotonic() > ended_at + 0.1, "what it may have sent")
-    # A heartbeat that ZeroMQ had taken before the freeze leaves after it; a worker that went on would send tuples and acks.
+    # A heartbeat that ZeroMQ had accepted before the freeze leaves after it; a worker that went on would send tuples and acks.
     assert [header.kind for header in peer.came[came:]] in ([], [HEARTBEAT])
     assert len(lines(tmp_path / "emitted")) == emitted
     assert len(lines(tmp_path / "acked")) == acked

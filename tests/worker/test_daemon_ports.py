@@ -1,4 +1,4 @@
-"""A worker process listens at ports that it is allowed, and ends with a sentence when others have them all."""
+"""A worker process listens only on allowed ports, and ends with one sentence when all of them are in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.worker.daemon_components import Notes, one_bolt
 from tests.worker.fake_supervisor import CAP
 
 
-def test_a_worker_listens_at_the_ports_that_its_supervisor_allows(
+def test_a_worker_listens_on_ports_that_its_supervisor_allows(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = free_range(2)
@@ -26,7 +26,7 @@ def test_a_worker_listens_at_the_ports_that_its_supervisor_allows(
     )
 
 
-def test_a_worker_that_finds_no_port_says_which_option_is_why(
+def test_a_worker_without_a_port_names_the_option(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = free_range(2)

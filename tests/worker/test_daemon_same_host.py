@@ -1,4 +1,4 @@
-"""Worker processes on one host are linked by Unix sockets, and what a killed one left of them goes when the next one starts."""
+"""Worker processes on one host are linked by Unix sockets, and those of a killed one are removed when the next one starts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stack() -> Iterator[ExitStack]:
 
 
 def sockets_of(cluster: Cluster, worker: FakeSupervisor) -> list[str]:
-    """The paths of a worker's Unix sockets, by what it says of itself."""
+    """The paths of a worker's Unix sockets, from its own report."""
     heartbeat = worker.wait_heartbeat(lambda heartbeat: heartbeat.address)
     assert heartbeat.address is not None
     return [path_of(cluster.keys, endpoint) for endpoint in heartbeat.address]

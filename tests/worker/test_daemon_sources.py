@@ -1,4 +1,4 @@
-"""What a worker's last heartbeat says of sources that had ended: those whose trees a stop cut off are opened again."""
+"""How a worker's last heartbeat reports ended sources: those whose trees were cut off by a stop are opened again."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def told_twice(worker: FakeSupervisor) -> None:
         (SaysItsEndInThread, HangsAwaiting, ordered_while_it_drains),
     ],
 )
-def test_a_source_whose_trees_a_stop_cut_off_does_not_count_as_finished(
+def test_a_source_whose_trees_were_cut_off_by_a_stop_does_not_count_as_finished(
     launch: Launch,
     tmp_path: Path,
     kind: type[SaysItsEnd],
@@ -80,10 +80,10 @@ def test_a_source_all_of_whose_trees_failed_for_good_counts_as_finished(
     assert last.finished == (1,)
 
 
-def test_a_source_counts_as_finished_only_when_it_got_its_verdicts(launch: Launch, tmp_path: Path) -> None:
+def test_a_source_counts_as_finished_only_after_its_final_calls(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 1, kind=WaitsForLeave))
     worker.wait(lambda: lines(tmp_path / "acked"), "the verdict")
-    worker.order("drain")  # has the flags looked at while `ack` goes on
+    worker.order("drain")  # reads the flags while `ack` is running
     assert worker.wait_heartbeat(lambda heartbeat: heartbeat.asked == "drain").finished == ()
     (tmp_path / "leave").touch()
     assert worker.wait_heartbeat(lambda heartbeat: heartbeat.finished).finished == (1,)

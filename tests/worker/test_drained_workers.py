@@ -1,4 +1,4 @@
-"""What a worker says to the others when it has nothing to do any more."""
+"""The messages of a worker that has nothing to do any more."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.worker.chain_of_numbers import CONF, HOSTS, VERDICTS, chain
 from tests.worker.network_of_workers import InMemory, Net
 
 
-def test_workers_that_have_drained_say_nothing_that_others_would_have_to_confirm() -> None:
+def test_drained_workers_send_nothing_that_others_would_have_to_confirm() -> None:
     run = "drained and silent"
     net = Net(chain(run, 4000), HOSTS, InMemory(), conf=CONF)
     net.start()

@@ -1,4 +1,4 @@
-"""What a report says of the errors that led to the one that was raised."""
+"""The part of a report about the causes of the raised error."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def report_of(error: BaseException) -> ErrorReport:
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """What a report says of causes."""
+    """The causes in a report."""
     return [
         line
         for line in report_of(error).frames
@@ -47,7 +47,7 @@ def raised(act: object) -> BaseException:
     raise AssertionError("nothing was raised")
 
 
-def test_what_an_error_was_raised_from_is_named_with_its_place_down_to_the_first() -> None:
+def test_the_causes_of_an_error_are_named_with_their_places_down_to_the_first() -> None:
     def sell() -> None:
         try:
             looked_up({}, "tea")
@@ -66,7 +66,7 @@ def test_what_an_error_was_raised_from_is_named_with_its_place_down_to_the_first
     assert code == '    raise RuntimeError("not sold") from error' and last == f"  {first}"
 
 
-def test_what_was_being_handled_is_named_as_such() -> None:
+def test_an_error_that_was_being_handled_is_named_as_such() -> None:
     def sell() -> None:
         try:
             PRICES["tea"]
@@ -77,7 +77,7 @@ def test_what_was_being_handled_is_named_as_such() -> None:
     assert line.startswith("raised while handling KeyError: 'tea' (")
 
 
-def test_what_is_suppressed_stays_so() -> None:
+def test_a_suppressed_context_stays_suppressed() -> None:
     def sell() -> None:
         try:
             PRICES["tea"]
@@ -87,7 +87,7 @@ def test_what_is_suppressed_stays_so() -> None:
     assert lines_of(raised(sell)) == []
 
 
-def test_errors_that_lead_to_each_other_in_a_circle_are_named_once() -> None:
+def test_errors_that_cause_each_other_in_a_circle_are_named_once() -> None:
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
     assert lines_of(first) == ["caused by ValueError: second"]
@@ -113,7 +113,7 @@ def test_a_report_of_many_causes_keeps_its_length_its_ends_and_its_place() -> No
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.11 is the first with groups of errors")
-def test_what_a_group_of_errors_holds_is_named_and_what_led_to_that() -> None:
+def test_the_errors_in_a_group_are_named_with_their_causes() -> None:
     def sell() -> None:
         group = ExceptionGroup("two of them", [raised(lambda: looked_up({}, "tea")), OSError("no shop")])  # type: ignore[name-defined, unused-ignore] # noqa: F821
         raise group from TypeError("no till")
@@ -157,7 +157,7 @@ class Price(Bolt):
         looked_up({}, "tea")
 
 
-def test_a_local_cluster_tells_of_causes_too() -> None:
+def test_a_local_cluster_reports_causes_too() -> None:
     builder = TopologyBuilder("shop", conf={"topology.on.error": "fail"})
     builder.set_spout("orders", ScriptedSpout("name", [("tea",)]))
     builder.set_bolt("price", Price()).shuffle_grouping("orders")

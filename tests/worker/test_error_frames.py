@@ -1,4 +1,4 @@
-"""Which frames of a user's error its report shows."""
+"""The frames of a user's error that its report shows."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def made(code: str, file: str) -> Callable[..., None]:
 
 
 def report_of(act: Callable[[], object]) -> ErrorReport:
-    """The report of what a call raised, as the runtime made it: the frame of this file is none of the user's here."""
+    """The report of a call's exception, as made by the runtime: the frame of this file does not count as user code here."""
     given = made("def call(act):\n act()\n", os.path.join(OURS[0], "task.py"))
     try:
         given(act)
@@ -87,7 +87,7 @@ def test_neither_pythons_library_nor_an_installed_package_is_the_place_of_an_err
     assert not any("pyspark" in frame for frame in report.frames)
 
 
-def test_a_component_in_an_installed_package_has_a_place_and_one_that_only_pythons_library_ran_has_none() -> (
+def test_a_component_in_an_installed_package_has_a_place_and_one_run_only_by_pythons_library_has_none() -> (
     None
 ):
     report = report_of(made("def call():\n raise OSError('no')\n", "/opt/lib/site-packages/company/bolts.py"))
@@ -119,7 +119,7 @@ def test_squalls_messages_keep_their_lines_and_a_users_is_one_short_line() -> No
     assert len(users) == MOST_TEXT and users.endswith("x Do this.")
 
 
-def test_errors_that_come_in_turn_are_kept_once_each_and_written_once(
+def test_alternating_errors_are_kept_once_each_and_written_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log, lines = ErrorLog(), ErrorLines()

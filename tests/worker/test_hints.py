@@ -1,4 +1,4 @@
-"""A module or file that a worker of a cluster lacks is reported with the option that sends it along; elsewhere without."""
+"""A module or file that a worker of a cluster lacks is reported with the option that ships it; elsewhere without."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def test_the_hint_is_the_line_after_the_error(call: str, act: Callable[[], objec
 
 
 @pytest.mark.usefixtures("on_a_cluster")
-def test_a_file_that_is_missing_later_or_another_error_has_no_hint() -> None:
+def test_a_file_that_goes_missing_later_or_another_error_has_no_hint() -> None:
     later = make_report("t", "count", 1, "execute", raised(lacks_a_file), None, 0.0)
     other = make_report("t", "count", 1, "open", ValueError("no"), None, 0.0)
     assert not {MODULE, FILE} & {*later.frames, *other.frames}
 
 
-def test_where_nothing_was_shipped_there_is_no_hint() -> None:
+def test_without_shipped_files_there_is_no_hint() -> None:
     report = make_report("t", "count", 1, "open", raised(lacks_a_module), None, 0.0)
     assert MODULE not in report.frames

@@ -1,4 +1,4 @@
-"""Ids: roots say whose tree they are and how often their slot was used; edges are never 0."""
+"""Ids: roots contain their task and how often their slot was used; edges are never 0."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SLOTS = st.integers(0, MAX_SLOTS - 1)
 
 
 class Zeros(Random):
-    """A random source that gives nothing but zeros."""
+    """A random source that gives only zeros."""
 
     def randbytes(self, n: int) -> bytes:
         return bytes(n)
@@ -46,18 +46,18 @@ def test_an_edge_is_never_0_even_from_a_random_source_of_zeros() -> None:
     assert edges and all(edges)
 
 
-def test_zeros_between_other_words_are_left_out() -> None:
+def test_zeros_between_other_words_are_skipped() -> None:
     edges = words_of(EveryOtherZero())
     assert edges == [0x0101010101010101] * (EDGE_BLOCK // 2)
 
 
 def mixed(seed: int) -> list[int]:
-    """As many edges as a block has, by SplitMix64."""
+    """One block of edges, by SplitMix64."""
     source = SplitMix(seed)
     return [source.draw() for _ in range(EDGE_BLOCK)]
 
 
-def test_a_zero_of_split_mix_is_left_out() -> None:
+def test_a_zero_of_split_mix_is_skipped() -> None:
     step = 0x9E3779B97F4A7C15
     assert mixed(2**64 - step) == mixed(0)
 
@@ -83,7 +83,7 @@ def test_the_same_seed_draws_the_same_edges() -> None:
 
 
 @given(TASKS, SLOTS, st.integers(0, 5))
-def test_a_root_is_positive_and_says_its_task_and_slot_in_every_generation(
+def test_a_root_is_positive_and_contains_its_task_and_slot_in_every_generation(
     task: int, slot: int, uses: int
 ) -> None:
     root = first_root(task, slot)
@@ -105,7 +105,7 @@ def test_the_next_use_of_a_slot_has_another_root(task: int, slot: int) -> None:
 
 
 @given(TASKS, SLOTS)
-def test_after_the_last_generation_a_slot_begins_again_and_stays_with_its_task(task: int, slot: int) -> None:
+def test_after_the_last_generation_a_slot_starts_again_and_stays_with_its_task(task: int, slot: int) -> None:
     last = first_root(task, slot) + (((1 << GENERATION_BITS) - 1) * MAX_SLOTS)
     assert task_of(last) == task
     assert next_root(last) == first_root(task, slot)

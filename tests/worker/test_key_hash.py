@@ -1,4 +1,4 @@
-"""Keys that are equal go to one task: in every process, on every machine, whatever their types."""
+"""Equal keys go to one task: in every process, on every machine, whatever their types."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ByRule:
 
 
 class Autumn(dt.tzinfo):
-    """A zone whose hour from 02:00 to 03:00 comes twice on each day: summer time first, then winter time."""
+    """A time zone whose hour from 02:00 to 03:00 occurs twice each day: in summer time first, then in winter time."""
 
     def utcoffset(self, when: dt.datetime | None) -> dt.timedelta | None:
         if when is None:
@@ -197,17 +197,17 @@ def test_every_nan_is_one_key() -> None:
 
 
 def test_numbers_of_any_size_are_keys() -> None:
-    # Without the residue these would be integers of a billion digits: the test would not come to an end.
+    # Without the residue these would be integers of a billion digits: the test would never end.
     far = {key_hash(Decimal(text)) for text in ("1e999999999", "-1e999999999", "1e-999999999", "7e999999999")}
     assert len(far) == 4
-    digits = "123456789" * 1000  # more than int() of a text takes
+    digits = "123456789" * 1000  # more than int() accepts as text
     assert key_hash(Decimal(digits)) == key_hash(Decimal(digits + "0e-1"))
     assert key_hash(Decimal("9" * 5000)) == key_hash(10**5000 - 1)
     assert key_hash(Decimal("-" + "9" * 5000)) == key_hash(1 - 10**5000)
     assert key_hash(Fraction(1, 2**61 - 1)) == key_hash(Fraction(2, 2 * (2**61 - 1)))  # has no inverse
 
 
-def test_the_repeated_hour_of_a_zone_is_one_key_as_it_is_for_eq() -> None:
+def test_the_repeated_hour_of_a_zone_is_one_key_as_in_eq() -> None:
     autumn = Autumn()
     first = dt.datetime(2024, 10, 27, 2, 30, tzinfo=autumn)
     again = first.replace(fold=1)
@@ -228,15 +228,15 @@ def test_a_time_zone_without_an_offset_is_naive() -> None:
     assert key_hash(NOON.replace(tzinfo=dt.timezone.utc)) != key_hash(NOON)
 
 
-def test_any_string_is_a_key_with_lone_surrogates_too() -> None:
+def test_any_string_is_a_key_including_lone_surrogates() -> None:
     keys = ["\ud800", "\udfff", "\ud800\udc00", "\U00010000", "é", "e\u0301", "a\0", "a"]
     assert len({key_hash(key) for key in keys}) == len(keys)
     assert key_hash(Word("\ud800")) == key_hash("\ud800")
 
 
-def test_members_of_a_string_enum_are_their_strings() -> None:
+def test_members_of_a_string_enum_equal_their_strings() -> None:
     if sys.version_info < (3, 11):
-        member: Any = Name.ANNA  # as near as it comes
+        member: Any = Name.ANNA  # as near as possible
     else:
         member = enum.StrEnum("Pet", {"ANNA": "anna"}).ANNA
     assert member == "anna" and key_hash(member) == key_hash("anna")
@@ -318,7 +318,7 @@ def test_an_instant_is_the_same_key_in_every_zone(when: dt.datetime, minutes: in
     assert key_hash(other) == key_hash(when)
 
 
-# -- What is no key
+# -- Values that are no keys
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_an_instant_is_the_same_key_in_every_zone(when: dt.datetime, minutes: in
         (int, "type", ""),
     ],
 )
-def test_anything_else_is_an_error_that_names_the_type_and_where_it_is(
+def test_any_other_value_is_an_error_that_names_the_type_and_the_place(
     key: object, type_name: str, path: str
 ) -> None:
     with pytest.raises(UngroupableKey) as caught:
@@ -362,12 +362,12 @@ def test_anything_else_is_an_error_that_names_the_type_and_where_it_is(
         (object(), "dataclass"),
     ],
 )
-def test_the_error_says_what_helps(key: object, advice: str) -> None:
+def test_the_error_has_advice(key: object, advice: str) -> None:
     with pytest.raises(UngroupableKey, match=advice):
         key_hash(key)
 
 
-def test_a_key_that_holds_itself_is_an_error_not_a_crash() -> None:
+def test_a_key_that_contains_itself_is_an_error_and_no_crash() -> None:
     endless: list[object] = []
     endless.append(endless)
     with pytest.raises(UngroupableKey, match="nested deeper than 64 levels") as caught:
@@ -394,12 +394,12 @@ def test_subclasses_of_a_dataclass_are_keys_of_their_own() -> None:
     assert key_hash(Town("de", 1)) != key_hash(Area("de", 1))
 
 
-# -- numpy and its like
+# -- numpy and the like
 
 
 @pytest.fixture
 def np() -> Any:
-    """numpy, which the core does not need: skips where it is missing, but not in CI."""
+    """Import numpy, which the core does not need; skip if it is missing, but not in CI."""
     if os.environ.get("CI") == "true":
         import numpy
     else:
@@ -407,7 +407,7 @@ def np() -> Any:
     return numpy
 
 
-def test_numpy_scalars_are_the_values_that_they_equal(np: Any) -> None:
+def test_numpy_scalars_equal_python_values(np: Any) -> None:
     for name in ("int8", "uint8", "int32", "int64", "uint64", "float16", "float32", "float64", "longdouble",
                  "complex64", "complex128", "clongdouble", "bool_"):  # fmt: skip
         assert key_hash(getattr(np, name)(1)) == key_hash(1), name
@@ -422,7 +422,7 @@ def test_numpy_scalars_are_the_values_that_they_equal(np: Any) -> None:
     assert key_hash((np.int64(1), [np.str_("a")])) == key_hash((1, ["a"]))
 
 
-def test_numpy_infinities_and_nans_are_those_of_python(np: Any) -> None:
+def test_numpy_infinities_and_nans_equal_those_of_python(np: Any) -> None:
     for kind in (np.float16, np.float32, np.float64, np.longdouble):
         assert key_hash(kind("inf")) == key_hash(Decimal("Infinity"))
         assert key_hash(kind("-inf")) == key_hash(float("-inf"))
@@ -431,7 +431,7 @@ def test_numpy_infinities_and_nans_are_those_of_python(np: Any) -> None:
     assert key_hash(np.datetime64("NaT", "s")) == key_hash(np.timedelta64("NaT", "s")) == key_hash(NAN)
 
 
-def test_numpy_times_are_alike_in_all_units(np: Any) -> None:
+def test_numpy_times_hash_alike_in_all_units(np: Any) -> None:
     linear = ["h", "m", "s", "ms", "us", "ns"]
     assert (
         len({key_hash(np.datetime64("2024-02-01", unit)) for unit in ["M", "W", "D", *linear][:1] + linear})
@@ -461,9 +461,9 @@ def test_numpy_months_are_counted_as_numpy_counts_them(months: int) -> None:
     assert key_hash(month) == key_hash(month.astype("datetime64[D]"))
 
 
-def test_numpy_values_that_are_no_single_comparable_value_are_refused(np: Any) -> None:
+def test_numpy_values_that_are_not_single_comparable_values_are_refused(np: Any) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # numpy will do away with times without a unit
+        warnings.simplefilter("ignore", DeprecationWarning)  # numpy will remove times without a unit
         no_unit, no_time = np.timedelta64(5), np.datetime64("NaT")
     assert key_hash(no_time) == key_hash(NAN)
     for key in (np.zeros(2), np.array(1), no_unit, np.void(b"a"), np.zeros(1, "i4,i4")[0]):
@@ -471,7 +471,7 @@ def test_numpy_values_that_are_no_single_comparable_value_are_refused(np: Any) -
             key_hash(key)
 
 
-def test_a_not_a_time_that_claims_to_be_a_datetime_is_no_value() -> None:
+def test_a_not_a_time_that_claims_to_be_a_datetime_is_refused() -> None:
     """pandas.NaT is an instance of datetime that has no year; pandas itself is not needed to see that."""
     namespace = {
         "__module__": "pandas.api.typing",

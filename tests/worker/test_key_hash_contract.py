@@ -147,4 +147,4 @@ def test_one_candidate_is_no_choice_and_none_is_an_error() -> None:
     with pytest.raises(ValueError, match="at least one candidate"):
         two_choices("word", 0)
     with pytest.raises(UngroupableKey):
-        two_choices({1}, 1)  # a key that is none must not wait for a second task to be found
+        two_choices({1}, 1)  # an invalid key must not wait for a second task to be found

@@ -1,5 +1,6 @@
-"""Links over sockets promise what they promise over a network in memory (`test_lossy_links.py`). Here is what only sockets do,
-and some of the patterns of faults that the search in simulated time goes through."""
+"""Links over sockets keep the same promises as over a network in memory (`test_lossy_links.py`). This module tests the
+behaviour of sockets alone, and some of the fault patterns that the search in simulated time goes through.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +26,12 @@ def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def counted(net: Net, name: str) -> int:
-    """How often all workers together counted something."""
+    """A counter, summed over all workers."""
     return sum(node.exchange.counters[name] for node in net.nodes.values())
 
 
 def after_faults(world: OverZeroMQ, run: str, faults: Faults) -> Net:
-    """Bad weather for two seconds, or until all have ended; then quiet. The ledger must hold, and all credit be back."""
+    """Faults for two seconds, or until all have ended; then quiet. The ledger must hold, and all credit must return."""
     net = Net(chain(run, 400), HOSTS, world, faults, PATIENT)
     net.start()
     net.run(2, net.settled)
@@ -43,7 +44,7 @@ def after_faults(world: OverZeroMQ, run: str, faults: Faults) -> Net:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lose", [0.1, 0.3])
-def test_after_messages_of_all_kinds_were_lost_the_ledger_holds_and_all_credit_is_back(
+def test_after_losses_of_all_kinds_the_ledger_holds_and_all_credit_has_returned(
     world: OverZeroMQ, lose: float
 ) -> None:
     net = after_faults(world, f"lose {lose}", Faults(Random(7), lose=lose))
@@ -51,7 +52,7 @@ def test_after_messages_of_all_kinds_were_lost_the_ledger_holds_and_all_credit_i
     assert counted(net, "gaps") > 0
 
 
-def test_messages_that_come_twice_are_taken_once(world: OverZeroMQ) -> None:
+def test_messages_that_come_twice_are_processed_once(world: OverZeroMQ) -> None:
     net = after_faults(world, "double", Faults(Random(7), double=0.3))
     assert net.faults.doubles
     assert counted(net, "duplicates") > 0
@@ -73,7 +74,7 @@ def test_an_overtaken_message_is_lost_or_sent_again_and_never_processed_twice(
 
 
 @pytest.mark.slow
-def test_messages_that_were_changed_on_the_way_are_refused_and_become_no_other_values(
+def test_messages_changed_on_the_way_are_refused_and_yield_no_other_values(
     world: OverZeroMQ,
 ) -> None:
     net = after_faults(world, "flip", Faults(Random(7), flip=0.1))
@@ -82,12 +83,12 @@ def test_messages_that_were_changed_on_the_way_are_refused_and_become_no_other_v
 
 
 @pytest.mark.slow
-def test_all_faults_at_once_are_got_over(world: OverZeroMQ) -> None:
+def test_links_recover_from_all_faults_at_once(world: OverZeroMQ) -> None:
     net = after_faults(world, "all", Faults(Random(7), lose=0.1, double=0.1, swap=0.1, flip=0.05))
     assert all((net.faults.losses, net.faults.doubles, net.faults.swaps, net.faults.flips))
 
 
-def test_what_was_queued_for_a_dead_process_is_refused_by_the_next_one_on_its_ports(
+def test_messages_queued_for_a_dead_process_are_refused_by_the_next_one_on_its_ports(
     world: OverZeroMQ,
 ) -> None:
     run = "same ports"
@@ -111,7 +112,7 @@ def test_what_was_queued_for_a_dead_process_is_refused_by_the_next_one_on_its_po
     all_nodes, net.nodes = (
         net.nodes,
         {"w3": node},
-    )  # the others are in a user's call, while what they sent arrives
+    )  # the others are in a user call, while their messages arrive
     assert net.run(10, lambda: node.exchange.counters["refused: for another incarnation"] > 0)
     net.nodes = all_nodes
     net.tell()

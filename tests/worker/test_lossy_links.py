@@ -1,7 +1,7 @@
 """Links promise: whatever is lost, doubled, changed or reordered between workers, no tuple is acked that was not executed,
-every emission gets one verdict, and when it is quiet all credit is back. Over a network in memory, and over ZeroMQ.
+every emission gets one final call, and when it is quiet all credit has returned. Over a network in memory, and over ZeroMQ.
 
-What needs simulated time, or is about no messages, runs in memory alone; `test_links_over_zeromq.py` has what only sockets do.
+Tests that need simulated time, or are not about messages, run in memory alone; `test_links_over_zeromq.py` tests sockets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 @pytest.fixture
 def reasons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The reasons why tuples were lost, as workers get them."""
+    """The reasons for losses, as workers get them."""
     reasons: list[str] = []
     lost = Peers.lost
 
@@ -49,12 +49,12 @@ def reasons(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def over(*worlds: Any) -> pytest.MarkDecorator:
-    """The test runs in each of these worlds."""
+    """Run the test in each of these worlds."""
     return pytest.mark.parametrize("world", worlds, indirect=True)
 
 
 IN_BOTH = over("memory", "zeromq")
-#: For what takes longer in real time.
+#: For tests that take longer in real time.
 IN_BOTH_SLOWLY = over("memory", pytest.param("zeromq", marks=pytest.mark.slow))
 
 
@@ -71,7 +71,7 @@ def test_over_a_good_network_everything_is_seen_once_and_acked(world: World) -> 
 @settings(max_examples=15, deadline=None)
 @example(
     seed=3309371709, lose=0.0, double=0.0, swap=0.0, flip=0.1
-)  # an end mark and the word that it is missing
+)  # an end mark and the report that it is missing
 @given(
     seed=st.integers(0, 2**32),
     lose=st.sampled_from([0.0, 0.02, 0.2, 0.6]),
@@ -79,7 +79,7 @@ def test_over_a_good_network_everything_is_seen_once_and_acked(world: World) -> 
     swap=st.sampled_from([0.0, 0.2]),
     flip=st.sampled_from([0.0, 0.1]),
 )
-def test_after_any_pattern_of_loss_and_then_quiet_all_credit_is_back_and_the_ledger_holds(
+def test_after_any_pattern_of_loss_and_then_quiet_all_credit_has_returned_and_the_ledger_holds(
     seed: int, lose: float, double: float, swap: float, flip: float
 ) -> None:
     faults = Faults(Random(seed), lose, double, swap, flip)
@@ -165,7 +165,7 @@ def test_roots_of_frames_to_a_superseded_process_fail_as_lost_though_no_timeout_
 
 
 @IN_BOTH
-def test_tuples_for_a_peer_that_comes_late_wait_and_are_not_lost(world: World) -> None:
+def test_tuples_for_a_late_peer_wait_and_are_not_lost(world: World) -> None:
     run = "late"
     net = Net(chain(run, 1000), HOSTS, world, conf=CONF)
     for name in ("w1", "w2"):
@@ -203,7 +203,7 @@ def test_an_end_mark_never_overtakes_tuples(world: World) -> None:
 
 
 @IN_BOTH_SLOWLY
-def test_control_frames_that_are_lost_come_again_in_order_and_once(world: World) -> None:
+def test_lost_control_frames_come_again_in_order_and_once(world: World) -> None:
     run = "control"
     net = Net(chain(run, 1500), HOSTS, world, conf=PATIENT)
     net.start()
@@ -239,7 +239,9 @@ def test_a_process_that_was_superseded_while_it_was_frozen_is_refused(world: Wor
 
 
 @IN_BOTH
-def test_a_spout_whose_worker_is_killed_restarts_and_old_trees_harm_no_new_ones(world: World) -> None:
+def test_a_spout_whose_worker_is_killed_restarts_and_its_old_trees_do_not_affect_new_ones(
+    world: World,
+) -> None:
     run = "spout killed"
     net = Net(chain(run, 1500), HOSTS, world, conf=CONF)
     net.start()
@@ -256,7 +258,7 @@ def test_a_spout_whose_worker_is_killed_restarts_and_old_trees_harm_no_new_ones(
 
 
 def moved(net: Net, hosts: dict[str, list[str]], new: set[str], topology: Topology | None = None) -> None:
-    """What Nimbus and supervisors do: another assignment, in which the `new` workers are new processes."""
+    """Act as Nimbus and the supervisors: another assignment, in which the `new` workers are new processes."""
     net.version += 1
     before = {spec.id: spec.parallelism for spec in net.topology.components}
     if topology is not None:
@@ -276,7 +278,7 @@ def moved(net: Net, hosts: dict[str, list[str]], new: set[str], topology: Topolo
         net.start(*new)
 
 
-def test_tasks_that_move_under_load_cost_replays_and_those_that_stay_keep_their_state() -> None:
+def test_tasks_that_move_under_load_cost_replays_and_others_keep_their_state() -> None:
     run = "moved"
     net = Net(chain(run, 4000), HOSTS, InMemory(), conf=CONF)
     net.start()
@@ -349,7 +351,7 @@ def test_heartbeats_for_an_unreachable_peer_do_not_pile_up() -> None:
 
 
 @IN_BOTH_SLOWLY
-def test_one_frame_that_is_lost_among_others_fails_at_once(world: World) -> None:
+def test_one_lost_frame_among_others_fails_at_once(world: World) -> None:
     run = "one in ten"
     net = Net(chain(run, 2000), HOSTS, world, conf=PATIENT | {"topology.queue.size": 4096})
     net.start()
@@ -361,14 +363,14 @@ def test_one_frame_that_is_lost_among_others_fails_at_once(world: World) -> None
     assert net.spouts[0].replayed > 0
 
 
-def test_a_silent_peer_is_noticed_by_a_worker_that_has_nothing_to_do_but_sleep() -> None:
+def test_a_sleeping_worker_notices_a_silent_peer() -> None:
     net = Net(chain("idle", 10), HOSTS, InMemory(), conf=CONF)
     net.start()
     assert net.run(10, net.settled)
     there = net.nodes["w3"].carrier.address
     net.faults.cut = lambda address, channel: address == there
     end = net.clock.now() + 4
-    while net.clock.now() < end:  # a loop wakes a little later than it meant to
+    while net.clock.now() < end:  # a loop wakes a little later than planned
         net.world.go_on(net.clock.now() + 0.6, False)
         for node in net.nodes.values():
             node.step()
@@ -404,7 +406,7 @@ class Around(Bolt):
         self.emit((tup["number"],))
 
 
-def test_untracked_tuples_of_a_cycle_do_not_pile_up_for_a_peer_that_is_frozen() -> None:
+def test_untracked_tuples_of_a_cycle_do_not_pile_up_for_a_frozen_peer() -> None:
     SEEN["loop"], VERDICTS["loop"] = [], []
     builder = TopologyBuilder("loop")
     numbers = builder.set_spout("numbers", Numbers("loop", 50, tracked=False))

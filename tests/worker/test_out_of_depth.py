@@ -1,7 +1,8 @@
-"""An emit that runs out of the interpreter's depth is an emission or none: no column is longer than another, no tree half open.
+"""An emit that exceeds the interpreter's recursion limit emits completely or not at all: columns stay equally long, no tree
+half open.
 
-Recursion is the one error that any call inside an emit can raise, and users do catch it. These tests run with
-whichever core there is, and without observers, so that the shortest way of each core is taken.
+Recursion is the one error that any call inside an emit can raise, and users do catch it. These tests run with either core, and
+without observers, so that the shortest path of each core is taken.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from topology_api import Bolt, Fields, Spout, Topology, TopologyBuilder, Tuple
 
 pytestmark = pytest.mark.slow
 
-#: What components found out; they are pickled by reference, so the copies that run write here too.
+#: The findings of components, which are pickled by reference, so running instances write here too.
 FOUND: list[Any] = []
 
 
@@ -39,7 +40,7 @@ def run(topology: Topology) -> TopologyStatus:
 
 
 class Sees(Bolt):
-    """Writes down what it gets."""
+    """Records its tuples."""
 
     def execute(self, tup: Tuple) -> None:
         FOUND.append(("sink", tup["a"]))
@@ -74,7 +75,7 @@ def bolt_and_sink(bolt: Bolt) -> TopologyBuilder:
 
 
 class EmitsAtTheBottom(Bolt):
-    """Emits where the interpreter has next to no depth left, at each of the last levels, until an emit is refused."""
+    """Emits with almost no depth left, at each of the last levels, until an emit is refused."""
 
     outputs = Fields("a")
     levels = 40
@@ -116,7 +117,7 @@ def test_an_emit_that_runs_out_of_depth_leaves_nothing_half_done() -> None:
 
 
 class EmitsTrackedAtTheBottom(Spout):
-    """As `EmitsAtTheBottom`, of trees."""
+    """Like `EmitsAtTheBottom`, for trees."""
 
     outputs = Fields("a")
     replay = None

@@ -1,4 +1,4 @@
-"""A worker whose user code leaves it no file to open ends by itself, with the reason."""
+"""A worker whose user code leaves it no file descriptor ends by itself, with the reason."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LowersItsLimit(Bolt):
 
 
 class StartsAndLowers(StartsPrograms):
-    """Starts programs, and leaves the worker no file to look for them."""
+    """Starts programs, and leaves the worker no descriptor to look for them."""
 
     def execute(self, tup: Tuple) -> None:
         super().execute(tup)
@@ -30,7 +30,7 @@ class StartsAndLowers(StartsPrograms):
 
 
 @pytest.mark.slow
-def test_a_worker_whose_user_code_lowers_its_limit_of_files_says_so(launch: Launch, tmp_path: Path) -> None:
+def test_a_worker_whose_user_code_lowers_the_file_limit_reports_it(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(LowersItsLimit(), tmp_path, 5))
     assert worker.wait_end() == EXIT_FILES
     end = worker.end()
@@ -41,14 +41,14 @@ def test_a_worker_whose_user_code_lowers_its_limit_of_files_says_so(launch: Laun
 
 
 @pytest.mark.slow
-def test_programs_that_it_started_end_with_it_all_the_same(launch: Launch, tmp_path: Path) -> None:
+def test_programs_that_it_started_still_end_with_it(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(StartsAndLowers(tmp_path), tmp_path, 5))
     assert worker.wait_end() == EXIT_FILES
     pids = [int(line) for line in lines(tmp_path / "programs")]
     assert len(pids) == 2 and all(map(wait_gone, pids))
 
 
-def test_files_that_are_all_in_use_are_distinguished_from_a_lowered_limit(
+def test_descriptors_all_in_use_are_distinguished_from_a_lowered_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limits = [(1024, 1024)]
@@ -61,7 +61,7 @@ def test_files_that_are_all_in_use_are_distinguished_from_a_lowered_limit(
     files.release_reserved()
 
 
-def test_the_file_that_is_kept_is_given_up_once_whatever_user_code_has_closed() -> None:
+def test_the_reserved_descriptor_is_released_once_whatever_user_code_has_closed() -> None:
     files = OpenFiles()
     first = os.open(os.devnull, os.O_RDONLY)
     files.release_reserved()

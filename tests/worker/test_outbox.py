@@ -1,4 +1,4 @@
-"""Outboxes: a batch holds the oldest tuples with their trees, however the outbox is cut."""
+"""Outboxes: a batch has the oldest tuples with their trees, however the outbox is cut."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TREES = st.dictionaries(st.integers(1, 6), st.integers(1, 2**62), max_size=4)
 
 
 def rows_of(batch: Batch) -> list[tuple[tuple[Any, ...], dict[int, int]]]:
-    """Each row of a batch with the edge that it has in each of its trees."""
+    """Each row of a batch with its edge in each of its trees."""
     found = []
     for at, row in enumerate(batch.rows):
         trees = {batch.roots[at]: batch.edges[at]} if batch.roots[at] else {}
@@ -73,7 +73,7 @@ def test_tuples_added_after_a_batch_has_left_are_not_in_it() -> None:
     assert rows_of(box.dequeue(100)) == [(("b",), {3: 30, 4: 40})]
 
 
-def test_a_batch_keeps_the_cycle_that_its_outbox_is_on() -> None:
+def test_a_batch_keeps_the_cycle_of_its_outbox() -> None:
     box = Outbox(SOURCE, target=9, credited=False, cycle=2)
     box.add(("a",), [])
     assert box.dequeue(1).cycle == 2

@@ -1,6 +1,6 @@
-"""A debugger in user code: `pdb.set_trace()` in `execute` stops there, shows the user's variables, steps and goes on.
+"""A debugger in user code: `pdb.set_trace()` in `execute` stops there, shows the user's variables, steps and continues.
 
-In a process of its own, whose standard input is what a person would type; with whichever core runs.
+It runs in a process of its own, with a person's commands as standard input, and with either core.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ with LocalCluster(simulated_time=True) as cluster:
 
 
 def debug(tmp_path: Path, *typed: str) -> tuple[list[str], str]:
-    """The lines that the program and the debugger print while this is typed, and what went to stderr."""
+    """The output of the program and the debugger for these commands, and its stderr."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

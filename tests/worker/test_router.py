@@ -1,4 +1,4 @@
-"""Groupings, by route: which tasks get a tuple, from every sender and in every process."""
+"""Groupings by route: which tasks get a tuple, from every sender and in every process."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def sent(output: StreamOutput, key: Any, other: Any = None) -> list[int]:
 
 
 class Chosen(Grouping):
-    """A custom grouping that gives back what it was made with, or raises it."""
+    """A custom grouping that returns its argument, or raises it."""
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
@@ -114,7 +114,7 @@ class Chosen(Grouping):
         return self.answer
 
 
-# Shuffle and its relatives.
+# Shuffle and the like.
 
 
 @pytest.mark.parametrize("kind", ["shuffle", "none", "local_or_shuffle"])
@@ -135,7 +135,7 @@ def test_senders_of_single_tuples_do_not_all_begin_with_the_same_task() -> None:
     assert sorted(first) == [[task] for task in range(11, 17)]
 
 
-def test_local_or_shuffle_stays_in_the_worker_where_it_can() -> None:
+def test_local_or_shuffle_stays_in_the_worker_where_possible() -> None:
     output = output_with("local_or_shuffle", local=(12, 15))
     assert [sent(output, "a") for _ in range(4)] == [[12], [15], [12], [15]]
 
@@ -186,7 +186,7 @@ def test_equal_keys_of_every_kind_go_together_from_every_sender(kind: str, keys:
     assert len(reached) == (1 if kind == "fields" else 2)
 
 
-def test_the_order_of_what_was_sent_before_does_not_matter() -> None:
+def test_earlier_tuples_do_not_change_the_choice() -> None:
     keys = [key for row in EQUAL_KEYS for key in row]
     alone = [sent(output_with("fields"), key) for key in keys]
     together = output_with("fields")
@@ -297,7 +297,7 @@ def test_a_custom_grouping_chooses_any_number_of_tasks() -> None:
         assert sent(output_with("custom", grouping=Chosen(answer)), "a") == list(answer)
 
 
-def test_a_task_that_is_chosen_twice_gets_the_tuple_once() -> None:
+def test_a_task_chosen_twice_gets_the_tuple_once() -> None:
     assert sent(output_with("custom", grouping=Chosen([12, 13, 12])), "a") == [12, 13]
 
 
@@ -322,7 +322,7 @@ def test_a_mistake_of_a_custom_grouping_is_an_error_that_names_it(answer: Any, s
         assert name in str(caught.value)
 
 
-# emit(), all or nothing.
+# emit() is all or nothing.
 
 
 def mixed_outputs() -> dict[str, StreamOutput]:

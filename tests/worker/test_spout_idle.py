@@ -1,4 +1,4 @@
-"""Why a spout does not emit at a moment: the reason of one that is empty, of one that paces itself, of one that raises."""
+"""Why a spout does not emit at a moment: it is empty, it paces itself, or it raised."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def runs(task: SpoutTask, step: Callable[[Spout], float | None]) -> str:
     return idle_reason(task)
 
 
-def test_one_that_emits_and_asks_for_a_pause_is_not_empty(task: SpoutTask, clock: ManualClock) -> None:
+def test_a_spout_that_emits_and_asks_for_a_pause_is_not_empty(task: SpoutTask, clock: ManualClock) -> None:
     assert runs(task, emits_and_waits) == "waits as it asked"
     clock.move_to(clock.now() + 5.0)
     assert idle_reason(task) == ""
@@ -95,12 +95,12 @@ def test_one_that_emits_and_asks_for_a_pause_is_not_empty(task: SpoutTask, clock
     assert idle_reason(task) == ""
 
 
-def test_one_that_emits_nothing_is_empty_whether_it_asks_for_a_pause_or_not(task: SpoutTask) -> None:
+def test_a_spout_that_emits_nothing_is_empty_whether_it_asks_for_a_pause_or_not(task: SpoutTask) -> None:
     assert runs(task, emits) == ""
     assert runs(task, nothing) == "source empty"
 
 
-def test_one_that_raises_waits_for_that(task: SpoutTask, clock: ManualClock) -> None:
+def test_a_spout_that_raises_waits_because_of_that(task: SpoutTask, clock: ManualClock) -> None:
     assert runs(task, nothing) == "source empty"
     clock.move_to(clock.now() + 1.0)
     assert runs(task, raises) == "waits after an error"

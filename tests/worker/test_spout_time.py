@@ -66,7 +66,7 @@ def spout_task(timeout: float) -> tuple[SpoutTask, ManualClock]:
     return task, clock
 
 
-def test_a_call_that_takes_longer_than_the_timeout_does_not_fail_what_it_emits() -> None:
+def test_emissions_of_a_call_longer_than_the_timeout_do_not_fail() -> None:
     task, clock = spout_task(timeout=10.0)
     task.run()
     assert clock.now() == 1050.0
@@ -76,13 +76,13 @@ def test_a_call_that_takes_longer_than_the_timeout_does_not_fail_what_it_emits()
     assert sorted(emission[0] for emission, _ in task.tracker.failed) == ["after", "before", "open"]
 
 
-def test_what_open_emits_has_the_time_of_open() -> None:
+def test_emissions_of_open_count_from_open() -> None:
     task, _ = spout_task(timeout=10.0)
     [emission] = [emission for emission in task.tracker.emissions if emission]
     assert emission[0] == "open" and emission[5] == 1000.0
 
 
-def test_what_activate_emits_after_a_long_pause_gets_the_whole_timeout() -> None:
+def test_emissions_of_activate_after_a_long_pause_get_the_whole_timeout() -> None:
     task, clock = spout_task(timeout=10.0)
     clock.move_to(5000.0)
     task.tracker.expire(5000.0)

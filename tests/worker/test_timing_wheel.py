@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from worker.tracking.timing_wheel import TimingWheel
 
 SLOTS = 6
-#: Steps: how much time passes (in timeouts), the slots that are stamped, whether the wheel is turned then.
+#: Steps: how much time passes (in timeouts), the slots that are stamped, whether the wheel turns then.
 STEPS = st.lists(
     st.tuples(st.floats(0, 2.5), st.lists(st.integers(0, SLOTS - 1), max_size=4), st.booleans()), max_size=40
 )
@@ -23,7 +23,7 @@ def made(timeout: float, now: float = 0.0) -> TimingWheel:
 
 
 def entries(wheel: TimingWheel) -> list[int]:
-    """All slots that stand in the wheel."""
+    """All slots in the wheel."""
     return [slot for spoke in wheel.spokes for slot in spoke]
 
 
@@ -66,7 +66,7 @@ def test_a_slot_is_in_the_wheel_once_however_often_it_is_stamped(
         assert len(entries(wheel)) == len(set(entries(wheel))) <= SLOTS
 
 
-def test_looking_at_it_every_half_tick_finds_a_slot_within_1_1_timeouts() -> None:
+def test_checks_every_half_tick_find_a_slot_within_1_1_timeouts() -> None:
     for offset in range(40):
         wheel = made(10.0)
         stamp = offset / 40 * 0.5 + 3.0
@@ -82,7 +82,7 @@ def test_looking_at_it_every_half_tick_finds_a_slot_within_1_1_timeouts() -> Non
         assert 10.0 <= now - stamp <= 11.0
 
 
-def test_a_slot_that_is_stamped_again_and_again_is_never_due() -> None:
+def test_a_slot_that_is_stamped_repeatedly_is_never_due() -> None:
     wheel = made(10.0)
     for tick in range(1000):
         wheel.set_time(tick * 5.0)

@@ -1,4 +1,4 @@
-"""The tracker gives one verdict per tree, and it is the one that a set of unsettled tuples would give."""
+"""The tracker makes one final call per tree, and the same one that a set of unacked tuples would give."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from worker.tracking.tracker import Emission, Tracker
 
 SPOUTS = (1, 2)
 TIMEOUT = 10.0
-#: So few slots that each is used many times.
+#: Few slots, so that each is used many times.
 FEW_SLOTS = 5
 FAILURE = Failure("failed", "bolt", 9, None, 0)
 CHOICES = st.lists(st.integers(0, 1000), min_size=1, max_size=4)
@@ -49,14 +49,14 @@ def outputs_of(task: int) -> dict[str, StreamOutput]:
 
 
 def tuples_in(outputs: dict[str, StreamOutput]) -> list[Tuple]:
-    """What waits in the outboxes, as the bolts would get it."""
+    """The contents of the outboxes, as the bolts would get them."""
     batches = [box.dequeue(1000) for output in outputs.values() for box in output.fixed if box.rows]
     return [make_tuple(batch, at) for batch in batches for at in range(len(batch))]
 
 
 @dataclass(eq=False)
 class Node:
-    """A tuple under way, and the message ids of the trees that it is in."""
+    """A tuple in flight, and the message ids of its trees."""
 
     tup: Tuple
     trees: frozenset[int]
@@ -68,13 +68,13 @@ class Tree:
 
     spout: int
     waiting: set[Node] = field(default_factory=set)
-    #: None while it is open, else "acked" or a failure's reason.
+    #: None while it is open, otherwise "acked" or a failure's reason.
     verdict: str | None = None
 
 
 @dataclass
 class Message:
-    """Something on its way to a tracker: XORs with the tuples that they ack, or a failure of these trees."""
+    """A message for a tracker: XORs with the tuples that they ack, or a failure of these trees."""
 
     spout: int
     columns: AckColumns = ((), ())
@@ -84,7 +84,7 @@ class Message:
 
 
 class TreesInAnyOrder(RuleBasedStateMachine):
-    """Real emitters, XOR batches and trackers against sets; what is on the way arrives in any order."""
+    """Real emitters, ack batches and trackers against sets; messages in flight arrive in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -238,12 +238,12 @@ TestTreesInAnyOrder.settings = settings(max_examples=60, stateful_step_count=60)
 
 
 def emission(message_id: object = "id") -> Emission:
-    """An emission to open a tree for."""
+    """An emission that opens a tree."""
     output: Any = None
     return (message_id, ("value",), output, 0, 1, 0.0)
 
 
-def test_a_tree_that_no_task_reads_is_complete_at_once() -> None:
+def test_a_tree_without_readers_is_complete_at_once() -> None:
     tracker = Tracker(1, TIMEOUT, 0.0)
     tracker.start(tracker.open(emission()), 0)
     assert [done[0] for done in tracker.completed] == ["id"]
@@ -260,7 +260,7 @@ def test_a_tree_whose_value_is_zero_in_the_middle_of_a_batch_is_not_complete() -
     assert tracker.pending == 0
 
 
-def test_what_comes_for_an_earlier_use_of_a_slot_changes_nothing() -> None:
+def test_messages_for_an_earlier_use_of_a_slot_change_nothing() -> None:
     tracker = tracker_with(slots=1)
     old = tracker.open(emission("old"))
     tracker.start(old, 5)
@@ -288,7 +288,7 @@ def test_the_last_generation_of_a_slot_is_followed_by_the_first() -> None:
     assert tracker.pending == 0 and len(tracker.completed) == 1
 
 
-def test_roots_that_no_tree_ever_had_change_nothing() -> None:
+def test_roots_of_no_tree_change_nothing() -> None:
     tracker = tracker_with(slots=2)
     root = tracker.open(emission())
     tracker.start(root, 5)
@@ -321,7 +321,7 @@ def test_the_table_grows_while_trees_are_open_and_keeps_them(monkeypatch: pytest
     assert len(tracker.roots) == 16
 
 
-def test_a_full_table_is_an_error_that_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_table_is_an_error_that_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker.tracking.tracker, "MIN_SLOTS", 2)
     monkeypatch.setattr(worker.tracking.tracker, "MAX_SLOTS", 4)
     tracker = Tracker(3, TIMEOUT, 0.0)
@@ -355,7 +355,7 @@ def test_without_timeouts_no_tree_expires() -> None:
     assert tracker.open_roots() == [root]
 
 
-def test_a_slot_that_is_used_again_gets_the_whole_timeout() -> None:
+def test_a_reused_slot_gets_the_whole_timeout() -> None:
     tracker = tracker_with(slots=1)
     tracker.start(tracker.open(emission("first")), 5)
     assert tracker.wheel is not None

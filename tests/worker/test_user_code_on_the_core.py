@@ -1,6 +1,6 @@
-"""What a user sees of the core is the same whether it is compiled or not: tracebacks, signatures, debuggers, odd errors.
+"""Users see the same of the core whether it is compiled or not: tracebacks, signatures, debuggers, odd errors.
 
-These tests run with whichever core there is.
+These tests run with either core.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from local_cluster.testing import BoltRun, complete_topology, run_bolt
 from topology_api import Bolt, EmitError, Fields, Spout, Stream, TopologyBuilder, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What components found out; they are pickled by reference, so the copies that run write here too.
+#: The findings of components, which are pickled by reference, so running instances write here too.
 FOUND: list[Any] = []
 
 
@@ -33,7 +33,7 @@ def nothing_found() -> None:
 
 
 class Asks(Bolt):
-    """Calls a function of this module with itself and the tuple, and keeps what it returns or raises."""
+    """Calls a function of this module with itself and the tuple, and keeps its result or exception."""
 
     outputs = {"default": Fields("a"), "straight": Stream(Fields("a"), direct=True)}
 
@@ -48,7 +48,7 @@ class Asks(Bolt):
 
 
 def answer(call: Callable[[Any, Tuple], object]) -> Any:
-    """What a function returns or raises that is called in `execute`, with the bolt and a tuple of the values 1 and "x"."""
+    """The result or exception of a function that is called in `execute`, with the bolt and a tuple of the values 1 and "x"."""
     run = run_bolt(Asks(call), [(1, "x")], source_fields=("a", "b"))
     assert not run.errors, run.errors[0].render()
     return FOUND[-1]
@@ -58,7 +58,7 @@ def answer(call: Callable[[Any, Tuple], object]) -> Any:
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_a_tuple_is_pickled_by_no_protocol(protocol: int) -> None:
+def test_no_protocol_pickles_a_tuple(protocol: int) -> None:
     error = answer(lambda bolt, tup: pickle.dumps(tup, protocol))
     assert (type(error), str(error)) == (
         TypeError,
@@ -70,17 +70,17 @@ def test_a_tuple_is_pickled_by_no_protocol(protocol: int) -> None:
     "how",
     [copy.copy, copy.deepcopy, lambda tup: copy.deepcopy([tup]), lambda tup: pickle.dumps({"a": [tup]})],
 )
-def test_a_tuple_is_not_copied_either(how: Callable[[Tuple], object]) -> None:
+def test_a_tuple_cannot_be_copied_either(how: Callable[[Tuple], object]) -> None:
     error = answer(lambda bolt, tup: how(tup))
     assert isinstance(error, TypeError) and "keep or emit its values" in str(error)
 
 
-def test_a_tuple_has_no_subclasses() -> None:
+def test_a_tuple_cannot_be_subclassed() -> None:
     with pytest.raises(TypeError):
         type("Mine", (Tuple,), {})
 
 
-def test_a_tuple_is_not_made_by_its_class() -> None:
+def test_a_tuple_cannot_be_created_from_its_class() -> None:
     with pytest.raises(TypeError, match=r"tuples are made by Squall.*run_bolt"):
         Tuple()
     with pytest.raises(TypeError):
@@ -89,7 +89,7 @@ def test_a_tuple_is_not_made_by_its_class() -> None:
         Tuple(values=(1,))  # type: ignore[call-arg]
 
 
-def test_a_tuple_is_itself_and_nothing_else() -> None:
+def test_a_tuple_equals_only_itself() -> None:
     def look(bolt: Any, tup: Tuple) -> object:
         others: list[object] = [tup.values, list(tup), None]
         same = (tup == tup, tup in {tup}, tup in [tup], hash(tup) == object.__hash__(tup))
@@ -118,7 +118,7 @@ def test_missing_attributes_of_a_tuple_raise_as_in_python(name: str) -> None:
     assert type(answer(lambda bolt, tup: attempt(tup))) is expected
 
 
-def test_a_field_that_is_not_there_is_answered_with_those_that_are() -> None:
+def test_an_unknown_field_is_answered_with_the_known_ones() -> None:
     error = answer(lambda bolt, tup: tup["c"])
     assert type(error) is KeyError and error.args == (
         "no field 'c' in a tuple of 'inputs', stream 'default': its fields are a, b",
@@ -138,7 +138,7 @@ def test_values_are_found_by_any_equal_name_and_by_position() -> None:
     assert type(answer(lambda bolt, tup: tup[Name("a")])) is TypeError
 
 
-def test_the_repr_of_a_tuple() -> None:
+def test_the_repr_of_a_tuple_has_its_values() -> None:
     assert answer(lambda bolt, tup: (repr(tup), str(tup), f"{tup}")) == (
         ("<Tuple inputs[1] default: a=1, b='x'>",) * 3
     )
@@ -162,7 +162,7 @@ def test_a_kept_tuple_keeps_its_values_and_takes_part_in_garbage_collection() ->
 # Documentation and signatures
 
 
-def test_documentation_of_tuples_is_there() -> None:
+def test_tuples_have_documentation() -> None:
     assert (Tuple.__doc__ or "").startswith("One tuple of a stream, as `Bolt.execute` gets it.")
     assert (Tuple.__name__, Tuple.__module__) == ("Tuple", "topology_api.tuples")
     documented = {
@@ -248,7 +248,7 @@ class Overrides(Bolt):
         super().fail(tup, reason or "my reason")
 
 
-def test_a_bolt_may_override_emit_and_ack_and_reach_squalls_by_super() -> None:
+def test_a_bolt_may_override_emit_and_ack_and_call_squalls_by_super() -> None:
     run = run_bolt(Overrides(), [(1,), (2,), (3,)], source_fields="a")
     assert run.emitted() == [(1,), ("again",), (2,), ("again",), (3,), ("again",)]
     assert FOUND == [1, 2] and run.acked() == [(1,), (2,)]
@@ -275,7 +275,7 @@ class CountsItsEmissions(Spout):
         FOUND.append(message_id)
 
 
-def test_a_spout_may_override_emit_and_reach_ours_by_super() -> None:
+def test_a_spout_may_override_emit_and_call_ours_by_super() -> None:
     builder = TopologyBuilder("overriding")
     builder.set_spout("source", CountsItsEmissions())
     builder.set_bolt("sink", Asks(lambda bolt, tup: "seen")).shuffle_grouping("source")
@@ -331,7 +331,7 @@ def test_an_error_has_the_users_frames_and_lines() -> None:
     assert run.emitted() == [(1,), (3,)] and run.acked() == [(1,), (3,)]
 
 
-def test_a_traceback_that_the_user_prints_ends_in_our_refusal() -> None:
+def test_a_traceback_printed_by_the_user_ends_in_our_refusal() -> None:
     def look(bolt: Any, tup: Tuple) -> object:
         try:
             bolt.emit("text")
@@ -368,7 +368,7 @@ def made_by_hand(bolt: Any, tup: Tuple) -> None:
         (made_by_hand, "MemoryError: made by hand"),
     ],
 )
-def test_no_depth_and_no_memory_left_fails_one_tuple(call: Callable[[Any, Tuple], object], text: str) -> None:
+def test_exceeding_depth_or_memory_fails_one_tuple(call: Callable[[Any, Tuple], object], text: str) -> None:
     run = raising(call)
     assert [report.text.startswith(text) for report in run.errors] == [True], run.errors
     assert run.errors[0].place.endswith(f"in {call.__name__}")
@@ -379,7 +379,7 @@ def interrupts(bolt: Any, tup: Tuple) -> None:
     raise KeyboardInterrupt
 
 
-def test_ctrl_c_in_the_callers_own_thread_comes_out() -> None:
+def test_ctrl_c_in_the_callers_own_thread_is_raised() -> None:
     with pytest.raises(KeyboardInterrupt):
         raising(interrupts)
 

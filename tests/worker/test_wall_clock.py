@@ -1,4 +1,4 @@
-"""What a worker process says of errors carries the time of day of its host, and keeps it."""
+"""Errors that a worker process reports have the time of day of its host, and keep it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPORT = ErrorReport("words", "count", 4, "execute", "ValueError: no", "mine.py:
 
 
 class Clocks:
-    """The worker's clock, and the one on the wall."""
+    """The worker's clock, and the wall clock."""
 
     def __init__(self) -> None:
         self.worker, self.wall = 100.0, 1_700_000_000.0
@@ -30,7 +30,7 @@ def counters() -> WorkerCounters:
     return WorkerCounters(components, (REPORT,), 3)
 
 
-def test_errors_and_first_failures_carry_the_time_of_day() -> None:
+def test_errors_and_first_failures_have_the_time_of_day() -> None:
     found = with_wall_clock(counters(), Clocks().wall_clock())
     assert found.reports == (replace(REPORT, time=1_700_000_000.5),)
     assert found.components["lines"].first_failure == (1_700_000_001.0, "lost")
@@ -42,11 +42,11 @@ def test_the_same_error_keeps_its_time_from_one_reading_to_the_next() -> None:
     clocks = Clocks()
     wall_clock = clocks.wall_clock()
     first = with_wall_clock(counters(), wall_clock)
-    clocks.go(3600.0, wall=3600.3)  # no two clocks run alike
+    clocks.go(3600.0, wall=3600.3)  # no two clocks run at the same speed
     assert with_wall_clock(counters(), wall_clock) == first
 
 
-def test_when_the_clock_of_the_host_is_set_times_follow_it() -> None:
+def test_times_follow_the_hosts_clock_when_it_is_set() -> None:
     clocks = Clocks()
     wall_clock = clocks.wall_clock()
     clocks.go(1.0, wall=3601.0)
