@@ -72,7 +72,6 @@ PARTS = {
     "worker/loop/peers.py": "links: numbers, windows, repeats",
     "worker/loop/worker.py": "the loop",
     "worker/loop/task_table.py": "the loop",
-    "worker/loop/flushing.py": "the loop",
     "worker/process/daemon.py": "the loop",
     "worker/tasks/task.py": "the loop",
     "worker/process/lease.py": "the loop",

@@ -39,10 +39,9 @@ HOT: Final = (
     "worker.tasks.spout_wait",
     "worker.tasks.spout",
     "squall.transport.credit",
+    "worker.loop.task_table",
     "worker.loop.links",
     "worker.loop.ack_router",
-    "worker.loop.task_table",
-    "worker.loop.flushing",
     "worker.loop.worker",
 )
 _PACKAGES: Final = frozenset(module.partition(".")[0] for module in HOT)

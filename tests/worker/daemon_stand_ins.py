@@ -73,7 +73,7 @@ def a_worker(*tasks: Any) -> Any:
         inline=False,
         async_bolts=[],
         timers=SimpleNamespace(report_every=float("inf")),
-        plan=SimpleNamespace(topology=SimpleNamespace(name="words"), tasks=[(4, "count", 0)]),
+        plan=SimpleNamespace(tasks_by_logger={"squall.words.count.0": "count[4]"}),
     )
 
 

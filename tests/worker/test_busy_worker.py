@@ -13,8 +13,7 @@ from squall.transport.credit import SendWindow
 from squall.transport.frames import Batch
 from tests.worker.network_of_workers import InMemory, Net
 from topology_api import Bolt, Failure, Spout, Topology, TopologyBuilder, Tuple
-from worker.loop.flushing import IDLE_FLUSH_PAUSE, IDLE_FLUSH_SECONDS, LONGEST_WAIT_IN_OUTBOX
-from worker.loop.links import Flush, Links
+from worker.loop.links import IDLE_FLUSH_PAUSE, IDLE_FLUSH_SECONDS, LONGEST_WAIT_IN_OUTBOX, Flush, Links
 from worker.tasks.task import Task
 
 HERE = {"w1": ["many/0", "rare/0", "work/0", "first/0", "second/0"]}

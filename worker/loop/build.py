@@ -82,7 +82,7 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
         parallelism=spec.parallelism,
         conf=conf,
         _tasks=lambda name: tasks_of(plan, name),
-        log=logging.getLogger(f"squall.{plan.topology.name}.{component}.{index}"),
+        log=logging.getLogger(plan.logger_of(component, index)),
         _metrics=metrics,
         resources=environment.resources,
         _directory=lambda: environment.make_scratch(component, index),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from squall.transport.frames import Frame
 from worker.loop.ack_router import AckRouter
@@ -25,29 +26,21 @@ FLUSH_REQUEST_SECONDS = 0.02
 CHECK_SECONDS = 0.02
 
 
+@dataclass(eq=False)
 class Completion:
     """Ends of input, flush requests and cycles of one worker."""
 
-    def __init__(
-        self,
-        plan: WorkerPlan,
-        table: TaskTable,
-        links: Links,
-        cycles: CycleWatch,
-        ack_router: AckRouter,
-        timers: Timers,
-        arrived: deque[Frame],
-        now: Callable[[], float],
-    ) -> None:
-        self.plan = plan
-        self.table = table
-        self.links = links
-        self.cycles = cycles
-        self.ack_router = ack_router
-        self.timers = timers
-        self.arrived = arrived
-        self.now = now
-        self.next_check = self.next_flush_request = self.next_round = 0.0
+    plan: WorkerPlan
+    table: TaskTable
+    links: Links
+    cycles: CycleWatch
+    ack_router: AckRouter
+    timers: Timers
+    arrived: deque[Frame]
+    now: Callable[[], float]
+    next_check: float = 0.0
+    next_flush_request: float = 0.0
+    next_round: float = 0.0
 
     def advance(self, now: float, draining: bool) -> bool:
         """Request flushes, pass ends of input on, probe cycles; return whether anything was done."""

@@ -4,6 +4,8 @@ A link leads from this worker to one destination task. Its window (`squall.trans
 under way; an outbox that gets no credit keeps its tuples, and when it is full its task is not run ("blocked") until the
 destination has executed something. A destination in this worker has the same windows and batches, only without a frame on
 the way. Edges that close a cycle take no credit: `topology.cycle.buffer` bounds what is untracked on them.
+Full frames leave at once. `Flushing` decides when partial ones do: all of them when the loop has nothing to do, those for idle
+tasks now and then.
 Must not know: user code, trackers, sockets.
 """
 
@@ -18,11 +20,19 @@ from squall.transport.id_columns import Ids
 from squall.transport.row_columns import as_rows
 from topology_api.tuples import Source
 from worker.loop.cycles import CycleWatch
+from worker.loop.task_table import TaskTable
 from worker.routing.outbox import Outbox
 from worker.tasks.bolt import BoltTask
 from worker.tasks.task import Task
 
 Send = Callable[[str, Frame], None]
+
+#: Seconds after which everything is sent though the loop has more to do.
+LONGEST_WAIT_IN_OUTBOX = 0.05
+#: Minimum seconds between two flushes for idle tasks in a busy worker; and the pause after one, as a multiple of the time
+#: that it took, so that flushing takes a small share of the time.
+IDLE_FLUSH_SECONDS = 0.002
+IDLE_FLUSH_PAUSE = 20
 
 
 class Flush(Enum):
@@ -240,3 +250,52 @@ class Links:
             tasks.pop(task, None)
         self.retry.pop(task, None)
         self.woken = [bolt for bolt in self.woken if bolt.id != task]
+
+
+class Flushing:
+    """Flushes the outboxes of one worker's tasks."""
+
+    def __init__(self, table: TaskTable, links: Links, now: Callable[[], float]) -> None:
+        self.table = table
+        self.links = links
+        self.now = now
+        self.last_flush = self.next_idle_flush = self.next_pause_flush = now()
+
+    def all_due(self, now: float) -> bool:
+        """Whether everything has to be sent though the loop has more to do."""
+        return now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX
+
+    def idle_due(self, now: float) -> bool:
+        """Whether partial frames for idle tasks are due; earlier when the loop would otherwise pause."""
+        return now >= self.next_idle_flush or (now >= self.next_pause_flush and self.pauses)
+
+    @property
+    def pauses(self) -> bool:
+        """Whether no task wants to run in the loop. A spout whose thread is busy is not asked: no other thread may touch it."""
+        spouts = self.table.spouts
+        return not self.table.ready and not any(not spout.jobs and spout.wants_run() for spout in spouts)
+
+    def flush_all(self, now: float) -> bool:
+        """Send whatever is in outboxes, as far as there is credit."""
+        self.last_flush = now
+        return self.flush(Flush.ALL)
+
+    def flush_idle(self) -> None:
+        """Send what is in outboxes for tasks that have nothing to do."""
+        began = self.now()
+        self.flush(Flush.IDLE)
+        ended = self.now()
+        self.next_pause_flush = ended + IDLE_FLUSH_PAUSE * (ended - began)
+        self.next_idle_flush = max(ended + IDLE_FLUSH_SECONDS, self.next_pause_flush)
+
+    def flush(self, what: Flush) -> bool:
+        """Flush the outboxes of all tasks that are not in a job; return whether anything left."""
+        sent = False
+        for task in self.table.by_id.values():
+            if not task.jobs and task.emitter.dirty:
+                if what is Flush.ALL:
+                    task.flushed_at = task.emitter.emitted
+                sent |= self.links.flush(task, what)
+                if isinstance(task, BoltTask) and not task.blocked:
+                    self.table.queue(task)
+        return sent

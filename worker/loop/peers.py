@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from squall.transport.frames import Batch, Frame
 from squall.transport.in_flight import SentBatch
@@ -19,24 +20,16 @@ from worker.loop.links import Links
 from worker.tasks.task import Task
 
 
+@dataclass(eq=False)
 class Peers:
     """The other workers, as the transport reports on them."""
 
-    def __init__(
-        self,
-        component_of: Mapping[int, str],
-        arrived: deque[Frame],
-        links: Links,
-        cycles: CycleWatch,
-        ack_router: AckRouter,
-        completion: Completion,
-    ) -> None:
-        self.component_of = component_of
-        self.arrived = arrived
-        self.links = links
-        self.cycles = cycles
-        self.ack_router = ack_router
-        self.completion = completion
+    component_of: Mapping[int, str]
+    arrived: deque[Frame]
+    links: Links
+    cycles: CycleWatch
+    ack_router: AckRouter
+    completion: Completion
 
     def deliver(self, frame: Frame) -> None:
         """Queue a frame for the next step."""

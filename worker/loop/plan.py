@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import Any
 
 from squall.transport.credit import frame_limits
-from squall.values import Incarnation, TaskRow
+from squall.values import Incarnation
+from squall.values import TaskRow as TaskRow
 from topology_api import Topology
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import Source
 from worker.loop.cycles import Cycle
 from worker.tasks.task import TaskLimits
-
-__all__ = ["TaskRow", "WorkerPlan"]
 
 
 @dataclass(frozen=True)
@@ -52,6 +51,15 @@ class WorkerPlan:
     def own_tasks(self) -> list[TaskRow]:
         """The tasks that run in this worker."""
         return [row for row in self.tasks if row[0] in self.tasks_here]
+
+    def logger_of(self, component: str, index: int) -> str:
+        """Return the name of a task's logger (`Context.log`)."""
+        return f"squall.{self.topology.name}.{component}.{index}"
+
+    @cached_property
+    def tasks_by_logger(self) -> dict[str, str]:
+        """Each task, such as "count[4]", by the name of its logger."""
+        return {self.logger_of(component, at): f"{component}[{task}]" for task, component, at in self.tasks}
 
     def scratch(self, component: str, index: int) -> str:
         """Return the path of a task's scratch directory (`Context.directory`), whether it exists or not."""

@@ -67,11 +67,12 @@ class Timers:
 
 def shortest_timeout(plan: WorkerPlan) -> float | None:
     """Return the shortest message timeout of the topology's spouts in seconds, None when none has one."""
-    timeouts = []
-    for spout in plan.topology.spouts:
-        conf = plan.conf_of(spout.id)
-        if conf["topology.enable.message.timeouts"]:
-            timeouts.append(float(conf["topology.message.timeout.secs"]))
+    confs = [plan.conf_of(spout.id) for spout in plan.topology.spouts]
+    timeouts = [
+        float(conf["topology.message.timeout.secs"])
+        for conf in confs
+        if conf["topology.enable.message.timeouts"]
+    ]
     return min(timeouts, default=None)
 
 

@@ -23,9 +23,8 @@ from worker.loop.ack_router import AckRouter
 from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.completion import Completion
 from worker.loop.cycles import CycleWatch
-from worker.loop.flushing import LONGEST_WAIT_IN_OUTBOX, Flushing
 from worker.loop.keep_alive import keep_alives
-from worker.loop.links import Flush, Links
+from worker.loop.links import LONGEST_WAIT_IN_OUTBOX, Flush, Flushing, Links
 from worker.loop.peers import Peers, unexecuted
 from worker.loop.plan import WorkerPlan
 from worker.loop.reassignment import Reassignment

@@ -19,7 +19,6 @@ from types import FrameType
 from typing import Final
 
 from worker.errors.reports import is_ours
-from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.tasks.async_bolt import CURRENT, AsyncBoltTask
 from worker.tasks.task import Task
@@ -63,15 +62,6 @@ class CallWatch:
         self.frames = frames
         self.loop_thread = threading.get_ident()
         self.running: dict[tuple[int, bool], UserCall] = {}
-        self._named = worker.plan, logger_names(worker.plan)
-
-    @property
-    def names(self) -> dict[str, str]:
-        """The tasks by the names of their loggers, in the current plan."""
-        plan, named = self.worker.plan, self._named
-        if named[0] is not plan:
-            named = self._named = plan, logger_names(plan)
-        return named[1]
 
     def watch(self, now: float) -> list[UserCall]:
         """Return the running calls, the longest first. Call this about once a second."""
@@ -120,19 +110,11 @@ class CallWatch:
 
     def place(self, record: logging.LogRecord) -> str:
         """Return where a log record comes from: by the task's own logger, else by the call that wrote it."""
-        name = self.names.get(record.name)
+        name = self.worker.plan.tasks_by_logger.get(record.name)
         if name is None:
             task = self.here()
             name = "" if task is None else task_name(task)
         return name
-
-
-def logger_names(plan: WorkerPlan) -> dict[str, str]:
-    """Return each task by the name of its logger (`Context.log`)."""
-    return {
-        f"squall.{plan.topology.name}.{component}.{index}": f"{component}[{task}]"
-        for task, component, index in plan.tasks
-    }
 
 
 def task_name(task: Task) -> str:

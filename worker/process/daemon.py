@@ -15,6 +15,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final, NoReturn, Protocol
 
@@ -77,47 +78,37 @@ Tasks = tuple[TaskRow, ...]
 SendHeartbeats = Callable[[Mapping[str, list[KeepAlive]]], None]
 
 
+@dataclass(eq=False)
 class Daemon:
     """The loop of one worker process."""
 
-    heartbeat: Heartbeat
+    directory: str
+    orders: Orders
+    topology: Topology
+    worker: Worker
+    exchange: Exchange
+    waiter: Waiter
+    lease: Lease
+    process_exit: ProcessExit
+    send_heartbeats: SendHeartbeats
+    heartbeat: Heartbeat = field(init=False)
+    #: What the last orders asked for.
+    asked: str = "pause"
+    orders_due: bool = False
+    terminations: int = 0
+    #: Since when tasks wait for links; when leaving began, and when the peers were asked to send no more.
+    run_asked_at: float | None = None
+    leaving_since: float | None = None
+    asked_peers_at: float | None = None
+    next_flags: float = 0.0
+    # for the heartbeat
+    round_began: float | None = None
+    must_end_by: float | None = None
 
-    def __init__(
-        self,
-        directory: str,
-        orders: Orders,
-        topology: Topology,
-        worker: Worker,
-        exchange: Exchange,
-        waiter: Waiter,
-        lease: Lease,
-        process_exit: ProcessExit,
-        send_heartbeats: SendHeartbeats,
-    ) -> None:
-        self.directory = directory
-        self.orders = orders
-        self.topology = topology
-        self.worker = worker
-        self.exchange = exchange
-        self.waiter = waiter
-        self.lease = lease
-        self.process_exit = process_exit
-        self.send_heartbeats = send_heartbeats
-        #: What the last orders asked for.
-        self.asked = "pause"
-        self.orders_due = False
-        self.terminations = 0
-        #: Since when tasks wait for links; when leaving began, and when the peers were asked to send no more.
-        self.run_asked_at: float | None = None
-        self.leaving_since: float | None = None
-        self.asked_peers_at: float | None = None
-        self.next_flags = 0.0
-        self.wall_clock = WallClock(lease.clock)
+    def __post_init__(self) -> None:
+        self.wall_clock = WallClock(self.lease.clock)
         self.error_lines = ErrorLines()
-        # for the heartbeat
-        self.keep_alive_every = worker.timers.report_every
-        self.round_began: float | None = None
-        self.must_end_by: float | None = None
+        self.keep_alive_every = self.worker.timers.report_every
 
     # Signals.
 

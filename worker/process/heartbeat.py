@@ -87,42 +87,36 @@ class WatchedLoop(Protocol):
         """Show the peers that the worker lives; with `trees`, also keep alive the trees that wait in it."""
 
 
+@dataclass(eq=False)
 class Heartbeat:
     """The heartbeat's thread, and its work."""
 
-    def __init__(
-        self,
-        directory: str,
-        incarnation: Incarnation,
-        address: Address | None,
-        flags: Flags,
-        lease: Lease,
-        calls: CallWatch,
-        loop: WatchedLoop,
-        process_exit: ProcessExit,
-    ) -> None:
-        self.directory = directory
-        self.incarnation = incarnation
-        self.address = address
-        self.flags = flags
-        self.lease = lease
-        self.calls = calls
-        self.loop = loop
-        self.process_exit = process_exit
+    directory: str
+    incarnation: Incarnation
+    address: Address | None
+    flags: Flags
+    lease: Lease
+    calls: CallWatch
+    loop: WatchedLoop
+    process_exit: ProcessExit
+    number: int = 0
+    counters_number: int = 0
+    #: The counters that were written last, without the number of their reading.
+    counted: bytes = b""
+    last_heartbeat: float = 0.0
+    next_heartbeat: float = 0.0
+    next_keep_alive: float = 0.0
+    ending: bool = False
+    failed_writes: int = 0
+    #: Since when this process has been unable to open files.
+    no_files_since: float | None = None
+
+    def __post_init__(self) -> None:
         self.process = os.getpid()
         stat = stat_of(self.process)
         self.began = 0 if stat is None else stat.started
-        self.number = 0
-        self.counters_number = 0
-        #: The counters that were written last, without the number of their reading.
-        self.counted = b""
-        self.last_heartbeat = self.next_heartbeat = self.next_keep_alive = 0.0
-        self.orders_file = file_mark(os.path.join(directory, ORDERS))
+        self.orders_file = file_mark(os.path.join(self.directory, ORDERS))
         self.woken = threading.Event()
-        self.ending = False
-        self.failed_writes = 0
-        #: Since when this process has been unable to open files.
-        self.no_files_since: float | None = None
         #: Calls that the log has warned of: a spout's call may take any time.
         self.warned: set[object] = set()
         self.thread = threading.Thread(target=self.serve, name="squall-heartbeat", daemon=True)

@@ -13,27 +13,25 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from squall.worker_files import LEASE
 
 
+@dataclass(eq=False)
 class Lease:
     """The lease of a worker, and the clock that ends with it."""
 
-    def __init__(
-        self,
-        directory: str,
-        seconds: float,
-        over: Callable[[float], object],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        """`over` gets the seconds without a renewal, and ends the process."""
-        self.path = os.path.join(directory, LEASE)
-        self.clock = clock
-        self.over = over
-        self.seconds = seconds
-        self.seen = clock()
-        self.until = self.seen + seconds
+    directory: str
+    seconds: float
+    #: Gets the seconds without a renewal, and ends the process.
+    over: Callable[[float], object]
+    clock: Callable[[], float] = time.monotonic
+
+    def __post_init__(self) -> None:
+        self.path = os.path.join(self.directory, LEASE)
+        self.seen = self.clock()
+        self.until = self.seen + self.seconds
         self.last = b""
 
     def set_seconds(self, seconds: float) -> None:

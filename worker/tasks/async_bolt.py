@@ -16,7 +16,7 @@ from typing import Any
 from squall.transport.frames import Batch
 from topology_api import Bolt, EmitError
 from topology_api.tuples import SETTLED, Tuple
-from worker.tasks.bolt import BoltTask, make_tuple
+from worker.tasks.bolt import BoltTask, make_tuple, trees_of
 from worker.tasks.emitter import NOTHING
 from worker.tasks.forks import end_returned_fork
 from worker.tasks.runners import AsyncDriver, Calls
@@ -151,9 +151,8 @@ class AsyncBoltTask(BoltTask):
         roots = super().waiting_roots()
         oldest = self.now() - self.hang_secs
         for call in list(self.in_flight.values()):
-            if call.tup._root > 0 and call.started >= oldest:
-                roots.add(call.tup._root)
-                roots.update(root for root, _ in call.tup._more)
+            if call.started >= oldest:
+                roots.update(trees_of(call.tup))
         return roots
 
     def holds_trees(self) -> bool:

@@ -12,7 +12,7 @@ import threading
 from topology_api import FailTuple, Failure
 from topology_api.tuples import SETTLED, Tuple
 from worker.errors.reports import failure_text
-from worker.tasks.bolt import BoltTask, make_tuples
+from worker.tasks.bolt import BoltTask, make_tuples, trees_of
 from worker.tasks.bounded_inputs import BoundedInputs
 from worker.tasks.emitter import NOTHING, BoltEmitter, short
 from worker.tasks.task import TaskSetup
@@ -144,9 +144,7 @@ class BatchBoltTask(BoltTask):
     def waiting_roots(self) -> set[int]:
         roots = super().waiting_roots()
         for tup in [*self.gathered, *([] if self.hung() else self.being_executed)]:
-            if tup._root > 0:
-                roots.add(tup._root)
-                roots.update(root for root, _ in tup._more)
+            roots.update(trees_of(tup))
         return roots
 
     def holds_trees(self) -> bool:

@@ -80,9 +80,7 @@ class BoltTask(Task):
     def reset_timeout(self, tup: Tuple) -> None:
         """Implement `Bolt.reset_timeout`: the trees of the tuple get the whole timeout again."""
         self.check_open(tup, "reset the timeout of")
-        if tup._root > 0:
-            self.timeout_resets.append(tup._root)
-            self.timeout_resets += [root for root, _ in tup._more]
+        self.timeout_resets += trees_of(tup)
 
     def check_open(self, tup: Tuple, what: str) -> None:
         """Check that the tuple was neither acked nor failed, and that this thread may do so."""
@@ -102,9 +100,7 @@ class BoltTask(Task):
         self.failed += 1
         if self.on_failure is not None:
             self.on_failure(tup, failure)
-        if tup._root > 0:
-            self.failures.append((tup._root, failure))
-            self.failures += [(root, failure) for root, _ in tup._more]
+        self.failures += [(root, failure) for root in trees_of(tup)]
         tup._root = SETTLED
         if self.observer is not None:
             self.observer.failed(tup, failure)
@@ -193,6 +189,11 @@ class BoltTask(Task):
     def request_flush(self) -> bool:
         """Have what is gathered executed in the next run; return whether there was anything."""
         return False
+
+
+def trees_of(tup: Tuple) -> list[int]:
+    """Return the trees that a tuple belongs to."""
+    return [tup._root, *[root for root, _ in tup._more]] if tup._root > 0 else []
 
 
 @cython.locals(tup=Tuple)
