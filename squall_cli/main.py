@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from errno import EPIPE
 from importlib import import_module
 from io import TextIOWrapper
+from typing import Final
 
 import click
 
@@ -22,85 +23,43 @@ from squall.packages.distributions import NotOurs, check_ours
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of `squall --help`, and the loader of its command."""
+    """One line of `squall --help`, and where its command is: in a module of `commands`, under its name or another one."""
 
     text: str
-    load: Callable[[], click.Command]
+    place: str
 
-
-def _from(module: str, attribute: str) -> Callable[[], click.Command]:
-    """Return a loader that imports the module of a command."""
-
-    def load() -> click.Command:
-        command: click.Command = getattr(import_module(module), attribute)
+    def load(self) -> click.Command:
+        module, _, name = self.place.partition(":")
+        command: click.Command = getattr(import_module(f"squall_cli.commands.{module}"), name or module)
         return command
 
-    return load
 
-
-COMMANDS: dict[str, Entry] = {
-    "run": Entry(
-        "Run a topology on this machine until it is completed or stopped.",
-        _from("squall_cli.commands.run", "run"),
-    ),
-    "submit": Entry("Send a topology to a cluster.", _from("squall_cli.commands.submit", "submit")),
-    "list": Entry("List the topologies of a cluster.", _from("squall_cli.commands.listing", "listing")),
-    "status": Entry(
-        "Show state, counters and workers of a topology.", _from("squall_cli.commands.status", "status")
-    ),
-    "kill": Entry("Drain a topology and remove it.", _from("squall_cli.commands.lifecycle", "kill")),
-    "activate": Entry(
-        "Let the spouts of a topology run.", _from("squall_cli.commands.lifecycle", "activate")
-    ),
+COMMANDS: Final = {
+    "run": Entry("Run a topology on this machine until it is completed or stopped.", "run"),
+    "submit": Entry("Send a topology to a cluster.", "submit"),
+    "list": Entry("List the topologies of a cluster.", "listing"),
+    "status": Entry("Show state, counters and workers of a topology.", "status"),
+    "kill": Entry("Drain a topology and remove it.", "lifecycle:kill"),
+    "activate": Entry("Let the spouts of a topology run.", "lifecycle:activate"),
     "deactivate": Entry(
-        "Stop the spouts of a topology; tuples in flight are finished.",
-        _from("squall_cli.commands.lifecycle", "deactivate"),
+        "Stop the spouts of a topology; tuples in flight are finished.", "lifecycle:deactivate"
     ),
-    "rebalance": Entry(
-        "Change the number of workers or tasks of a topology.",
-        _from("squall_cli.commands.rebalance", "rebalance"),
-    ),
-    "errors": Entry(
-        "Show the errors that a topology's components reported.",
-        _from("squall_cli.commands.errors", "errors"),
-    ),
-    "logs": Entry("Show what the workers of a topology logged.", _from("squall_cli.commands.logs", "logs")),
-    "top": Entry("Watch the busiest components of a cluster.", _from("squall_cli.commands.top", "top")),
-    "drain": Entry("Move all work away from a host.", _from("squall_cli.commands.drain", "drain")),
-    "supervisors": Entry(
-        "List the hosts of a cluster and their slots.",
-        _from("squall_cli.commands.supervisors", "supervisors"),
-    ),
-    "nimbus": Entry("Start a master.", _from("squall_cli.commands.nimbus", "nimbus")),
-    "supervisor": Entry(
-        "Start the agent of a host that runs workers.", _from("squall_cli.commands.supervisor", "supervisor")
-    ),
-    "dev": Entry("Start a small cluster on this machine.", _from("squall_cli.commands.dev", "dev")),
-    "zookeeper": Entry(
-        "Start a ZooKeeper server for development.", _from("squall_cli.commands.zookeeper", "zookeeper")
-    ),
-    "config": Entry(
-        "Show the settings in force and where each comes from.", _from("squall_cli.commands.config", "config")
-    ),
-    "version": Entry(
-        "Show the version of Squall, and of a cluster.", _from("squall_cli.commands.version", "version")
-    ),
-    "table": Entry(
-        "Show what a table that Spark wrote holds, and check its files.",
-        _from("squall_cli.commands.table", "table"),
-    ),
-    "reprocess": Entry(
-        "Run a PySpark job over committed rows and publish its result.",
-        _from("squall_cli.commands.reprocess", "reprocess"),
-    ),
-    "replay": Entry(
-        "Run a topology's bolts over stored rows, as a Spark job.",
-        _from("squall_cli.commands.replay", "replay"),
-    ),
-    "completion": Entry(
-        "Print what makes the shell complete commands and names.",
-        _from("squall_cli.commands.completion", "completion"),
-    ),
+    "rebalance": Entry("Change the number of workers or tasks of a topology.", "rebalance"),
+    "errors": Entry("Show the errors that a topology's components reported.", "errors"),
+    "logs": Entry("Show what the workers of a topology logged.", "logs"),
+    "top": Entry("Watch the busiest components of a cluster.", "top"),
+    "drain": Entry("Move all work away from a host.", "drain"),
+    "supervisors": Entry("List the hosts of a cluster and their slots.", "supervisors"),
+    "nimbus": Entry("Start a master.", "nimbus"),
+    "supervisor": Entry("Start the agent of a host that runs workers.", "supervisor"),
+    "dev": Entry("Start a small cluster on this machine.", "dev"),
+    "zookeeper": Entry("Start a ZooKeeper server for development.", "zookeeper"),
+    "config": Entry("Show the settings in force and where each comes from.", "config"),
+    "version": Entry("Show the version of Squall, and of a cluster.", "version"),
+    "table": Entry("Show what a table that Spark wrote holds, and check its files.", "table"),
+    "reprocess": Entry("Run a PySpark job over committed rows and publish its result.", "reprocess"),
+    "replay": Entry("Run a topology's bolts over stored rows, as a Spark job.", "replay"),
+    "completion": Entry("Print what makes the shell complete commands and names.", "completion"),
 }
 
 
@@ -157,10 +116,8 @@ class Squall(click.Group):
         except Exception as error:
             from topology_api.errors import SquallError
 
-            from_outside = (
-                isinstance(error, OSError) and error.errno != EPIPE
-            )  # a full disk, say; click knows EPIPE
-            if isinstance(error, SquallError) or from_outside:
+            # An error from outside: a full disk, say. click knows EPIPE.
+            if isinstance(error, SquallError) or (isinstance(error, OSError) and error.errno != EPIPE):
                 raise UsageRefused(f"squall {ctx.invoked_subcommand}: {error}") from error
             raise
 

@@ -12,11 +12,15 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from squall_cli.options.file_names import files
+from topology_api.errors import SquallError
+from topology_api.wording import nearest
 
 if TYPE_CHECKING:
     from squall.api.answers import TopologySummary
@@ -48,9 +52,50 @@ config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 
 
-def options(command: Command) -> Command:
-    """--nimbus, --config and --json, as the arguments `nimbus`, `config` and `as_json`."""
-    return nimbus_option(config_option(json_option(command)))
+@dataclass(frozen=True)
+class ClusterOptions:
+    """What --nimbus, --config and --json say: which cluster is asked, and how a command answers."""
+
+    nimbus: str | None
+    config: str | None
+    as_json: bool
+
+    @contextmanager
+    def asked(self, name: str | None = None) -> Iterator[NimbusClient]:
+        """Connect to the cluster; add advice to its refusals, also for the name of a topology."""
+        client = connect(self.nimbus, self.config)
+        with about(client, name):
+            yield client
+
+    def answer(self, shown: object, text: str) -> None:
+        """Print the outcome, as JSON or as a sentence."""
+        if self.as_json:
+            echo_json(shown)
+        else:
+            click.echo(text)
+
+    def answer_list(self, shown: object, listed: Sequence[object], nothing: str) -> bool:
+        """Print a list as JSON, or that there is `nothing` in it; return whether a table of it is to be drawn instead."""
+        if self.as_json:
+            echo_json(shown)
+        elif not listed:
+            click.echo(nothing, err=True)
+        return bool(listed) and not self.as_json
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command --nimbus, --config and --json, as its first argument, `ClusterOptions`."""
+
+    @wraps(command)
+    def with_cluster(nimbus: str | None, config: str | None, as_json: bool, **others: Any) -> None:
+        command(ClusterOptions(nimbus, config, as_json), **others)
+
+    return nimbus_option(config_option(json_option(with_cluster)))
+
+
+def echo_json(value: object) -> None:
+    """Print a value as JSON on stdout."""
+    click.echo(json.dumps(value, indent=2))
 
 
 def site_settings(config: str | None, environ: Mapping[str, str] | None = None) -> dict[str, object]:
@@ -107,8 +152,6 @@ def about(client: NimbusClient, name: str | None = None) -> Iterator[None]:
         advice = _advice(client, refused, name)
         if not advice:
             raise
-        from topology_api.errors import SquallError
-
         raise SquallError(f"{refused}{advice}") from refused
 
 
@@ -123,20 +166,8 @@ def _advice(client: NimbusClient, refused: Refused, name: str | None) -> str:
         return " (--name NAME)" if killed else " (--name NAME), or let this one take over (--replace)"
     if refused.kind != "NoSuchTopology" or name is None:
         return ""
-    from topology_api.wording import nearest
-
     near = nearest(name, topology_names(client))
     return near or "; `squall list` shows those that are there"
-
-
-def to_be_drawn(listed: Sequence[object], answer: Any, as_json: bool, nothing: str) -> bool:
-    """Return whether a list from the cluster is to be shown as a table. When not, it has been printed: as JSON, or as `nothing`
-    where it is empty."""
-    if as_json:
-        click.echo(json.dumps(answer, indent=2))
-    elif not listed:
-        click.echo(nothing, err=True)
-    return bool(listed) and not as_json
 
 
 def topology_names(client: NimbusClient) -> list[str]:
@@ -145,10 +176,7 @@ def topology_names(client: NimbusClient) -> list[str]:
 
 
 def _topologies(client: NimbusClient) -> list[TopologySummary]:
-    from squall.api.answers import TopologiesAnswer
-    from topology_api.errors import SquallError
-
     try:
-        return client.read(TopologiesAnswer, "topologies").topologies
+        return client.topologies()
     except (SquallError, OSError):
         return []

@@ -2,7 +2,7 @@
 
 Any program may listen at the address of a Nimbus, and answer in JSON. Fields that are not known here are ignored: a newer
 Nimbus sends more.
-Must not know: what is asked.
+Must not know: which command asks.
 """
 
 from __future__ import annotations
@@ -12,8 +12,16 @@ from typing import Any, TypeVar
 from msgspec import Struct, ValidationError, convert
 
 from squall import __version__
-from squall.api.answers import TopologyAnswer
-from squall.http.client import Client
+from squall.api.answers import (
+    ClusterAnswer,
+    StateAnswer,
+    SupervisorEntry,
+    SupervisorsAnswer,
+    TopologiesAnswer,
+    TopologyAnswer,
+    TopologySummary,
+)
+from squall.http.client import Client, Refused, at
 from squall_cli.cluster.events import events_of
 from topology_api.errors import SquallError
 
@@ -26,6 +34,33 @@ class NoNimbus(SquallError):
 
 class NimbusClient(Client):
     """Asks a Nimbus. Each method returns the answer as its struct; `*_json` returns the JSON as it came, too."""
+
+    def cluster(self) -> ClusterAnswer:
+        return self.read(ClusterAnswer, "cluster")
+
+    def supervisors(self) -> list[SupervisorEntry]:
+        return self.read(SupervisorsAnswer, "supervisors").supervisors
+
+    def topologies(self) -> list[TopologySummary]:
+        return self.read(TopologiesAnswer, "topologies").topologies
+
+    def topology(self, name: str) -> TopologyAnswer:
+        return self.read(TopologyAnswer, at("topologies", name))
+
+    def topology_or_none(self, name: str) -> TopologyAnswer | None:
+        """Return the status of a topology, None if there is none of that name."""
+        try:
+            return self.topology(name)
+        except Refused as refused:
+            if refused.kind == "NoSuchTopology":
+                return None
+            raise
+
+    def change(
+        self, name: str, change: str, body: object = None, repeatable: bool = True
+    ) -> tuple[StateAnswer, Any]:
+        """Ask for a change of a topology: activate, deactivate or rebalance."""
+        return self.post_json(StateAnswer, at("topologies", name, change), body, repeatable)
 
     def read(self, kind: type[A], path: str, **query: object) -> A:
         """GET."""

@@ -16,8 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from squall_cli.terminal.formats import cropped
-from squall_cli.terminal.screen import is_terminal
-from squall_cli.terminal.tables import console, harmless
+from squall_cli.terminal.lines import console, harmless, is_terminal
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:

@@ -13,6 +13,8 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from squall_cli.cluster import cluster_client
+from squall_cli.options.site import well_formed
+from topology_api.options import OPTIONS
 
 if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
@@ -21,22 +23,21 @@ if TYPE_CHECKING:
 MOST_SECONDS: Final = 0.5
 SHELLS: Final = ("bash", "zsh", "fish")
 
-HELP = """Print what makes the shell complete commands, options, files, and names of topologies, components and hosts.
 
-\b
-bash (4.4 or newer), in ~/.bashrc:
-  eval "$(squall completion bash)"
-zsh, in ~/.zshrc, after compinit:
-  eval "$(squall completion zsh)"
-fish:
-  squall completion fish > ~/.config/fish/completions/squall.fish
-"""
-
-
-@click.command(help=HELP)
+@click.command()
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
+    """Print what makes the shell complete commands, options, files, and names of topologies, components and hosts.
+
+    \b
+    bash (4.4 or newer), in ~/.bashrc:
+      eval "$(squall completion bash)"
+    zsh, in ~/.zshrc, after compinit:
+      eval "$(squall completion zsh)"
+    fish:
+      squall completion fish > ~/.config/fish/completions/squall.fish
+    """
     import squall_cli.terminal.shells  # noqa: F401 - it has click know it
 
     made = get_completion_class(shell)
@@ -59,7 +60,8 @@ def _asking(ask: Callable[[NimbusClient, click.Context], list[str]]) -> Callable
     return complete
 
 
-def _topologies(client: NimbusClient, ctx: click.Context) -> list[str]:
+@_asking
+def topologies(client: NimbusClient, ctx: click.Context) -> list[str]:
     return cluster_client.topology_names(client)
 
 
@@ -68,46 +70,44 @@ def _name(ctx: click.Context) -> str:
     return str(ctx.params.get("name") or ctx.args[0])
 
 
-def _components(client: NimbusClient, ctx: click.Context) -> list[str]:
-    from squall.api.answers import TopologyAnswer
-    from squall.http.client import at
-
-    return list(client.read(TopologyAnswer, at("topologies", _name(ctx))).components)
+@_asking
+def components(client: NimbusClient, ctx: click.Context) -> list[str]:
+    return list(client.topology(_name(ctx)).components)
 
 
-def _parallelism(client: NimbusClient, ctx: click.Context) -> list[str]:
-    return [f"{component}=" for component in _components(client, ctx)]
+@_asking
+def parallelism(client: NimbusClient, ctx: click.Context) -> list[str]:
+    return [f"{component}=" for component in client.topology(_name(ctx)).components]
 
 
-def _workers(client: NimbusClient, ctx: click.Context) -> list[str]:
-    from squall.api.answers import TopologyAnswer
-    from squall.http.client import at
-
-    return [each.worker for each in client.read(TopologyAnswer, at("topologies", _name(ctx))).workers]
+@_asking
+def workers(client: NimbusClient, ctx: click.Context) -> list[str]:
+    return [each.worker for each in client.topology(_name(ctx)).workers]
 
 
-def _supervisors(client: NimbusClient, ctx: click.Context) -> list[str]:
-    from squall.api.answers import SupervisorsAnswer
-
-    there = client.read(SupervisorsAnswer, "supervisors").supervisors
+@_asking
+def supervisors(client: NimbusClient, ctx: click.Context) -> list[str]:
+    there = client.supervisors()
     return sorted({each.host for each in there} | {each.id for each in there})
 
 
 def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The keys that `-o` takes, for the topology or behind `COMPONENT:`."""
-    from topology_api.options import OPTIONS
-
     component, colon, typed = incomplete.rpartition(":")
     scopes = ("component", "both") if colon else ("topology", "both")
     keys = [key for key, option in OPTIONS.items() if option.scope in scopes and key.startswith(typed)]
     return [CompletionItem(f"{component}{colon}{key}=") for key in keys]
 
 
-topologies = _asking(_topologies)
-components = _asking(_components)
-parallelism = _asking(_parallelism)
-workers = _asking(_workers)
-supervisors = _asking(_supervisors)
+settings_option = click.option(
+    "-o",
+    "settings",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=well_formed,
+    shell_complete=settings,
+    help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
+)
 
 
 def not_empty(ctx: click.Context, argument: click.Parameter, name: str | None) -> str | None:

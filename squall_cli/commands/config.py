@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,18 @@ import click
 
 from squall.security.redaction import redacted
 from squall_cli.cluster import cluster_client
-from squall_cli.commands.completion import not_empty, topologies
-from squall_cli.commands.completion import settings as settings_completed
-from squall_cli.options.site import Layers, read_layers, well_formed
-from squall_cli.terminal.tables import harmless
+from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.commands.completion import not_empty, settings_option, topologies
+from squall_cli.options.site import Layers, read_layers
+from squall_cli.terminal.lines import plain
+from squall_cli.terminal.tables import TableColumn, lines_of, table
 from topology_api.options import OPTIONS, defaults
 
 if TYPE_CHECKING:
     from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
+
+
+COLUMNS = (TableColumn("OPTION"), TableColumn("VALUE"), TableColumn("UNIT"), TableColumn("FROM"))
 
 
 @dataclass(frozen=True)
@@ -54,16 +58,6 @@ def settings_in_force(layers: Layers) -> list[Setting]:
     return list(found.values())
 
 
-def table(settings: list[Setting]) -> Iterator[tuple[str, bool]]:
-    """Return (line, whether it is set) for the head and each setting."""
-    rows = [(s.name, json.dumps(s.value), s.unit, s.source) for s in settings]
-    head = ("OPTION", "VALUE", "UNIT", "FROM")
-    widths = [max(len(row[column]) for row in (head, *rows)) for column in range(3)]
-    for row in (head, *rows):
-        padded = (cell.ljust(width) for cell, width in zip(row, widths))
-        yield "  ".join((*padded, row[3])), row[3] not in ("default", "FROM")
-
-
 def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
     """What holds for a topology; of its components only what differs from that."""
     conf = answer.conf
@@ -91,57 +85,44 @@ def _told(name: str, value: object) -> str:
     return "default" if name in OPTIONS and defaults("daemon")[name] == value else "set"
 
 
-HELP = """Show the settings in force and where each comes from.
-
-Defaults, then the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o, each beating the one before.
-A topology's own settings come between the environment and -o. Wrong settings are all named, and the exit status
-is 1.
-
-With the NAME of a topology it shows what holds for that one on its cluster, with --nimbus alone what that Nimbus
-was started with. Secrets are hidden, wherever they come from.
-
-\b
-Examples:
-  squall config
-  squall config -o topology.workers=4 --config site.yaml
-  squall config word-count
-  squall config --nimbus http://nimbus-1:6627
-"""
-
-
-@click.command(help=HELP)
+@click.command()
 @click.argument("name", metavar="[NAME]", required=False, callback=not_empty, shell_complete=topologies)
-@click.option(
-    "-o",
-    "settings",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=well_formed,
-    shell_complete=settings_completed,
-    help="A setting, or COMPONENT:KEY=VALUE; beats all others.",
-)
+@settings_option
 @cluster_client.options
-def config(
-    name: str | None, settings: tuple[str, ...], nimbus: str | None, config: str | None, as_json: bool
-) -> None:
-    if name is not None or nimbus is not None:
+def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...]) -> None:
+    """Show the settings in force and where each comes from.
+
+    Defaults, then the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o, each beating the one before.
+    A topology's own settings come between the environment and -o. Wrong settings are all named, and the exit status
+    is 1.
+
+    With the NAME of a topology it shows what holds for that one on its cluster, with --nimbus alone what that Nimbus
+    was started with. Secrets are hidden, wherever they come from.
+
+    \b
+    Examples:
+      squall config
+      squall config -o topology.workers=4 --config site.yaml
+      squall config word-count
+      squall config --nimbus http://nimbus-1:6627
+    """
+    if name is not None or cluster.nimbus is not None:
         if settings:
             raise click.UsageError("-o is for the settings here: a cluster is only asked for its own")
-        show(settings_there(name, nimbus, config), as_json)
+        show(settings_there(cluster, name), cluster.as_json)
         return
-    layers = read_layers(config, os.environ, settings)
-    show(settings_in_force(layers), as_json)
-    if not as_json:
+    layers = read_layers(cluster.config, os.environ, settings)
+    show(settings_in_force(layers), cluster.as_json)
+    if not cluster.as_json:
         click.echo(f"\nsite file: {layers.site_file or 'none'}")
 
 
-def settings_there(name: str | None, nimbus: str | None, config: str | None) -> list[Setting]:
-    """The settings of a topology on its cluster, or of a Nimbus."""
-    client = cluster_client.connect(nimbus, config)
+def settings_there(cluster: ClusterOptions, name: str | None) -> list[Setting]:
+    """Return the settings of a topology on its cluster, or of a Nimbus."""
     from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
     from squall.http.client import at
 
-    with cluster_client.about(client, name):
+    with cluster.asked(name) as client:
         if name is None:
             return settings_of_nimbus(client.read(ConfigurationAnswer, "configuration"))
         return settings_of_topology(
@@ -152,7 +133,9 @@ def settings_there(name: str | None, nimbus: str | None, config: str | None) -> 
 def show(found: list[Setting], as_json: bool) -> None:
     """Print settings; those that are set are highlighted."""
     if as_json:
-        click.echo(json.dumps({s.name: {"value": s.value, "from": s.source} for s in found}, indent=2))
+        cluster_client.echo_json({s.name: {"value": s.value, "from": s.source} for s in found})
         return
-    for line, is_set in table(found):
-        click.secho(harmless(line), bold=is_set)
+    drawn = lines_of(table(COLUMNS, [(s.name, json.dumps(s.value), s.unit, s.source) for s in found]))
+    click.echo(plain(drawn[0]))
+    for line, setting in zip(drawn[1:], found):
+        click.secho(plain(line), bold=setting.source != "default")

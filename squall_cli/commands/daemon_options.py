@@ -19,6 +19,7 @@ import click
 
 from squall_cli.cluster.cluster_client import Command
 from squall_cli.options.file_names import folders
+from squall_cli.options.numbers import Whole
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
@@ -43,6 +44,28 @@ zookeeper_option = click.option(
 insecure_option = click.option(
     "--insecure", is_flag=True, help="Listen to other machines without a TLS certificate."
 )
+
+
+slots_option = click.option(
+    "--slots",
+    metavar="N",
+    type=Whole(1, 10_000),
+    default=4,
+    show_default=True,
+    help="How many workers may run.",
+)
+
+
+def listen_option(text: str, default: str | None = None) -> Callable[[Command], Command]:
+    """--listen HOST:PORT."""
+    return click.option(
+        "--listen",
+        callback=host_port,
+        metavar="HOST:PORT",
+        default=default,
+        show_default=True,
+        help=f"{text}; port 0 is a free one.",
+    )
 
 
 def state_option(text: str) -> Callable[[Command], Command]:

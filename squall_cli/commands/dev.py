@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
@@ -24,16 +25,19 @@ import click
 
 from squall import __version__
 from squall_cli.cluster.cluster_client import DEFAULT_URL, config_option
-from squall_cli.commands.daemon_options import daemon_settings, host_port, insecure_option, state_option
-from squall_cli.options.numbers import Whole
+from squall_cli.commands.daemon_options import (
+    daemon_settings,
+    insecure_option,
+    listen_option,
+    slots_option,
+    state_option,
+)
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.interrupts import Interrupts
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
-    from nimbus.daemon import NimbusDaemon
     from squall.cluster.memory import InMemoryStore
-    from supervisor.daemon import SupervisorDaemon
 
 #: Seconds within which Nimbus must lead; it has no rival.
 START_SECS: Final = 20.0
@@ -42,39 +46,24 @@ PAUSE: Final = 0.1
 LOG: Final = "squall-dev.log"
 STORE: Final = "store.sqlite"
 
-HELP = """Start a small cluster on this machine, for trying things: Nimbus and a supervisor in one process, no ZooKeeper.
 
-Ctrl-C ends it with all its workers. Without --state nothing is kept; with it topologies go on when it is started again.
-
-\b
-Examples:
-  squall dev
-  squall dev --slots 8 --state ~/squall-dev
-  squall dev --listen 127.0.0.1:0    # a free port; the first line says which
-"""
-
-
-@click.command(help=HELP)
-@click.option(
-    "--listen",
-    callback=host_port,
-    metavar="HOST:PORT",
-    default=DEFAULT_URL.partition("//")[2],
-    show_default=True,
-    help="Where Nimbus listens; port 0 is a free one.",
-)
-@click.option(
-    "--slots",
-    metavar="N",
-    type=Whole(1, 10_000),
-    default=4,
-    show_default=True,
-    help="How many workers may run.",
-)
+@click.command()
+@listen_option("Where Nimbus listens", DEFAULT_URL.partition("//")[2])
+@slots_option
 @state_option("Keep everything there.  [default: a temporary directory, removed at the end]")
 @insecure_option
 @config_option
 def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, config: str | None) -> None:
+    """Start a small cluster on this machine, for trying things: Nimbus and a supervisor in one process, no ZooKeeper.
+
+    Ctrl-C ends it with all its workers. Without --state nothing is kept; with it topologies go on when it is started again.
+
+    \b
+    Examples:
+      squall dev
+      squall dev --slots 8 --state ~/squall-dev
+      squall dev --listen 127.0.0.1:0    # a free port; the first line says which
+    """
     conf = daemon_settings(config)
     with Interrupts() as interrupts, ExitStack() as stack:
         interrupts.hold()  # all of it ends step by step; a second signal only has the workers end faster
@@ -103,43 +92,25 @@ class DevCluster:
         kept: bool,
     ) -> None:
         from nimbus.daemon import NimbusDaemon, NimbusSettings
-        from squall_cli.commands.supervisor import LEASE, PORTS, check_lease, check_ports
-        from supervisor.artifacts import PackageLimits
-        from supervisor.daemon import SupervisorDaemon, SupervisorSettings
+        from squall_cli.commands.supervisor import configured
+        from supervisor.daemon import SupervisorDaemon
 
-        check_lease(dict(conf))
-        check_ports(conf, slots)
+        settings = configured(conf, slots)(state=directory / "supervisor")
         host, port = listen
         self.store: InMemoryStore = make_store(directory if kept else None)
-        self.supervisor: SupervisorDaemon | None = None
-        self.nimbus: NimbusDaemon | None = None
         try:
             self.nimbus = NimbusDaemon(
                 self.store.session(),
                 NimbusSettings(directory / "nimbus", host, port, insecure=insecure, conf=conf),
             )
             self.url = self.nimbus.url
-            self.supervisor = SupervisorDaemon(
-                self.store.session(),
-                SupervisorSettings(
-                    state=directory / "supervisor",
-                    slots=slots,
-                    ports=conf[PORTS],
-                    lease_secs=float(conf[LEASE]),
-                    ca=None if conf["squall.tls.ca"] is None else str(conf["squall.tls.ca"]),
-                    packages=PackageLimits(
-                        int(conf["nimbus.package.limit.bytes"]),
-                        int(conf["nimbus.package.unpacked.limit.bytes"]),
-                    ),
-                ),
-            )
+            self.supervisor = SupervisorDaemon(self.store.session(), settings)
         except BaseException:
             self.store.close()
             raise
 
     def start(self, cancelled: Callable[[], bool]) -> None:
         """Wait until topologies can be submitted, or until a signal ends the command."""
-        assert self.nimbus is not None and self.supervisor is not None
         self.nimbus.start()
         self.supervisor.start()
         end = time.monotonic() + START_SECS
@@ -150,23 +121,19 @@ class DevCluster:
 
     def ready(self) -> bool:
         """Whether Nimbus leads and has a supervisor."""
-        assert self.nimbus is not None
         return self.nimbus.leading and self.nimbus.token is not None and bool(self.nimbus.views.supervisors())
 
     def end(self, interrupts: Interrupts) -> None:
         """End the workers, then the daemons; at once after a second signal."""
-        nimbus, supervisor = self.nimbus, self.supervisor
-        assert nimbus is not None and supervisor is not None
-        ending = threading.Thread(
-            target=supervisor.stop, kwargs={"end_workers": True}, name="squall-dev-end", daemon=True
-        )
+        stop = partial(self.supervisor.stop, end_workers=True)
+        ending = threading.Thread(target=stop, name="squall-dev-end", daemon=True)
         ending.start()
         while ending.is_alive():
             if interrupts.count > 1:
-                supervisor.hurry()
+                self.supervisor.hurry()
             ending.join(PAUSE)
-        token = nimbus.token
-        nimbus.stop()
+        token = self.nimbus.token
+        self.nimbus.stop()
         forget_token(self.url, token)
         self.store.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from functools import partial
@@ -11,79 +10,70 @@ from typing import TYPE_CHECKING
 import click
 
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.next_command import to_type
 from squall_cli.cluster.placed import LAG_SECS
+from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
 from squall_cli.commands.supervisors import free_slots
 from squall_cli.terminal.formats import plural
 from topology_api.errors import SquallError
+from topology_api.wording import listed, nearest
 
 if TYPE_CHECKING:
     from squall.api.answers import SupervisorEntry
     from squall_cli.cluster.nimbus_client import NimbusClient
 
-HELP = """Move all work away from a host, to take it out of service.
 
-SUPERVISOR is a host's name, the id of one supervisor, or the beginning of an id. Nothing is placed there any more, and
-each topology that has workers there is rebalanced, one after the other: no tuple fails for it.
-
-\b
-Examples:
-  squall drain host-3 --wait      # then its supervisor may be stopped
-  squall drain host-3 --undo      # a rebalance may place work there again
-"""
-
-
-@click.command(help=HELP)
+@click.command()
 @click.argument("supervisor", metavar="SUPERVISOR", shell_complete=completion.supervisors)
 @click.option("--undo", is_flag=True, help="Let work be placed there again.")
-@click.option("--wait", is_flag=True, help="Return when no worker is left there.")
+@click.option("--wait", "waits", is_flag=True, help="Return when no worker is left there.")
 @cluster_client.options
-def drain(
-    supervisor: str, undo: bool, wait: bool, nimbus: str | None, config: str | None, as_json: bool
-) -> None:
-    if undo and wait:
+def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> None:
+    """Move all work away from a host, to take it out of service.
+
+    SUPERVISOR is a host's name, the id of one supervisor, or the beginning of an id. Nothing is placed there any more, and
+    each topology that has workers there is rebalanced, one after the other: no tuple fails for it.
+
+    \b
+    Examples:
+      squall drain host-3 --wait      # then its supervisor may be stopped
+      squall drain host-3 --undo      # a rebalance may place work there again
+    """
+    if undo and waits:
         raise click.UsageError("--undo has nothing to wait for: leave out --wait")
-    client = cluster_client.connect(nimbus, config)
     from msgspec import to_builtins
 
-    from squall.api.answers import DrainAnswer, SupervisorsAnswer
+    from squall.api.answers import DrainAnswer
     from squall.http.client import at
-    from squall_cli.cluster.waiting import obeyed
 
-    with cluster_client.about(client):
-        meant = [
-            each.id
-            for each in meant_by(supervisor, client.read(SupervisorsAnswer, "supervisors").supervisors)
-        ]
+    with cluster.asked() as client:
+        meant = [each.id for each in meant_by(supervisor, client.supervisors())]
         for each in meant:
             path = at("supervisors", each, "undrain" if undo else "drain")
             obeyed(partial(client.post_json, DrainAnswer, path, repeatable=True))
-        if wait:
+        if waits:
             wait_until_empty(client, supervisor, meant)
-        there = client.read(SupervisorsAnswer, "supervisors").supervisors
+        there = client.supervisors()
     found = [each for each in there if each.id in meant]
     used = sum(each.used for each in found)
     full = "" if undo or not used else no_room(there, meant)
-    if as_json:
-        click.echo(json.dumps({"supervisors": to_builtins(found)}, indent=2))
-        if full:
-            click.echo(f"{supervisor}: {full}", err=True)
-    elif undo:
-        click.echo(
-            f"Work may be placed on {supervisor} again; `squall rebalance NAME` spreads a topology anew."
-        )
+    if undo:
+        text = f"Work may be placed on {supervisor} again; `squall rebalance NAME` spreads a topology anew."
     elif used:
-        but = f", but {full}" if full else ""
-        click.echo(f"{supervisor} is being drained: {plural(used, 'worker')} to move{but}.")
+        text = (
+            f"{supervisor} is being drained: {plural(used, 'worker')} to move{', but ' * bool(full)}{full}."
+        )
     else:
-        click.echo(f"{supervisor} is drained: no worker is left there.")
+        text = f"{supervisor} is drained: no worker is left there."
+    cluster.answer({"supervisors": to_builtins(found)}, text)
+    if cluster.as_json and full:
+        click.echo(f"{supervisor}: {full}", err=True)
 
 
 def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntry]:
     """The supervisors that a host's name, an id or its beginning means; SquallError when that is none, or unclear."""
-    from topology_api.wording import listed, nearest
-
     found = [each for each in there if text in (each.id, each.host)]
     if found:
         return found
@@ -117,15 +107,12 @@ def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
 
 def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str]) -> None:
     """Until no worker is left on these supervisors; SquallError when nothing that is there could bring that about."""
-    from squall.api.answers import SupervisorsAnswer
-    from squall_cli.cluster.waiting import wait
-
     began = time.monotonic()
     was_drained = False
 
     def check() -> tuple[bool | None, str]:
         nonlocal was_drained
-        there = client.read(SupervisorsAnswer, "supervisors").supervisors
+        there = client.supervisors()
         mine = [each for each in there if each.id in meant]
         used = sum(each.used for each in mine)
         if not used:

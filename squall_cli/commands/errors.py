@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,55 +10,49 @@ from typing import TYPE_CHECKING
 import click
 
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.events import own_paths
 from squall_cli.commands import completion
 from squall_cli.terminal.formats import moment
-from squall_cli.terminal.screen import painted, styles_of
-from squall_cli.terminal.tables import harmless
+from squall_cli.terminal.lines import Line, harmless, write_lines
 
 if TYPE_CHECKING:
     from squall.api.answers import ErrorEntry
     from squall.status import ComponentStatus
 
-HELP = """Show the errors that a topology's components reported, the newest last.
 
-The latest ones of each component are kept. Times are those of the hosts where they happened.
-
-\b
-Examples:
-  squall errors word-count
-  squall errors word-count --component split
-"""
-
-
-@click.command(help=HELP)
+@click.command()
 @completion.name_argument
 @click.option(
     "--component", metavar="ID", shell_complete=completion.components, help="Only this component's."
 )
 @cluster_client.options
-def errors(name: str, component: str | None, nimbus: str | None, config: str | None, as_json: bool) -> None:
-    client = cluster_client.connect(nimbus, config)
-    from squall.api.answers import ErrorsAnswer, TopologyAnswer
+def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
+    """Show the errors that a topology's components reported, the newest last.
+
+    The latest ones of each component are kept. Times are those of the hosts where they happened.
+
+    \b
+    Examples:
+      squall errors word-count
+      squall errors word-count --component split
+    """
+    from squall.api.answers import ErrorsAnswer
     from squall.http.client import at
 
-    with cluster_client.about(client, name):
+    with cluster.asked(name) as client:
         answer, shown = client.read_json(ErrorsAnswer, at("topologies", name, "errors"), component=component)
-        components = client.read(TopologyAnswer, at("topologies", name)).components
-    if as_json:
-        click.echo(json.dumps(shown, indent=2))
+        components = client.topology(name).components
+    whose = name if component is None else f"{component} of {name}"
+    if not cluster.answer_list(shown, answer.errors, f"{whose} has reported no errors."):
         return
     found = sorted(answer.errors, key=lambda report: report.time)
-    if not found:
-        whose = name if component is None else f"{component} of {name}"
-        click.echo(f"{whose} has reported no errors.", err=True)
-        return
-    styles = styles_of(sys.stdout)
-    for number, report in enumerate(found):
+    lines: list[Line] = []
+    for report in found:
         first, *rest = harmless(own_paths(report.text)).splitlines()
-        when = moment(report.time)
-        lines = [painted(((when, "dim"), (" ", ""), (first, "bad")), styles), *rest]
-        click.echo(("\n" if number else "") + "\n".join(lines))
+        lines += [(), ((moment(report.time), "dim"), (" ", ""), (first, "bad"))]
+        lines += [((line, ""),) for line in rest]
+    write_lines(sys.stdout, lines[1:])
     for line in earlier(found, components):
         click.echo(line, err=True)
 

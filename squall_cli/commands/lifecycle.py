@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.placed import LAG_SECS, LEAVING
+from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands.completion import name_argument
 from squall_cli.options.numbers import Seconds
 from squall_cli.terminal.formats import plural
+from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
     from squall.api.answers import TopologyAnswer
@@ -28,73 +31,47 @@ def wait_secs_option(text: str) -> Callable[[cluster_client.Command], cluster_cl
     return click.option("-w", "--wait-secs", metavar="SECS", type=Seconds(), help=text)
 
 
-KILL = """Drain a topology and remove it.
-
-Its spouts stop, what is in flight is worked off, for at most SECS seconds (by default the topology's message timeout);
-what is left then fails with the reason "stopped". Its name is free when it is gone. Said again with another -w, it
-changes the deadline.
-
-\b
-Examples:
-  squall kill word-count
-  squall kill word-count --wait
-  squall kill word-count -w 0          # at once
-"""
+def waits_option(text: str) -> Callable[[cluster_client.Command], cluster_client.Command]:
+    """--wait."""
+    return click.option("--wait", "waits", is_flag=True, help=text)
 
 
-@click.command(help=KILL)
+@click.command()
 @name_argument
 @wait_secs_option("How long it may drain.  [default: topology.message.timeout.secs]")
-@click.option("--wait", is_flag=True, help="Return when it is gone.")
+@waits_option("Return when it is gone.")
 @cluster_client.options
-def kill(
-    name: str, wait_secs: float | None, wait: bool, nimbus: str | None, config: str | None, as_json: bool
-) -> None:
-    client = cluster_client.connect(nimbus, config)
+def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
+    """Drain a topology and remove it.
+
+    Its spouts stop, what is in flight is worked off, for at most SECS seconds (by default the topology's message timeout);
+    what is left then fails with the reason "stopped". Its name is free when it is gone. Said again with another -w, it
+    changes the deadline.
+
+    \b
+    Examples:
+      squall kill word-count
+      squall kill word-count --wait
+      squall kill word-count -w 0          # at once
+    """
     from squall.api.answers import StateAnswer
     from squall.http.client import at
-    from squall_cli.cluster.waiting import obeyed
 
-    with cluster_client.about(client, name):
-        killed = topology_id(client, name) if wait else None
-        _, shown = obeyed(
-            lambda: client.delete_json(StateAnswer, at("topologies", name), wait_secs=wait_secs)
-        )
+    with cluster.asked(name) as client:
+        killed = client.topology_or_none(name) if waits else None
+        path = at("topologies", name)
+        _, shown = obeyed(lambda: client.delete_json(StateAnswer, path, wait_secs=wait_secs))
         if killed is not None:
-            wait_until_gone(client, name, killed)
-    if as_json:
-        click.echo(json.dumps({**shown, "gone": wait}, indent=2))
-    elif wait:
-        click.echo(f"{name} is gone.")
-    else:
-        click.echo(f"{name} is being killed: it drains, then it is gone.")
-
-
-def topology_id(client: NimbusClient, name: str) -> str | None:
-    """Return the id of the topology that has the name now, None without one."""
-    found = status_or_none(client, name)
-    return None if found is None else found.id
-
-
-def status_or_none(client: NimbusClient, name: str) -> TopologyAnswer | None:
-    """Return the status of a topology, None when there is none of that name."""
-    from squall.api.answers import TopologyAnswer
-    from squall.http.client import Refused, at
-
-    try:
-        return client.read(TopologyAnswer, at("topologies", name))
-    except Refused as refused:
-        if refused.kind == "NoSuchTopology":
-            return None
-        raise
+            wait_until_gone(client, name, killed.id)
+    what = "is gone" if waits else "is being killed: it drains, then it is gone"
+    cluster.answer({**shown, "gone": waits}, f"{name} {what}.")
 
 
 def wait_until_gone(client: NimbusClient, name: str, killed: str) -> None:
     """Wait until the name is free, or another submission has it."""
-    from squall_cli.cluster.waiting import wait
 
     def check() -> tuple[bool | None, str]:
-        status = status_or_none(client, name)
+        status = client.topology_or_none(name)
         if status is None or status.id != killed:
             return True, ""
         pending = pending_trees(status)
@@ -112,76 +89,53 @@ def pending_trees(status: TopologyAnswer) -> int:
     return sum(component.pending for component in status.components.values())
 
 
-ACTIVATE = """Let the spouts of a topology run.
-
-\b
-Example:
-  squall activate word-count
-"""
-
-
-@click.command(help=ACTIVATE)
+@click.command()
 @name_argument
 @cluster_client.options
-def activate(name: str, nimbus: str | None, config: str | None, as_json: bool) -> None:
-    client = cluster_client.connect(nimbus, config)
-    from squall.api.answers import StateAnswer
-    from squall.http.client import at
-    from squall_cli.cluster.waiting import obeyed
+def activate(cluster: ClusterOptions, name: str) -> None:
+    """Let the spouts of a topology run.
 
-    with cluster_client.about(client, name):
-        path = at("topologies", name, "activate")
-        answer, shown = obeyed(lambda: client.post_json(StateAnswer, path, repeatable=True))
-    click.echo(json.dumps(shown, indent=2) if as_json else f"{name} is {answer.state}.")
-
-
-DEACTIVATE = """Stop the spouts of a topology; tuples in flight are finished.
-
-Its workers stay, and so does what its bolts hold in memory; `squall activate` lets the spouts run again.
-
-\b
-Examples:
-  squall deactivate word-count
-  squall deactivate word-count --wait    # until nothing is in flight any more
-  squall deactivate word-count -w 30     # the same; exit status 1 after 30 s
-"""
+    \b
+    Example:
+      squall activate word-count
+    """
+    with cluster.asked(name) as client:
+        answer, shown = obeyed(partial(client.change, name, "activate"))
+    cluster.answer(shown, f"{name} is {answer.state}.")
 
 
-@click.command(help=DEACTIVATE)
+@click.command()
 @name_argument
 @wait_secs_option("Wait for what is in flight, at most so long.")
-@click.option("--wait", is_flag=True, help="Return when every tree in flight has its verdict.")
+@waits_option("Return when every tree in flight has its verdict.")
 @cluster_client.options
-def deactivate(
-    name: str, wait_secs: float | None, wait: bool, nimbus: str | None, config: str | None, as_json: bool
-) -> None:
-    client = cluster_client.connect(nimbus, config)
-    from squall.api.answers import StateAnswer
-    from squall.http.client import at
-    from squall_cli.cluster.waiting import obeyed
+def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
+    """Stop the spouts of a topology; tuples in flight are finished.
 
-    with cluster_client.about(client, name):
-        path = at("topologies", name, "deactivate")
-        answer, shown = obeyed(lambda: client.post_json(StateAnswer, path, repeatable=True))
-        if wait or wait_secs is not None:
+    Its workers stay, and so does what its bolts hold in memory; `squall activate` lets the spouts run again.
+
+    \b
+    Examples:
+      squall deactivate word-count
+      squall deactivate word-count --wait    # until nothing is in flight any more
+      squall deactivate word-count -w 30     # the same; exit status 1 after 30 s
+    """
+    with cluster.asked(name) as client:
+        answer, shown = obeyed(partial(client.change, name, "deactivate"))
+        if waits or wait_secs is not None:
             wait_until_at_rest(client, name, wait_secs)
-    click.echo(json.dumps(shown, indent=2) if as_json else f"{name} is {answer.state}.")
+    cluster.answer(shown, f"{name} is {answer.state}.")
 
 
 def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) -> None:
     """Wait until no spout has an open tree; SquallError when that takes longer than `within` seconds."""
-    from squall.api.answers import TopologyAnswer
-    from squall.http.client import at
-    from squall_cli.cluster.waiting import wait
-    from topology_api.errors import SquallError
-
     pending = 0
     began = time.monotonic()
     was_inactive = False
 
     def check() -> tuple[bool | None, str]:
         nonlocal pending, was_inactive
-        status = client.read(TopologyAnswer, at("topologies", name))
+        status = client.topology(name)
         if status.state != "INACTIVE":
             if status.state == "ACTIVE" and not was_inactive and time.monotonic() - began < LAG_SECS:
                 return None, f"waiting for Nimbus to list {name} as INACTIVE"

@@ -10,21 +10,16 @@ import click
 
 from squall.values import TopologyState
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import PLACED, held_up, no_workers, on_trial
 from squall_cli.terminal.formats import cropped_inside, short, span
-from squall_cli.terminal.tables import Cell, TableColumn, harmless, show, table
+from squall_cli.terminal.lines import harmless
+from squall_cli.terminal.tables import Cell, TableColumn, show, table
 
 if TYPE_CHECKING:
     from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
 
-HELP = """List the topologies of a cluster.
-
-\b
-Examples:
-  squall list
-  squall list --json | jq '.topologies[] | select(.state == "FAILED") | .name'
-"""
 
 #: Nimbus places the workers of what is submitted within this time, when there is room.
 SOON_SECS: Final = 2.0
@@ -49,22 +44,28 @@ COLUMNS = (
 )
 
 
-@click.command("list", help=HELP)
+@click.command("list")
 @cluster_client.options
-def listing(nimbus: str | None, config: str | None, as_json: bool) -> None:
-    client = cluster_client.connect(nimbus, config)
-    from squall.api.answers import SupervisorsAnswer, TopologiesAnswer
+def listing(cluster: ClusterOptions) -> None:
+    """List the topologies of a cluster.
 
-    with cluster_client.about(client):
+    \b
+    Examples:
+      squall list
+      squall list --json | jq '.topologies[] | select(.state == "FAILED") | .name'
+    """
+    from squall.api.answers import TopologiesAnswer
+
+    with cluster.asked() as client:
         answer, shown = client.read_json(TopologiesAnswer, "topologies")
-    if not cluster_client.to_be_drawn(answer.topologies, shown, as_json, NOTHING):
+    if not cluster.answer_list(shown, answer.topologies, NOTHING):
         return
     topologies = sorted(answer.topologies, key=lambda each: each.name)
     show(table(COLUMNS, map(row, topologies)), sys.stdout)
     supervisors: Sequence[SupervisorEntry] = ()
     if any(waits_for_slots(each, each.workers) for each in topologies):
         with cluster_client.about(client):
-            supervisors = client.read(SupervisorsAnswer, "supervisors").supervisors
+            supervisors = client.supervisors()
     for line in reasons(topologies, supervisors):
         click.echo(line)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -14,30 +14,18 @@ import click
 
 from squall.values import TopologyState
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.log_tail import Ask, LogEntry, Tail, merged
 from squall_cli.commands import completion
 from squall_cli.options.numbers import Whole
-from squall_cli.terminal.screen import painted, styles_of
-from squall_cli.terminal.tables import harmless
+from squall_cli.terminal.lines import harmless, write_lines
 from topology_api.errors import SquallError
+from topology_api.wording import listed, nearest
 
 if TYPE_CHECKING:
     from squall.api.answers import TopologyAnswer, WorkerEntry
     from squall_cli.cluster.nimbus_client import NimbusClient
 
-HELP = """Show what the workers of a topology logged, by way of Nimbus and their supervisors.
-
-What components print and log is there, each line with its time and its task. Lines of several workers are put together by
-the clocks of their hosts, each with its worker's name in front. --file output: what was written past Python; --file build:
-how the environment of --requirements was built. When a topology has COMPLETED or FAILED its logs stay until it is killed.
-
-\b
-Examples:
-  squall logs word-count
-  squall logs word-count --component count -f
-  squall logs word-count --worker w2 --lines 500
-  squall logs word-count --file build
-"""
 
 FILES: Final = ("worker", "output", "build")
 LINES: Final = 100
@@ -50,7 +38,7 @@ LAST_WORDS: Final = 5.0
 LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT": "bad", "DEBUG": "dim"}
 
 
-@click.command(help=HELP)
+@click.command()
 @completion.name_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
 @click.option(
@@ -73,23 +61,34 @@ LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT":
 )
 @cluster_client.options
 def logs(
+    cluster: ClusterOptions,
     name: str,
     follow: bool,
     component: str | None,
     worker: str | None,
     file: str,
     lines: int,
-    nimbus: str | None,
-    config: str | None,
-    as_json: bool,
 ) -> None:
+    """Show what the workers of a topology logged, by way of Nimbus and their supervisors.
+
+    What components print and log is there, each line with its time and its task. Lines of several workers are put together by
+    the clocks of their hosts, each with its worker's name in front. --file output: what was written past Python; --file build:
+    how the environment of --requirements was built. When a topology has COMPLETED or FAILED its logs stay until it is killed.
+
+    \b
+    Examples:
+      squall logs word-count
+      squall logs word-count --component count -f
+      squall logs word-count --worker w2 --lines 500
+      squall logs word-count --file build
+    """
     if component is not None and file != "worker":
         raise click.UsageError(
             f"--component reads the tasks' own lines, which the log {file!r} does not name"
         )
-    client = cluster_client.connect(nimbus, config)
-    reader = LogReader(client, name, component, worker, file)
-    with cluster_client.about(client, name), until_interrupted(follow):
+    as_json = cluster.as_json
+    with cluster.asked(name) as client, suppress(KeyboardInterrupt) if follow else nullcontext():
+        reader = LogReader(client, name, component, worker, file)
         if file == "build":
             check_built(client, name)
         reader.find()
@@ -107,22 +106,9 @@ def logs(
 
 def check_built(client: NimbusClient, name: str) -> None:
     """SquallError when no environment was ever built for a topology."""
-    from squall.api.answers import TopologyAnswer
-    from squall.http.client import at
-
-    status = client.read(TopologyAnswer, at("topologies", name))
+    status = client.topology(name)
     if status.state != "BAD" and "requirements" not in status.files:
         raise SquallError(f"{name} has no requirements, so no environment was built for it")
-
-
-@contextmanager
-def until_interrupted(follow: bool) -> Iterator[None]:
-    """Ctrl-C is how following ends."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not follow:
-            raise
 
 
 class LogReader:
@@ -200,10 +186,7 @@ class LogReader:
         return f"{self.name} is {self.status().state} and has no workers at the moment; waiting for them."
 
     def status(self) -> TopologyAnswer:
-        from squall.api.answers import TopologyAnswer
-        from squall.http.client import at
-
-        return self.client.read(TopologyAnswer, at("topologies", self.name))
+        return self.client.topology(self.name)
 
     def over(self) -> str:
         """Return why nothing is logged any more; "" while something may be."""
@@ -213,8 +196,6 @@ class LogReader:
         return f"{self.name} is {found.state}: nothing more is logged; its logs stay until it is killed."
 
     def no_such(self, kind: str, name: str, there: list[str]) -> str:
-        from topology_api.wording import listed, nearest
-
         return f"{self.name} has no {kind} {name!r} that runs now{nearest(name, there) or f'; there are: {listed(there)}'}"
 
     def asking(self, worker: str) -> Ask:
@@ -306,13 +287,12 @@ def show(found: Iterable[LogEntry], as_json: bool, whose: str, one_document: boo
     """Print entries; `whose`: with the names of their workers or hosts in front, or none. As JSON: one document, or one
     object a line as they come."""
     if as_json and one_document:
-        click.echo(json.dumps({"lines": [asdict(entry) for entry in found]}, indent=2))
+        cluster_client.echo_json({"lines": [asdict(entry) for entry in found]})
         return
-    styles = styles_of(sys.stdout)
     for entry in found:
         if as_json:
             click.echo(json.dumps(asdict(entry)))
             continue
-        for line in entry.lines:
-            prefix = f"{entry.host if whose == 'host' else entry.worker} | " if whose else ""
-            click.echo(painted(((prefix, "dim"), (harmless(line), LEVELS.get(entry.level, ""))), styles))
+        prefix = f"{entry.host if whose == 'host' else entry.worker} | " if whose else ""
+        style = LEVELS.get(entry.level, "")
+        write_lines(sys.stdout, [((prefix, "dim"), (harmless(line), style)) for line in entry.lines])

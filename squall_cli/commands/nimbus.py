@@ -13,8 +13,8 @@ from squall_cli.cluster.cluster_client import config_option
 from squall_cli.commands.daemon_options import (
     connect,
     daemon_settings,
-    host_port,
     insecure_option,
+    listen_option,
     log_to_stderr,
     make_store,
     state_option,
@@ -23,30 +23,10 @@ from squall_cli.commands.daemon_options import (
 )
 from topology_api.errors import SquallError
 
-_HELP = """Start a master of a cluster, until Ctrl-C or SIGTERM.
 
-Several may run for one cluster, each with a --state of its own: one of them leads, and when it dies another one does. They
-all answer what is asked; what changes something is redirected to the one that leads. Topologies run on while none of them
-does.
-
-\b
-Examples:
-  squall nimbus --zookeeper 127.0.0.1:2181
-  squall nimbus --zookeeper zk1:2181,zk2:2181,zk3:2181 --listen 0.0.0.0:6627 \\
-      --advertise https://nimbus-1.example.org:6627 --config squall.yaml
-"""
-
-
-@click.command(help=_HELP)
+@click.command()
 @zookeeper_option
-@click.option(
-    "--listen",
-    callback=host_port,
-    metavar="HOST:PORT",
-    default="127.0.0.1:6627",
-    show_default=True,
-    help="Where it answers HTTP; port 0 is a free one.",
-)
+@listen_option("Where it answers HTTP", "127.0.0.1:6627")
 @click.option(
     "--advertise",
     metavar="URL",
@@ -75,6 +55,18 @@ def nimbus(
     new_token: bool,
     config: str | None,
 ) -> None:
+    """Start a master of a cluster, until Ctrl-C or SIGTERM.
+
+    Several may run for one cluster, each with a --state of its own: one of them leads, and when it dies another one does. They
+    all answer what is asked; what changes something is redirected to the one that leads. Topologies run on while none of them
+    does.
+
+    \b
+    Examples:
+      squall nimbus --zookeeper 127.0.0.1:2181
+      squall nimbus --zookeeper zk1:2181,zk2:2181,zk3:2181 --listen 0.0.0.0:6627 \\
+          --advertise https://nimbus-1.example.org:6627 --config squall.yaml
+    """
     from nimbus.daemon import NimbusDaemon, NimbusSettings
 
     conf = daemon_settings(config)

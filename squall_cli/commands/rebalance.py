@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.placed import (
     LAG_SECS,
     LEAVING,
@@ -18,28 +19,16 @@ from squall_cli.cluster.placed import (
     fewer_workers,
     has_fewer_workers,
 )
+from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
-from squall_cli.commands.lifecycle import pending_trees, wait_secs_option
+from squall_cli.commands.lifecycle import pending_trees, wait_secs_option, waits_option
 from squall_cli.options.numbers import Whole
 from squall_cli.terminal.formats import plural
+from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
     from squall.api.answers import TopologyAnswer
     from squall_cli.cluster.nimbus_client import NimbusClient
-
-HELP = """Change the number of workers or tasks of a topology, or spread it anew over the hosts that are there.
-
-Its spouts stop, what is in flight is worked off, for at most SECS seconds; then all tasks are placed as if they were
-new. A worker whose slot still has all of its tasks keeps its process; each other one is replaced by a new process, whose
-tasks are opened and prepared again and have lost what they held in memory. With another number of workers that is most
-of them, often every one. Tasks of a component whose number changes are always made anew.
-
-\b
-Examples:
-  squall rebalance word-count                         # after hosts have come
-  squall rebalance word-count -n 4 --wait
-  squall rebalance word-count -e count=8 -e split=2 -w 60
-"""
 
 
 def counts(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) -> dict[str, int]:
@@ -57,7 +46,7 @@ def counts(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) 
     return found
 
 
-@click.command(help=HELP)
+@click.command()
 @completion.name_argument
 @click.option("-n", "--workers", metavar="N", type=Whole(1), help="The new number of worker processes.")
 @click.option(
@@ -70,80 +59,65 @@ def counts(ctx: click.Context, option: click.Parameter, texts: tuple[str, ...]) 
     help="A component's new number of tasks. May be repeated.",
 )
 @wait_secs_option("How long it may drain.  [default: topology.message.timeout.secs]")
-@click.option("--wait", is_flag=True, help="Return when every worker of the new placement runs.")
+@waits_option("Return when every worker of the new placement runs.")
 @cluster_client.options
 def rebalance(
+    cluster: ClusterOptions,
     name: str,
     workers: int | None,
     parallelism: dict[str, int],
     wait_secs: float | None,
-    wait: bool,
-    nimbus: str | None,
-    config: str | None,
-    as_json: bool,
+    waits: bool,
 ) -> None:
-    client = cluster_client.connect(nimbus, config)
+    """Change the number of workers or tasks of a topology, or spread it anew over the hosts that are there.
+
+    Its spouts stop, what is in flight is worked off, for at most SECS seconds; then all tasks are placed as if they were
+    new. A worker whose slot still has all of its tasks keeps its process; each other one is replaced by a new process, whose
+    tasks are opened and prepared again and have lost what they held in memory. With another number of workers that is most
+    of them, often every one. Tasks of a component whose number changes are always made anew.
+
+    \b
+    Examples:
+      squall rebalance word-count                         # after hosts have come
+      squall rebalance word-count -n 4 --wait
+      squall rebalance word-count -e count=8 -e split=2 -w 60
+    """
     from msgspec import to_builtins
 
-    from squall.api.answers import StateAnswer, SupervisorsAnswer
-    from squall.http.client import at
-    from squall_cli.cluster.waiting import obeyed
-
     body = {"workers": workers, "parallelism": parallelism or None, "wait_secs": wait_secs}
-    with cluster_client.about(client, name):
-        answer, shown = obeyed(
-            lambda: client.post_json(StateAnswer, at("topologies", name, "rebalance"), body)
-        )
-        if wait:
+    with cluster.asked(name) as client:
+        _, shown = obeyed(partial(client.change, name, "rebalance", body, repeatable=False))
+        if waits:
             status = wait_until_placed(client, name)
             whole = to_builtins(status)
             shown = {key: whole[key] for key in ("name", "state", "workers", "workers_wanted")}
-            answer = StateAnswer(status.name, status.state)
-            fewer = ""
-            if has_fewer_workers(status):
-                fewer = fewer_workers(status, client.read(SupervisorsAnswer, "supervisors").supervisors)
+            fewer = fewer_workers(status, client.supervisors()) if has_fewer_workers(status) else ""
+            text = f"{name} is {status.state} again{', with ' * bool(fewer)}{fewer}."
         else:
             fewer = forecast(client, name, workers, parallelism)
-    if as_json:
-        click.echo(json.dumps(shown, indent=2))
-        if fewer:
-            click.echo(f"{name}: {fewer}", err=True)
-    elif wait:
-        click.echo(f"{name} is {answer.state} again{f', with {fewer}' if fewer else ''}.")
-    else:
-        over = f", over {fewer}" if fewer else ""
-        click.echo(f"{name} is being rebalanced: it drains, then its tasks are placed anew{over}.")
+            text = f"{name} is being rebalanced: it drains, then its tasks are placed anew{', over ' * bool(fewer)}{fewer}."
+    cluster.answer(shown, text)
+    if cluster.as_json and fewer:
+        click.echo(f"{name}: {fewer}", err=True)
 
 
 def forecast(client: NimbusClient, name: str, workers: int | None, parallelism: Mapping[str, int]) -> str:
     """Return that there will be fewer workers than wanted, and why; "" otherwise, or when that is not known. The rebalance has
     begun in any case."""
-    from squall.api.answers import SupervisorsAnswer, TopologyAnswer
-    from squall.http.client import at
-    from topology_api.errors import SquallError
-
     try:
-        status = client.read(TopologyAnswer, at("topologies", name))
-        return fewer_to_come(
-            status, client.read(SupervisorsAnswer, "supervisors").supervisors, workers, parallelism
-        )
+        return fewer_to_come(client.topology(name), client.supervisors(), workers, parallelism)
     except SquallError:
         return ""
 
 
 def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
     """Wait until the rebalance is over and every worker has opened its tasks; return the status."""
-    from squall.api.answers import TopologyAnswer
-    from squall.http.client import at
-    from squall_cli.cluster.waiting import wait
-    from topology_api.errors import SquallError
-
     began = time.monotonic()
     has_begun = False
 
     def check() -> tuple[TopologyAnswer | None, str]:
         nonlocal has_begun
-        status = client.read(TopologyAnswer, at("topologies", name))
+        status = client.topology(name)
         state = status.state
         if state == "REBALANCING":
             has_begun = True

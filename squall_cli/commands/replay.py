@@ -12,7 +12,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,11 +26,9 @@ from squall_cli.options.numbers import Whole
 from squall_cli.options.spark_options import any_path, check_places, result_options, table_path
 from squall_cli.packing.loading import WrongSource, load_topology
 from squall_cli.packing.user_modules import Before, find_modules
-from squall_cli.spark.spark_progress import SparkProgress
-from squall_cli.spark.started_spark import INTERRUPTED, StartedSpark, version_in_json
+from squall_cli.spark.started_spark import ResultOptions, StartedSpark, version_in_json
 from squall_cli.terminal import formats
-from squall_cli.terminal.interrupts import all_as_ctrl_c
-from squall_cli.terminal.plain_lines import write
+from squall_cli.terminal.lines import write
 from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
@@ -44,33 +42,13 @@ if TYPE_CHECKING:
     from squall_io.spark.replay.inputs import FileSource
     from squall_io.spark.results.publishing import OutputTable
 
-HELP = """Run the bolts of a topology over stored rows, as a Spark job: history through the same code as the stream.
-
-FILE holds `topology`, as for squall run; its arguments stand after --. Each --source stands for the tuples of a
-component, and each --output is one whose tuples are wanted: the bolts between them are run, spouts and sinks never
-are. A source is a table that a SparkSink writes, or files (.parquet, .orc, .json, .csv; else lines of text). The
-result of each output is published as the newest version of a table.
-
-\b
-Examples:
-  squall replay word_count.py --source lines=/data/books \\
-      --output count=/tables/counts
-  squall replay clicks.py --source clicks=hdfs://nn:9000/clicks \\
-      --since 2026-03-01T00:00:00Z --output sessions=hdfs://nn:9000/sessions \\
-      --max-errors 100 --errors hdfs://nn:9000/failed \\
-      --master spark://host:7077
-
-Nothing is published before all of the outputs are written.
-
-Exit status: 0 published, or there already; 1 failed, and nothing was published but what is named; 2 wrong usage.
-"""
 
 #: The errors' name among the outputs; no component has a colon in its name.
 ERRORS: Final = ":errors"
 
 
-@dataclass(frozen=True)
-class ReplayOptions:
+@dataclass(frozen=True, kw_only=True)
+class ReplayOptions(ResultOptions):
     """The command's options."""
 
     source: str
@@ -78,16 +56,9 @@ class ReplayOptions:
     sources: Mapping[str, str]
     outputs: Mapping[str, str]
     errors: str | None
-    span: Span
     max_errors: int
     schemas: Mapping[str, str]
     parallelism: Mapping[str, int]
-    file_format: str | None
-    partition_by: tuple[str, ...] | None
-    keep: int
-    again: bool
-    master: str | None
-    conf: Mapping[str, str]
 
     def path_of(self, output: str) -> str | None:
         """Return the path of an output, or of the errors."""
@@ -142,7 +113,7 @@ def _tasks(ctx: click.Context, parameter: click.Parameter, given: Sequence[str])
     return found
 
 
-@click.command(help=HELP)
+@click.command()
 @click.argument("source", metavar="FILE[:NAME]", shell_complete=files_completed)
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option(
@@ -197,6 +168,26 @@ def _tasks(ctx: click.Context, parameter: click.Parameter, given: Sequence[str])
 @result_options(again="Also when the newest versions are of the same code and rows.")
 @click.pass_context
 def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
+    """Run the bolts of a topology over stored rows, as a Spark job: history through the same code as the stream.
+
+    FILE holds `topology`, as for squall run; its arguments stand after --. Each --source stands for the tuples of a
+    component, and each --output is one whose tuples are wanted: the bolts between them are run, spouts and sinks never
+    are. A source is a table that a SparkSink writes, or files (.parquet, .orc, .json, .csv; else lines of text). The
+    result of each output is published as the newest version of a table.
+
+    \b
+    Examples:
+      squall replay word_count.py --source lines=/data/books \\
+          --output count=/tables/counts
+      squall replay clicks.py --source clicks=hdfs://nn:9000/clicks \\
+          --since 2026-03-01T00:00:00Z --output sessions=hdfs://nn:9000/sessions \\
+          --max-errors 100 --errors hdfs://nn:9000/failed \\
+          --master spark://host:7077
+
+    Nothing is published before all of the outputs are written.
+
+    Exit status: 0 published, or there already; 1 failed, and nothing was published but what is named; 2 wrong usage.
+    """
     try:
         options = ReplayOptions(span=Span.of(since, until), **others)
         check_paths(ctx, options)
@@ -207,12 +198,8 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
         raise click.UsageError(str(error), ctx) from None
     plan = plan_replay(topology, options.sources, list(options.outputs), options.max_errors, 0.0)
     began = time.monotonic()
-    with all_as_ctrl_c(), ExitStack() as stack, SparkProgress() as progress:
-        job = ReplayJob(topology, plan, find_modules(before).files, options, progress, stack)
-        try:
-            outcome = job.run()
-        except KeyboardInterrupt:
-            raise SquallError(INTERRUPTED) from None
+    with options.started() as started:
+        outcome = ReplayJob(topology, plan, find_modules(before).files, options, started).run()
     show(out, options, outcome, time.monotonic() - began, as_json)
 
 
@@ -240,16 +227,13 @@ class ReplayJob:
         plan: ReplayPlan,
         modules: Mapping[str, Path],
         options: ReplayOptions,
-        progress: SparkProgress,
-        stack: ExitStack,
+        started: StartedSpark,
     ) -> None:
         self.topology = topology
         self.plan = plan
         self.modules = modules
         self.options = options
-        self.progress = progress
-        self.stack = stack
-        self.started = StartedSpark(options.master, options.conf, progress, stack)
+        self.started = started
         self.given: dict[str, Selection | FileSource] = {}
         self.replayed: Replayed | None = None
 
@@ -264,10 +248,7 @@ class ReplayJob:
             fields = self.plan.fields_of(self.plan.given[name])
             self.given[name] = source_at(self.started.store(path), path, options.span, fields)
         outputs = {
-            name: open_output(
-                self.started.store(path), options.file_format, options.partition_by, options.keep
-            )
-            for name, path in options.outputs.items()
+            name: options.open_output(self.started.store(path)) for name, path in options.outputs.items()
         }
         if options.errors is not None:
             outputs[ERRORS] = open_output(self.started.store(options.errors), None, None, options.keep)
@@ -278,7 +259,7 @@ class ReplayJob:
         done: dict[str, Published] = {}
         try:
             with readable_errors():
-                publish_frames(results, done, self.progress.cancel)
+                publish_frames(results, done, self.started.progress.cancel)
         except SquallError as error:
             named = [
                 f"version {each.version.number} of {options.path_of(name)}"
@@ -324,9 +305,7 @@ class ReplayJob:
         from squall_io.spark.replay import replay_topology
 
         if self.replayed is None:
-            spark = self.started.session()
-            self.progress.announce(f"replaying {self.topology.name}")
-            self.progress.follow(spark)
+            spark = self.started.watched(f"replaying {self.topology.name}")
             frames = {name: given.frame(spark) for name, given in self.given.items()}
             self.check_columns(frames)
             self.replayed = replay_topology(
@@ -338,7 +317,7 @@ class ReplayJob:
                 schemas=self.options.schemas,
                 modules=self.modules,
             )
-            self.stack.callback(self.forget, self.replayed)
+            self.started.stack.callback(self.forget, self.replayed)
         return self.replayed.errors if output == ERRORS else self.replayed[output]
 
     def check_columns(self, frames: Mapping[str, Any]) -> None:

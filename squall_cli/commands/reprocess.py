@@ -2,8 +2,7 @@
 atomically.
 
 Reads the options, asks the manifest whether the result exists already, runs the job with a progress bar, and prints what
-was
-read and written. Must not know: how a result is published, or a job found (see the modules it imports).
+was read and written. Must not know: how a result is published, or a job found (see the modules it imports).
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
@@ -22,59 +21,31 @@ from squall_cli.options.file_names import files as files_completed
 from squall_cli.options.file_names import folders
 from squall_cli.options.spark_options import check_places, names, result_options, table_path
 from squall_cli.packing.loading import WrongSource
-from squall_cli.spark.spark_progress import SparkProgress
-from squall_cli.spark.started_spark import INTERRUPTED, StartedSpark, version_in_json
+from squall_cli.spark.started_spark import ResultOptions, version_in_json
 from squall_cli.terminal import formats
-from squall_cli.terminal.interrupts import all_as_ctrl_c
-from squall_cli.terminal.plain_lines import write
+from squall_cli.terminal.lines import write
 from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.results.versions import Published, Run
-from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
     from squall_io.spark.results.reprocess import Job
-
-HELP = """Run a PySpark job over committed rows and publish its result as the newest version of another table.
-
-JOB.py holds  def reprocess(spark, rows)  and returns a DataFrame; --sql does with one query of the table `rows`.
-A reader of the output sees the version before or the new one, never anything between. Killed, or run twice, it
-publishes once: when the newest version is of the same job over the same rows, nothing is done.
-
-\b
-Examples:
-  squall reprocess recount.py --input /tables/delays --output /tables/again
-  squall reprocess --master spark://host:7077 \\
-      --sql "select carrier, avg(delay) delay from rows group by carrier" \\
-      --input hdfs://nn:9000/delays --output hdfs://nn:9000/by-carrier
-  squall reprocess recount.py --input /tables/delays --output /tables/march \\
-      --since 2026-03-01T00:00:00Z --until 2026-04-01T00:00:00Z
-
-Exit status: 0 published, or there already; 1 failed, and nothing was published; 2 wrong usage.
-"""
 
 
 #: Characters of a job's name that are shown.
 LONGEST_NAME: Final = 60
 
 
-@dataclass(frozen=True)
-class ReprocessOptions:
+@dataclass(frozen=True, kw_only=True)
+class ReprocessOptions(ResultOptions):
     """The command's options."""
 
-    input: str
-    output: str
-    span: Span
+    source: str
+    target: str
     key: tuple[str, ...] | None
-    file_format: str | None
-    partition_by: tuple[str, ...] | None
-    keep: int
-    again: bool
-    master: str | None
-    conf: Mapping[str, str]
 
 
-@click.command(help=HELP)
+@click.command()
 @click.argument("job_file", metavar="[JOB.py]", required=False, shell_complete=files_completed)
 @click.option("--sql", metavar="TEXT", help="A query of the table `rows`, instead of JOB.py.")
 @click.option(
@@ -109,26 +80,37 @@ def reprocess(
     /,
     job_file: str | None,
     sql: str | None,
-    source: str,
-    target: str,
     since: str | None,
     until: str | None,
     as_json: bool,
     **others: Any,
 ) -> None:
+    """Run a PySpark job over committed rows and publish its result as the newest version of another table.
+
+    JOB.py holds  def reprocess(spark, rows)  and returns a DataFrame; --sql does with one query of the table `rows`.
+    A reader of the output sees the version before or the new one, never anything between. Killed, or run twice, it
+    publishes once: when the newest version is of the same job over the same rows, nothing is done.
+
+    \b
+    Examples:
+      squall reprocess recount.py --input /tables/delays --output /tables/again
+      squall reprocess --master spark://host:7077 \\
+          --sql "select carrier, avg(delay) delay from rows group by carrier" \\
+          --input hdfs://nn:9000/delays --output hdfs://nn:9000/by-carrier
+      squall reprocess recount.py --input /tables/delays --output /tables/march \\
+          --since 2026-03-01T00:00:00Z --until 2026-04-01T00:00:00Z
+
+    Exit status: 0 published, or there already; 1 failed, and nothing was published; 2 wrong usage.
+    """
     try:
-        options = ReprocessOptions(source, target, Span.of(since, until), **others)
+        options = ReprocessOptions(span=Span.of(since, until), **others)
     except WrongMoment as error:
         raise click.UsageError(str(error), ctx) from None
     check_paths(ctx, options)
     out = keep_stdout() if as_json else sys.stdout
     job = job_of(ctx, job_file, sql)
     began = time.monotonic()
-    with all_as_ctrl_c():
-        try:
-            published, run = run_job(job, options)
-        except KeyboardInterrupt:
-            raise SquallError(INTERRUPTED) from None
+    published, run = run_job(job, options)
     show(out, published, run, options, time.monotonic() - began, as_json)
 
 
@@ -155,8 +137,8 @@ def check_paths(ctx: click.Context, options: ReprocessOptions) -> None:
     """Raise `UsageError` if the result would be among what is read, or Spark cannot reach a path."""
     from squall_io.spark.results.reprocess import overlap
 
-    check_places(ctx, options.master, options.conf, reads=[options.input], writes=[options.output])
-    problem = overlap(options.input, options.output)
+    check_places(ctx, options.master, options.conf, reads=[options.source], writes=[options.target])
+    problem = overlap(options.source, options.target)
     if problem is not None:
         raise click.UsageError(
             f"--input and --output must be two tables, and {problem}: give another --output", ctx
@@ -166,27 +148,17 @@ def check_paths(ctx: click.Context, options: ReprocessOptions) -> None:
 def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
     """Run a job, unless its result exists already."""
     from squall_io.spark.reading.committed import choose
-    from squall_io.spark.results.publishing import open_output
     from squall_io.spark.results.reprocess import reprocess as carry_out
     from squall_io.spark.results.reprocess import run_of
 
-    with ExitStack() as stack, SparkProgress() as progress:
-        started = StartedSpark(options.master, options.conf, progress, stack)
-        span = options.span
-        choice = choose(started.store(options.input), span.since, span.until, options.key)
-        output = open_output(
-            started.store(options.output), options.file_format, options.partition_by, options.keep
-        )
+    span = options.span
+    with options.started() as started:
+        choice = choose(started.store(options.source), span.since, span.until, options.key)
+        output = options.open_output(started.store(options.target))
         run = run_of(job, choice, output, options.again)
-
-        def session() -> Any:
-            spark = started.session()
-            progress.announce(f"running {called(job.name)}")
-            progress.follow(spark)
-            return spark
-
+        session = partial(started.watched, f"running {called(job.name)}")
         with errors_of(job):
-            return carry_out(job, choice, run, output, session, progress.cancel), run
+            return carry_out(job, choice, run, output, session, started.progress.cancel), run
 
 
 def errors_of(job: Job) -> AbstractContextManager[None]:
@@ -215,8 +187,8 @@ def show(
             **version_in_json(published),
             "run": run.id,
             "job": version.job,
-            "input": options.input,
-            "output": options.output,
+            "input": options.source,
+            "output": options.target,
             "rows_in": rows_in,
             "rows_out": version.rows,
             "seconds": round(seconds, 3),
@@ -225,7 +197,7 @@ def show(
         return
     counts = f"{formats.plural(rows_in, 'row')} in, {formats.plural(version.rows, 'row')} out"
     write(out, f"{called(version.job)}: {counts}")
-    where = f"version {version.number} of {options.output}"
+    where = f"version {version.number} of {options.target}"
     if published.ours:
         what = f"{formats.plural(len(version.files), 'file')}, {version.size:,} bytes"
         write(out, f"published as {where}: {what} ({formats.duration(seconds)})")

@@ -7,7 +7,6 @@ Must not know: how topologies are found, watched, drawn or summed up (see the mo
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,20 +16,20 @@ import click
 
 from local_cluster import LocalCluster, TopologyStatus
 from squall.settings import merged
-from squall_cli.commands import completion
+from squall_cli.cluster.cluster_client import config_option
+from squall_cli.commands.completion import settings_option
 from squall_cli.local.local_run import Ended, LocalRun, begin_shutdown, end_at_once
 from squall_cli.local.summary import as_json, summary_lines, verdict
 from squall_cli.local.worker_logs import WorkerLogs
 from squall_cli.options.file_names import files
 from squall_cli.options.numbers import Seconds, Whole
-from squall_cli.options.site import Layers, read_layers, well_formed
+from squall_cli.options.site import Layers, read_layers
 from squall_cli.packing.loading import WrongSource, load_topology
-from squall_cli.terminal.component_table import Line
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.interrupts import EndNow, Interrupts
-from squall_cli.terminal.live_table import LiveTable
-from squall_cli.terminal.plain_lines import PlainLines, write
-from squall_cli.terminal.screen import Screen, is_terminal, painted, styles_of
+from squall_cli.terminal.lines import is_terminal, styles_of, width_of, write, write_lines
+from squall_cli.terminal.live_table import LiveTable, Screen
+from squall_cli.terminal.plain_lines import PlainLines
 from squall_cli.terminal.user_output import (
     gather_user_output,
     keep_stdout,
@@ -43,29 +42,9 @@ from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.topology import Topology
 
 WORKERS = "topology.workers"
-#: A table in a file or a pipe is as wide as it likes.
-NO_LIMIT = 1000
 
 
-HELP = """Run a topology on this machine until it is completed or stopped: in this process, or in worker processes.
-
-FILE holds `topology`: a Topology, or a function that returns one; its arguments follow --, as strings.
-FILE:NAME or package.module:NAME picks another name.
-
-\b
-Examples:
-  squall run word_count.py -- book.txt
-  squall run word_count.py --workers 2 -- book.txt
-  squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
-  squall run word_count.py --json > summary.json
-
-The first Ctrl-C drains: spouts stop, pending trees are processed for at most the message timeout; the
-second ends at once. Exit status: 0 done; 1 when trees failed for good, when the topology failed, or when
-trees were left; 2 wrong usage.
-"""
-
-
-@click.command(help=HELP)
+@click.command()
 @click.argument("source", metavar="FILE[:NAME]", shell_complete=files)
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
 @click.option(
@@ -75,22 +54,8 @@ trees were left; 2 wrong usage.
     help="N worker processes, from 2 on.  [default: none, all runs in this process]",
 )
 @click.option("--seconds", metavar="S", type=Seconds(above=True), help="Drain after S seconds.")
-@click.option(
-    "-o",
-    "settings",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=well_formed,
-    shell_complete=completion.settings,
-    help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
-)
-@click.option(
-    "--config",
-    "site",
-    metavar="FILE",
-    shell_complete=files,
-    help="The site's file.  [default: conf/squall.yaml, if there]",
-)
+@settings_option
+@config_option
 @click.option("--json", "json_wanted", is_flag=True, help="The summary as JSON; all else goes to stderr.")
 @click.option("--allow-failures", is_flag=True, help="Exit with 0 though trees have failed for good.")
 @click.pass_context
@@ -101,11 +66,27 @@ def run(
     workers: int | None,
     seconds: float | None,
     settings: tuple[str, ...],
-    site: str | None,
+    config: str | None,
     json_wanted: bool,
     allow_failures: bool,
 ) -> None:
-    layers = with_workers(read_layers(site, os.environ, settings), workers, ctx)
+    """Run a topology on this machine until it is completed or stopped: in this process, or in worker processes.
+
+    FILE holds `topology`: a Topology, or a function that returns one; its arguments follow --, as strings.
+    FILE:NAME or package.module:NAME picks another name.
+
+    \b
+    Examples:
+      squall run word_count.py -- book.txt
+      squall run word_count.py --workers 2 -- book.txt
+      squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
+      squall run word_count.py --json > summary.json
+
+    The first Ctrl-C drains: spouts stop, pending trees are processed for at most the message timeout; the
+    second ends at once. Exit status: 0 done; 1 when trees failed for good, when the topology failed, or when
+    trees were left; 2 wrong usage.
+    """
+    layers = with_workers(read_layers(config, os.environ, settings), workers, ctx)
     out, view = streams(json_wanted)
     try:
         topology = load_topology(source, arguments)
@@ -116,8 +97,7 @@ def run(
     if json_wanted:
         write(out, as_json(ended, status, reason))
     else:
-        width = shutil.get_terminal_size().columns if out.isatty() else NO_LIMIT
-        print_lines(out, summary_lines(ended, width))
+        write_lines(out, summary_lines(ended, width_of(out)))
     if reason is not None:
         write(sys.stderr, f"squall run: {reason}")
     if ended.how == "cut off":  # a user's call may still run: do not wait for it
@@ -231,10 +211,3 @@ def opening(topology: Topology, conf: Mapping[str, object], processes: bool) -> 
     workers = plural(number, "worker process", "worker processes") if processes else plural(number, "worker")
     size = f"{plural(len(topology.components), 'component')}, {plural(tasks, 'task')}"
     return f"{topology.name}: {size}, {workers}; Ctrl-C drains"
-
-
-def print_lines(out: IO[str], lines: list[Line]) -> None:
-    """Print the summary, with colours where they can be seen."""
-    styles = styles_of(out)
-    for line in lines:
-        write(out, painted(line, styles))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -13,32 +11,22 @@ import click
 
 from squall.reports.error_reports import raised
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.events import on_one_line, own_paths
 from squall_cli.cluster.next_command import to_type
 from squall_cli.cluster.placed import fewer_workers, has_fewer_workers, no_workers, on_trial
 from squall_cli.commands.completion import name_argument
 from squall_cli.commands.listing import STYLES, waits_for_slots
-from squall_cli.terminal.component_table import Line, plain, rows_of, table_without_rates
+from squall_cli.terminal.component_table import rows_of, table_without_rates
 from squall_cli.terminal.formats import cropped_inside, duration, moment, plural
-from squall_cli.terminal.screen import is_terminal, painted, styles_of
-from squall_cli.terminal.tables import Cell, Table, TableColumn, harmless, show, table
+from squall_cli.terminal.lines import Line, harmless, plain, width_of, write_lines
+from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table
 
 if TYPE_CHECKING:
     from squall.api.answers import SupervisorEntry, TopologyAnswer, WorkerEntry
     from squall.values import TaskRow
 
-HELP = """Show state, counters and workers of a topology.
 
-Counters are totals since it was submitted; latencies are from the first emission to the ack.
-
-\b
-Examples:
-  squall status word-count
-  squall status word-count --json | jq .components.count.executed
-"""
-
-#: In a file or a pipe a table is as wide as it likes.
-NO_LIMIT: Final = 1000
 #: Of what was said about its workers, the latest; --json has all that is kept.
 MOST_NOTES: Final = 3
 #: Lines that one of them gets on a screen; it may end with much that a worker wrote.
@@ -53,34 +41,34 @@ WORKER_COLUMNS: Final = (
 )
 
 
-@click.command(help=HELP)
+@click.command()
 @name_argument
 @cluster_client.options
-def status(name: str, nimbus: str | None, config: str | None, as_json: bool) -> None:
-    client = cluster_client.connect(nimbus, config)
-    from squall.api.answers import SupervisorsAnswer, TopologyAnswer
+def status(cluster: ClusterOptions, name: str) -> None:
+    """Show state, counters and workers of a topology.
+
+    Counters are totals since it was submitted; latencies are from the first emission to the ack.
+
+    \b
+    Examples:
+      squall status word-count
+      squall status word-count --json | jq .components.count.executed
+    """
+    from squall.api.answers import TopologyAnswer
     from squall.http.client import at
 
     supervisors: Sequence[SupervisorEntry] = ()
-    with cluster_client.about(client, name):
+    with cluster.asked(name) as client:
         found, shown = client.read_json(TopologyAnswer, at("topologies", name))
-        if not as_json and (has_fewer_workers(found) or waits_for_slots(found, len(found.workers))):
-            supervisors = client.read(SupervisorsAnswer, "supervisors").supervisors
-    if as_json:
-        click.echo(json.dumps(shown, indent=2))
-        return
-    out = sys.stdout
-    width = shutil.get_terminal_size().columns if is_terminal(out) else NO_LIMIT
-    for line in head(found, width):
-        click.echo(painted(line, styles_of(out)))
-    if found.workers:
-        click.echo()
-        show(worker_table(found.workers), out)
-    rest = list(trouble(found, supervisors, width))
-    if rest:
-        click.echo()
-    for line in rest:
-        click.echo(painted(line, styles_of(out)))
+        if cluster.as_json:
+            cluster_client.echo_json(shown)
+            return
+        if has_fewer_workers(found) or waits_for_slots(found, len(found.workers)):
+            supervisors = client.supervisors()
+    width = width_of(sys.stdout)
+    parts = (head(found, width), worker_lines(found.workers, width), [*trouble(found, supervisors, width)])
+    lines = [line for part in parts if part for line in ((), *part)]
+    write_lines(sys.stdout, lines[1:])
 
 
 def head(found: TopologyAnswer, width: int) -> list[Line]:
@@ -118,10 +106,10 @@ def how_long(found: TopologyAnswer) -> str:
     return submitted if stayed is None else f" for {duration(max(0.0, stayed))}{submitted}"
 
 
-def worker_table(workers: list[WorkerEntry]) -> Table:
-    """A row for each worker, host by host."""
+def worker_lines(workers: list[WorkerEntry], width: int) -> list[Line]:
+    """Return a table with a row for each worker, host by host."""
     ordered = sorted(workers, key=lambda worker: (str(worker.host), worker.slot))
-    return table(WORKER_COLUMNS, [worker_row(worker) for worker in ordered])
+    return lines_of(table(WORKER_COLUMNS, map(worker_row, ordered)), width) if workers else []
 
 
 def worker_row(worker: WorkerEntry) -> list[Cell]:

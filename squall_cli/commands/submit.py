@@ -21,12 +21,13 @@ import click
 
 from squall.packages.travel_rules import NEEDED
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.next_command import to_type
 from squall_cli.cluster.waiting import Interrupted, WaitProgress, patiently
-from squall_cli.commands import completion
+from squall_cli.commands.completion import settings_option
 from squall_cli.options import file_names
 from squall_cli.options.numbers import Seconds
-from squall_cli.options.site import Layers, read_layers, well_formed
+from squall_cli.options.site import Layers, read_layers
 from squall_cli.packing.loading import WrongSource, load_topology, parse_source
 from squall_cli.packing.packing import (
     Package,
@@ -42,7 +43,7 @@ from squall_cli.packing.packing import (
 from squall_cli.packing.user_modules import Before
 from squall_cli.terminal.formats import duration, in_bytes
 from squall_cli.terminal.interrupts import all_as_ctrl_c
-from squall_cli.terminal.tables import harmless
+from squall_cli.terminal.lines import harmless
 from squall_cli.terminal.user_output import keep_stdout
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
@@ -58,26 +59,6 @@ LINE_SECS: Final = 5.0
 NUMBER: Final = re.compile(r"[\d,.]+(?:st|nd|rd|th)?")
 #: Seconds between two looks at a topology that is coming up.
 LOOK_SECS: Final = 0.25
-
-HELP = """Send a topology to a cluster.
-
-FILE holds `topology`: a Topology, or a function that returns one; its arguments stand after --, as strings.
-FILE:NAME or package.module:NAME picks another name.
-
-What it imports of your own modules travels with it. What is installed does not: it must be there on the hosts,
-or be listed in --requirements.
-
-\b
-Examples:
-  squall submit word_count.py -- /data/book.txt
-  squall submit word_count.py --wait --name books -o topology.workers=4
-  squall submit app.topologies:clicks --include plugins --resource words.txt
-  squall submit clicks.py --requirements requirements.txt --wheels wheels
-  squall submit clicks.py --replace --wait
-
---wait ends when the first tree was acked or the topology is completed. Exit status: 0 done; 1 when it was not
-taken, or with --wait did not come up; 2 wrong usage.
-"""
 
 
 @dataclass(frozen=True)
@@ -97,7 +78,7 @@ class SubmitOptions:
     wheels: str | None
 
 
-@click.command(help=HELP)
+@click.command()
 @click.argument("source", metavar="FILE[:NAME]", shell_complete=file_names.files)
 @click.argument(
     "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=file_names.files
@@ -144,36 +125,39 @@ class SubmitOptions:
     shell_complete=file_names.folders,
     help="The wheels to install them from; nothing else is asked then.",
 )
-@click.option(
-    "-o",
-    "settings",
-    metavar="KEY=VALUE",
-    multiple=True,
-    callback=well_formed,
-    shell_complete=completion.settings,
-    help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
-)
+@settings_option
 @cluster_client.options
-def submit(
-    settings: tuple[str, ...],
-    nimbus: str | None,
-    config: str | None,
-    as_json: bool,
-    **typed: Any,
-) -> None:
+def submit(cluster: ClusterOptions, settings: tuple[str, ...], **typed: Any) -> None:
+    """Send a topology to a cluster.
+
+    FILE holds `topology`: a Topology, or a function that returns one; its arguments stand after --, as strings.
+    FILE:NAME or package.module:NAME picks another name.
+
+    What it imports of your own modules travels with it. What is installed does not: it must be there on the hosts,
+    or be listed in --requirements.
+
+    \b
+    Examples:
+      squall submit word_count.py -- /data/book.txt
+      squall submit word_count.py --wait --name books -o topology.workers=4
+      squall submit app.topologies:clicks --include plugins --resource words.txt
+      squall submit clicks.py --requirements requirements.txt --wheels wheels
+      squall submit clicks.py --replace --wait
+
+    --wait ends when the first tree was acked or the topology is completed. Exit status: 0 done; 1 when it was not
+    taken, or with --wait did not come up; 2 wrong usage.
+    """
     asked = SubmitOptions(**typed)
     check_usage(asked)
     with all_as_ctrl_c():
-        go(asked, settings, nimbus, config, as_json)
+        go(cluster, asked, settings)
 
 
-def go(
-    asked: SubmitOptions, settings: tuple[str, ...], nimbus: str | None, config: str | None, as_json: bool
-) -> None:
+def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...]) -> None:
     """Load, pack, send, and watch."""
-    layers = read_layers(config, os.environ, settings)
-    client = cluster_client.connect(nimbus, config)
-    out = keep_stdout() if as_json else sys.stdout  # before the user's file may print
+    layers = read_layers(cluster.config, os.environ, settings)
+    client = cluster_client.connect(cluster.nimbus, cluster.config)
+    out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file may print
     accepted: Accepted | None = None
     try:
         topology, package = load(asked, layers)
@@ -189,7 +173,7 @@ def go(
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
             result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
             failure = watch(client, accepted, submission, steps, result) if asked.wait else None
-        print_outcome(out, as_json, result, client, failure)
+        print_outcome(out, cluster.as_json, result, client, failure)
     except WrongSource as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
     except KeyboardInterrupt:
@@ -338,19 +322,14 @@ def watch(
     result: dict[str, Any],
 ) -> str | None:
     """Follow the topology until it has come up (None), or will not: why."""
-    from squall.api.answers import TopologyAnswer
-    from squall.http.client import Refused, at
     from squall_cli.packing.coming_up import Arrival, Seen
 
     began = time.monotonic()
     arrival = Arrival(accepted.name, accepted.id, submission.active, began, submission.replace)
 
     def check() -> Seen:
-        try:
-            status = client.read(TopologyAnswer, at("topologies", accepted.name))
-        except Refused as error:
-            if error.kind != "NoSuchTopology":
-                raise
+        status = client.topology_or_none(accepted.name)
+        if status is None:
             return arrival.missing(time.monotonic())
         result["state"] = status.state if status.id == accepted.id else result["state"]
         return arrival.update(status, time.monotonic())

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Mapping
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -22,13 +23,16 @@ from squall_cli.commands.daemon_options import (
     insecure_option,
     log_to_stderr,
     make_store,
+    slots_option,
     state_option,
     state_place,
     zookeeper_option,
 )
-from squall_cli.options.numbers import Whole
 from topology_api.errors import InvalidConfig, SquallError
 from topology_api.options import port_range
+
+if TYPE_CHECKING:
+    from supervisor.daemon import SupervisorSettings
 
 _log = logging.getLogger(__name__)
 
@@ -40,30 +44,10 @@ PORTS_OF_ONE: Final = 2
 #: Seconds by which a supervisor must be given up later than its workers' leases are over.
 MARGIN: Final = 2.0
 
-_HELP = """Start the agent of a host that runs workers, until Ctrl-C or SIGTERM.
 
-Its workers do not end with it: they go on until their lease is over (supervisor.worker.lease.secs), and the next supervisor
-with the same --state takes them over. So it can be restarted or upgraded under load. To move the work away first, drain it:
-squall drain SUPERVISOR.
-
-\b
-Examples:
-  squall supervisor --zookeeper 127.0.0.1:2181
-  squall supervisor --zookeeper zk1:2181,zk2:2181,zk3:2181 --slots 8 \\
-      --host worker-1.example.org --bind 0.0.0.0 --listen 0.0.0.0:6628
-"""
-
-
-@click.command(help=_HELP)
+@click.command()
 @zookeeper_option
-@click.option(
-    "--slots",
-    metavar="N",
-    type=Whole(1, 10_000),
-    default=4,
-    show_default=True,
-    help="How many workers it may run.",
-)
+@slots_option
 @click.option(
     "--host",
     metavar="NAME",
@@ -102,31 +86,32 @@ def supervisor(
     new_cluster: bool,
     config: str | None,
 ) -> None:
+    """Start the agent of a host that runs workers, until Ctrl-C or SIGTERM.
+
+    Its workers do not end with it: they go on until their lease is over (supervisor.worker.lease.secs), and the next supervisor
+    with the same --state takes them over. So it can be restarted or upgraded under load. To move the work away first, drain it:
+    squall drain SUPERVISOR.
+
+    \b
+    Examples:
+      squall supervisor --zookeeper 127.0.0.1:2181
+      squall supervisor --zookeeper zk1:2181,zk2:2181,zk3:2181 --slots 8 \\
+          --host worker-1.example.org --bind 0.0.0.0 --listen 0.0.0.0:6628
+    """
     from squall.security.tls import server_context_files
-    from supervisor.artifacts import PackageLimits
-    from supervisor.daemon import SupervisorDaemon, SupervisorSettings
+    from supervisor.daemon import SupervisorDaemon
 
     conf = daemon_settings(config)
-    check_lease(conf)
-    check_ports(conf, slots)
     if listen is None:
         listen = listen_by(bind)
-    ca = conf["squall.tls.ca"]
-    settings = SupervisorSettings(
+    settings = configured(conf, slots)(
         state=state_place("supervisor", state),
         host=host or own_host(),
-        slots=slots,
         bind=bind,
-        ports=conf[PORTS],
         listen=listen,
-        lease_secs=float(conf[LEASE]),
         tls=server_context_files(conf),
-        ca=None if ca is None else str(ca),
         insecure=insecure,
         new_cluster=new_cluster,
-        packages=PackageLimits(
-            int(conf["nimbus.package.limit.bytes"]), int(conf["nimbus.package.unpacked.limit.bytes"])
-        ),
     )
     log_to_stderr()
     store = make_store(zookeeper, conf)
@@ -149,6 +134,26 @@ def supervisor(
         store.close()
     for error in refusals:
         raise error
+
+
+def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSettings]:
+    """Return a supervisor's settings, as far as the configuration has them; InvalidConfig for what does not fit together."""
+    from supervisor.artifacts import PackageLimits
+    from supervisor.daemon import SupervisorSettings
+
+    check_lease(conf)
+    check_ports(conf, slots)
+    ca = conf["squall.tls.ca"]
+    return partial(
+        SupervisorSettings,
+        slots=slots,
+        ports=conf[PORTS],
+        lease_secs=float(conf[LEASE]),
+        ca=None if ca is None else str(ca),
+        packages=PackageLimits(
+            int(conf["nimbus.package.limit.bytes"]), int(conf["nimbus.package.unpacked.limit.bytes"])
+        ),
+    )
 
 
 def listen_by(bind: str) -> tuple[str, int]:
@@ -197,7 +202,7 @@ def check_ports(conf: Mapping[str, Any], slots: int) -> None:
         )
 
 
-def check_lease(conf: dict[str, Any]) -> None:
+def check_lease(conf: Mapping[str, Any]) -> None:
     """Check that a supervisor is given up only after its workers have ended, so that no task runs twice."""
     lease, timeout = float(conf[LEASE]), float(conf[TIMEOUT])
     if lease + MARGIN > timeout:

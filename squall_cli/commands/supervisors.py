@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.tables import Cell, TableColumn, show, table
 
 if TYPE_CHECKING:
     from squall.api.answers import SupervisorEntry
 
-HELP = """List the supervisors of a cluster: their hosts, slots, and what runs there.
-
-\b
-Examples:
-  squall supervisors
-  squall supervisors --json | jq '.supervisors[] | select(.drained) | .host'
-"""
 
 NOTHING: Final = "There are no supervisors; `squall supervisor` starts one on its host."
 COLUMNS: Final = (
@@ -39,15 +33,21 @@ COLUMNS: Final = (
 )
 
 
-@click.command(help=HELP)
+@click.command()
 @cluster_client.options
-def supervisors(nimbus: str | None, config: str | None, as_json: bool) -> None:
-    client = cluster_client.connect(nimbus, config)
+def supervisors(cluster: ClusterOptions) -> None:
+    """List the supervisors of a cluster: their hosts, slots, and what runs there.
+
+    \b
+    Examples:
+      squall supervisors
+      squall supervisors --json | jq '.supervisors[] | select(.drained) | .host'
+    """
     from squall.api.answers import SupervisorsAnswer
 
-    with cluster_client.about(client):
+    with cluster.asked() as client:
         answer, shown = client.read_json(SupervisorsAnswer, "supervisors")
-    if not cluster_client.to_be_drawn(answer.supervisors, shown, as_json, NOTHING):
+    if not cluster.answer_list(shown, answer.supervisors, NOTHING):
         return
     there = sorted(answer.supervisors, key=lambda each: (each.host, each.id))
     show(table(COLUMNS, map(row, there)), sys.stdout)

@@ -6,25 +6,23 @@ Must not know: how a table is stored on its file system.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from squall_cli.cluster.cluster_client import echo_json, json_option
 from squall_cli.cluster.waiting import WaitProgress
 from squall_cli.options.file_names import folders
 from squall_cli.options.numbers import Seconds
 from squall_cli.options.spark_options import check_places, names, spark_options, table_path
 from squall_cli.spark import table_sweep
-from squall_cli.spark.spark_progress import SparkProgress
 from squall_cli.spark.started_spark import StartedSpark
 from squall_cli.terminal import formats
-from squall_cli.terminal.interrupts import all_as_ctrl_c
-from squall_cli.terminal.tables import TableColumn, harmless, show
+from squall_cli.terminal.lines import harmless
+from squall_cli.terminal.tables import TableColumn, show
 from squall_cli.terminal.tables import table as drawn
 from topology_api.errors import SquallError
 
@@ -33,22 +31,6 @@ if TYPE_CHECKING:
     from squall_io.spark.reading.summary import StreamSummary, TableSummary, Verification
     from squall_io.spark.stores import OpenStore
 
-HELP = """Show what the table at PATH holds, a SparkSink's or one of results.
-
-Without options it asks the manifest alone: that needs no Spark, and for a table on this machine no Java. --verify reads
-every committed file and compares its digest. --key has Spark count the rows that are replays of others.
---sweep deletes what topologies have left that ended in the middle of a batch: those that have written nothing for a day, or
-for --older-than seconds. A sink that lives all the same writes its batch again; no row is lost.
-
-\b
-Examples:
-  squall table hdfs://namenode:9000/warehouse/delays
-  squall table /tmp/delays --verify
-  squall table /tmp/delays --key carrier,hour --json
-  squall table /tmp/delays --sweep --dry-run
-
-Exit status: 0; 1 when something of the manifest cannot be read, or a file is not as it was committed; 2 wrong usage.
-"""
 
 #: Partitions that are shown, the last by name; --json has all.
 MOST_PARTITIONS: Final = 20
@@ -78,7 +60,7 @@ PARTITIONS = (
 )
 
 
-@click.command("table", help=HELP)
+@click.command("table")
 @click.argument("path", metavar="PATH", callback=table_path, shell_complete=folders)
 @click.option("--verify", "verifying", is_flag=True, help="Read every file, and compare its digest.")
 @click.option(
@@ -93,7 +75,7 @@ PARTITIONS = (
 )
 @click.option("--dry-run", is_flag=True, help="Only show what --sweep would delete.")
 @spark_options
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
+@json_option
 @click.pass_context
 def table(
     ctx: click.Context,
@@ -108,45 +90,66 @@ def table(
     conf: Mapping[str, str],
     as_json: bool,
 ) -> None:
-    from squall_io.spark.manifest.envelopes import UnreadableRecord
-    from squall_io.spark.manifest.state import UnreadableManifest
+    """Show what the table at PATH holds, a SparkSink's or one of results.
+
+    Without options it asks the manifest alone: that needs no Spark, and for a table on this machine no Java. --verify reads
+    every committed file and compares its digest. --key has Spark count the rows that are replays of others.
+    --sweep deletes what topologies have left that ended in the middle of a batch: those that have written nothing for a day, or
+    for --older-than seconds. A sink that lives all the same writes its batch again; no row is lost.
+
+    \b
+    Examples:
+      squall table hdfs://namenode:9000/warehouse/delays
+      squall table /tmp/delays --verify
+      squall table /tmp/delays --key carrier,hour --json
+      squall table /tmp/delays --sweep --dry-run
+
+    Exit status: 0; 1 when something of the manifest cannot be read, or a file is not as it was committed; 2 wrong usage.
+    """
     from squall_io.spark.reading.committed import key_names
-    from squall_io.spark.reading.summary import table_summary
 
     if not sweeping and (dry_run or older_than is not None):
         raise click.UsageError("--older-than and --dry-run say how to --sweep: give that, too", ctx)
     check_places(ctx, master, conf, reads=[path], writes=[path] if sweeping else [])
-    with all_as_ctrl_c(), ExitStack() as stack, SparkProgress() as progress:
-        started = StartedSpark(master, conf, progress, stack)
+    with StartedSpark(master, conf) as started:
         files = started.store(path)
         age = table_sweep.OLD if older_than is None else older_than
-        try:
-            swept = table_sweep.sweep(files, age, dry_run) if sweeping else None
-            found = table_summary(files)
-        except UnreadableRecord as problem:
-            raise UnreadableManifest(files.root, [problem]) from None
+        swept, found = swept_and_read(files, age if sweeping else None, dry_run)
         verified = checked(files) if verifying else None
+        bad = [*unreadable_lines(found), *problem_lines(verified)]
         counts = None
-        damaged = found.unreadable or (verified is not None and verified.problems)
-        if key is not None and found.schema is not None and not damaged:
+        if key is not None and found.schema is not None and not bad:
             key_names(found.schema, key)  # before Spark is started
-            counts = counted(started.session(), path, key, progress)
+            counts = counted(started, path, key)
     if as_json:
-        answer = in_json(found, verified, counts)
-        if swept is not None:
-            answer["swept"] = table_sweep.in_json(swept)
-        click.echo(json.dumps(answer, indent=2))
+        swept_in_json = {} if swept is None else {"swept": table_sweep.in_json(swept)}
+        echo_json({**in_json(found, verified, counts), **swept_in_json})
     else:
         print_summary(found)
         print_swept(swept)
         for line in (*key_lines(counts), *verified_lines(verified)):
             click.echo(line)
-    if bad := [*unreadable_lines(found), *problem_lines(verified)]:
+    if bad:
         click.echo("\n".join(bad), err=True)
         sys.exit(1)
 
 
-def counted(session: Any, path: str, key: tuple[str, ...], progress: SparkProgress) -> KeyCounts:
+def swept_and_read(
+    files: OpenStore, age: float | None, dry_run: bool
+) -> tuple[table_sweep.Sweep | None, TableSummary]:
+    """Sweep the table, unless `age` is None, and return what it holds then."""
+    from squall_io.spark.manifest.envelopes import UnreadableRecord
+    from squall_io.spark.manifest.state import UnreadableManifest
+    from squall_io.spark.reading.summary import table_summary
+
+    try:
+        swept = None if age is None else table_sweep.sweep(files, age, dry_run)
+        return swept, table_summary(files)
+    except UnreadableRecord as problem:
+        raise UnreadableManifest(files.root, [problem]) from None
+
+
+def counted(started: StartedSpark, path: str, key: tuple[str, ...]) -> KeyCounts:
     """Return the rows by key, with a progress bar while Spark counts."""
     from squall_io.spark.reading.committed import count_keys
     from squall_io.spark.results.job_errors import spark_errors_as
@@ -154,7 +157,7 @@ def counted(session: Any, path: str, key: tuple[str, ...], progress: SparkProgre
     def failed(reason: str, error: Exception) -> SquallError:
         return SquallError(f"the keys of {path} could not be counted: {reason}; --verify names damaged files")
 
-    progress.follow(session)
+    session = started.watched()
     with spark_errors_as(failed):
         return count_keys(session, path, key)
 

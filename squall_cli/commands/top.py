@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -13,30 +12,18 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.local.rates import Rates
 from squall_cli.options.numbers import Seconds
-from squall_cli.terminal.formats import latency, plural, rate, short
-from squall_cli.terminal.screen import is_terminal
-from squall_cli.terminal.tables import Cell, Table, TableColumn, console, harmless, rich_table, show, table
+from squall_cli.terminal.formats import cropped, latency, plural, rate, short
+from squall_cli.terminal.lines import Line, console, harmless, is_terminal, painted, styles_of
+from squall_cli.terminal.tables import Cell, Table, TableColumn, lines_of, show, table
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from squall.api.answers import ClusterAnswer
     from squall.status import ComponentStatus
     from squall_cli.cluster.nimbus_client import NimbusClient
 
-HELP = """Watch the busiest components of a cluster: tuples a second, over the last five seconds.
-
-A spout's rate counts what it emits, a bolt's what it executes. In a pipe, and with --json, it measures for SECS seconds,
-prints once and ends.
-
-\b
-Examples:
-  squall top
-  squall top --delay 5
-  squall top --json | jq '.components[0]'
-"""
 
 COLUMNS: Final = (
     TableColumn("TOPOLOGY", elastic=True),
@@ -77,7 +64,7 @@ class ClusterMoment:
         return sum(each.rate or 0.0 for each in self.busy if each.component.kind == "bolt")
 
 
-@click.command(help=HELP)
+@click.command()
 @click.option(
     "--delay",
     metavar="SECS",
@@ -87,19 +74,29 @@ class ClusterMoment:
     help="Seconds between two looks.",
 )
 @cluster_client.options
-def top(delay: float, nimbus: str | None, config: str | None, as_json: bool) -> None:
-    client = cluster_client.connect(nimbus, config)
-    watched = WatchedCluster(client)
-    with cluster_client.about(client):
-        if is_terminal(sys.stdout) and not as_json:
+def top(cluster: ClusterOptions, delay: float) -> None:
+    """Watch the busiest components of a cluster: tuples a second, over the last five seconds.
+
+    A spout's rate counts what it emits, a bolt's what it executes. In a pipe, and with --json, it measures for SECS seconds,
+    prints once and ends.
+
+    \b
+    Examples:
+      squall top
+      squall top --delay 5
+      squall top --json | jq '.components[0]'
+    """
+    with cluster.asked() as client:
+        watched = WatchedCluster(client)
+        if is_terminal(sys.stdout) and not cluster.as_json:
             with suppress(KeyboardInterrupt):  # the way to end it
                 follow(watched, delay)
             return
         watched.measure(time.monotonic())
         time.sleep(delay)
         moment = watched.measure(time.monotonic())
-    if as_json:
-        click.echo(json.dumps(as_values(moment), indent=2))
+    if cluster.as_json:
+        cluster_client.echo_json(as_values(moment))
     else:
         click.echo(summary(moment))
         show(table_of(moment.busy), sys.stdout)
@@ -115,16 +112,11 @@ class WatchedCluster:
 
     def measure(self, now: float) -> ClusterMoment:
         """Ask for everything."""
-        from squall.api.answers import ClusterAnswer, TopologiesAnswer
-        from squall_cli.commands.lifecycle import status_or_none
-
-        cluster = self.client.read(ClusterAnswer, "cluster")
+        cluster = self.client.cluster()
         busy: list[Busy] = []
         there = set()
-        for listed in self.client.read(TopologiesAnswer, "topologies").topologies:
-            if not listed.components:
-                continue
-            status = status_or_none(self.client, listed.name)
+        for listed in self.client.topologies():
+            status = self.client.topology_or_none(listed.name) if listed.components else None
             if status is None:
                 continue
             key, name = status.id, status.name
@@ -190,11 +182,12 @@ def as_values(moment: ClusterMoment) -> dict[str, object]:
 def follow(watched: WatchedCluster, delay: float) -> None:
     """Draw for ever; a Nimbus that is away for a while is asked again."""
     from rich.live import Live
+    from rich.text import Text
 
-    from squall.api.answers import ClusterAnswer
     from squall.http.client import Refused, Unreachable
 
-    latest, problem = ClusterMoment(watched.client.read(ClusterAnswer, "cluster"), ()), ""
+    latest, problem = ClusterMoment(watched.client.cluster(), ()), ""
+    styles = styles_of(sys.stdout)
     with Live(console=console(sys.stdout), screen=True, auto_refresh=False) as live:
         while True:
             try:
@@ -205,24 +198,18 @@ def follow(watched: WatchedCluster, delay: float) -> None:
                 problem = str(error)
             resized = console(sys.stdout)  # the window may have been resized
             live.console.size = resized.size
-            live.update(picture(latest, problem, resized.width, resized.height), refresh=True)
+            drawn = [painted(each, styles) for each in picture(latest, problem, *resized.size)]
+            live.update(Text.from_ansi("\n".join(drawn), no_wrap=True), refresh=True)
             time.sleep(delay)
 
 
-def picture(moment: ClusterMoment, problem: str, width: int, height: int) -> RenderableType:
-    """Everything that is drawn, no higher than the window."""
-    from rich.console import Group
-    from rich.text import Text
-
+def picture(moment: ClusterMoment, problem: str, width: int, height: int) -> list[Line]:
+    """Return everything that is drawn, no higher than the window."""
     room = max(1, height - AROUND)
-    head = Text(summary(moment), no_wrap=True, overflow="ellipsis")
-    foot = Text(no_wrap=True, overflow="ellipsis", style="dim")
+    more = len(moment.busy) - room
+    foot = (f"and {plural(more, 'less busy component')}; " if more > 0 else "") + "Ctrl-C ends"
     if problem:
-        foot = Text(
-            f"as it was last: {harmless(problem)}", style="bold red", no_wrap=True, overflow="ellipsis"
-        )
-    elif len(moment.busy) > room:
-        foot.append(f"and {plural(len(moment.busy) - room, 'less busy component')}; Ctrl-C ends")
-    else:
-        foot.append("Ctrl-C ends")
-    return Group(head, Text(), rich_table(table_of(moment.busy[:room]), width), Text(), foot)
+        foot = f"as it was last: {harmless(problem)}"
+    drawn = lines_of(table_of(moment.busy[:room]), width)
+    head = cropped(summary(moment), width)
+    return [((head, ""),), (), *drawn, (), ((cropped(foot, width), "bad" if problem else "dim"),)]

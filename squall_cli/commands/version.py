@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
@@ -11,28 +10,28 @@ import click
 
 from squall import __version__
 from squall_cli.cluster import cluster_client
+from squall_cli.cluster.cluster_client import ClusterOptions
 from topology_api.core_choice import CHOICE
 
 if TYPE_CHECKING:
     from squall.api.answers import NimbusEntry, SupervisorEntry
-    from squall_cli.cluster.nimbus_client import NimbusClient
 
-HELP = """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and the versions of
-the daemons of a cluster when one is named.
-
-\b
-Examples:
-  squall version
-  squall version --nimbus http://nimbus-1:6627
-"""
 
 #: What is shown of each daemon; a supervisor has no URL, and does not lead.
 SHOWN: Final = ("host", "id", "url", "leader", "versions")
 
 
-@click.command(help=HELP)
+@click.command()
 @cluster_client.options
-def version(nimbus: str | None, config: str | None, as_json: bool) -> None:
+def version(cluster: ClusterOptions) -> None:
+    """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and the versions of
+    the daemons of a cluster when one is named.
+
+    \b
+    Examples:
+      squall version
+      squall version --nimbus http://nimbus-1:6627
+    """
     here: dict[str, Any] = {
         "squall": __version__,
         "python": sys.version.split()[0],
@@ -40,28 +39,19 @@ def version(nimbus: str | None, config: str | None, as_json: bool) -> None:
         "core": "compiled" if CHOICE.compiled else "plain",
         "core_why": CHOICE.why,
     }
-    asked = bool(nimbus or os.environ.get(cluster_client.VARIABLE))
-    if not as_json:  # this much is known whether or not a cluster answers
+    asked = bool(cluster.nimbus or os.environ.get(cluster_client.VARIABLE))
+    if not cluster.as_json:  # this much is known whether or not a cluster answers
         click.echo(f"squall {__version__} (Python {here['python']}, {sys.executable})")
         click.echo(f"core: {CHOICE}")
     if asked:
-        client = cluster_client.connect(nimbus, config)
-        with cluster_client.about(client):
-            daemons = daemons_of(client)
+        with cluster.asked() as client:
+            daemons: list[NimbusEntry | SupervisorEntry] = [*client.cluster().nimbuses, *client.supervisors()]
         here["daemons"] = [_in_json(daemon) for daemon in daemons]
-        if not as_json:
+        if not cluster.as_json:
             for line in map(_line, daemons):
                 click.echo(line)
-    if as_json:
-        click.echo(json.dumps(here, indent=2))
-
-
-def daemons_of(client: NimbusClient) -> list[NimbusEntry | SupervisorEntry]:
-    """Return every daemon of the cluster."""
-    from squall.api.answers import ClusterAnswer, SupervisorsAnswer
-
-    nimbuses = client.read(ClusterAnswer, "cluster").nimbuses
-    return [*nimbuses, *client.read(SupervisorsAnswer, "supervisors").supervisors]
+    if cluster.as_json:
+        cluster_client.echo_json(here)
 
 
 def _in_json(daemon: NimbusEntry | SupervisorEntry) -> dict[str, object]:

@@ -21,22 +21,10 @@ import click
 
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java, mode
 from squall.security.tls import InsecureBind, is_loopback
-from squall_cli.commands.daemon_options import host_port, state_option, state_place
+from squall_cli.commands.daemon_options import listen_option, state_option, state_place
 from squall_cli.options.file_names import folders
 from squall_cli.options.numbers import Whole
 
-_HELP = """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
-
-It needs Java, and ZooKeeper's jars: PySpark has them, or --jars names the lib folder of a ZooKeeper release. What it keeps
-is there again when it is started with the same --state. For a cluster that matters, run ZooKeeper as its own documentation
-says; Squall takes any from 3.6 on.
-
-\b
-Examples:
-  squall zookeeper
-  squall zookeeper --listen 127.0.0.1:2182 --state /tmp/zk-2 --server 2 \\
-      --ensemble 127.0.0.1:2881:3881,127.0.0.1:2882:3882,127.0.0.1:2883:3883
-"""
 #: How long the server has to end in good order.
 _END_SECS: Final = 5.0
 _LOOK_SECS: Final = 0.2
@@ -58,15 +46,8 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
     return members
 
 
-@click.command(help=_HELP)
-@click.option(
-    "--listen",
-    callback=host_port,
-    metavar="HOST:PORT",
-    default="127.0.0.1:2181",
-    show_default=True,
-    help="Where it serves clients; port 0 is a free one.",
-)
+@click.command()
+@listen_option("Where it serves clients", "127.0.0.1:2181")
 @state_option("Where it keeps its files.  [default: ~/.local/state/squall/zookeeper]")
 @click.option(
     "--jars",
@@ -94,6 +75,18 @@ def zookeeper(
     ensemble: tuple[str, ...],
     insecure: bool,
 ) -> None:
+    """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
+
+    It needs Java, and ZooKeeper's jars: PySpark has them, or --jars names the lib folder of a ZooKeeper release. What it keeps
+    is there again when it is started with the same --state. For a cluster that matters, run ZooKeeper as its own documentation
+    says; Squall takes any from 3.6 on.
+
+    \b
+    Examples:
+      squall zookeeper
+      squall zookeeper --listen 127.0.0.1:2182 --state /tmp/zk-2 --server 2 \\
+          --ensemble 127.0.0.1:2881:3881,127.0.0.1:2882:3882,127.0.0.1:2883:3883
+    """
     if (server is None) != (not ensemble) or (server or 0) > len(ensemble):
         raise click.UsageError(
             "--server N says which of the servers of --ensemble this is: give both, or none."

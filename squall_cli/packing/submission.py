@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from squall.api.answers import ClusterAnswer, SubmittedAnswer, SupervisorsAnswer
+from squall.api.answers import SubmittedAnswer
 from squall.http.client import Refused, Unreachable, at
 from squall.packages.versions import minor, misfits, own_versions
 from squall_cli.cluster.next_command import to_type
@@ -90,12 +90,8 @@ class Accepted:
 
 def check_versions(client: NimbusClient, name: str) -> None:
     """NotSubmitted when the cluster could not run what is packed here: before much is sent there."""
-    cluster, supervisors = (
-        client.read(ClusterAnswer, "cluster"),
-        client.read(SupervisorsAnswer, "supervisors").supervisors,
-    )
-    others = [(f"Nimbus on {each.host}", each.versions) for each in cluster.nimbuses]
-    others += [(f"supervisor {each.id} on {each.host}", each.versions) for each in supervisors]
+    others = [(f"Nimbus on {each.host}", each.versions) for each in client.cluster().nimbuses]
+    others += [(f"supervisor {each.id} on {each.host}", each.versions) for each in client.supervisors()]
     problems = misfits(own_versions(), others)
     if problems:
         raise NotSubmitted(f"topology {name!r} cannot run on this cluster: {'; '.join(problems)}")

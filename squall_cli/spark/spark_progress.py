@@ -13,9 +13,8 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from squall_cli.terminal import formats
-from squall_cli.terminal.plain_lines import EVERY, write
-from squall_cli.terminal.screen import is_terminal
-from squall_cli.terminal.tables import console
+from squall_cli.terminal.lines import console, is_terminal, write
+from squall_cli.terminal.plain_lines import EVERY
 from squall_io.spark.results.progress import JobProgress, Watch, watch
 
 if TYPE_CHECKING:

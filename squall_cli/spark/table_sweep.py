@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_cli.terminal import formats
-from squall_cli.terminal.tables import TableColumn, harmless
+from squall_cli.terminal.lines import harmless
+from squall_cli.terminal.tables import TableColumn
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:

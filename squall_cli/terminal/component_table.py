@@ -1,8 +1,8 @@
 """The components of a topology as a table of a given width: the same one while it runs and in the summary.
 
-Five layouts, from everything in full down to what fits a narrow window; the widest that fits is taken, so that no line
-is ever wrapped. Columns have fixed widths, so that the table does not jump while the numbers grow.
-Must not know: terminals, colours (a line is text in pieces, each with the name of its style).
+The counts are in full where the window has room for all columns; in a narrower one they are shortened, then columns are
+left out. While a topology runs the columns have fixed widths, so that the table does not jump while the numbers grow.
+Must not know: terminals, colours.
 """
 
 from __future__ import annotations
@@ -13,17 +13,32 @@ from typing import Final
 
 from squall.status import ComponentStatus
 from squall_cli.terminal import formats
+from squall_cli.terminal.lines import Line
+from squall_cli.terminal.tables import GAP, Cell, TableColumn, lines_of, table, total
 
-#: (text, style): the styles are "", "head", "dim", "bad" and "warn".
-Piece = tuple[str, str]
-Line = tuple[Piece, ...]
-Figure = Callable[[int], str]
-
-SHORTEST_NAME = 8
-#: Head of the column with the reason why a spout is idle or a bolt waits.
+#: Head of the column with the reason why a spout is idle or a bolt waits, and its width: longer reasons get lines of their own.
 WHY_IDLE: Final = "WHY IDLE"
+IDLE_WIDTH: Final = 19
 #: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
+#: Columns that only wide windows have. The others are left out by rank.
+WIDE: Final = ("KIND", WHY_IDLE)
+COLUMNS: Final = (
+    TableColumn("COMPONENT", elastic=True, shortest=10),
+    TableColumn("KIND", width=5),
+    TableColumn("TASKS", number=True, rank=6, width=5),
+    TableColumn("EMITTED", number=True, rank=1, width=7),
+    TableColumn("EXECUTED", number=True, rank=2, width=8),
+    TableColumn("ACKED", number=True, rank=4, width=6),
+    TableColumn("FAILED", number=True, width=6),
+    TableColumn("PENDING", number=True, width=7),
+    TableColumn("RATE/s", number=True, width=6),
+    TableColumn("p50", number=True, rank=5, width=6),
+    TableColumn("p99", number=True, rank=3, width=6),
+    TableColumn(WHY_IDLE, width=IDLE_WIDTH),
+)
+#: Widths of columns with counts in full (up to 999,999,999).
+IN_FULL: Final = {"EMITTED": 11, "EXECUTED": 11, "ACKED": 11, "FAILED": 9, "RATE/s": 9}
 
 
 @dataclass(frozen=True)
@@ -35,103 +50,31 @@ class Row:
     rate: float | None
 
 
-@dataclass(frozen=True)
-class FigureColumn:
-    """One column: its head, width, cell text and style."""
-
-    head: str
-    width: int
-    text: Callable[[Row, Figure], str]
-    style: Callable[[Row], str] = lambda row: ""
-    left: bool = False
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Columns beside the component's name, the gap between them, and how counts are written."""
-
-    columns: tuple[FigureColumn, ...]
-    gap: int
-    count: Figure
-
-    @property
-    def width(self) -> int:
-        """The width of the columns, without the name."""
-        return sum(column.width + self.gap for column in self.columns)
-
-    def has(self, head: str) -> bool:
-        return any(column.head == head for column in self.columns)
-
-
 def _in_full(number: int) -> str:
     return formats.whole(number) if number < 10**9 else formats.short(number)
-
-
-def _spouts_only(text: str, row: Row) -> str:
-    return text if row.component.kind == "spout" else ""
 
 
 def _idle_style(row: Row) -> str:
     return "dim" if row.component.idle in HARMLESS else "warn"
 
 
-def _columns(count_width: int) -> dict[str, FigureColumn]:
-    """Return every column by its head; counts have at least this width."""
-    every = (
-        FigureColumn("KIND", 5, lambda row, count: row.component.kind, lambda row: "dim", left=True),
-        FigureColumn("TASKS", 5, lambda row, count: count(row.component.tasks), lambda row: "dim"),
-        FigureColumn("EMITTED", max(7, count_width), lambda row, count: count(row.component.emitted)),
-        FigureColumn("EXECUTED", max(8, count_width), lambda row, count: _executed(row, count)),
-        FigureColumn("ACKED", max(6, count_width), lambda row, count: count(row.component.acked)),
-        FigureColumn(
-            "FAILED", max(6, count_width - 2), lambda row, count: count(row.component.failed), _failed_style
-        ),
-        FigureColumn(
-            "PENDING", 7, lambda row, count: _spouts_only(formats.short(row.component.pending), row)
-        ),
-        FigureColumn("RATE/s", max(6, count_width - 2), lambda row, count: formats.rate(row.rate)),
-        FigureColumn("p50", 6, lambda row, count: _spouts_only(formats.latency(row.component.p50), row)),
-        FigureColumn("p99", 6, lambda row, count: _spouts_only(formats.latency(row.component.p99), row)),
-        FigureColumn(WHY_IDLE, 19, lambda row, count: row.component.idle, _idle_style, left=True),
-    )
-    return {column.head: column for column in every}
-
-
-def _executed(row: Row, count: Figure) -> str:
-    return "" if row.component.kind == "spout" else count(row.component.executed)
-
-
-def _failed_style(row: Row) -> str:
-    return "bad" if row.component.failed else ""
-
-
-ALL = (
-    "KIND", "TASKS", "EMITTED", "EXECUTED", "ACKED", "FAILED", "PENDING", "RATE/s", "p50", "p99", WHY_IDLE,
-)  # fmt: skip
-MEDIUM = ("TASKS", "EMITTED", "EXECUTED", "ACKED", "FAILED", "PENDING", "RATE/s", "p50", "p99")
-NARROW = ("EMITTED", "EXECUTED", "FAILED", "PENDING", "RATE/s")
-TINY = ("FAILED", "PENDING", "RATE/s")
-#: Characters of a count in full (up to 999,999,999); narrower layouts shorten counts.
-FULL_WIDTH = 11
-
-
-def _layout(heads: Sequence[str], gap: int, count_width: int, count: Figure) -> Layout:
-    columns = _columns(count_width)
-    return Layout(tuple(columns[head] for head in heads), gap, count)
-
-
-def layouts(without: Collection[str] = ()) -> tuple[Layout, ...]:
-    """Return all layouts, widest first, without these columns."""
-
-    def kept(heads: Sequence[str]) -> list[str]:
-        return [head for head in heads if head not in without]
-
+def _cells(row: Row, count: Callable[[int], str]) -> tuple[Cell, ...]:
+    """Return a cell for each column; executions only of bolts, trees and latencies only of spouts."""
+    component = row.component
+    spout = component.kind == "spout"
     return (
-        _layout(kept(ALL), 2, FULL_WIDTH, _in_full),
-        _layout(kept(ALL), 2, 0, formats.short),
-        _layout(kept(MEDIUM), 1, 0, formats.short),
-        _layout(kept(NARROW), 1, 0, formats.short),
-        _layout(kept(TINY), 1, 0, formats.short),
+        row.name,
+        (component.kind, "dim"),
+        (count(component.tasks), "dim"),
+        count(component.emitted),
+        "" if spout else count(component.executed),
+        count(component.acked),
+        (count(component.failed), "bad" if component.failed else ""),
+        formats.short(component.pending) if spout else "",
+        formats.rate(row.rate),
+        formats.latency(component.p50) if spout else "",
+        formats.latency(component.p99) if spout else "",
+        (formats.cropped(component.idle, IDLE_WIDTH), _idle_style(row)),
     )
 
 
@@ -146,83 +89,47 @@ def with_left(component: ComponentStatus) -> ComponentStatus:
     return replace(component, failed=component.failed - stopped, pending=component.pending + stopped)
 
 
-def layout_for(rows: Sequence[Row], width: int, every: Sequence[Layout]) -> tuple[Layout, int]:
-    """Return the widest layout that fits and the width of its names; the widest layouts show names in full."""
-    longest = max([len(row.name) for row in rows] + [len("COMPONENT")])
-    for layout in every:
-        wanted = longest if layout.has("KIND") else min(longest, SHORTEST_NAME + 4)
-        if layout.width + wanted <= width:
-            return layout, min(longest, width - layout.width)
-    return every[-1], max(SHORTEST_NAME, min(longest, width - every[-1].width))
-
-
 def live_table(rows: Sequence[Row], width: int, most_rows: int) -> list[Line]:
     """Return the table of a running topology: columns of fixed width, idle reasons, and at most `most_rows` rows."""
-    return _table(rows, width, layouts(), most_rows)
+    shown = rows if len(rows) <= most_rows else rows[: max(0, most_rows - 1)]
+    lines, idle = _table(shown, width, running=True)
+    if len(shown) < len(rows):
+        lines.append(((f"… and {formats.plural(len(rows) - len(shown), 'more component')}", "dim"),))
+    return lines + _reasons(rows, idle, width)
 
 
 def final_table(rows: Sequence[Row], width: int) -> list[Line]:
     """Return the table of an ended topology, with columns as wide as their cells."""
-    return _table(rows, width, tuple(snug(layout, rows) for layout in layouts((WHY_IDLE,))), len(rows))
+    return _table(rows, width, without=(WHY_IDLE,))[0]
 
 
 def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
     """Return the table of a topology at one moment, without rates, with columns as wide as their cells."""
-    return _table(rows, width, tuple(snug(layout, rows) for layout in layouts(("RATE/s",))), len(rows))
+    lines, idle = _table(rows, width, without=("RATE/s",))
+    return lines + _reasons(rows, idle, width)
 
 
-def snug(layout: Layout, rows: Sequence[Row]) -> Layout:
-    """Shrink the columns to their cells; long reasons of bolts get lines of their own."""
-    columns = []
-    for column in layout.columns:
-        longest = max([len(column.text(row, layout.count)) for row in rows] + [len(column.head)])
-        if column.head == WHY_IDLE:
-            longest = min(longest, column.width)
-        columns.append(replace(column, width=longest))
-    return replace(layout, columns=tuple(columns))
+def _table(
+    rows: Sequence[Row], width: int, running: bool = False, without: Collection[str] = ()
+) -> tuple[list[Line], int]:
+    """Return the widest table that fits, and how long an idle reason may be to be in it."""
+    for count, widths in ((_in_full, IN_FULL), (formats.short, {})):
+        columns = [
+            replace(column, width=widths.get(column.head, column.width) if running else None)
+            for column in COLUMNS
+        ]
+        made = table(columns, [_cells(row, count) for row in rows]).without(without)
+        if total(made.widths) <= width:
+            return lines_of(made, width, GAP), IDLE_WIDTH
+    return lines_of(made.without(WIDE), width, gap=1), 0
 
 
-def _table(rows: Sequence[Row], width: int, every: Sequence[Layout], most_rows: int) -> list[Line]:
-    layout, name_width = layout_for(rows, width, every)
-    lines = [_head(layout, name_width)]
-    shown = rows if len(rows) <= most_rows else rows[: max(0, most_rows - 1)]
-    lines += [_line(layout, name_width, row) for row in shown]
-    if len(shown) < len(rows):
-        lines.append(((f"… and {formats.plural(len(rows) - len(shown), 'more component')}", "dim"),))
-    if every[0].has(WHY_IDLE):
-        room = max((column.width for column in layout.columns if column.head == WHY_IDLE), default=0)
-        lines += _reasons([row for row in rows if len(row.component.idle) > room], width)
-    return lines
-
-
-def _head(layout: Layout, name_width: int) -> Line:
-    cells = ["COMPONENT"[:name_width].ljust(name_width)]
-    for column in layout.columns:
-        cells.append(column.head.ljust(column.width) if column.left else column.head.rjust(column.width))
-    return (((" " * layout.gap).join(cells).rstrip(), "head"),)
-
-
-def _line(layout: Layout, name_width: int, row: Row) -> Line:
-    pieces = [(formats.cropped(row.name, name_width).ljust(name_width), "")]
-    for column in layout.columns:
-        text = column.text(row, layout.count)
-        if len(text) > column.width:  # wider than expected
-            text = formats.cropped(text, column.width)
-        padded = text.ljust(column.width) if column.left else text.rjust(column.width)
-        pieces.append((" " * layout.gap + padded, column.style(row)))
-    return tuple(pieces)
-
-
-def _reasons(rows: Sequence[Row], width: int) -> list[Line]:
-    """Return lines with the reasons that do not fit into a column."""
+def _reasons(rows: Sequence[Row], room: int, width: int) -> list[Line]:
+    """Return lines with the reasons that are longer than `room`."""
     lines: list[Line] = []
     for row in rows:
-        is_idle = " is idle" if row.component.kind == "spout" else ""
-        text = formats.cropped(f"{row.name}{is_idle}: {row.component.idle}", width)
-        lines.append(((text, _idle_style(row)),))
+        if len(row.component.idle) > room:
+            is_idle = " is idle" if row.component.kind == "spout" else ""
+            text = formats.cropped(f"{row.name}{is_idle}: {row.component.idle}", width)
+            lines.append(((text, _idle_style(row)),))
     return lines[:3]
-
-
-def plain(line: Line) -> str:
-    """Return a line without its styles."""
-    return "".join(text for text, _ in line).rstrip()

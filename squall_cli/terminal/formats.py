@@ -6,6 +6,7 @@ Must not know: what is counted.
 from __future__ import annotations
 
 import time
+from unicodedata import east_asian_width
 
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -92,10 +93,20 @@ def plural(number: int, word: str, words: str | None = None) -> str:
     return f"{number:,} {word if number == 1 else words or word + 's'}"
 
 
+def columns_of(text: str) -> int:
+    """The columns that a text takes on a terminal: a wide character takes two."""
+    return len(text) if text.isascii() else len(text) + sum(east_asian_width(each) in "WF" for each in text)
+
+
 def cropped(text: str, width: int) -> str:
     """The text on one line of at most `width` characters, with an ellipsis where it was cut."""
     line = " ".join(text.split())
-    return line if len(line) <= width else line[: max(0, width - 1)] + "…"
+    if columns_of(line) <= width:
+        return line
+    line = line[: max(0, width - 1)]
+    while columns_of(line) >= width > 0:
+        line = line[:-1]
+    return line + "…"
 
 
 def cropped_inside(text: str, width: int) -> str:

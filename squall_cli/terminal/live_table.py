@@ -1,20 +1,30 @@
 """The live table of a running topology, redrawn a few times a second at the bottom of the terminal.
 
 Error reports, log lines and the components' output scroll above it. Everything is cut to the window in both directions,
-because a wrapped line or a table that is too high could not be erased.
-Must not know: clusters, how a terminal is written to.
+because a wrapped line or a table that is too high could not be erased. Each drawing is one write (erase, text, lines), so
+that nothing flickers. Text passes through unchanged. The terminal's line wrapping is off during a drawing, so that each
+line takes one row. (rich's Live neither passes text through nor erases lines that a narrower window has wrapped.)
+Must not know: clusters.
 """
 
 from __future__ import annotations
 
+import math
+import shutil
 import threading
+from collections.abc import Mapping, Sequence
+from typing import IO
 
 from squall_cli.terminal import formats
-from squall_cli.terminal.component_table import Line, live_table, rows_of
+from squall_cli.terminal.component_table import live_table, rows_of
 from squall_cli.terminal.error_feed import troubles
-from squall_cli.terminal.screen import Screen
+from squall_cli.terminal.lines import Line, painted, plain
 from squall_cli.terminal.user_output import Gathered
 from squall_cli.terminal.views import Moment
+
+HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
+WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
+ERASE_BELOW = "\x1b[J"
 
 #: Seconds before the first drawing; a topology that ends sooner shows only its summary.
 FIRST = 0.3
@@ -24,6 +34,44 @@ OUTPUT_EVERY = 0.1
 MOST_TROUBLES = 3
 #: The share of the window's height (1/4) that is left for scrolling text.
 SHARE_ABOVE = 4
+
+
+class Screen:
+    """The bottom lines of one terminal."""
+
+    def __init__(self, terminal: IO[str], styles: Mapping[str, str]) -> None:
+        self.terminal = terminal
+        self.styles = styles
+        #: The lengths of the lines on the screen.
+        self.there: list[int] = []
+        self.hidden = False
+
+    def size(self) -> tuple[int, int]:
+        """Return the current columns and rows of the window."""
+        size = shutil.get_terminal_size()
+        return size.columns, size.lines
+
+    def draw(self, lines: Sequence[Line], above: str = "") -> None:
+        """Replace the drawn lines by these, with a text (whole lines) above them."""
+        text = self.erasure() + above
+        if lines:
+            text += ("" if self.hidden else HIDE_CURSOR) + WRAP_OFF
+            text += "\n".join(painted(line, self.styles) for line in lines) + WRAP_ON
+        elif self.hidden:
+            text += SHOW_CURSOR
+        self.hidden = bool(lines)
+        self.there = [len(plain(line)) for line in lines]
+        self.terminal.write(text)
+        self.terminal.flush()
+
+    def erasure(self) -> str:
+        """Return the sequence that erases the drawn lines. A window that became narrower has wrapped them into several rows."""
+        if not self.there:
+            return ""
+        width = max(1, self.size()[0])
+        rows = sum(max(1, math.ceil(length / width)) for length in self.there)
+        up = f"\x1b[{rows - 1}A" if rows > 1 else ""
+        return f"\r{up}{ERASE_BELOW}"
 
 
 class LiveTable:

@@ -11,6 +11,7 @@ from squall.status import ComponentStatus
 from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import with_left
 from squall_cli.terminal.error_feed import troubles
+from squall_cli.terminal.lines import write
 from squall_cli.terminal.views import Moment
 
 #: Seconds between two lines.
@@ -55,13 +56,6 @@ class PlainLines:
 
     def close(self) -> None:
         """Nothing to restore."""
-
-
-def write(stream: IO[str], text: str) -> None:
-    """Write a line and flush it; characters that the stream cannot encode are escaped."""
-    encoding = getattr(stream, "encoding", None) or "utf-8"
-    stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    stream.flush()
 
 
 def progress_line(moment: Moment) -> str:

@@ -1,42 +1,38 @@
-"""Tables of the commands that ask a cluster: by rich on a terminal, in plain aligned columns elsewhere.
+"""Tables: of the commands that ask a cluster, and of a topology's components.
 
 If a table is wider than the window, it drops columns by rank, highest first, then cuts elastic columns. In a pipe or a
 file it is complete. Numbers are never cut.
-Must not know: what the rows mean. rich is imported only for a terminal.
+Must not know: what the rows mean.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
-from squall_cli.terminal.screen import is_terminal
+from squall_cli.terminal.formats import columns_of, cropped
+from squall_cli.terminal.lines import NO_LIMIT, Line, Piece, harmless, width_of, write_lines
 
-if TYPE_CHECKING:
-    from rich.console import Console, JustifyMethod
-    from rich.table import Table as RichTable
-    from rich.text import Text
-
-Cell = str | tuple[str, str]
-"""A text, or a text and its style: "dim", "bad", "warn" or "good"."""
+Cell = str | Piece
+"""A text, or a text and its style."""
 
 GAP: Final = 2
 #: An elastic column is not cut below this.
 SHORTEST: Final = 20
-STYLES: Final = {"dim": "dim", "bad": "bold red", "warn": "yellow", "good": "green", "head": "bold", "": ""}
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column: its head, whether it holds numbers, whether it may be cut, and its rank (0: never dropped)."""
+    """A column: its head, whether it holds numbers, whether it may be cut, its rank (0: never dropped), how far it may be cut,
+    and its width where that does not depend on its cells, which are cut then."""
 
     head: str
     number: bool = False
     elastic: bool = False
     rank: int = 0
+    shortest: int = SHORTEST
+    width: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,118 +40,77 @@ class Table:
     """Columns, and rows with a cell for each column."""
 
     columns: tuple[TableColumn, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[Piece, ...], ...]
+
+    def only(self, kept: Sequence[int]) -> Table:
+        """Return the table with the columns that have these numbers."""
+        rows = tuple(tuple(row[each] for each in kept) for row in self.rows)
+        return Table(tuple(self.columns[each] for each in kept), rows)
+
+    def without(self, heads: Collection[str]) -> Table:
+        return self.only([number for number, column in enumerate(self.columns) if column.head not in heads])
+
+    @property
+    def widths(self) -> list[int]:
+        """The width that each column wants."""
+        return [
+            column.width
+            or max(columns_of(text) for text in (column.head, *(row[number][0] for row in self.rows)))
+            for number, column in enumerate(self.columns)
+        ]
 
 
 def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell]]) -> Table:
     """Make a table with one-line cells, free of control characters."""
-    return Table(tuple(columns), tuple(tuple(_one_line(cell) for cell in row) for row in rows))
+    return Table(tuple(columns), tuple(tuple(map(_one_line, row)) for row in rows))
 
 
-def text_of(cell: Cell) -> str:
-    return cell if isinstance(cell, str) else cell[0]
+def _one_line(cell: Cell) -> Piece:
+    text, style = (cell, "") if isinstance(cell, str) else cell
+    return harmless(" ".join(text.split())), style
 
 
-def harmless(text: str) -> str:
-    """Escape unprintable characters: names given by users may hold terminal sequences."""
-    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+def total(widths: Sequence[int], gap: int = GAP) -> int:
+    """Return the width of a table whose columns have these widths."""
+    return sum(widths) + gap * (len(widths) - 1)
 
 
-def _one_line(cell: Cell) -> Cell:
-    if isinstance(cell, str):
-        return harmless(" ".join(cell.split()))
-    return harmless(" ".join(cell[0].split())), cell[1]
-
-
-def widths(made: Table) -> list[int]:
-    """Return the width that each column wants."""
-    return [
-        max([len(column.head), *(len(text_of(row[number])) for row in made.rows)])
-        for number, column in enumerate(made.columns)
-    ]
-
-
-def fitted(made: Table, width: int) -> tuple[Table, list[int]]:
+def fitted(made: Table, width: int, gap: int = GAP) -> tuple[Table, list[int]]:
     """Return the table without the columns that do not fit, and the width of each other column."""
-    wanted = widths(made)
-    kept = list(range(len(made.columns)))
-
-    def needed(each: int) -> int:
-        return min(wanted[each], SHORTEST) if made.columns[each].elastic else wanted[each]
-
-    def too_wide(of: list[int]) -> int:
-        return GAP * (len(kept) - 1) + sum(of) - width
-
-    while too_wide([needed(each) for each in kept]) > 0 and any(made.columns[each].rank for each in kept):
+    wanted = made.widths
+    needed = [
+        min(each, column.shortest) if column.elastic else each for each, column in zip(wanted, made.columns)
+    ]
+    kept = list(range(len(wanted)))
+    while total([needed[each] for each in kept], gap) > width and any(
+        made.columns[each].rank for each in kept
+    ):
         kept.remove(max(kept, key=lambda each: (made.columns[each].rank, each)))
-    given = [wanted[each] for each in kept]
-    for _ in range(max(0, too_wide(given))):  # a character at a time of the widest elastic column
-        elastic = [place for place, each in enumerate(kept) if given[place] > needed(each)]
+    given = {each: wanted[each] for each in kept}
+    while total([*given.values()], gap) > width:  # a character at a time of the widest elastic column
+        elastic = [each for each in kept if given[each] > needed[each]]
         if not elastic:
             break
-        given[max(elastic, key=lambda place: given[place])] -= 1
-    columns = tuple(made.columns[each] for each in kept)
-    return Table(columns, tuple(tuple(row[each] for each in kept) for row in made.rows)), given
+        given[max(elastic, key=lambda each: given[each])] -= 1
+    return made.only(kept), [*given.values()]
 
 
-def plain_lines(made: Table) -> list[str]:
-    """Return the table as text, every cell in full."""
-    wanted = widths(made)
-    lines = []
-    for row in (tuple(column.head for column in made.columns), *made.rows):
-        cells = [
-            text_of(cell).rjust(width) if column.number else text_of(cell).ljust(width)
-            for cell, column, width in zip(row, made.columns, wanted)
-        ]
-        lines.append((" " * GAP).join(cells).rstrip())
-    return lines
-
-
-def rich_table(made: Table, width: int) -> RichTable:
-    """Return the table for a window of this width."""
-    from rich.table import Table as RichTable
-
-    shown, given = fitted(made, width)
-    drawn = RichTable(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
-    for column, each in zip(shown.columns, given):
-        justify: JustifyMethod = "right" if column.number else "left"
-        drawn.add_column(
-            column.head, justify=justify, no_wrap=True, overflow="ellipsis", min_width=each, max_width=each
-        )
-    for row in shown.rows:
-        drawn.add_row(*(rich_text(cell) for cell in row))
-    return drawn
-
-
-def rich_text(cell: Cell) -> Text:
-    """Convert a cell for rich."""
-    from rich.text import Text
-
-    return Text(cell) if isinstance(cell, str) else Text(cell[0], style=STYLES[cell[1]])
-
-
-def console(out: IO[str]) -> Console:
-    """Return rich's console for a terminal: as wide as the window, without markup."""
-    from rich.console import Console
-
-    size = shutil.get_terminal_size()
-    return Console(
-        file=out,
-        width=size.columns,
-        height=size.lines,
-        force_terminal=True,
-        no_color=bool(os.environ.get("NO_COLOR")),
-        highlight=False,
-        markup=False,
-        emoji=False,
-        soft_wrap=False,
-    )
+def lines_of(made: Table, width: int = NO_LIMIT, gap: int = GAP) -> list[Line]:
+    """Return the table as lines; of a window narrower than it, only what fits."""
+    shown, given = (made, made.widths) if width >= NO_LIMIT else fitted(made, width, gap)
+    heads = tuple((column.head, "") for column in shown.columns)
+    lines: list[Line] = []
+    for row in (heads, *shown.rows):
+        pieces: list[Piece] = []
+        for (text, style), column, each in zip(row, shown.columns, given):
+            text = cropped(text, each)
+            padding = (" " * (each - columns_of(text)), "")
+            pieces += [padding, (text, style)] if column.number else [(text, style), padding]
+            pieces.append((" " * gap, ""))
+        lines.append(tuple(pieces))
+    return [(("".join(text for text, _ in lines[0]).rstrip(), "head"),), *lines[1:]]
 
 
 def show(made: Table, out: IO[str]) -> None:
     """Print a table."""
-    if is_terminal(out):
-        where = console(out)
-        where.print(rich_table(made, where.width))
-    else:
-        out.write("".join(f"{line}\n" for line in plain_lines(made)))
+    write_lines(out, lines_of(made, width_of(out)))

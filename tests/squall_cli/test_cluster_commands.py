@@ -152,7 +152,7 @@ def test_notes_are_wrapped_below_their_time_and_do_not_repeat_the_name(
         "not_started", 1_790_000_000.5, "word_count", "w1", part="environment", error="there is no such wheel"
     )
     nimbus.topologies["word_count"].update(happened(event))
-    monkeypatch.setattr("squall_cli.commands.status.NO_LIMIT", 80)
+    monkeypatch.setattr("squall_cli.terminal.lines.NO_LIMIT", 80)
     first, second = run("status word_count").stdout.splitlines()[-2:]
     assert first.startswith(f"{moment(1_790_000_000)}  worker w1 cannot be started: ")
     assert (second[:21].strip(), len(first) <= 80, len(second) <= 80) == ("", True, True)

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_cli.terminal.formats import span
-from squall_cli.terminal.tables import (
-    SHORTEST,
-    Table,
-    TableColumn,
-    fitted,
-    plain_lines,
-    rich_table,
-    table,
-    widths,
-)
+from squall_cli.terminal.formats import columns_of, span
+from squall_cli.terminal.lines import plain
+from squall_cli.terminal.tables import SHORTEST, Table, TableColumn, fitted, lines_of, table
 from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, topology
 from tests.squall_cli.run_process import running_squall
 from tests.squall_cli.terminal import squall_on_terminal
@@ -45,12 +36,8 @@ def tables(draw: st.DrawFn) -> Table:
 
 
 def drawn(made: Table, width: int) -> list[str]:
-    """The lines that rich draws in a window of this width."""
-    from rich.console import Console
-
-    out = io.StringIO()
-    Console(file=out, width=width, color_system=None).print(rich_table(made, width))
-    return out.getvalue().splitlines()
+    """The lines that are drawn in a window of this width."""
+    return [plain(line) for line in lines_of(made, width)]
 
 
 @given(tables(), st.integers(10, 200))
@@ -59,7 +46,7 @@ def test_a_table_fits_the_window_or_has_only_the_essential_columns(made: Table, 
     total = sum(given_widths) + 2 * (len(given_widths) - 1)
     if total > width:
         assert all(column.rank == 0 for column in shown.columns)
-    for column, wanted, each in zip(shown.columns, widths(shown), given_widths):
+    for column, wanted, each in zip(shown.columns, shown.widths, given_widths):
         assert each == wanted or (column.elastic and SHORTEST <= each < wanted)
     assert [column for column in made.columns if column.rank == 0] == [
         column for column in shown.columns if column.rank == 0
@@ -87,8 +74,17 @@ def test_columns_are_dropped_before_names_are_cut_and_numbers_never_are() -> Non
 
 def test_a_cell_is_one_line_without_terminal_commands() -> None:
     made = table([TableColumn("A"), TableColumn("B")], [["a\nb", "\x1b[31mred\r[bold]"]])
-    assert plain_lines(made)[1] == "a b  \\x1b[31mred [bold]"
+    assert plain(lines_of(made)[1]) == "a b  \\x1b[31mred [bold]"
     assert drawn(made, 80)[1].rstrip() == "a b  \\x1b[31mred [bold]"
+
+
+def test_a_wide_character_takes_two_columns() -> None:
+    made = table(
+        [TableColumn("NAME", elastic=True), TableColumn("N", number=True)],
+        [["\u8a00\u8449" * 20, "1"], ["a", "2"]],
+    )
+    assert [columns_of(line) for line in drawn(made, 40)[1:]] == [40, 40]
+    assert drawn(made, 40)[1].startswith("\u8a00\u8449" * 9)
 
 
 @pytest.mark.parametrize(

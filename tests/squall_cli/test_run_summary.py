@@ -11,8 +11,9 @@ from squall.reports.error_reports import ErrorReport
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.local.local_run import Ended, user_place
 from squall_cli.local.summary import as_json, summary_lines, verdict
-from squall_cli.terminal.component_table import plain, rows_of
+from squall_cli.terminal.component_table import rows_of
 from squall_cli.terminal.error_feed import ErrorFeed, troubles
+from squall_cli.terminal.lines import plain
 from squall_cli.terminal.plain_lines import component_text
 
 SPOUT = ComponentStatus(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.local.rates import WINDOW, Rates
 from squall_cli.terminal import formats
-from squall_cli.terminal.component_table import Line, Row, final_table, live_table, plain, table_without_rates
-from squall_cli.terminal.live_table import LiveTable, picture
+from squall_cli.terminal.component_table import Row, final_table, live_table, table_without_rates
+from squall_cli.terminal.lines import NO_COLOURS, Line, painted, plain
+from squall_cli.terminal.live_table import LiveTable, Screen, picture
 from squall_cli.terminal.plain_lines import EVERY, PlainLines, progress_line
-from squall_cli.terminal.screen import NO_COLOURS, Screen, painted
 from squall_cli.terminal.user_output import MOST_WAITING, Gathered
 from squall_cli.terminal.views import Moment
 

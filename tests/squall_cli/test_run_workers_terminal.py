@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_cli.terminal.screen import HIDE_CURSOR, SHOW_CURSOR
+from squall_cli.terminal.live_table import HIDE_CURSOR, SHOW_CURSOR
 from tests.squall_cli.run_process import topology
 from tests.squall_cli.terminal import on_terminal
 
