@@ -283,7 +283,11 @@ def test_an_existing_result_needs_no_spark(
 def test_without_pyspark_it_says_what_to_install(table: str, tmp_path: Path, job: Callable[..., str]) -> None:
     # In a Python of its own: earlier tests may have imported PySpark here, and left a session.
     code = (
-        "import sys\nfrom squall_io.spark.session import java\njava._version_of = lambda name: None\n"
+        "import sys\nfrom importlib import metadata\nfind = metadata.version\n"
+        "def version(name):\n"
+        "    if name == 'pyspark': raise metadata.PackageNotFoundError(name)\n"
+        "    return find(name)\n"
+        "metadata.version = version\n"
         "from squall_cli.main import squall\nsquall(['reprocess', *sys.argv[1:]])\n"
     )
     done = subprocess.run(
