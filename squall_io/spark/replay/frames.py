@@ -15,7 +15,6 @@ Must not know: what tasks do, when frames are computed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -37,7 +36,7 @@ from squall_io.spark.replay.records import (
 from squall_io.spark.replay.tasks import route_rows, run_tasks
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.checker import RowChecker
-from squall_io.spark.rows.schema import Schema
+from squall_io.spark.rows.schema import Schema, parse_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -209,8 +208,6 @@ def errors_to_arrow(notes: Sequence[ErrorNote], sources: Sequence[str]) -> pa.Re
     """Return errors as rows of `ERROR_ROWS`."""
     import pyarrow as pa
 
-    origin = pa.struct([("source", pa.string()), ("partition", pa.int32()), ("row", pa.int64())])
-    types = {"task": pa.int32(), "index": pa.int32(), "sources": pa.list_(origin)}
     texts = ("values", "error", "traceback")
     rows = [
         vars(note)
@@ -218,8 +215,7 @@ def errors_to_arrow(notes: Sequence[ErrorNote], sources: Sequence[str]) -> pa.Re
         | {"sources": [{**row._asdict(), "source": sources[row.source]} for row in note.sources]}
         for note in notes
     ]
-    schema = pa.schema([(field.name, types.get(field.name, pa.string())) for field in fields(ErrorNote)])
-    return pa.RecordBatch.from_pylist(rows, schema)
+    return pa.RecordBatch.from_pylist(rows, arrow_schema(parse_schema(ERROR_ROWS)))
 
 
 def printable(text: str | None) -> str | None:

@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.files import AbsentFile, Files, FilesUnavailable
+from squall_io.spark.manifest.files import AbsentFile, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import (
@@ -107,10 +107,9 @@ class CommittedRows(ReadingSpout):
 class BatchUnits(Units):
     """The batches of a table, for one task."""
 
-    _rows: RowFiles
-    """Set by `open`."""
+    _format: str
     _schemas: dict[int, Schema]
-    """By number; 0 is the newest, which the fields were checked with. Set by `open`."""
+    """By number; 0 is the newest, which the fields were checked with. Set by `open`, as is the format."""
 
     def __init__(self, spout: CommittedRows) -> None:
         self._spout = spout
@@ -130,7 +129,7 @@ class BatchUnits(Units):
         super().open(context)
         table = read_table(self._files)
         self._check(table)
-        self._rows = RowFiles(self._files, table.file_format, self._spout.fields, self._session)
+        self._format = table.file_format
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return the batches that count now, by owner and number; nothing if the table is followed."""
@@ -168,11 +167,12 @@ class BatchUnits(Units):
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
         """Yield the rows of a batch; a row's position is its place among all of them."""
         entry = self._entries[unit]
-        schema = self._schema(entry.schema if self._rows.wants_written else 0)
+        # Where columns are not found by name, a file is read with the schema that it was written with.
+        schema = self._schema(0 if FORMATS[self._format].by_name else entry.schema)
         place = 0
         for file in entry.files:
             try:
-                for row in self._rows.rows(file, schema):
+                for row in self._rows(file, schema):
                     if place >= position:
                         yield place, place + 1, row
                     place += 1
@@ -256,44 +256,15 @@ class BatchUnits(Units):
         index, parallelism = self._context.index, self._context.parallelism
         self._entries = {unit: entries[unit] for unit in units if owner_of(unit, parallelism) == index}
 
-
-def unit_of(batch: BatchName) -> Unit:
-    """Return the unit for a batch."""
-    return Unit(f"{batch.writer_id}.{batch.epoch}", batch.number)
-
-
-def _field_problems(names: tuple[Any, ...]) -> Iterator[str]:
-    if not names:
-        yield "fields are none: name the columns that a tuple has"
-    yield from (f"a field {problem}" for name in names if (problem := field_problem(name)) is not None)
-    if len(set(map(str, names))) < len(names):
-        yield f"fields are {listed(names)}: each once"
-
-
-class RowFiles:
-    """Reads data files of one table."""
-
-    def __init__(
-        self, files: Files, file_format: str, fields: Sequence[str], lease: Callable[[], SessionLease]
-    ) -> None:
-        self._files = files
-        self._format = file_format
-        self._fields = tuple(fields)
-        self._lease = lease
-
-    @property
-    def wants_written(self) -> bool:
-        """Whether a file must be read with the schema that it was written with, not with the newest."""
-        return not FORMATS[self._format].by_name
-
-    def rows(self, file: DataFile, schema: Schema) -> Iterator[tuple[object, ...]]:
+    def _rows(self, file: DataFile, schema: Schema) -> Iterator[tuple[object, ...]]:
         """Yield the rows of a file in order; a column that the file does not have is None. `UnreadableFile`."""
-        table = self._parquet(file, schema) if self._format == "parquet" else self._by_spark(file, schema)
+        by_spark = self._format != "parquet"
+        table = self._by_spark(file, schema) if by_spark else self._parquet(file, schema)
         for batch in table.to_batches(max_chunksize=_AT_ONCE):
             yield from plain_rows(batch.columns, batch.num_rows)
 
     def _columns(self, schema: Schema) -> list[tuple[str, Column | None]]:
-        return [(name, schema.column(name)) for name in self._fields]
+        return [(name, schema.column(name)) for name in self._spout.fields]
 
     def _parquet(self, file: DataFile, schema: Schema) -> pa.Table:
         import pyarrow as pa
@@ -326,7 +297,7 @@ class RowFiles:
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as sql
 
-        lease = self._lease()
+        lease = self._session()
         session = lease.session
         path = f"{self._files.root}/{file.path}"
         try:
@@ -346,6 +317,19 @@ class RowFiles:
             if isinstance(error, PySparkException):
                 raise UnreadableFile(f"Spark cannot read {path}: {error}") from None
             raise
+
+
+def unit_of(batch: BatchName) -> Unit:
+    """Return the unit for a batch."""
+    return Unit(f"{batch.writer_id}.{batch.epoch}", batch.number)
+
+
+def _field_problems(names: tuple[Any, ...]) -> Iterator[str]:
+    if not names:
+        yield "fields are none: name the columns that a tuple has"
+    yield from (f"a field {problem}" for name in names if (problem := field_problem(name)) is not None)
+    if len(set(map(str, names))) < len(names):
+        yield f"fields are {listed(names)}: each once"
 
 
 def partition_of(path: str) -> dict[str, str]:

@@ -255,7 +255,7 @@ class FileDiscovery:
         present = find_files(self._files, self._source)
         if present or not files.records:  # what was read before may have been taken away since
             require_files(self._files, self._source, present)
-        files.add(map(self._found, filter(_is_readable, present)))
+        self._add(files, present)
         self._report(present, files, now)
         return {"records": files.records}
 
@@ -270,13 +270,18 @@ class FileDiscovery:
         present = find_files(self._files, self._source)
         before, self._before = self._before, {status.path: _mark(status) for status in present}
         whole = (status for status in present if before.get(status.path) == _mark(status))
-        self._list.add(map(self._found, filter(_is_readable, whole)))
+        self._add(self._list, whole)
         if reports:
             self._report(present, self._list, now)
         return self._new()
 
-    def _found(self, status: FileStatus) -> FoundFile:
-        return FoundFile(status.path, status.size, self._split_bytes, status.modified)
+    def _add(self, files: FileList, found: Iterable[FileStatus]) -> None:
+        """Add the files that have anything to read to the list."""
+        files.add(
+            FoundFile(status.path, status.size, self._split_bytes, status.modified)
+            for status in found
+            if status.size > 0 and not is_foreign(status.path)
+        )
 
     def _new(self) -> list[FoundFile]:
         """Return the files of the list that were not returned before."""
@@ -330,11 +335,6 @@ def _what_is_wrong(status: FileStatus, found: FoundFile | None) -> str:
 def _mark(file: FileStatus | FoundFile) -> tuple[int, float]:
     """Return what shows that a file has changed."""
     return file.size, file.modified
-
-
-def _is_readable(status: FileStatus) -> bool:
-    """Whether a file has anything to read."""
-    return status.size > 0 and not is_foreign(status.path)
 
 
 # Their pieces

@@ -173,18 +173,17 @@ class SplitUnits(Units):
         """Yield the lines of a split; `UnreadableFile` if it cannot be read properly."""
         split = self._splits[unit.number]
         path = f"{self._files.root}/{split.path}"
+        read = partial(self._files.read, split.path)
+        if split.packed:
+            lines = packed_lines(read, split.path[split.path.rindex(".") :], position)
+        else:
+            lines = lines_of_split(read, split.start, split.end, split.size, position)
         try:
-            yield from self._texts(self._lines(split, position), unit, path)
+            yield from self._texts(lines, unit, path)
         except (ShortFile, Damaged) as error:
             raise UnreadableFile(
                 f"{path} cannot be read: {error}. What came before was read; repair the file, and reading goes on"
             ) from None
-
-    def _lines(self, split: Split, position: int) -> Iterator[Line]:
-        read = partial(self._files.read, split.path)
-        if split.packed:
-            return packed_lines(read, split.path[split.path.rindex(".") :], position)
-        return lines_of_split(read, split.start, split.end, split.size, position)
 
     def _texts(self, lines: Iterator[Line], unit: Unit, path: str) -> Iterator[Item]:
         """Yield the tuples of lines."""
