@@ -15,7 +15,6 @@ import os
 import pickletools
 import shutil
 import sys
-import sysconfig
 import tempfile
 import zipfile
 from collections.abc import Mapping
@@ -24,18 +23,10 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from topology_api import Topology
-from worker.errors.reports import OURS
+from worker.errors.reports import is_ours, is_own
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-#: What lies there is on Spark's workers as well, or is for its administrators to put there.
-_INSTALLED: Final = tuple(
-    os.path.join(os.path.realpath(sysconfig.get_path(name)), "")
-    for name in ("stdlib", "platstdlib", "purelib", "platlib")
-)
-#: Where Squall itself lies; in the same spelling as what is held against it.
-_OURS: Final = tuple(os.path.join(os.path.realpath(folder), "") for folder in OURS)
 
 
 def modules_of(topology: Topology) -> dict[str, Path]:
@@ -61,15 +52,15 @@ def names_in(pickle: bytes) -> set[str]:
 
 
 def file_of(name: str) -> str | None:
-    """Return the file of a user's module; None for Squall's, an installed one, or one without a file."""
-    module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
+    """Return the file of a user's module; None for one without a file, and for what Spark's workers have as well, or their
+    administrators install: Squall's, Python's, and packages.
+    """
+    file = getattr(sys.modules.get(name), "__file__", None)
     if name == "__main__" or not isinstance(file, str) or not file.endswith(".py"):
         return None
     real = os.path.realpath(file)
-    if real.startswith((*_INSTALLED, *_OURS)) or "site-packages" in Path(real).parts:
-        return None
-    return real
+    known = (each for each in (file, real) if is_ours(each) or not is_own(each))
+    return None if any(known) else real
 
 
 def place_of(name: str) -> str | None:
@@ -85,8 +76,7 @@ def place_of(name: str) -> str | None:
 
 def root_of(name: str) -> str | None:
     """Return the folder that the import of a user's module began in; None if it is not the user's, or was loaded by hand
-    under a
-    name that no import would find.
+    under a name that no import would find.
     """
     file, place = file_of(name), place_of(name)
     if file is None or place is None or not file.endswith(os.sep + place.replace("/", os.sep)):
