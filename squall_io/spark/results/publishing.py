@@ -21,9 +21,8 @@ from squall_io.spark.results.versions import Attempt, Published, Run, Version
 from squall_io.spark.rows.formats import format_problems, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import SchemaError
-from squall_io.spark.session.sessions import changed_settings
+from squall_io.spark.session.sessions import changed_settings, is_classic
 from squall_io.spark.sink.writing import WRITE_CONF, WriteAs, save
-from squall_io.spark.stores.gateway import is_classic
 from topology_api import SquallError
 
 if TYPE_CHECKING:

@@ -3,8 +3,7 @@
 PySpark's own function for this forks with Python code between fork and exec, which can deadlock in a process with
 threads, passes secret settings on the command line, and lets Java write to this process's own output.
 
-Java names local files by the locale it starts in; in the C locale each letter beyond ASCII becomes a "?", for example in
-the
+Java names local files by the locale it starts in; in the C locale each letter beyond ASCII becomes a "?", for example in the
 folder of a partition. So it gets a locale in which it names them as this Python does (`locale_for_java`).
 Must not know: sessions, tables.
 """
@@ -152,7 +151,9 @@ def start_jvm(
         java = JavaProcess(process)
         try:
             _await_connection(java, connection, progress)
-            java.gateway = _connect(java, *_read_connection(connection.read_bytes()))
+            data = connection.read_bytes()  # port, length of the secret, secret
+            port, length = struct.unpack(">ii", data[:8])
+            java.gateway = _connect(java, port, data[8 : 8 + length].decode())
             java.gateway.proc = process  # where PySpark keeps the process that it starts
         except BaseException:
             java.process.kill()
@@ -185,12 +186,6 @@ def _await_connection(java: JavaProcess, connection: Path, progress: Callable[[]
         time.sleep(_POLL_SECONDS)
 
 
-def _read_connection(data: bytes) -> tuple[int, str]:
-    """Return port and secret, as Spark writes them."""
-    port, length = struct.unpack(">ii", data[:8])
-    return port, data[8 : 8 + length].decode()
-
-
 def _connect(java: JavaProcess, port: int, secret: str) -> Any:
     """Connect to a running Java process in PySpark's own way."""
     from py4j.protocol import Py4JError
@@ -204,10 +199,7 @@ def _connect(java: JavaProcess, port: int, secret: str) -> Any:
 
 
 def _quieten_py4j() -> None:
-    """Silence Py4J, which logs each connection that it closes, and to the root logger the traceback of each call that a dead
-    Java does
-    not answer; the error says it too.
-    """
+    """Silence Py4J, which logs each connection that it closes, and to the root logger the traceback of each unanswered call."""
     if logging.getLogger("py4j").level == logging.NOTSET:
         logging.getLogger("py4j").setLevel(logging.WARNING)
     root = logging.getLogger()

@@ -85,8 +85,7 @@ class SessionRequest:
     @property
     def place(self) -> str:
         """The master as it may be shown: after the ";" of a Spark Connect address there may be a token."""
-        address, more, _ = self.where.partition(";")
-        return address + (";..." if more else "")
+        return _without_token(self.where)
 
     @property
     def is_local(self) -> bool:
@@ -113,11 +112,16 @@ def master_problem(master: str) -> str | None:
     """Return why Spark does not accept a master; None: it does."""
     if _MASTER.fullmatch(master):
         return None
-    address, more, _ = master.partition(";")
+    near = nearest(master.partition(";")[0], _MASTERS)
     return (
-        f"master is {shown(address + (';...' if more else ''))}, which Spark does not take: write one of"
-        f" {', '.join(_MASTERS)}{nearest(address, _MASTERS)}"
+        f"master is {shown(_without_token(master))}, which Spark does not take: write one of"
+        f" {', '.join(_MASTERS)}{near}"
     )
+
+
+def _without_token(master: str) -> str:
+    address, more, _ = master.partition(";")
+    return address + (";..." if more else "")
 
 
 def shown_value(name: str, value: str | None) -> str:

@@ -147,7 +147,7 @@ def shared_session(
 def is_broken(session: SparkSession) -> bool:
     """Whether a session is unusable: its Java process is gone, or its context was stopped. Calls the session."""
     try:
-        if not _is_connect(session):
+        if is_classic(session):
             java = session._sc._jsc
             return java is None or bool(java.sc().isStopped())
         session.conf.get("spark.sql.session.timeZone")
@@ -156,14 +156,14 @@ def is_broken(session: SparkSession) -> bool:
         return True
 
 
-def _is_connect(session: SparkSession) -> bool:
-    """Whether a session is one of Spark Connect; a classic one has a context, also after its end."""
-    return getattr(session, "_sc", None) is None
+def is_classic(session: SparkSession) -> bool:
+    """Whether a session has, or had, a JVM of its own; sessions of Spark Connect have none."""
+    return getattr(session, "_sc", None) is not None
 
 
 def stop_session(session: SparkSession) -> None:
     """Stop a session, and end its Java process if it was started here."""
-    if _is_connect(session):
+    if not is_classic(session):
         from squall_io.spark.session.connect import stop
 
         stop(session)
@@ -203,7 +203,7 @@ def _adopted(request: SessionRequest) -> _SharedSession | None:
 
 def _require_fit(request: SessionRequest, session: SparkSession) -> None:
     """Raise `SessionMismatch` if the user's own session does not match the request."""
-    connect = _is_connect(session)
+    connect = not is_classic(session)
     master = "sc://..." if connect else str(session._sc.master)
     differ = [
         f"{name} is {shown_value(name, value)} there, wanted was {shown_value(name, wanted)}"
@@ -282,7 +282,7 @@ def _reason_of(error: Exception, jvm: JavaProcess) -> str:
 def _start_again(shared: _SharedSession, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
     """Return a new session in place of the broken shared one; the caller holds the lock."""
     broken = shared.session
-    if not _is_connect(broken):
+    if is_classic(broken):
         _forget()
         return start_session(shared.request, log, progress)
     from squall_io.spark.session.connect import close, connect_again

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.rows.formats import write_options
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.stores.gateway import is_classic
+from squall_io.spark.session.sessions import is_classic
 
 if TYPE_CHECKING:
     import pyarrow
@@ -63,24 +63,18 @@ def save(frame: DataFrame, mode: str, write_as: WriteAs, folder: str) -> None:
     writer.save(folder)
 
 
-def writing_session(session: SparkSession) -> SparkSession:
-    """Return a session of the same driver to write with."""
-    if is_classic(session):
-        own, conf = session.newSession(), WRITE_CONF
-    else:
-        from squall_io.spark.session.connect import copied
-
-        own, conf = copied(session), {**WRITE_CONF, **CONNECT_CONF}
-    for name, value in conf.items():
-        own.conf.set(name, value)
-    return own
-
-
 class TableWriter:
-    """Writes batches with a session of its own, until it is closed."""
+    """Writes batches with a session of its own, of the same driver, until it is closed."""
 
     def __init__(self, session: SparkSession, schema: Schema, write_as: WriteAs) -> None:
-        self.session = writing_session(session)
+        if is_classic(session):
+            self.session, conf = session.newSession(), WRITE_CONF
+        else:
+            from squall_io.spark.session.connect import copied
+
+            self.session, conf = copied(session), {**WRITE_CONF, **CONNECT_CONF}
+        for name, value in conf.items():
+            self.session.conf.set(name, value)
         self._write_as = write_as
         self._columns = schema
         self._schema = self._spark_schema(schema)

@@ -95,8 +95,3 @@ def _suited(configuration: Any) -> Any:
         if configuration.get(name) in (None, theirs):
             configuration.set(name, ours)
     return configuration
-
-
-def is_classic(session: SparkSession) -> bool:
-    """Whether a session has a JVM of its own; sessions of Spark Connect have none."""
-    return getattr(session, "_jsc", None) is not None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.manifest.files import FilesRefused
 from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, master_problem
+from squall_io.spark.session.sessions import is_classic
 from squall_io.spark.stores.hadoop_errors import translated_errors
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
@@ -59,7 +60,8 @@ def open_files(
     if scheme == LOCAL:
         _require_no_other_default(path, session, conf)
         return LocalFiles(path)
-    from squall_io.spark.stores.gateway import Jvm, is_classic
+
+    from squall_io.spark.stores.gateway import Jvm
 
     if jvm is None and (session is None or not is_classic(session)):
         if _by_webhdfs(scheme, conf):
