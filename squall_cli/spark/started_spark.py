@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from squall_io.spark.results.publishing import OutputTable
     from squall_io.spark.results.versions import Published
     from squall_io.spark.stores import OpenStore
-    from squall_io.spark.stores.gateway import Jvm
+    from squall_io.spark.stores.hadoop import Jvm
 
 
 #: Error of an interrupted command that publishes results: whether its last step was done is unknown.
@@ -113,7 +113,7 @@ class StartedSpark:
         known before Spark is started. A Spark Connect server reaches it through its session.
         """
         from squall_io.spark.stores import WEBHDFS, open_files
-        from squall_io.spark.stores.gateway import Jvm
+        from squall_io.spark.stores.hadoop import Jvm
         from squall_io.spark.stores.paths import LOCAL, scheme_of
 
         connect = over_connect(self._master, self._conf)

@@ -12,8 +12,7 @@ import pytest
 from squall_io.spark.manifest.files import Files, FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores import OpenStore, open_files
-from squall_io.spark.stores.gateway import Jvm
-from squall_io.spark.stores.hadoop import HadoopFiles
+from squall_io.spark.stores.hadoop import HadoopFiles, Jvm
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
 from tests.files_contract import FilesContract
 from tests.hdfs_servers import HdfsServer

@@ -18,7 +18,7 @@ from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.sink import errors
 from squall_io.spark.sink import sink_writer as sink_life
 from squall_io.spark.sink.errors import NotCommitted
-from squall_io.spark.stores.gateway import Jvm
+from squall_io.spark.stores.hadoop import Jvm
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched
 from tests.hdfs_servers import HdfsServer
 from tests.squall_io.lost_answers import first_of_each

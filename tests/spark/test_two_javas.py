@@ -15,8 +15,7 @@ import pytest
 
 from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.session.jvm import _connect
-from squall_io.spark.stores.gateway import Jvm
-from squall_io.spark.stores.hadoop import HadoopFiles
+from squall_io.spark.stores.hadoop import HadoopFiles, Jvm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

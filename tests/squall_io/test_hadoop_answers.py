@@ -19,7 +19,7 @@ from squall_io.spark.manifest.files import (
     FilesUnavailable,
 )
 from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.stores import gateway
+from squall_io.spark.stores import hadoop
 from squall_io.spark.stores.hadoop import decode_statuses
 from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
@@ -186,6 +186,6 @@ def test_a_jvm_that_does_not_start_is_an_error_of_files(monkeypatch: pytest.Monk
     def start(conf: object) -> None:
         raise JavaFailed("Spark's Java process ended with code 1 as it started: no memory")
 
-    monkeypatch.setattr(gateway, "start_jvm", start)
+    monkeypatch.setattr(hadoop, "start_jvm", start)
     with pytest.raises(FilesUnavailable, match=r"no JVM can be had to ask file systems: .* no memory"):
-        gateway.Jvm.own({})
+        hadoop.Jvm.own({})

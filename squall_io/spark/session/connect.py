@@ -16,7 +16,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect import session as connect_session
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
 
-from squall_io.spark.session.request import SQL_DEFAULTS, NoConnectServer, NoSession, SessionRequest
+from squall_io.spark.session.request import (
+    HADOOP_PREFIX,
+    SQL_DEFAULTS,
+    NoConnectServer,
+    NoSession,
+    SessionRequest,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,8 +30,6 @@ if TYPE_CHECKING:
 #: Retries of a call, about 7 seconds in all.
 _TRIES: Final = 6
 _LONGEST_WAIT_MS: Final = 2_000
-#: Prefix of Hadoop's settings among Spark's.
-_HADOOP: Final = "spark.hadoop."
 #: Tells PySpark's functions that they run against Spark Connect; its own `builder.remote` sets it, too.
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 #: What gRPC says of a server that is away, and why.
@@ -89,9 +93,9 @@ def _ready(session: SparkSession, request: SessionRequest) -> SparkSession:
     try:
         for name, value in {**SQL_DEFAULTS, **request.conf}.items():
             session.conf.set(name, value)
-            if name.startswith(_HADOOP):
+            if name.startswith(HADOOP_PREFIX):
                 # In a session Hadoop's settings go by their own names; those with the prefix are the server's.
-                session.conf.set(name.removeprefix(_HADOOP), value)
+                session.conf.set(name.removeprefix(HADOOP_PREFIX), value)
     except PySparkException as error:
         close(session)
         found = _AWAY.search(str(error))

@@ -19,6 +19,8 @@ from topology_api.wording import nearest, shown
 MASTER: Final = "local[*]"
 #: Prefix of Squall's own settings among Spark's.
 OWN_PREFIX: Final = "squall."
+#: Prefix of Hadoop's settings among Spark's.
+HADOOP_PREFIX: Final = "spark.hadoop."
 #: Defaults for Squall's use of Spark; the user's settings override them.
 DEFAULTS: Final = {
     "spark.app.name": "squall",

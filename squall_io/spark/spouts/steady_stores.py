@@ -20,7 +20,7 @@ from squall_io.spark.stores import WEBHDFS, OpenStore, check_path, open_files
 from squall_io.spark.stores.paths import LOCAL, scheme_of
 
 if TYPE_CHECKING:
-    from squall_io.spark.stores.gateway import Jvm
+    from squall_io.spark.stores.hadoop import Jvm
 
 _Result = TypeVar("_Result")
 _Key = tuple[tuple[str, str], ...]
@@ -49,7 +49,7 @@ def open_steady(path: str, conf: Mapping[str, str]) -> OpenStore:
 
 def _borrow(conf: Mapping[str, str]) -> _SharedJvm:
     """Return the JVM for these settings; start one if none is alive."""
-    from squall_io.spark.stores.gateway import Jvm
+    from squall_io.spark.stores.hadoop import Jvm
 
     key = tuple(sorted(conf.items()))
     with _lock:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from squall_io.spark.manifest.files import FilesRefused
 from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, master_problem
 from squall_io.spark.session.sessions import is_classic
+from squall_io.spark.stores.hadoop import HadoopFiles, Jvm
 from squall_io.spark.stores.hadoop_errors import translated_errors
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
@@ -24,8 +25,6 @@ from topology_api.wording import nearest, shown, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from squall_io.spark.stores.gateway import Jvm
 
 
 #: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
@@ -61,8 +60,6 @@ def open_files(
         _require_no_other_default(path, session, conf)
         return LocalFiles(path)
 
-    from squall_io.spark.stores.gateway import Jvm
-
     if jvm is None and (session is None or not is_classic(session)):
         if _by_webhdfs(scheme, conf):
             from squall_io.spark.stores.webhdfs import WebHdfsFiles
@@ -77,7 +74,6 @@ def open_files(
         jvm = jvm.lent()
     else:
         jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
-    from squall_io.spark.stores.hadoop import HadoopFiles
 
     try:
         return HadoopFiles(path, jvm, read_only=read_only)
