@@ -88,7 +88,7 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     #: the process that runs now, as far as this supervisor has heard.
     version: int
     placements: tuple[Placement, ...]
-    #: Where the other workers hear frames, as far as is known: worker -> (data, control).
+    #: Where the other workers receive frames, as far as is known: worker -> (data, control).
     addresses: Mapping[str, Address]
     #: Every task of the topology.
     tasks: tuple[TaskRow, ...]

@@ -58,7 +58,7 @@ class _Rounds:
         self._look = True
 
     def _part_of_session(self, times: int) -> float:
-        """Return the seconds between two rounds, for so many rounds in a session."""
+        """Return the seconds between two rounds, for this number of rounds in a session."""
         secs = self._store.session_secs
         return (ENDLESS_SECS if math.isinf(secs) else secs) / times
 
@@ -271,7 +271,7 @@ class Presence(_Rounds):
         self.occupied = False
 
     def keep(self, now: float) -> bool:
-        """See to it that the value stands, when it is time to look; whether it does, as far as is known. Nothing is raised
+        """Keep the value there, when it is time to look; return whether it is, as far as is known. Nothing is raised
         while the store is away or refuses it: it is tried again."""
         if self._over:
             return False

@@ -51,10 +51,10 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
             else:
                 store.put(path, str(number).encode(), found[1])
         except (Conflict, Exists):
-            continue  # another process got that one
+            continue  # another process got that number
         if not right and (found is not None or number > 1):
-            stood = "nothing" if found is None else repr(found[0][:40])
-            _log.error("%s held %s: it goes on with %d, above every number in use", path, stood, number)
+            held = "nothing" if found is None else repr(found[0][:40])
+            _log.error("%s held %s: it goes on with %d, above every number in use", path, held, number)
         return number
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic
 
 from squall.cluster import paths
@@ -33,83 +33,24 @@ class _Known:
     """The record, or the one that was read here last, while there are bytes that are none."""
 
 
+@dataclass
 class KnownRecords:
     """The records of a store that were read or written last, by path."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self.known: dict[str, _Known] = {}
-        self._logged: set[str] = set()  # paths whose unreadable values the log has named
-
-    def read(self, kind: type[R], path: str) -> R | None:
-        """Return the record at a path, None where there is none; `BadRecord` names the path."""
-        found = self.store.get(path)
-        if found is None:
-            self.known.pop(path, None)
-            return None
-        data, version = found
-        known = self.known.get(path)
-        # Compared by the bytes, not by the version: a value that was removed and created again starts over.
-        if known is not None and known.data == data and isinstance(known.record, kind):
-            if known.version != version:
-                self.known[path] = _Known(data, version, known.record, known.record)
-            return known.record
-        last = None if known is None else known.last
-        self.known[path] = _Known(data, version, None, last)  # so that it can be written over, whatever it is
-        try:
-            record = decode(kind, data)
-        except BadRecord as error:
-            raise BadRecord(f"{path}: {error}") from error
-        self.known[path] = _Known(data, version, record, record)
-        return record
-
-    def last_readable(self, kind: type[R], path: str, or_before: bool = True) -> R | None:
-        """Return the record at a path. If it cannot be read: the one that was read there last (`or_before`), or None."""
-        try:
-            record = self.read(kind, path)
-        except BadRecord as error:
-            known = self.known.get(path)
-            if or_before and known is not None and isinstance(known.last, kind):
-                self._log(path, f"a value of the store counts as what it was before: {error}")
-                return known.last
-            self._log(path, f"a value of the store is left out: {error}")
-            return None
-        self._logged.discard(path)
-        return record
-
-    def write(self, path: str, record: Record) -> None:
-        """Write a record over what was read; `Conflict` or `Exists` when something else is there."""
-        data = encode(record)
-        known = self.known.pop(path, None)
-        if known is None:
-            version = self.store.create(path, data)
-        else:
-            version = self.store.put(path, data, known.version)
-        self.known[path] = _Known(data, version, record, record)
-
-    def delete(self, path: str) -> None:
-        """Remove what was read; `Conflict` when something else is there."""
-        known = self.known.pop(path, None)
-        self.store.delete(path, None if known is None else known.version)
-
-    def expect(self, path: str, record: Record) -> None:
-        """Raise `Conflict` unless the record is the one that was read at the path last."""
-        known = self.known.get(path)
-        if known is None or known.record is not record:
-            raise Conflict(path, None, None if known is None else known.version)
+    store: Store
+    by_path: dict[str, _Known] = field(default_factory=dict)
+    #: Paths whose unreadable values the log has named.
+    logged: set[str] = field(default_factory=set)
 
     def forget(self, gone: Callable[[str], bool]) -> None:
         """Forget the paths for which `gone` is true."""
-        for path in filter(gone, list(self.known)):  # a copy: another thread may be reading
-            self.known.pop(path, None)
+        for path in filter(gone, list(self.by_path)):  # a copy: another thread may be reading
+            self.by_path.pop(path, None)
 
-    def forget_below(self, top: str) -> None:
-        """Forget a path and everything below it."""
-        self.forget(lambda path: path == top or path.startswith(top + "/"))
-
-    def _log(self, path: str, text: str) -> None:
-        if path not in self._logged:
-            self._logged.add(path)
+    def log(self, path: str, text: str) -> None:
+        """Name a value that cannot be read, once."""
+        if path not in self.logged:
+            self.logged.add(path)
             _log.warning("%s", text)
 
 
@@ -137,54 +78,101 @@ class RecordSet(Generic[R]):
 
     def get(self, key: str) -> R | None:
         """Return a record, None where there is none; `BadRecord` where it cannot be read."""
-        return self.known.read(self.kind, self.path(key))
+        path, all_known = self.path(key), self.known.by_path
+        found = self.known.store.get(path)
+        if found is None:
+            all_known.pop(path, None)
+            return None
+        data, version = found
+        known = all_known.get(path)
+        # Compared by the bytes, not by the version: a value that was removed and created again starts over.
+        if known is not None and known.data == data and isinstance(known.record, self.kind):
+            if known.version != version:
+                all_known[path] = _Known(data, version, known.record, known.record)
+            return known.record
+        last = None if known is None else known.last
+        all_known[path] = _Known(data, version, None, last)  # so that it can be written over, whatever it is
+        try:
+            record = decode(self.kind, data)
+        except BadRecord as error:
+            raise BadRecord(f"{path}: {error}") from error
+        all_known[path] = _Known(data, version, record, record)
+        return record
 
     def readable(self, key: str) -> R | None:
         """Return a record, None also where it cannot be read."""
-        return self.known.last_readable(self.kind, self.path(key), or_before=False)
+        return self.last_readable(key, or_before=False)
 
-    def last_readable(self, key: str) -> R | None:
-        """Return a record; where it cannot be read, the one that was read there last."""
-        return self.known.last_readable(self.kind, self.path(key))
+    def last_readable(self, key: str, or_before: bool = True) -> R | None:
+        """Return a record. Where it cannot be read: the one that was read there last (`or_before`), or None."""
+        path = self.path(key)
+        try:
+            record = self.get(key)
+        except BadRecord as error:
+            known = self.known.by_path.get(path)
+            if or_before and known is not None and isinstance(known.last, self.kind):
+                self.known.log(path, f"a value of the store counts as what it was before: {error}")
+                return known.last
+            self.known.log(path, f"a value of the store is left out: {error}")
+            return None
+        self.known.logged.discard(path)
+        return record
 
     def create(self, record: R) -> None:
         """Store a new record; `Exists` when its key is taken."""
-        path = self.path(self.key_of(record))
-        self.known.known.pop(path, None)
-        self.known.write(path, record)
+        self.known.by_path.pop(self.path(self.key_of(record)), None)
+        self._write(record)
 
     def write(self, record: R) -> None:
         """Store a record over what was read there, or as a new one; `Conflict` or `Exists` when something else is there."""
-        path = self.path(self.key_of(record))
         if self.is_empty(record):
-            self.known.delete(path)
+            self.delete(self.key_of(record))
         else:
-            self.known.write(path, record)
+            self._write(record)
 
     def update(self, was: R, now: R) -> None:
         """Change the record that was read as `was`; `Conflict` when it is another by now."""
-        path = self.path(self.key_of(was))
-        self.known.expect(path, was)
-        self.known.write(path, now)
+        self._expect(was)
+        self._write(now)
 
     def remove(self, was: R) -> None:
         """Remove the record that was read as `was`; `Conflict` when it is another by now."""
-        path = self.path(self.key_of(was))
-        self.known.expect(path, was)
-        self.known.delete(path)
+        self._expect(was)
+        self.delete(self.key_of(was))
+
+    def delete(self, key: str) -> None:
+        """Remove what was read there; `Conflict` when something else is there."""
+        known = self.known.by_path.pop(self.path(key), None)
+        self.known.store.delete(self.path(key), None if known is None else known.version)
 
     def put(self, record: R) -> None:
         """Store a record over whatever is there, readable or not."""
         path = self.path(self.key_of(record))
-        self.known.known.pop(path, None)
+        self.known.by_path.pop(path, None)
         self.known.store.put(path, encode(record))
 
     def drop(self, key: str) -> None:
         """Remove whatever is there, readable or not."""
-        self.known.known.pop(self.path(key), None)
+        self.known.by_path.pop(self.path(key), None)
         self.known.store.delete(self.path(key))
 
     def forget_others(self, keys: Iterable[str]) -> None:
         """Forget what was read of other keys than these: another process has removed it."""
         kept = set(map(self.path, keys))
         self.known.forget(lambda path: path.startswith(f"{self.folder}/") and path not in kept)
+
+    def _write(self, record: R) -> None:
+        path, data = self.path(self.key_of(record)), encode(record)
+        known = self.known.by_path.pop(path, None)
+        if known is None:
+            version = self.known.store.create(path, data)
+        else:
+            version = self.known.store.put(path, data, known.version)
+        self.known.by_path[path] = _Known(data, version, record, record)
+
+    def _expect(self, was: R) -> None:
+        """Raise `Conflict` unless this is the record that was read last."""
+        path = self.path(self.key_of(was))
+        known = self.known.by_path.get(path)
+        if known is None or known.record is not was:
+            raise Conflict(path, None, None if known is None else known.version)

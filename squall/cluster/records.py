@@ -97,7 +97,7 @@ class TopologyRecord(Struct, frozen=True):
     """Components whose number of tasks was changed: the version of the latest assignment before. That a task of theirs had
     finished by then says nothing of what it has to read now."""
     notes: tuple[Note, ...] = ()
-    """The latest events of it and its workers (such as deaths), the latest last."""
+    """The latest events of the topology and its workers (such as deaths), the latest last."""
     wait: Finite | None = None
     """While there is a deadline: the seconds that it was set for. A Nimbus that takes over waits for all of them again, since
     the clocks of two hosts need not agree."""
@@ -147,7 +147,7 @@ class SupervisorRecord(Struct, frozen=True):
     public_key: str = ""
     """What topologies' keys are sealed with for it, and what its requests are known by (see `squall.security.sealing`)."""
     versions: Mapping[str, str] = {}
-    """"squall", "python", "cloudpickle" -> its version of it."""
+    """"squall", "python", "cloudpickle" -> the version that it runs."""
     resources: Mapping[str, int | float] = {}
     """"cpus", "memory_bytes" of its host, as far as they are known."""
 
@@ -215,7 +215,7 @@ def encode(record: Record) -> bytes:
 def decode(kind: type[R], data: bytes) -> R:
     """Return the record of that kind that the bytes hold, or raise `BadRecord`."""
     name = kind.__name__
-    if len(data) > MOST_BYTES:  # no change of it could be written: such a topology could not even be killed
+    if len(data) > MOST_BYTES:  # no change could be written: such a topology could not even be killed
         raise BadRecord(f"these {len(data):,} bytes are too many for a {name}: a store takes {MOST_BYTES:,}")
     try:
         body = json.loads(data)

@@ -12,6 +12,7 @@ Must not know: what the records mean, or when one has to change.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from operator import attrgetter
 
 from squall.cluster import paths
@@ -26,7 +27,7 @@ from squall.cluster.records import (
     TopologyRecord,
     WorkerReport,
 )
-from squall.cluster.store import Store, remove_tree
+from squall.cluster.store import Store, below, remove_tree
 
 
 class Registry:
@@ -99,7 +100,7 @@ class Registry:
         """Remove everything of a topology but its record. What says where its workers are goes last."""
         for folder in reversed(paths.OF_TOPOLOGIES):
             top = paths.below(folder, topology_id)
-            self._known.forget_below(top)
+            self._known.forget(partial(below, top))
             remove_tree(self.store, top)
 
     def last_workers(self, topology_id: str) -> tuple[Placement, ...]:
@@ -140,7 +141,7 @@ class Registry:
 
     def remove_report(self, topology_id: str, worker: str) -> None:
         """Remove the report of a worker."""
-        self._known.delete(self._reports(topology_id).path(worker))
+        self._reports(topology_id).delete(worker)
 
     def _reports(self, topology_id: str) -> RecordSet[WorkerReport]:
         return RecordSet(self._known, WorkerReport, paths.reports(topology_id), attrgetter("worker"))
@@ -154,7 +155,7 @@ class Registry:
         records = {id: self.supervisors.last_readable(id) for id in ids}
         unread = (id for id, record in records.items() if record is None)
         self.unread_supervisors = frozenset(
-            id for id in unread if self.supervisors.path(id) in self._known.known
+            id for id in unread if self.supervisors.path(id) in self._known.by_path
         )
         return sorted((record for record in records.values() if record is not None), key=lambda each: each.id)
 

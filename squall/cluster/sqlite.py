@@ -49,7 +49,9 @@ class _SavedTree(Tree):
             fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self.held.close()
-            raise InUse(f"{path} is used by another process: end that one, or name another file") from error
+            raise InUse(
+                f"{path} is used by another process: end that process, or name another file"
+            ) from error
         try:
             self.database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
             try:

@@ -226,7 +226,7 @@ def _expect(nodes: Nodes, path: str, expected: int, guard: Guard | None) -> None
     found = _version(nodes.read_node(path))
     if found != expected:
         if guard is not None:
-            _commit(nodes, guard)  # who is deposed hears that first
+            _commit(nodes, guard)  # a deposed leader gets that error first
         raise Conflict(path, expected, found)
 
 

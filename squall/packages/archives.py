@@ -1,8 +1,8 @@
 """Archives of what a topology brings along (modules, data files, wheels): made, checked, unpacked.
 
 A gzipped tar of regular files. The same files give the same bytes, so that an archive's SHA-256 is its name everywhere and
-what is there already is not sent again. Who receives one believes nothing of it: `check` reads all of it within its
-limits before anybody keeps it, `unpack` checks again and writes new regular files only, mode 0644 or 0755, below a folder
+what is there already is not sent again. A receiver believes nothing that it says: `check` reads all of it within its
+limits before it is kept, `unpack` checks again and writes new regular files only, mode 0644 or 0755, below a folder
 that was empty.
 
     sha256 = pack({"my_topology.py": Path("my_topology.py"), "data/words.txt": b"..."}, target)

@@ -2,8 +2,8 @@
 
 Those names are common words: a well-known process manager installs a package `supervisor`, and a user's own
 `worker.py` beside a topology is found before anything installed. The command and every daemon call
-`check_ours` first, so that such a neighbour is named, with the way out, before an import of it fails in a way
-nobody understands.
+`check_ours` first, so that such a neighbour is named, with the way out, before an import fails for no reason
+that a user could see.
 
 A package is ours when it lies beside `squall` itself (another distribution, or another copy of Squall, lies
 elsewhere) and no other distribution, installed later into the same folder, owns its `__init__.py` now. That

@@ -18,7 +18,7 @@ from typing import BinaryIO, Final
 from topology_api.errors import SquallError
 from topology_api.wording import shown
 
-BLOCK: Final = 512  # everything in a tar is a multiple of it
+BLOCK: Final = 512  # everything in a tar is a multiple of this
 PIECE: Final = 64 * 1024
 #: Far more files than a topology has; each takes a header of a block, an inode and a system call. Of folders there are as many
 #: as names have parts, whether they have headers or not.
@@ -311,7 +311,7 @@ def number(field: bytes, what: str, member: str | None) -> int:
 
 
 def records(body: bytes, name: str) -> Iterator[tuple[str, bytes]]:
-    """The records of an extended header: `<length> <key>=<value>` and a newline, the length that of all of it."""
+    """The records of an extended header: `<length> <key>=<value>` and a newline; the length is that of the whole record."""
     while body:
         digits, _, _ = body[:8].partition(b" ")
         length = int(digits) if digits.isdigit() else 0

@@ -1,6 +1,6 @@
 """What may travel with a topology: which names an archive of code may have, and what a list of requirements may say.
 
-Who packs asks here, so that people hear of it at once, and who receives asks again, since anybody may send anything.
+The packer asks here, so that people know at once; the receiver asks again, since anyone may send anything.
 Must not know: archives, where files lie, who asks.
 """
 

@@ -1,4 +1,4 @@
-"""What happened to a topology or to one of its workers: one typed record for all of it.
+"""What happened to a topology or to one of its workers: one typed record for all events.
 
 Supervisors and Nimbus make events, Nimbus stores the latest of each topology, the HTTP API and the command line carry them
 on. Decisions are made on the fields; the sentence that a person reads comes from `squall.reports.event_text` alone.
@@ -64,7 +64,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
 
     kind: Kind
     time: Seconds = 0.0
-    """When Nimbus heard of it, in seconds since 1970; 0.0 before that."""
+    """When Nimbus got it, in seconds since 1970; 0.0 before that."""
     topology: str = ""
     worker: str = ""
     pid: int | None = None

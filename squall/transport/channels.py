@@ -13,7 +13,7 @@ from typing import Final
 from squall.transport.carrier import Parts
 from squall.transport.in_flight import InFlight
 
-#: Batches without credit received after which a heartbeat says so: their sender holds back until it hears.
+#: Batches without credit received after which a heartbeat says so: their sender holds back until then.
 MOST_UNREPORTED: Final = 4
 #: Seconds between two requests for what is missing, and between two answers to "send again".
 RESEND_SECONDS: Final = 0.2
@@ -87,8 +87,8 @@ class ControlChannel:
 
 
 class ConnectionWatch:
-    """When the connections to a process of a peer are made again: it is silent, it does not hear this worker, or no data
-    message gets through."""
+    """When the connections to a process of a peer are made again: it is silent, it receives nothing from this worker, or no
+    data message gets through."""
 
     __slots__ = ("last_heard", "next_reconnect", "stalled_since", "wants_reconnect")
 

@@ -1,8 +1,8 @@
 """What a link asks for, as values: messages to send, news for the worker, what to count and to log.
 
 `squall.transport.link` returns them, `squall.transport.exchange` carries them out, in their order. Messages come before news
-for the worker, which may send at once when it hears them.
-Must not know: how any of it is done.
+for the worker, which may send at once when it gets them.
+Must not know: how effects are carried out.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LinkUp(Effect, frozen=True):
 
 
 class Reconnecting(Effect, frozen=True):
-    """Connections are made again: the peer is silent, or does not hear this worker. `was_open`: tuples went there before."""
+    """Connections are made again: the peer is silent, or receives nothing from here. `was_open`: tuples went there before."""
 
     silent_seconds: float
     was_open: bool

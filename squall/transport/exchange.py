@@ -37,7 +37,7 @@ LOG_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class PeerPlace:
-    """Another worker of the topology: its process, and the address where that hears."""
+    """Another worker of the topology: its process, and the address where that receives."""
 
     incarnation: Incarnation
     address: Address | None
@@ -59,7 +59,7 @@ class PeerListener(Protocol):
         """A process of a peer takes tuples from now on."""
 
     def closing(self, worker: str) -> None:
-        """A peer takes no more tuples, until another process of it is linked."""
+        """A peer takes no more tuples, until another process of that peer is linked."""
 
     def overflow(self, batch: Batch) -> None:
         """Too many tuples of a cycle are on their way to a peer: the untracked ones of the batch are to be dropped."""
@@ -151,7 +151,7 @@ class Exchange:
             self._announce()
 
     def _announce(self) -> None:
-        """Have all peers hear of this worker with the next `advance`."""
+        """Have the next `advance` send all peers a heartbeat."""
         for peer in self.peers.values():
             peer.link.announce(self.now())
 

@@ -1,4 +1,4 @@
-"""The batches that one process of a peer was sent and has not confirmed: what must be known to fail their trees.
+"""The batches that one process of a peer was sent and has not confirmed, with all that it takes to fail their trees.
 
 A batch that takes credit is confirmed by its grant, one that takes none when it has arrived.
 Must not know: messages, clocks, who the peer is.
@@ -6,8 +6,8 @@ Must not know: messages, clocks, who the peer is.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
 from typing import Final
 
 from squall.transport.frames import NO_MORE, Batch, More
@@ -67,19 +67,18 @@ class SentBatch:
         return batch
 
 
+@dataclass(slots=True)
 class InFlight:
     """Batches by number; those with credit also by target task, the others in order."""
 
-    __slots__ = ("by_number", "by_target", "received", "sent", "uncredited", "uncredited_tuples")
-
-    def __init__(self) -> None:
-        #: Numbers of the last batch that was sent, and of the last one that the peer has reported.
-        self.sent = self.received = 0
-        self.by_number: dict[int, SentBatch] = {}
-        self.by_target: dict[int, deque[SentBatch]] = {}
-        self.uncredited: deque[SentBatch] = deque()
-        #: Tuples that take no credit and that the peer may not have, those of waiting batches included.
-        self.uncredited_tuples = 0
+    #: Numbers of the last batch that was sent, and of the last one that the peer has reported.
+    sent: int = 0
+    received: int = 0
+    by_number: dict[int, SentBatch] = field(default_factory=dict)
+    by_target: dict[int, deque[SentBatch]] = field(default_factory=lambda: defaultdict(deque))
+    uncredited: deque[SentBatch] = field(default_factory=deque)
+    #: Tuples that take no credit and that the peer may not have, those of waiting batches included.
+    uncredited_tuples: int = 0
 
     def __len__(self) -> int:
         return len(self.by_number)
@@ -88,13 +87,8 @@ class InFlight:
         """Number a batch that is being sent, and remember it."""
         self.sent += 1
         sent = self.by_number[self.sent] = SentBatch.of(batch, self.sent, size_bytes)
-        if not sent.frame:
-            self.uncredited.append(sent)
-            return
-        frames = self.by_target.get(sent.target)
-        if frames is None:
-            frames = self.by_target[sent.target] = deque()
-        frames.append(sent)
+        waiting = self.by_target[sent.target] if sent.frame else self.uncredited
+        waiting.append(sent)
 
     def confirm(self, target: int, executed: int) -> None:
         """Forget the frames to a task up to number `executed`: the peer has executed them."""

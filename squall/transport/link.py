@@ -60,7 +60,7 @@ class LocalWorker:
 
     name: str
     incarnation: Incarnation
-    #: Where it hears: the data and the control endpoint.
+    #: Where it receives: the data and the control endpoint.
     address: Address
     codec: str
     streams: Streams
@@ -81,7 +81,7 @@ class Link:
     def __init__(self, local: LocalWorker, peer: str, incarnation: Incarnation, now: float) -> None:
         self.local = local
         self.peer = peer
-        #: Where the peer hears; None while that is unknown.
+        #: Where the peer receives; None while that is unknown.
         self.address: Address | None = None
         self._begin(incarnation, now)
 

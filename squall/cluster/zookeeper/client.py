@@ -3,7 +3,7 @@
 Kazoo knows no persistent watch (one request that tells of every change at or below a path, as long as the connection lasts),
 nor restores any watch after a reconnect. `ZooKeeperClient` sends that request and reads those events itself instead of using
 kazoo's watches. It also learns the length of session that the server has granted, names its threads, and
-limits the time for one host, so that one that does not answer cannot use up a session.
+limits the time for one host, so that a silent host cannot use up a session.
 Requests are sent without kazoo's retries: what belongs to a session must not be repeated in the next one.
 Must not know: values, what is remembered of them.
 """

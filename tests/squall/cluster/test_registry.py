@@ -145,7 +145,7 @@ def test_nothing_is_kept_of_a_topology_that_another_registry_removed() -> None:
     mine.remove_all_of(WORDS.id)
     mine.topologies.remove(WORDS)
     assert yours.all_topologies() == []
-    assert not yours._known.known
+    assert not yours._known.by_path
 
 
 def test_nothing_is_kept_of_a_topology_whose_name_another_one_has_by_now() -> None:
@@ -159,7 +159,7 @@ def test_nothing_is_kept_of_a_topology_whose_name_another_one_has_by_now() -> No
     again = replace(WORDS, id="words-2-0")
     mine.topologies.create(again)
     assert yours.all_topologies() == [again]
-    assert list(yours._known.known) == [paths.topology("words")]
+    assert list(yours._known.by_path) == [paths.topology("words")]
 
 
 def test_topologies_of_the_same_instant_are_in_the_order_of_their_submission() -> None:
