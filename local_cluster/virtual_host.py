@@ -145,7 +145,7 @@ class VirtualHost:
         """See `ProcessHost`. Nothing has to be fetched: the topology is read from the store."""
         if record.id not in self.topologies:
             topology = get_bundle(self.store, record.id)
-            streams = Streams.of(topology, {row.task: row.component for row in record.tasks})
+            streams = Streams(topology, {row.task: row.component for row in record.tasks})
             codec = str(record.conf["topology.transport.codec"])
             loopback = Loopback(streams, self.settings.encoded, codec)
             self.topologies[record.id] = VirtualTopology(topology, loopback)

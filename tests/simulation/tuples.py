@@ -293,7 +293,7 @@ class TupleProgram:
             Scratch(),
             inline=True,
         )
-        streams = Streams.of(plan.topology, plan.component_of)
+        streams = Streams(plan.topology, plan.component_of)
         codec = str(plan.conf["topology.transport.codec"])
         local = LocalWorker(
             plan.worker, plan.incarnation, self.carrier.address, codec, streams, worker.window_of

@@ -136,7 +136,7 @@ class Node:
             Scratch(),
             inline=True,
         )
-        streams = Streams.of(plan.topology, plan.component_of)
+        streams = Streams(plan.topology, plan.component_of)
         codec = str(plan.conf["topology.transport.codec"])
         local = LocalWorker(
             plan.worker, plan.incarnation, carrier.address, codec, streams, self.worker.window_of

@@ -192,7 +192,7 @@ def end_runs(worker: Worker) -> None:
 
 def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> Exchange:
     """Make the worker's links to its peers."""
-    streams = Streams.of(plan.topology, plan.component_of)
+    streams = Streams(plan.topology, plan.component_of)
     codec = plan.conf["topology.transport.codec"]
     local = LocalWorker(plan.worker, plan.incarnation, sockets.address, codec, streams, worker.window_of)
     return Exchange(local, sockets, lease, worker.peers, int(plan.conf["topology.cycle.buffer"]))

@@ -10,9 +10,9 @@ from squall.transport.carriers.loopback import Loopback
 from squall.transport.frames import Batch, Control, Frame
 from squall.transport.id_columns import Ids
 from squall.transport.streams import Streams
+from tests.squall.transport.topologies import two_streams
 from topology_api.tuples import Source
 
-STREAMS = [("words", "default", ("word",)), ("words", "other", ("a", "b"))]
 COMPONENTS = {1: "words", 2: "count"}
 
 
@@ -26,7 +26,7 @@ def batch(rows: list[tuple[Any, ...]], number: int = 1) -> Batch:
 
 @pytest.fixture(params=[False, True], ids=["objects", "encoded"])
 def loopback(request: pytest.FixtureRequest) -> Loopback:
-    return Loopback(Streams(STREAMS, COMPONENTS), encoded=request.param)
+    return Loopback(Streams(two_streams(), COMPONENTS), encoded=request.param)
 
 
 def test_frames_arrive_in_order_at_their_worker(loopback: Loopback) -> None:
@@ -55,7 +55,7 @@ def test_frames_to_a_worker_that_left_are_lost_without_harm(loopback: Loopback) 
 
 
 def test_a_value_that_cannot_be_encoded_fails_its_tuple_at_the_sender_and_the_others_go_on() -> None:
-    loopback = Loopback(Streams(STREAMS, COMPONENTS), encoded=True)
+    loopback = Loopback(Streams(two_streams(), COMPONENTS), encoded=True)
     sender: list[Frame] = []
     receiver: list[Frame] = []
     loopback.join("w1", sender.append)
@@ -76,7 +76,7 @@ def test_a_value_that_cannot_be_encoded_fails_its_tuple_at_the_sender_and_the_ot
 
 
 def test_encoded_sources_know_component_stream_and_fields() -> None:
-    loopback = Loopback(Streams(STREAMS, COMPONENTS), encoded=True)
+    loopback = Loopback(Streams(two_streams(), COMPONENTS), encoded=True)
     got: list[Frame] = []
     loopback.join("w2", got.append)
     made = Batch(Source("words", 1, "other", ("a", "b")), 2, [(1, 2)], [0], [0])

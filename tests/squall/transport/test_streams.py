@@ -6,16 +6,15 @@ import pytest
 
 from squall.transport.errors import BadFrame
 from squall.transport.streams import Streams
-
-STREAMS = [("words", "default", ("word",)), ("words", "other", ("a", "b"))]
+from tests.squall.transport.topologies import two_streams
 
 
 def test_streams_are_numbered_in_the_order_of_declaration() -> None:
-    assert Streams(STREAMS, {}).numbers == {("words", "default"): 0, ("words", "other"): 1}
+    assert Streams(two_streams(), {}).numbers == {("words", "default"): 0, ("words", "other"): 1}
 
 
 def test_the_source_of_a_tasks_stream_is_the_same_object_each_time() -> None:
-    streams = Streams(STREAMS, {1: "words"})
+    streams = Streams(two_streams(), {1: "words"})
     found = streams.source(1, 1)
     assert (found.component, found.task, found.stream, found.fields) == ("words", 1, "other", ("a", "b"))
     assert streams.source(1, 1) is found
@@ -24,10 +23,10 @@ def test_the_source_of_a_tasks_stream_is_the_same_object_each_time() -> None:
 @pytest.mark.parametrize(("task", "number"), [(1, 2), (7, 0)])
 def test_an_unknown_stream_or_task_is_a_bad_frame(task: int, number: int) -> None:
     with pytest.raises(BadFrame, match=f"stream {number} of task {task}"):
-        Streams(STREAMS, {1: "words"}).source(task, number)
+        Streams(two_streams(), {1: "words"}).source(task, number)
 
 
 def test_later_tasks_are_known_once_they_are_added() -> None:
-    streams = Streams(STREAMS, {1: "words"})
+    streams = Streams(two_streams(), {1: "words"})
     streams.component_of = {1: "words", 7: "words"}
     assert streams.source(7, 0).task == 7
