@@ -7,13 +7,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
-from tests.cluster_faults.moments import MANY_BYTES, PACE, Moment, building, fetching, starting, unpacking
+from tests.cluster_faults.moments import MANY_BYTES, Moment, building, fetching, starting, unpacking
 from tests.cluster_faults.test_supervisor_faults import check_slots
 from tests.faults import leaks
 from tests.faults.ledger import account, read
@@ -28,6 +29,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 MANY_FILES = 4000
 #: How often a moment may pass unseen: once the test itself was not scheduled for longer than the moment, say.
 ATTEMPTS = 3
+#: Seconds for which the supervisor runs between two looks: a moment takes longer, and half of the time is left to its work.
+SLICE = 0.005
 #: In the name of what is not whole: it is being made, or removed.
 NOT_WHOLE = (".new-", ".gone-")
 
@@ -56,29 +59,25 @@ def luggage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def submit_and_kill_at(moment: Moment, run: ClusterRun, name: str, *options: str) -> Path | None:
     """Submit a topology and kill the supervisor at that moment of its work; the ledger, or None if the moment passed unseen.
 
-    The supervisor is frozen during the submission, then runs in slices of `PACE` seconds: each look at it finds it frozen, so a
-    moment is missed only if it is shorter than a slice.
+    From the submission on the supervisor runs in slices of `SLICE` seconds: each look at it finds it frozen, so a moment is
+    missed only if it is shorter than a slice.
     """
     daemon = run.daemons.supervisors[0]
     state = run.daemons.folder / daemon.name
 
     def run_a_slice() -> bool:
         daemon.thaw()
-        time.sleep(PACE)
-        freeze()
-        return moment(state, name) or bool(tally.of("A"))
-
-    def freeze() -> None:
+        time.sleep(SLICE)
         daemon.freeze()
-        while leaks.state_of(daemon.pid) != "T":
-            time.sleep(PACE / 10)
+        run.wait_for(lambda: leaks.state_of(daemon.pid) == "T", "that it stands still", pace=SLICE / 10)
+        return moment(state, name) or (submitted.done() and bool(Tally(submitted.result()).of("A")))
 
-    freeze()
-    books = run.another(name, *options)
-    tally = Tally(books)
-    run.wait_for(run_a_slice, f"{moment.__name__} {name}", pace=PACE / 10)
-    hit = moment(state, name)
-    daemon.kill()
+    with ThreadPoolExecutor(1) as beside:
+        submitted = beside.submit(run.another, name, *options)
+        run.wait_for(run_a_slice, f"{moment.__name__} {name}", pace=0.0)
+        hit = moment(state, name)
+        daemon.kill()
+        books = submitted.result()
     return books if hit else None
 
 
