@@ -1,8 +1,8 @@
 """Actors that run in threads of their own, but one at a time: at each step one of them is chosen to go on.
 
-    baton = Baton(choose)                    # choose(actors that are not done, the one that runs or None) -> the next one
+    baton = Baton(choose)                    # choose(unfinished actors, the running one or None) -> the next one
     baton.add("owner 1", lambda: ...)        # within it, baton.step() lets others go first
-    baton.run()                              # until all are done; the first error of an actor comes through
+    baton.run()                              # until all are done; the first error of an actor is raised
 
 The same choices give the same run: nothing but the holder of the baton ever runs.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 
 class Killed(BaseException):
-    """An actor is no more. Nothing catches it."""
+    """An actor has died. Nothing catches it."""
 
 
 class Actor:
@@ -35,7 +35,7 @@ Choose = Callable[[Sequence[Actor], "Actor | None"], Actor]
 
 
 class Baton:
-    """Who runs now, and who goes on."""
+    """Decides which actor runs."""
 
     def __init__(self, choose: Choose) -> None:
         self._choose = choose
@@ -46,19 +46,19 @@ class Baton:
         self._threads: list[threading.Thread] = []
 
     def add(self, name: str, work: Callable[[], None]) -> Actor:
-        """Another actor, which may be chosen from the next step on."""
+        """Add another actor, which may be chosen from the next step on."""
         actor = Actor(name, work)
         self._actors.append(actor)
         return actor
 
     @property
     def runs(self) -> Actor:
-        """The actor that runs now."""
+        """The running actor."""
         assert self._runs is not None
         return self._runs
 
     def step(self) -> None:
-        """Let others go first, if one of them is chosen."""
+        """Let others run first, if one of them is chosen."""
         if self._error is not None:
             raise Killed  # the run is over
         me = self.runs

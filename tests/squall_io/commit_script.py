@@ -1,10 +1,10 @@
-"""Runs of a `World` in which the order of steps is written down, and so is who dies and which answers are lost.
+"""Runs of a `World` with a given order of steps, given deaths, and given lost answers.
 
 play = Play()
 play.add("old", lambda gate: play.world.owner(gate))
 play.add("new", lambda gate: play.world.owner(gate, incarnation=(2, 0)))
-play.run(("old", 17), ("new", ALL))      # 17 steps of the old one, which is frozen then; the new one to its end;
-                                         # and last those who are left, to their end, in the order of `add`
+play.run(("old", 17), ("new", ALL))      # 17 steps of the old one, which then freezes; the new one to its end;
+                                         # and finally the remaining ones, to their end, in the order of `add`
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.squall_io.memory_files import HDFS, Gate, Manners, Step
 T = TypeVar("T")
 
 ALL: Final = 1_000_000
-#: What may happen at a step. The answer is lost, and it was not done; it was; it will be when everybody else is done.
+#: Faults of a step. The answer is lost, and the step was not done; was done; will be done when all others are finished.
 DIES: Final = "dies"
 NOT_DONE: Final = "not done"
 DONE: Final = "done"
@@ -35,7 +35,7 @@ LOST: Final = (NOT_DONE, DONE, LATE)
 
 
 def small_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls that are made at once are made one after the other, and names have no luck; checkpoints come early."""
+    """Simultaneous calls are made one after another, names are not random, and checkpoints come early."""
     numbers = itertools.count(1)
     monkeypatch.setattr("secrets.token_hex", lambda size: f"{next(numbers):0{2 * size}x}")
     monkeypatch.setattr(concurrently, "_AT_ONCE", 1)
@@ -57,12 +57,12 @@ class Play:
         self._late: list[Callable[[], object]] = []
 
     def add(self, name: str, work: Callable[[Gate], None]) -> None:
-        """Another actor."""
+        """Add another actor."""
         self.steps[name] = 0
         self._baton.add(name, lambda: work(self._gate))
 
     def run(self, *turns: tuple[str, int], writer_ids: int = 1) -> Play:
-        """Run all actors to their end, and check what must hold then."""
+        """Run all actors to their end, and check the invariants."""
         self._turns = list(turns)
         try:
             self._baton.run()
@@ -101,7 +101,7 @@ class Play:
         while self._turns:
             name, left = self._turns[0]
             if left > 0 and name in named:
-                # An actor that has not begun comes to its first step without taking one.
+                # An actor that has not begun reaches its first step without taking one.
                 if named[name].started:
                     self._turns[0] = (name, left - 1)
                 return named[name]

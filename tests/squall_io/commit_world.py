@@ -1,7 +1,7 @@
-"""A table in memory with everybody who works on it: owners of writer ids, Spark's jobs, readers, makers of checkpoints.
+"""A table in memory with all actors that work on it: owners of writer ids, Spark's jobs, readers, makers of checkpoints.
 
-What a run must keep is checked at each look of a reader (`World.checked_look`) and in the end (`World.settle`). The world says
-what happens, not in which order: a `Gate` from outside does (`step`), and may freeze, kill, or lose answers.
+The invariants of a run are checked at each read of a reader (`World.checked_look`) and at the end (`World.settle`). The world
+defines the steps, not their order: a `Gate` from outside does (`step`), which may freeze, kill, or lose answers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 TOPOLOGY: Final = "counts-1-1700000000"
 SINK: Final = "sink"
-#: What a batch's rows are: one file in each of these directories.
+#: The rows of a batch: one file in each of these directories.
 DIRECTORIES: Final = ("day=1", "day=2")
 #: Files that must stay untouched: another topology's, another component's, with similar names.
 OTHERS: Final = {
@@ -44,7 +44,7 @@ OTHERS: Final = {
 
 
 class Broken(AssertionError):
-    """The protocol has not kept a promise."""
+    """The protocol has broken a promise."""
 
 
 def writer_id(index: int = 0) -> WriterId:
@@ -53,11 +53,11 @@ def writer_id(index: int = 0) -> WriterId:
 
 
 class Store(Protocol):
-    """What lies in the store, past `Files`."""
+    """The content of the store, without `Files`."""
 
     @property
     def files(self) -> Mapping[str, bytes]:
-        """What each file holds."""
+        """The content of each file."""
 
     @property
     def folders(self) -> Collection[str]:
@@ -72,14 +72,14 @@ class Store(Protocol):
 
 @dataclass
 class World:
-    """The store, and what is known of it from outside."""
+    """The store, and an outside observer's knowledge of it."""
 
     manners: Manners = HDFS
     store: Store = field(default_factory=MemoryStore)
-    #: Batches that were acked, with their entries; batches that a look which is over has counted.
+    #: Acked batches, with their entries; batches that a finished read has counted.
     acked: dict[BatchName, BatchEntry] = field(default_factory=dict)
     seen: set[BatchName] = field(default_factory=set)
-    #: What dead Spark jobs have still to write: each call writes one file.
+    #: Writes that dead Spark jobs still have to make: each call writes one file.
     orphans: list[Callable[[], None]] = field(default_factory=list)
     #: How many jobs Spark has had.
     jobs: int = 0
@@ -95,11 +95,11 @@ class World:
         return MemoryFiles(self.store, gate, self.manners)
 
     def wall(self) -> float:
-        """A clock that goes on."""
+        """A clock that advances."""
         self.time += 1.0
         return self.time
 
-    # What actors do
+    # Actions
 
     def owner(
         self,
@@ -111,7 +111,9 @@ class World:
         job: Callable[[], str] = lambda: "good",
         checkpoint: bool = False,
     ) -> None:
-        """A sink's task from its start on: takes over, sweeps, commits batches, each until it is acked; or is superseded."""
+        """A sink's task from its start: it takes over, sweeps, and commits batches, each until it is acked; or it is
+        superseded.
+        """
         files = self.files(gate)
         try:
             epoch = again(lambda: take_over(files, writer_id(index), incarnation, "host:1", self.time))
@@ -151,7 +153,9 @@ class World:
             return entry
 
     def spark(self, files: Files, name: BatchName, attempt: int, how: str) -> bool:
-        """Spark writes a batch; whether the job succeeds. How: "good", or "orphan": it fails, and a part of it goes on."""
+        """Spark writes a batch; return whether the job succeeds. How: "good", or "orphan": it fails, and a
+        part of it goes on.
+        """
         self.jobs += 1
         folder = name.attempt(attempt)
         again(
@@ -177,7 +181,7 @@ class World:
             self.checked_look(gate if may_write else _read_only(gate))
 
     def checked_look(self, gate: Gate = straight) -> TableState:
-        """A look at the table, which must show what was acked, and what others have seen, before it began."""
+        """Read the table, which must show everything that was acked, or seen by others, before the read began."""
         acked, seen = dict(self.acked), set(self.seen)
         files = self.files(gate)
         state = again(lambda: read_state(files))
@@ -188,10 +192,10 @@ class World:
     def checkpoint(self, gate: Gate) -> None:
         """A task that makes a checkpoint."""
         files = self.files(gate)
-        with suppress(FilesUnavailable):  # the sink logs it, and comes by again
+        with suppress(FilesUnavailable):  # the sink logs it, and tries again later
             checkpoint_if_due(files)
 
-    # What must hold
+    # Invariants
 
     def _check(self, state: TableState, acked: dict[BatchName, BatchEntry], seen: set[BatchName]) -> None:
         if state.unreadable:
@@ -210,7 +214,7 @@ class World:
                 raise Broken(f"{entry.batch} is another one than the one that was acked")
 
     def _check_whole(self, entry: BatchEntry) -> None:
-        """All rows of the batch are there once."""
+        """All rows of the batch are there exactly once."""
         rows: list[str] = []
         attempts: set[int] = set()
         for file in entry.files:
@@ -228,7 +232,7 @@ class World:
             raise Broken(f"{entry.batch} has rows {rows} of attempts {attempts}")
 
     def settle(self, writer_ids: int) -> None:
-        """Let new owners take over everything, undisturbed; then nothing but the table may be left."""
+        """Let new owners take over everything, undisturbed; then only the table may be left."""
         files = self.files()
         for index in range(writer_ids):
             epoch = take_over(files, writer_id(index), (99, 0), "host:9", self.time)
@@ -236,7 +240,7 @@ class World:
         self.check_swept()
 
     def check_swept(self) -> None:
-        """Nothing but the table is left, once a checkpoint is made."""
+        """Check that only the table is left, once a checkpoint is made."""
         files = self.files()
         state = self.checked_look()
         checkpoint_if_due(files)

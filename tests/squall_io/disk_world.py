@@ -1,4 +1,4 @@
-"""A `World` whose table lies on this machine's disk: `LocalFiles`, as they are."""
+"""A `World` whose table is on this machine's disk, with the real `LocalFiles`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.squall_io.memory_files import Gate, straight
 
 
 class DiskContents(Mapping[str, bytes]):
-    """What each file below a folder holds now."""
+    """The present content of each file below a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,14 +33,14 @@ class DiskContents(Mapping[str, bytes]):
 
 
 class DiskStore:
-    """A folder of this machine, past `Files`."""
+    """A folder of this machine, without `Files`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @property
     def files(self) -> DiskContents:
-        """What each file holds."""
+        """The content of each file."""
         return DiskContents(self.folder)
 
     @property

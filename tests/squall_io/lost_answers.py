@@ -1,4 +1,4 @@
-"""A store that does what it is asked for, and then says that it is away: the answers to chosen calls are lost.
+"""A store that carries out each call, and then reports that it is unavailable: the answers to chosen calls are lost.
 
     losing = LosingFiles(LocalFiles(path), nth(7))           # that of the 7th call
     losing = LosingFiles(LocalFiles(path), first_of_each())  # the first one of each kind of call at each kind of place
@@ -15,23 +15,23 @@ from typing import Any, Final
 
 from squall_io.spark.manifest.files import Files, FilesError, FilesUnavailable
 
-#: Whether an answer is lost: of which call, at which path, the how-manyth call it is.
+#: Whether an answer is lost: by call, path, and the number of the call.
 Loses = Callable[[str, str, int], bool]
 
 _NUMBERS: Final = re.compile(r"[0-9]+|[0-9a-f]{8,}")
 
 
 class LosingFiles:
-    """`Files`, or a `OpenStore`, as seen by a caller that some answers do not reach."""
+    """`Files`, or an `OpenStore`, as seen by a caller that does not get some answers."""
 
     def __init__(self, files: Files, loses: Loses, meanwhile: Callable[[], None] = lambda: None) -> None:
         self._files = files
         self._loses = loses
-        #: What others do before it is said that there is no answer.
+        #: Actions of others before the loss of the answer is reported.
         self._meanwhile = meanwhile
         self._lock = threading.Lock()
         self.calls = 0
-        #: The calls, by name, whose answers were lost.
+        #: The names of the calls whose answers were lost.
         self.lost: list[str] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -58,7 +58,7 @@ class LosingFiles:
 
 
 def none(call: str, path: str, number: int) -> bool:
-    """All answers get through."""
+    """All answers arrive."""
     return False
 
 
@@ -68,7 +68,7 @@ def nth(first: int, calls: int = 1) -> Loses:
 
 
 def first_of_each() -> Loses:
-    """The first answer of each call at each place is lost; places that differ in a number alone are one."""
+    """The first answer of each call at each place is lost; places that differ only in a number are one."""
     asked: set[tuple[str, str]] = set()
 
     def loses(call: str, path: str, number: int) -> bool:

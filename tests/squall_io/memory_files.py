@@ -1,12 +1,12 @@
-"""`Files` in memory, over a store that several actors share. Each call is made of steps; before each a gate may interfere.
+"""`Files` in memory, over a store that several actors share. Each call consists of steps; before each one a gate may interfere.
 
     store = MemoryStore()
     files = MemoryFiles(store)                      # the plain one
-    frozen = MemoryFiles(store, gate=my_gate)       # my_gate(step, effect) does it, or not, or later, or raises
+    frozen = MemoryFiles(store, gate=my_gate)       # my_gate(step, effect) does the step, skips it, delays it, or raises
 
-What real stores do piece by piece is done in pieces here: a listing comes in two pages, a folder tree folder by folder, a
-file that is put is a temporary one first; `manners` says whether a rename is one step (HDFS) or a link and an unlink
-(local files), and whether a folder is deleted at once or file by file.
+Operations of real stores that are not atomic have several steps here: a listing comes in two pages, a folder tree folder by
+folder, and a file is written as a temporary one first; `manners` says whether a rename is one step (HDFS) or a link and an
+unlink (local files), and whether a folder is deleted at once or file by file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROOT: Final = "memory://store/table"
 
 @dataclass(frozen=True)
 class Step:
-    """What is about to happen to the store."""
+    """The next step on the store."""
 
     call: str
     """The method of `Files`, and the part of it: "put_if_absent: rename"."""
@@ -37,7 +37,7 @@ class Step:
 
 
 class Gate(Protocol):
-    """Called before each step with what would do it; gives what the step gives, or raises."""
+    """Called before each step with the function that does it; returns the step's result, or raises."""
 
     def __call__(self, step: Step, effect: Callable[[], T]) -> T: ...
 
@@ -49,7 +49,7 @@ def straight(step: Step, effect: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Manners:
-    """How a store does what may be done in one step or in several."""
+    """How a store does operations that may have one step or several."""
 
     rename_by_link: bool = False
     delete_by_piece: bool = False
@@ -57,7 +57,7 @@ class Manners:
 
 #: A rename is a step, and so is the deletion of a folder.
 HDFS: Final = Manners()
-#: As `squall_io.spark.stores.local` does it.
+#: As in `squall_io.spark.stores.local`.
 LOCAL: Final = Manners(rename_by_link=True, delete_by_piece=True)
 
 
@@ -69,17 +69,17 @@ class MemoryStore:
     folders: set[str] = field(default_factory=lambda: {""})
     modified: dict[str, float] = field(default_factory=dict)
     clock: float = 1_000_000.0
-    #: Every file that was deleted, and what it held: (path, data), in order.
+    #: Every deleted file with its content: (path, data), in order.
     deleted: list[tuple[str, bytes]] = field(default_factory=list)
     _temporary: int = 0
 
     def temporary(self, path: str) -> str:
-        """A name for a file that is not finished."""
+        """A name for an incomplete file."""
         self._temporary += 1
         return f"{TMP}/{path.rpartition('/')[2]}.{self._temporary:016x}"
 
     def make_folders(self, path: str) -> None:
-        """Make the folders that a path needs."""
+        """Make the parent folders of a path."""
         while (path := path.rpartition("/")[0]) and path not in self.folders:
             if path in self.files:
                 raise FilesRefused(f"make folder {ROOT}/{path}: a file lies where a folder must be")
@@ -100,13 +100,13 @@ class MemoryStore:
             self.deleted.append((path, self.files.pop(path)))
 
     def remove_below(self, path: str) -> None:
-        """Delete a folder with all that it holds, or a file."""
+        """Delete a folder with its content, or a file."""
         for each in [each for each in self.files if each == path or each.startswith(f"{path}/")]:
             self.remove(each)
         self.folders -= {each for each in self.folders if each == path or each.startswith(f"{path}/")}
 
     def rename(self, source: str, target: str, path: str, keep_source: bool = False) -> bool:
-        """Give a file another name, unless there is one; `path` is what an error names."""
+        """Rename a file, unless the new name exists; `path` is the one that an error names."""
         if source not in self.files:
             raise AbsentFile(f"rename {ROOT}/{path}: there is no such file")
         self.make_folders(target)
@@ -119,13 +119,13 @@ class MemoryStore:
         return True
 
     def status(self, path: str) -> FileStatus:
-        """What a listing shows of a file or folder."""
+        """The listing of a file or folder."""
         if path in self.folders:
             return FileStatus(path, 0, is_folder=True)
         return FileStatus(path, len(self.files[path]), modified=self.modified[path])
 
     def children(self, folder: str) -> list[str]:
-        """The paths of what lies in a folder, in order."""
+        """The paths in a folder, in order."""
         if folder in self.files:
             raise FilesRefused(f"list {ROOT}/{folder}: it is a file")
         start = f"{folder}/" if folder else ""
@@ -149,11 +149,11 @@ class MemoryFiles:
 
     @property
     def root(self) -> str:
-        """Where it says that it is."""
+        """The URL that it reports."""
         return ROOT
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder, in two pages."""
+        """The content of a folder, in two pages."""
 
         def first() -> tuple[builtins.list[FileStatus], str]:
             paths = self.store.children(folder)
@@ -169,7 +169,7 @@ class MemoryFiles:
         return page + self._do("list: second page", folder, lambda: second(last))
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder and below it, folder by folder."""
+        """The content of a folder and of those below it, folder by folder."""
         found: builtins.list[FileStatus] = []
         left = [folder]
         while left:
@@ -192,12 +192,12 @@ class MemoryFiles:
         return data[offset : None if length is None else offset + length]
 
     def digest(self, path: str) -> str:
-        """The digest of a file's bytes."""
+        """The hash of a file's bytes."""
         data = self._do("digest", path, lambda: self._data(path))
         return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Make a file: a temporary one, which is renamed."""
+        """Make a file: write a temporary one, then rename it."""
         written = self.store.temporary(path)
         self._do("put_if_absent: write", written, lambda: self.store.write(written, data), writes=True)
         put = self._do(
@@ -226,7 +226,7 @@ class MemoryFiles:
         return moved
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that it holds."""
+        """Delete a file, or a folder with its content."""
         if self._manners.delete_by_piece:
             for each in sorted(each for each in self.store.files if each.startswith(f"{path}/")):
                 self._do("delete: file", each, partial(self.store.remove, each), writes=True)

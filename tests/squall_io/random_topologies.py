@@ -1,4 +1,4 @@
-"""Topologies of any shape whose bolts do not depend on the order of arrival: what they emit is the same however they are run.
+"""Topologies of any shape whose bolts do not depend on the order of arrival: their emissions are the same however they are run.
 
 A module of its own, so that other processes can import the bolts.
 """
@@ -24,7 +24,7 @@ class Passes(Bolt):
 
 
 class Doubles(Bolt):
-    """Two of each, by way of a rich bolt."""
+    """Two of each, through a rich bolt."""
 
     outputs = {"default": Fields("n"), "odd": Fields("n")}
     auto_ack = False
@@ -56,7 +56,7 @@ class Awaits(Bolt):
 
 
 class Sums(Bolt):
-    """A state per key, told at the end: needs equal keys to meet."""
+    """A state per key, emitted at the end: equal keys must meet."""
 
     outputs = {"default": Fields("n"), "odd": Fields("n")}
 
@@ -73,7 +73,7 @@ class Sums(Bolt):
 
 
 class ByAnyRemainder(ByRemainder):
-    """By remainder too, and takes what is negative as well."""
+    """By remainder too, and accepts negative numbers as well."""
 
     def choose(self, values: tuple[Any, ...]) -> Sequence[int]:
         return super().choose((abs(values[0]),))
@@ -82,7 +82,7 @@ class ByAnyRemainder(ByRemainder):
 SIMPLE = (Passes, Doubles, InBatches, Awaits)
 GROUPINGS = ("shuffle", "fields", "partial_key", "all", "global", "none", "local_or_shuffle", "custom")
 
-#: Of each bolt: its class, its tasks, and its inputs: how far before it they stand, whether it is their stream `odd`, and the
+#: Each bolt: its class, its tasks, and its inputs: how far before it they are, whether it is their stream `odd`, and the
 #: grouping.
 Shape: TypeAlias = Sequence[tuple[type[Bolt], int, Sequence[tuple[int, bool, str]]]]
 
@@ -112,5 +112,5 @@ def build(shape: Shape) -> Topology:
 
 
 def streams_of(shape: Shape) -> list[str]:
-    """All that the bolts of a shape emit, as a replay names it."""
+    """All emissions of a shape's bolts, as a replay names them."""
     return [f"bolt{place}:{name}" for place in range(len(shape)) for name in ("default", "odd")]

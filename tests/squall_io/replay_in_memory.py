@@ -1,6 +1,7 @@
-"""A replay without Spark: what Spark does for it (grouping records by target, sorting them) in twenty lines.
+"""A replay without Spark: the work of Spark (grouping records by target, sorting them) in twenty lines.
 
-The tasks are the real ones; so what a bolt does in a replay is tested on every Python, and what Spark adds is tested beside it.
+The tasks are the real ones; so the behaviour of bolts in a replay is tested on every Python, and Spark's part is tested beside
+it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Partitions = Sequence[Sequence[Row]]
 
 @dataclass
 class Replayed:
-    """What came out."""
+    """The result."""
 
     plan: ReplayPlan
     outputs: dict[str, list[Row]] = field(default_factory=dict)
@@ -69,7 +70,7 @@ def replay(
 def replay_plan(
     plan: ReplayPlan, sources: Mapping[str, Partitions], checkers: Mapping[int, RowChecker]
 ) -> Replayed:
-    """The same for a plan that is there."""
+    """The same for an existing plan."""
     every: list[Record] = []
     for key, partitions in zip(plan.sources, sources.values()):
         for number, rows in enumerate(partitions):

@@ -23,7 +23,7 @@ from topology_api import (
 
 
 class Lines(Spout):
-    """Stands for what is given as a source; a replay must not run it."""
+    """A placeholder for a spout that is replaced by a source; a replay must not run it."""
 
     outputs = Fields("line")
 
@@ -32,7 +32,7 @@ class Lines(Spout):
 
 
 class Totals(Count):
-    """Emits at the end alone; with its index, to see where it ran."""
+    """Emits only at the end; with its index, to show where it ran."""
 
     outputs = Fields("word", "count", "index")
 
@@ -82,7 +82,7 @@ class Passer(Bolt):
 
 
 class Echo(Bolt):
-    """Emits what it gets, and behind it its text."""
+    """Emits its value, followed by its text."""
 
     def __init__(self, *names: str) -> None:
         self.outputs = Fields(*names)
@@ -177,7 +177,7 @@ class Batches(BatchBolt):
 
 
 class Slow(Bolt):
-    """Coroutines that end in another order than they begin."""
+    """Coroutines that end in a different order from their start."""
 
     outputs = Fields("n")
     max_concurrency = 7
@@ -190,7 +190,7 @@ class Slow(Bolt):
 
 
 class Ticking(Bolt):
-    """Says in which order it was called."""
+    """Emits the order of its calls."""
 
     outputs = Fields("what")
     tick_interval: float | None = 1.0
@@ -221,7 +221,7 @@ class ToTask(Bolt):
 
 
 class Tagged(Bolt):
-    """What it gets, with the index of the task that got it."""
+    """Its value, with the index of the task that got it."""
 
     outputs = Fields("n", "index")
 
@@ -256,7 +256,7 @@ class Points(Bolt):
 
     def execute(self, tup: Tuple) -> None:
         if tup["n"] == 3:
-            self.emit(((value for value in [1]),))  # a generator: no pickle takes it
+            self.emit(((value for value in [1]),))  # a generator: it cannot be pickled
         else:
             self.emit((Point(tup["n"]),))
 

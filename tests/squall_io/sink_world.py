@@ -1,4 +1,4 @@
-"""A sink's task with nothing real around it: a store in memory, a Spark that is made up, and time that passes when it waits.
+"""A sink's task in simulated surroundings: a store in memory, a fake Spark, and time that passes when it waits.
 
     world = SinkWorld()
     life = world.life()
@@ -32,11 +32,11 @@ SCHEMA = "word string, count bigint"
 
 
 class Killed(BaseException):
-    """The process is gone: nothing of ours catches this."""
+    """The process has died: our code never catches this."""
 
 
 class OpenedFiles(MemoryFiles):
-    """`Files` in memory, as `open_files` gives them."""
+    """`Files` in memory, as `open_files` returns them."""
 
     closed = False
 
@@ -46,12 +46,12 @@ class OpenedFiles(MemoryFiles):
 
 
 class MadeUpWriter:
-    """Spark, as far as a sink sees it: writes one file to a folder."""
+    """Spark as a sink sees it: writes one file to a folder."""
 
     def __init__(self, world: SinkWorld, session: object) -> None:
         self.world = world
         self.given = session
-        #: One of its own, which may be dead alone.
+        #: A session of its own, which may die alone.
         self.session = object()
         self.closed = False
         world.writers.append(self)
@@ -65,7 +65,7 @@ class MadeUpWriter:
         self.write(self.world.rows(1), folder)
 
     def write(self, rows: Any, folder: str) -> None:
-        """Write rows as text, unless something is to go wrong: then what was half written stays there."""
+        """Write rows as text, unless a fault is set: then a partial write stays there."""
         world = self.world
         assert folder.startswith(f"{ROOT}/")
         place = f"{folder.removeprefix(f'{ROOT}/')}/part-00000-{len(world.written)}.txt"
@@ -79,7 +79,7 @@ class MadeUpWriter:
 
 
 class MadeUpLease:
-    """The shared session, made up."""
+    """The shared session, faked."""
 
     def __init__(self, world: SinkWorld) -> None:
         self.world = world
@@ -98,7 +98,7 @@ class MadeUpLease:
 
 
 class SinkWorld:
-    """What is around the tasks of one sink."""
+    """The surroundings of one sink's tasks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store = MemoryStore()
@@ -107,21 +107,21 @@ class SinkWorld:
         self.dead: set[object] = set()
         self.leases: list[MadeUpLease] = []
         self.opened: list[OpenedFiles] = []
-        #: The folders that Spark was to write to.
+        #: The folders into which Spark was asked to write.
         self.written: list[str] = []
         self.spark_trouble: list[Exception] = []
-        #: What Spark writes goes where this process does not see it.
+        #: Whether Spark writes where this process does not see it.
         self.elsewhere = False
         self.writers: list[MadeUpWriter] = []
-        #: What is raised in place of a session.
+        #: The exception that is raised in place of a session.
         self.no_session: list[Exception] = []
         self.steps: list[str] = []
         self.at: Callable[[str], None] = lambda step: None
-        #: The newest life's.
+        #: Those of the newest life.
         self.context = SimpleNamespace()
         self.time = 1000.0
         self.progress = 0
-        #: What was said last that is waited for.
+        #: The latest reported wait.
         self.waits_for = ""
         monkeypatch.setattr(sink_life, "shared_session", self._shared_session)
         monkeypatch.setattr(sink_life, "open_files", self._open_files)
@@ -152,15 +152,15 @@ class SinkWorld:
         return SinkWriter(settings, cast(Context, context), self._at)
 
     def rows(self, count: int, text: str = "rows") -> Any:
-        """What stands for an Arrow table."""
+        """A stand-in for an Arrow table."""
         return SimpleNamespace(num_rows=count, text=text.encode())
 
     def state(self) -> TableState:
-        """What the table holds."""
+        """The content of the table."""
         return read_state(MemoryFiles(self.store))
 
     def left(self) -> set[str]:
-        """Files of the store that are neither of the manifest nor named by it."""
+        """Files of the store that neither belong to the manifest nor are named by it."""
         named = {file.path for entry in self.state().entries for file in entry.files}
         ours = (
             "_squall/commits/",
@@ -172,7 +172,7 @@ class SinkWorld:
         return {path for path in self.store.files if path not in named and not path.startswith(ours)}
 
     def new_session(self) -> object:
-        """A session, made up."""
+        """A fake session."""
         self.sessions.append(object())
         return self.sessions[-1]
 

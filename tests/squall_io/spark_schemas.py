@@ -1,4 +1,4 @@
-"""Schemas for tests: Hypothesis makes any that Squall takes, and what Spark calls each."""
+"""Schemas for tests: Hypothesis makes any schema that Squall accepts, with Spark's names for its types."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _SPARK_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigin
 
 
 def as_spark(schema: Schema) -> dict[str, Any]:
-    """What Spark's own schema is as JSON."""
+    """Spark's own schema as JSON."""
     return {"type": "struct", "fields": [_column(column) for column in schema.columns]}
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints change nothing of what a table holds; they only make it quick to read."""
+"""Checkpoints change nothing in the content of a table; they only make it faster to read."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def put(files: Files, *batches: int) -> None:
 
 
 def take_in(files: Files) -> bool:
-    """Make a checkpoint of all that is there."""
+    """Make a checkpoint of everything."""
     state = read_state(files)
     return write_next(files, state.checkpoint, state.uncovered)
 
 
-def test_after_any_number_of_checkpoints_everything_is_there_and_few_files() -> None:
+def test_after_any_number_of_checkpoints_everything_is_there_in_few_files() -> None:
     files = MemoryFiles()
     for number in range(1, 30):
         put(files, number)
@@ -87,7 +87,7 @@ def test_a_checkpoint_that_comes_second_changes_nothing() -> None:
     assert files.exists(entry(2).batch.commit)
 
 
-def test_a_checkpoint_whose_number_was_given_away_and_deleted_meanwhile_is_none() -> None:
+def test_a_checkpoint_whose_number_was_taken_and_deleted_meanwhile_is_none() -> None:
     files = MemoryFiles()
     frozen = [entry(1)]  # one task has seen it; the others listed before it existed
     put(files, 1)
@@ -103,7 +103,9 @@ def test_a_checkpoint_whose_number_was_given_away_and_deleted_meanwhile_is_none(
     assert read_state(files).entries == (entry(1),)
 
 
-def test_a_checkpoint_whose_put_got_a_no_though_it_was_ours_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_whose_put_was_refused_though_it_was_ours_is_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     files = MemoryFiles()
     put(files, 1, 2, 3)
     monkeypatch.setattr(files, "put_if_absent", lying(files.put_if_absent))
@@ -113,7 +115,7 @@ def test_a_checkpoint_whose_put_got_a_no_though_it_was_ours_is_one(monkeypatch: 
 
 
 def lying(real: Callable[[str, bytes], bool]) -> Callable[[str, bytes], bool]:
-    """A store that asks twice by itself when an answer is lost, and tells of the second time."""
+    """A store that repeats a request by itself when an answer is lost, and returns the second answer."""
 
     def put_if_absent(path: str, data: bytes) -> bool:
         real(path, data)
@@ -122,7 +124,7 @@ def lying(real: Callable[[str, bytes], bool]) -> Callable[[str, bytes], bool]:
     return put_if_absent
 
 
-def test_a_checkpoint_whose_answer_was_lost_is_tidied_up_after_by_the_next(
+def test_the_remains_of_a_checkpoint_whose_answer_was_lost_are_removed_by_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(table_state, "DUE", 2)
@@ -145,7 +147,7 @@ def test_a_checkpoint_whose_answer_was_lost_is_tidied_up_after_by_the_next(
     assert len(read_state(files).entries) == 3
 
 
-def test_parts_of_those_who_died_are_deleted_with_the_old_checkpoints_and_no_others() -> None:
+def test_parts_of_dead_tasks_are_deleted_with_the_old_checkpoints_and_no_others() -> None:
     files = MemoryFiles()
     files.put_if_absent(f"{CHECKPOINTS}/part-1-0123456789abcdef.json.gz", b"of nobody")
     files.put_if_absent(f"{CHECKPOINTS}/notes.txt", b"a person's")
@@ -159,19 +161,19 @@ def test_parts_of_those_who_died_are_deleted_with_the_old_checkpoints_and_no_oth
     assert len(read_state(files).entries) == 2 * KEPT + 2
 
 
-def test_nothing_old_is_deleted_while_a_checkpoint_that_stays_cannot_be_read() -> None:
+def test_nothing_old_is_deleted_while_a_remaining_checkpoint_is_unreadable() -> None:
     files = MemoryFiles()
     for number in range(1, KEPT + 1):
         put(files, number)
         take_in(files)
     files.replace(checkpoint_path(KEPT - 1), b"")
     put(files, 99)
-    assert take_in(files)  # the newest one is whole
+    assert take_in(files)  # the newest one is complete
     assert files.exists(checkpoint_path(1))
     assert len(read_state(files).entries) == KEPT + 1
 
 
-def test_a_checkpoint_is_made_when_enough_entries_lie_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_is_made_when_there_are_enough_open_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_state, "DUE", 4)
     files = MemoryFiles()
     put(files, 1, 2, 3)
@@ -195,7 +197,7 @@ def test_entries_that_do_not_count_are_in_no_checkpoint(monkeypatch: pytest.Monk
     assert [each.batch.number for each in read_newest(files).entries] == [1]
 
 
-def test_entries_are_in_the_order_in_which_they_were_committed_whatever_part_they_are_in() -> None:
+def test_entries_are_in_the_order_of_their_commits_whatever_part_they_are_in() -> None:
     files = MemoryFiles()
     for number, committed in ((1, 30.0), (2, 10.0), (3, 40.0), (4, 20.0)):
         late = entry(number, committed)
@@ -205,7 +207,7 @@ def test_entries_are_in_the_order_in_which_they_were_committed_whatever_part_the
     assert [each.committed for each in read_state(files).entries] == [10.0, 20.0, 30.0, 40.0]
 
 
-def test_a_checkpoint_of_a_damaged_one_is_not_made() -> None:
+def test_no_checkpoint_is_made_of_a_damaged_one() -> None:
     files = MemoryFiles()
     put(files, 1)
     damaged = dataclasses.replace(Checkpoint(3), unreadable=(ValueError(),))  # type: ignore[arg-type]

@@ -34,11 +34,11 @@ def own(files: Files, incarnation: tuple[int, int] = (1, 0), of: WriterId = WRIT
 
 
 def put_entry(files: Files, epoch: int, number: int) -> None:
-    """An entry; a fence looks at names only."""
+    """An entry; a fence reads only names."""
     files.put_if_absent(BatchName(WRITER_ID, epoch, number).commit, b"")
 
 
-def test_epochs_are_numbered_one_after_the_other_for_each_writer_id() -> None:
+def test_epochs_are_numbered_consecutively_for_each_writer_id() -> None:
     files = MemoryFiles()
     assert [own(files), own(files), own(files, of=writer_id(1)), own(files)] == [1, 2, 1, 3]
     assert list_claims(files).newest(WRITER_ID) == 3
@@ -46,7 +46,7 @@ def test_epochs_are_numbered_one_after_the_other_for_each_writer_id() -> None:
     assert read_claim(files, WRITER_ID, 3).owner == "host:1"
 
 
-def test_each_epoch_but_the_first_has_a_fence_that_names_what_was_there() -> None:
+def test_each_epoch_but_the_first_has_a_fence_that_names_the_earlier_entries() -> None:
     files = MemoryFiles()
     own(files)
     put_entry(files, 1, 1)
@@ -59,7 +59,7 @@ def test_each_epoch_but_the_first_has_a_fence_that_names_what_was_there() -> Non
     assert read_fence(files, WRITER_ID, 3) == {1}
 
 
-def test_a_fence_that_an_owner_who_died_did_not_make_is_made_by_the_next_one() -> None:
+def test_a_fence_that_a_dead_owner_did_not_make_is_made_by_the_next_one() -> None:
     files = MemoryFiles()
     own(files)
     put_entry(files, 1, 1)
@@ -70,7 +70,7 @@ def test_a_fence_that_an_owner_who_died_did_not_make_is_made_by_the_next_one() -
     assert read_fence(files, WRITER_ID, 2) == {1}
 
 
-def test_the_first_fence_that_is_put_is_the_one() -> None:
+def test_the_first_fence_that_is_put_counts() -> None:
     files = MemoryFiles()
     own(files)
     own(files)
@@ -78,7 +78,7 @@ def test_the_first_fence_that_is_put_is_the_one() -> None:
     assert publish_fence(files, WRITER_ID, 2) == frozenset()
 
 
-def test_who_helps_with_a_fence_and_is_swept_away_by_its_owner_finds_the_owners() -> None:
+def test_a_helper_whose_fence_is_swept_by_the_owner_finds_the_owners_fence() -> None:
     world = World()
     files = world.files()
     own(files)
@@ -122,7 +122,7 @@ def test_of_two_of_the_same_incarnation_the_later_one_owns_the_writer_id() -> No
     require_owner(files, WRITER_ID, 2)
 
 
-def test_who_comes_second_to_a_claim_takes_the_one_after_it() -> None:
+def test_the_second_task_to_put_a_claim_takes_the_next_epoch() -> None:
     world = World()
     files = world.files()
 
@@ -157,7 +157,7 @@ def test_a_claim_of_a_newer_squall_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("path", [claim_path(WRITER_ID, 1), fence_path(WRITER_ID, 1)])
-def test_a_record_that_lacks_its_fields_is_named(path: str) -> None:
+def test_an_incomplete_record_is_named(path: str) -> None:
     files = MemoryFiles()
     kind = path.split(".")[-2]
     files.replace(path, seal(kind, {}))
@@ -165,7 +165,7 @@ def test_a_record_that_lacks_its_fields_is_named(path: str) -> None:
         read_claim(files, WRITER_ID, 1) if kind == "claim" else read_fence(files, WRITER_ID, 1)
 
 
-def test_an_owner_whose_claim_got_no_answer_owns_the_epoch_after_it() -> None:
+def test_an_owner_whose_claim_got_no_answer_owns_the_next_epoch() -> None:
     world = World()
 
     def deaf(step: Step, effect: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""One batch on its way into the table: its steps, how it goes on after an error, and what it says when it cannot."""
+"""One batch on its way into the table: its steps, how it continues after an error, and its message when it cannot."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ class Batch:
 
     @property
     def writes(self) -> list[str]:
-        """What was done to the store."""
+        """The operations on the store."""
         return [call.call for call in self.calls if call.writes]
 
     @property
     def plain(self) -> Files:
-        """The store, as others see it."""
+        """The store as others see it."""
         return self.world.files()
 
 
@@ -75,7 +75,7 @@ def test_a_batch_is_in_the_table_with_its_files_in_their_directories() -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_after_an_error_it_goes_on_where_it_was(step: str) -> None:
+def test_after_an_error_it_continues_where_it_was(step: str) -> None:
     batch = Batch()
     commit = batch.commit()
 
@@ -96,7 +96,7 @@ def test_after_an_error_it_goes_on_where_it_was(step: str) -> None:
     ]
 
 
-def test_the_time_of_an_entry_is_that_of_the_try_that_put_it() -> None:
+def test_the_time_of_an_entry_is_that_of_the_attempt_that_put_it() -> None:
     batch = Batch()
     commit = batch.commit()
 
@@ -111,7 +111,7 @@ def test_the_time_of_an_entry_is_that_of_the_try_that_put_it() -> None:
     assert commit.run().committed == batch.world.time == 1_700_000_003
 
 
-def test_a_batch_of_an_owner_that_is_superseded_moves_nothing_and_says_by_whom() -> None:
+def test_a_batch_of_a_superseded_owner_moves_nothing_and_names_the_new_one() -> None:
     batch = Batch()
     take_over(batch.plain, writer_id(), (2, 1), "host-b:99", 0.0)
     with pytest.raises(
@@ -123,7 +123,7 @@ def test_a_batch_of_an_owner_that_is_superseded_moves_nothing_and_says_by_whom()
     assert batch.steps == ["list", "check"]
 
 
-def test_a_batch_that_spark_has_not_left_anything_of_is_lost() -> None:
+def test_a_batch_without_any_file_of_spark_is_lost() -> None:
     batch = Batch()
     with pytest.raises(BatchLost, match=f"batch {NAME}: Spark has left no file in {ROOT}/{NAME.attempt(2)}"):
         batch.commit(attempt=2).run()
@@ -133,7 +133,7 @@ def test_a_batch_that_spark_has_not_left_anything_of_is_lost() -> None:
 
 
 @pytest.mark.parametrize("call", ["digest", "move_if_absent"])
-def test_a_batch_whose_files_go_away_is_lost(call: str) -> None:
+def test_a_batch_whose_files_disappear_is_lost(call: str) -> None:
     batch = Batch()
 
     def gone(step: Step) -> None:
@@ -147,7 +147,7 @@ def test_a_batch_whose_files_go_away_is_lost(call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["digest", "move_if_absent"])
-def test_a_batch_whose_files_go_away_under_a_new_owner_is_superseded(call: str) -> None:
+def test_a_batch_whose_files_disappear_under_a_new_owner_is_superseded(call: str) -> None:
     batch = Batch()
 
     def swept(step: Step) -> None:
@@ -176,9 +176,7 @@ def test_an_entry_of_the_same_name_with_other_content_is_a_conflict() -> None:
     entry = batch.commit().run()
     other = dataclasses.replace(entry, rows=3)
     batch.plain.replace(NAME.commit, encode_entry(other))
-    batch.world.spark(
-        batch.plain, NAME, 1, "good"
-    )  # the same attempt once more: its files are in their places
+    batch.world.spark(batch.plain, NAME, 1, "good")  # the same attempt again: its files are in their places
     with pytest.raises(
         BatchConflict, match=rf"batch {NAME}: its entry {ROOT}/{NAME.commit} is there already"
     ):
@@ -195,5 +193,5 @@ def test_an_entry_of_the_same_name_with_other_content_is_a_conflict() -> None:
         ("part-00000", ""),
     ],
 )
-def test_a_data_file_keeps_the_ending_by_which_readers_know_its_format(name: str, suffix: str) -> None:
+def test_a_data_file_keeps_the_suffix_that_tells_readers_its_format(name: str, suffix: str) -> None:
     assert suffix_of(name) == suffix

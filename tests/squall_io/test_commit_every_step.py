@@ -1,6 +1,6 @@
 """The commit protocol, stopped at every step while others go on: each test goes through all pairs of steps.
 
-What is promised stands in `squall_io.spark.manifest.commit`, what is checked in `commit_world`.
+`squall_io.spark.manifest.commit` has the promises, and `commit_world` the checks.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def test_a_reader_at_any_step_while_a_checkpoint_is_at_any_step_and_the_owner_is
             assert len(play.world.acked) == 2
 
 
-def test_who_may_only_read_sees_what_was_acked_while_a_new_owner_is_at_any_step() -> None:
+def test_a_read_only_reader_sees_acked_batches_while_a_new_owner_is_at_any_step() -> None:
     for begun in steps_of_an_owner():
         play = Play()
         play.add("old", old(play.world))
@@ -150,7 +150,7 @@ def test_two_checkpoints_at_any_step_each() -> None:
 
 
 @pytest.mark.parametrize("lost", LOST)
-def test_a_lost_answer_at_any_step_of_an_owner_is_asked_for_again(lost: str) -> None:
+def test_a_lost_answer_at_any_step_of_an_owner_is_requested_again(lost: str) -> None:
     for step in steps_of_an_owner():
         play = Play({("old", step): lost})
         play.add("old", old(play.world))
@@ -169,7 +169,7 @@ def test_a_lost_answer_at_any_step_with_a_checkpoint_at_any_later_one(lost: str)
             play.add("reader", look(play.world))
             play.run(("old", later), ("checkpoint", ALL))
             assert len(play.world.acked) == 1
-            assert play.world.jobs == 1  # an answer that is lost is no reason to write the rows again
+            assert play.world.jobs == 1  # a lost answer is no reason to write the rows again
 
 
 @pytest.mark.parametrize("lost", LOST)
@@ -187,14 +187,14 @@ def test_a_lost_answer_at_any_step_with_a_checkpoint_and_a_new_owner_at_any_late
 
 
 @pytest.mark.parametrize("directory", ["day=1", "day=2"])
-def test_a_file_of_spark_is_gone_at_any_step_and_the_batch_is_written_again(directory: str) -> None:
+def test_a_batch_that_loses_a_file_of_spark_at_any_step_is_written_again(directory: str) -> None:
     again = 0
     for step in steps_of_a_batch():
         play = Play()
         folder = f"{STAGING}/{BatchName(writer_id(), 1, 1)}/1/{directory}"
 
         def vandal(gate: Gate, play: Play = play, folder: str = folder) -> None:
-            if any(" exists " in line for line in play.story):  # the files were listed: they were all there
+            if any(" exists " in line for line in play.story):  # the files were listed: all were there
                 play.world.store.remove(f"{folder}/part-00000-1-c000.snappy.parquet")
 
         play.add("old", old(play.world))

@@ -1,6 +1,6 @@
-"""The commit protocol with everybody at work at once, in thousands of orders: frozen, killed, with answers lost.
+"""The commit protocol with all actors at work at once, in thousands of orders: frozen, killed, with lost answers.
 
-What is promised stands in `squall_io.spark.manifest.commit`, what is checked in `commit_world`.
+`squall_io.spark.manifest.commit` has the promises, and `commit_world` the checks.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Run:
-    """One run of many actors, all of whose luck comes from a seed."""
+    """One run of many actors, all of whose random choices come from a seed."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.world = World(Manners(self.random.random() < 0.3, self.random.random() < 0.3))
         self.baton = Baton(self._choose_by_rank if self.random.random() < 0.6 else self._choose_by_chance)
         self.story: list[str] = []
-        #: Chances at each step: of another actor's turn; of a death; of an answer that is lost.
+        #: Chances at each step: of another actor's turn; of a death; of a lost answer.
         self._switch = self.random.choice([0.02, 0.1, 0.5])
         self._death = self.random.choice([0.0, 0.0, 0.005, 0.02])
         self._loss = self.random.choice([0.0, 0.0, 0.02, 0.1])
@@ -49,7 +49,7 @@ class Run:
         self._late: list[Callable[[], object]] = []
 
     def play(self) -> World:
-        """Let all actors do their work in some order, and check."""
+        """Run all actors in some order, and check."""
         self._cast()
         self.baton.run()
         self._deliver()
@@ -85,7 +85,7 @@ class Run:
         self._ranks[self.baton.add(name, work)] = self.random.random()
 
     def gate(self, step: Step, effect: Callable[[], T]) -> T:
-        """What happens at a step of an actor."""
+        """The event at an actor's step."""
         self.baton.step()
         self.story.append(f"{self.baton.runs}: {step.call} {step.path}")
         luck = self.random.random()
@@ -110,7 +110,7 @@ class Run:
     def _sweeper(self) -> None:
         """A sweeper that presumes every submission ended."""
         files = self.world.files(self.gate)
-        with suppress(FilesUnavailable):  # the command says so, and is typed again
+        with suppress(FilesUnavailable):  # the command reports it, and the user repeats it
             sweep_ended(files, find_leftovers(files, 0.0), "squall table --sweep", 0.0)
 
     def _network(self) -> None:
@@ -122,7 +122,7 @@ class Run:
                 self.world.orphans.pop(self.random.randrange(len(self.world.orphans)))()
 
     def _deliver(self, most: int = 1000) -> None:
-        """Execute a call of long ago whose answer is no longer awaited."""
+        """Execute an old call whose answer is no longer awaited."""
         for _ in range(min(most, len(self._late))):
             with suppress(FilesError):
                 self._late.pop(self.random.randrange(len(self._late)))()
@@ -142,7 +142,7 @@ class Run:
 
 
 def check(seed: int) -> World:
-    """A run, whose steps are reported when it breaks something."""
+    """A run whose steps are reported if it breaks a promise."""
     run = Run(seed)
     try:
         return run.play()
@@ -152,6 +152,6 @@ def check(seed: int) -> World:
 
 
 @pytest.mark.parametrize("group", range(4))
-def test_whatever_order_the_actors_come_in_what_is_acked_counts_once_and_whole(group: int) -> None:
+def test_acked_batches_count_once_and_completely_in_any_order_of_actors(group: int) -> None:
     acked = sum(len(check(1000 * group + seed).acked) for seed in range(150))
-    assert acked > 100  # else nothing was checked
+    assert acked > 100  # otherwise nothing was checked

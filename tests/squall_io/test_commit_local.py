@@ -1,4 +1,4 @@
-"""The commit protocol over local files, with owners, readers and checkpoints that are really there at the same time."""
+"""The commit protocol over local files, with truly concurrent owners, readers and checkpoints."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_owners_readers_and_checkpoints_at_the_same_time(
     jobs = random.Random(6)
 
     def owner(number: int) -> None:
-        # Each comes while the ones before it are at work.
+        # Each one starts while the earlier ones are at work.
         world.owner(
             straight,
             index=number % 2,
@@ -61,6 +61,6 @@ def test_owners_readers_and_checkpoints_at_the_same_time(
         assert all(other.result(90) for other in others)
     for write in world.orphans:
         write()
-    monkeypatch.setattr(table_state, "DUE", 1)  # so that nothing lies open in the end
+    monkeypatch.setattr(table_state, "DUE", 1)  # so that no entry is open in the end
     world.settle(2)
     assert len(world.acked) >= 4

@@ -1,4 +1,4 @@
-"""Leftovers of submissions that have ended: found by their age, fenced off first, and deleted but for what counts."""
+"""Remains of ended submissions: found by their age, fenced off first, and deleted except for committed files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pass_time(world: World, seconds: float) -> None:
 
 
 def sweep_all(files: Files, age: float = 0.0) -> Leftovers:
-    """What `squall table --sweep` does."""
+    """The work of `squall table --sweep`."""
     found = find_leftovers(files, age)
     sweep_ended(files, found, "squall table --sweep", 0.0)
     return found
@@ -86,7 +86,7 @@ def staged(world: World, topology: str = TOPOLOGY, index: int = 0) -> BatchName:
 
 
 @pytest.mark.parametrize("manners", [HDFS, LOCAL], ids=["hdfs", "local"])
-def test_whatever_an_owner_that_died_at_any_step_has_left_is_gone_and_what_counts_is_there(
+def test_the_remains_of_an_owner_that_died_at_any_step_are_gone_and_committed_files_stay(
     manners: Manners,
 ) -> None:
     left = 0
@@ -99,14 +99,14 @@ def test_whatever_an_owner_that_died_at_any_step_has_left_is_gone_and_what_count
         left += len(sweep_all(world.files()).ended)
         assert world.checked_look().entries == before.entries
         for status in world.files().list(TMP):
-            if claim_of(status.name.rpartition(".")[0]):  # which is deleted when it is a day old
+            if claim_of(status.name.rpartition(".")[0]):  # it is deleted when it is a day old
                 world.store.remove(status.path)
         world.check_swept()
         assert sweep_all(world.files()).ended == ()
     assert left > 20
 
 
-def test_an_owner_frozen_at_any_step_while_it_is_taken_for_ended_acks_nothing_that_does_not_count() -> None:
+def test_an_owner_frozen_at_any_step_while_presumed_ended_acks_only_batches_that_count() -> None:
     superseded = 0
     for frozen in range(60):
         for begun in (3, 9, 15, 21, ALL):
@@ -139,7 +139,7 @@ def test_sweepers_may_come_at_any_moment_of_all_others_work(group: int) -> None:
     assert acked > 60
 
 
-def test_a_submission_with_a_sign_of_life_is_left_alone_whatever_it_has_left() -> None:
+def test_a_submission_with_a_recent_sign_of_activity_is_not_swept() -> None:
     world = World()
     alive, ended = staged(world), staged(world, "words-1-1700000000")
     pass_time(world, DAY)
@@ -166,7 +166,7 @@ def committed(world: World) -> None:
 
 def in_checkpoint(world: World) -> None:
     committed(world)
-    memory(world).store.clock += DAY  # its entry is gone, and says so itself
+    memory(world).store.clock += DAY  # its entry is gone, and it reports that itself
     world.time = memory(world).store.clock
     world.commit(world.files(), 0, 1, 6)
     checkpoint_if_due(world.files())
@@ -177,7 +177,7 @@ def putting(world: World) -> None:
 
 
 @pytest.mark.parametrize("sign", [started, writing, committed, in_checkpoint, putting])
-def test_each_thing_that_a_task_does_is_a_sign_of_life(sign: Callable[[World], object]) -> None:
+def test_each_action_of_a_task_is_a_sign_of_activity(sign: Callable[[World], object]) -> None:
     world = World()
     staged(world)
     world.time = memory(world).store.clock
@@ -188,7 +188,7 @@ def test_each_thing_that_a_task_does_is_a_sign_of_life(sign: Callable[[World], o
     assert (found.ended, [each.topology_id for each in found.others]) == ((), [TOPOLOGY])
 
 
-def test_finding_leftovers_changes_nothing_and_says_what_they_are() -> None:
+def test_finding_remains_changes_nothing_and_describes_them() -> None:
     world = World()
     batch = staged(world)
     before = (dict(world.store.files), set(world.store.folders))
@@ -200,7 +200,7 @@ def test_finding_leftovers_changes_nothing_and_says_what_they_are() -> None:
     assert (leftover.is_open, leftover.entry) == (True, None)
 
 
-def test_a_retired_writer_id_goes_back_to_its_task_when_that_restarts() -> None:
+def test_a_retired_writer_id_returns_to_its_task_when_that_restarts() -> None:
     world = World()
     files = world.files()
     take_over(files, writer_id(), (3, 2), "host:1", 0.0)
@@ -217,7 +217,7 @@ def test_a_retired_writer_id_goes_back_to_its_task_when_that_restarts() -> None:
     assert read_claim(files, writer_id(), 4).incarnation == (0, 0)
 
 
-def test_a_sweep_that_was_killed_goes_on_with_the_next_one_since_its_claims_are_no_sign_of_life() -> None:
+def test_a_killed_sweep_is_continued_by_the_next_one_since_its_claims_are_no_sign_of_activity() -> None:
     world = World()
     batches = [staged(world, index=index) for index in range(3)]
     pass_time(world, DAY)
@@ -229,12 +229,12 @@ def test_a_sweep_that_was_killed_goes_on_with_the_next_one_since_its_claims_are_
     assert not any(world.files().exists(batch.staging) for batch in batches)
 
 
-def test_what_a_batch_that_counts_has_left_goes_and_its_task_is_not_superseded() -> None:
+def test_the_remains_of_a_committed_batch_are_removed_and_its_task_is_not_superseded() -> None:
     world = World()
     files = world.files()
     take_over(files, writer_id(), (1, 0), "host:1", 0.0)
     entry = world.commit(files, 0, 1, 1)
-    world.spark(files, entry.batch, 2, "good")  # as a job that failed, and went on
+    world.spark(files, entry.batch, 2, "good")  # like a job that failed and continued
     [submission] = sweep_all(files).ended
     assert submission.leftovers[0].entry is not None
     assert list_claims(files).newest(writer_id()) == 1
@@ -257,7 +257,7 @@ def test_temporary_files_are_deleted_when_no_task_can_wait_for_them_any_more() -
     assert [status.name for status in files.list(TMP)] == ["1.json.4567"]
 
 
-def test_nothing_is_swept_while_something_cannot_be_read() -> None:
+def test_nothing_is_swept_while_a_record_is_unreadable() -> None:
     world = World()
     files = world.files()
     staged(world)
@@ -269,7 +269,7 @@ def test_nothing_is_swept_while_something_cannot_be_read() -> None:
     assert world.store.files == before
 
 
-def test_a_gone_task_is_claimed_once_though_something_cannot_be_read_at_start_after_start() -> None:
+def test_a_gone_task_is_claimed_once_despite_an_unreadable_record_at_each_start() -> None:
     world = World()
     files = world.files()
     gone = staged(world, index=3)

@@ -26,9 +26,7 @@ def test_a_sink_does_not_start_there_and_tries_only_once(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("kind", ["memory", "local"])
-def test_no_result_is_begun_there_and_where_there_is_none_nothing_is_written_yet(
-    tmp_path: Path, kind: str
-) -> None:
+def test_no_result_is_begun_there_and_an_empty_place_is_not_written_to_yet(tmp_path: Path, kind: str) -> None:
     makes: dict[str, Callable[[], Files]] = {
         "memory": MemoryFiles,
         "local": lambda: open_files(str(tmp_path / "out")),

@@ -1,4 +1,4 @@
-"""What Hadoop's answers mean, without Hadoop: exceptions by their classes, file statuses, WebHDFS answers that are none."""
+"""The meaning of Hadoop's answers, without Hadoop: exceptions by their classes, file statuses, invalid WebHDFS answers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def thrown(*classes: str, message: str = "") -> Thrown:
         ([thrown("java.net.ConnectException", "java.net.SocketException")], FilesUnavailable),
         ([thrown("java.lang.IllegalArgumentException")], FilesRefused),
         ([thrown("of.nobody.KnownException")], FilesUnavailable),
-        # a class that says little gives way to its cause, and one that is not known to a class above it
+        # an unspecific class gives way to its cause, and an unknown one to a class above it
         ([thrown("java.lang.RuntimeException"), thrown("java.net.UnknownHostException")], FilesRefused),
         (
             [thrown("java.lang.IllegalArgumentException"), thrown("java.net.SocketTimeoutException")],
@@ -58,13 +58,13 @@ def thrown(*classes: str, message: str = "") -> Thrown:
         ),
     ],
 )
-def test_the_class_of_an_exception_says_whether_trying_again_helps(
+def test_the_class_of_an_exception_decides_whether_to_retry(
     chain: list[Thrown], kind: type[FilesError]
 ) -> None:
     assert type(error_of("cannot list x", chain)) is kind
 
 
-def test_the_text_of_an_error_is_one_line_with_call_reason_and_what_helps() -> None:
+def test_the_text_of_an_error_is_one_line_with_call_reason_and_advice() -> None:
     message = (
         "Call From a to b failed: Connection refused; For more details see:  http://wiki\n\tat java.net\n"
     )
@@ -78,7 +78,7 @@ def test_the_text_of_an_error_is_one_line_with_call_reason_and_what_helps() -> N
     assert len(str(error_of("cannot list x", [Thrown([IO], "y" * 9_999)]))) < 400
 
 
-def test_no_datanode_is_said_in_words_that_help() -> None:
+def test_a_missing_datanode_is_reported_with_advice() -> None:
     message = "File /a could only be written to 0 of the 1 minReplication nodes."
     error = error_of("cannot write x", [Thrown([IO], message)])
     assert type(error) is FilesUnavailable
@@ -101,7 +101,7 @@ def status_bytes(kind: int, path: str, size: int, modified: int) -> bytes:
     return len(message).to_bytes(4, "big") + message
 
 
-def test_statuses_are_read_as_hadoop_writes_them_and_padding_is_not() -> None:
+def test_statuses_are_read_as_hadoop_writes_them_without_padding() -> None:
     data = status_bytes(2, "hdfs://h:1/t/d/größe=ü; x", 3_000_000_000, 1_700_000_000_123)
     data += status_bytes(1, "hdfs://h:1/t/d/a", 0, 5_000)
     assert decode_statuses("d", data + bytes(100), 2) == [
@@ -114,7 +114,7 @@ def test_statuses_are_read_as_hadoop_writes_them_and_padding_is_not() -> None:
 
 @contextmanager
 def serving(status: int, body: bytes) -> Iterator[str]:
-    """A server that answers everything alike, but that of "/data" it gives 5 bytes of 9."""
+    """A server that answers everything alike, except that it sends 5 of 9 bytes for "/data"."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -151,14 +151,16 @@ def serving(status: int, body: bytes) -> Iterator[str]:
         (403, b'{"RemoteException": "?"}', FilesRefused, "HTTP status 403"),
     ],
 )
-def test_what_is_no_webhdfs_is_named(status: int, body: bytes, kind: type[FilesError], text: str) -> None:
+def test_another_server_than_webhdfs_is_recognised(
+    status: int, body: bytes, kind: type[FilesError], text: str
+) -> None:
     with serving(status, body) as address:
         files = WebHdfsFiles("hdfs://h:1/t", address, user="u")
         with pytest.raises(kind, match=f"cannot list hdfs://h:1/t/a: .*{text}"):
             files.list("a")
 
 
-def test_a_file_that_ends_early_is_not_taken_for_a_whole_one() -> None:
+def test_a_truncated_file_is_not_taken_for_a_complete_one() -> None:
     with serving(200, b'{"Location": "http://HERE/data"}') as address:
         files = WebHdfsFiles("hdfs://h:1/t", address, user="u")
         for call in (files.read, files.digest):
@@ -166,7 +168,7 @@ def test_a_file_that_ends_early_is_not_taken_for_a_whole_one() -> None:
                 call("a")
 
 
-def test_a_certificate_that_is_not_trusted_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_untrusted_certificate_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     def connect(connection: object) -> None:
         raise ssl.SSLCertVerificationError("self-signed certificate")
 
@@ -177,7 +179,7 @@ def test_a_certificate_that_is_not_trusted_is_not_waited_for(monkeypatch: pytest
 
 
 @pytest.mark.parametrize("address", ["", "host:port", "ftp://host:1", "http://host:1/webhdfs", "http://"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(FilesRefused, match="is no address of WebHDFS"):
         WebHdfsFiles("hdfs://h:1/t", address)
 

@@ -1,4 +1,4 @@
-"""What a call to Java that failed means, without Java: its exception, however it was converted, or no answer."""
+"""The meaning of a failed call to Java, without Java: its exception, however it was converted, or no answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DENIED = "org.apache.hadoop.security.AccessControlException"
 
 
 class Error(Exception):
-    """As Py4J has them."""
+    """Errors as Py4J defines them."""
 
     __module__ = "py4j.protocol"
 
@@ -74,7 +74,7 @@ class JavaError(Error):
 
 
 def fails(call: Callable[[], object]) -> Any:
-    """The error of `Files` that a failing call gets."""
+    """The error of `Files` for a failing call."""
     with pytest.raises(Exception) as raised, translated_errors("cannot read hdfs://h:1/t/a"):
         call()
     return raised.value
@@ -88,7 +88,7 @@ def raising(error: BaseException) -> Callable[[], object]:
 
 
 def converted(first: BaseException, then: BaseException, hidden: bool) -> Callable[[], object]:
-    """A call that fails, and what PySpark makes of it on the way."""
+    """A failing call, with PySpark's conversion of its error."""
 
     def call() -> object:
         try:
@@ -116,18 +116,18 @@ def converted(first: BaseException, then: BaseException, hidden: bool) -> Callab
     ],
     ids=lambda then: type(then).__name__,
 )
-def test_an_exception_of_java_counts_whatever_came_of_its_conversion(then: Exception, hidden: bool) -> None:
+def test_an_exception_of_java_counts_however_it_was_converted(then: Exception, hidden: bool) -> None:
     error = fails(converted(JavaError(JavaException(MISSING, "/t/a")), then, hidden))
     assert type(error) is AbsentFile
     assert str(error) == "cannot read hdfs://h:1/t/a: /t/a (FileNotFoundException)"
 
 
-def test_the_causes_of_an_exception_are_asked_too() -> None:
+def test_the_causes_of_an_exception_are_queried_too() -> None:
     thrown = JavaException("java.lang.RuntimeException", cause=JavaException(DENIED, "user=x"))
     assert type(fails(raising(JavaError(thrown)))) is FilesRefused
 
 
-def test_what_was_in_hand_before_the_call_is_not_its_error() -> None:
+def test_an_exception_that_was_being_handled_before_the_call_is_not_its_error() -> None:
     try:
         raise JavaError(JavaException(MISSING))
     except Error:
@@ -175,7 +175,7 @@ def test_a_call_that_java_did_not_make_is_reported_with_its_trace() -> None:
     )
 
 
-def test_errors_that_are_none_of_java_come_through() -> None:
+def test_other_errors_than_javas_are_passed_through() -> None:
     for error in (ValueError("ours"), AbsentFile("told already"), KeyboardInterrupt()):
         with pytest.raises(type(error)) as raised, translated_errors("cannot read x"):
             raise error

@@ -118,7 +118,7 @@ def test_an_error_of_spark_is_reported_without_its_stack(error: Exception, said:
     ],
     ids=["reads", "writes", "reads-while-it-writes", "not-said"],
 )
-def test_what_a_job_was_at_when_storage_failed_it_is_reported(outer: str, inner: str, call: str) -> None:
+def test_a_storage_error_is_reported_with_the_jobs_operation(outer: str, inner: str, call: str) -> None:
     error = spark_error(OF_STORAGE.format(outer=outer, inner=inner))
     assert reason_in(error) == f"{call}: {NO_TASK}"
 
@@ -142,7 +142,7 @@ def py4js(name: str, text: str) -> Exception:
 
 
 def raised(error: Exception, after: Exception | None = None) -> Exception:
-    """The error, as it is when it was raised while another one was handled."""
+    """The error as if it was raised while another one was handled."""
     error.__context__ = after
     return error
 
@@ -173,7 +173,7 @@ def refused(module: str) -> Exception:
     ],
     ids=["no-answer", "to-a-call", "no-such-method", "no-such-class", "again", "refused", "theirs", "made-of-it", "later"],
 )  # fmt: skip
-def test_that_java_has_ended_is_reported_whatever_came_of_it(error: Exception, gone: bool) -> None:
+def test_the_end_of_java_is_reported_however_it_appears(error: Exception, gone: bool) -> None:
     said = reason_in(error) or ""
     assert said.startswith("the Java process that Spark's driver runs in has ended") == gone
     assert ("spark.driver.memory" in said) == gone

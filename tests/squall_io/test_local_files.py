@@ -1,4 +1,4 @@
-"""Files on this machine: the contract of all stores, and what the system says."""
+"""Files on this machine: the contract of all stores, and errors of the system."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.files_contract import FilesContract
 
 
 class TestLocalFiles(FilesContract):
-    """What all stores keep."""
+    """The contract of all stores."""
 
     @pytest.fixture
     def files(self, tmp_path: Path) -> Files:
@@ -62,7 +62,7 @@ def test_a_table_whose_path_is_a_file_is_refused_by_its_path(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("call", ["link", "replace", "fsync"])
-def test_no_half_made_file_is_left_when_the_system_refuses(
+def test_no_partial_file_is_left_when_the_system_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     files = LocalFiles(str(tmp_path))
@@ -78,7 +78,7 @@ def test_no_half_made_file_is_left_when_the_system_refuses(
     assert not files.exists("a/b")
 
 
-def test_a_file_is_put_though_its_folder_or_what_it_is_made_of_is_deleted_meanwhile(
+def test_a_file_is_put_though_its_folder_or_its_source_is_deleted_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = LocalFiles(f"{tmp_path}/table")
@@ -119,7 +119,7 @@ def test_a_folder_that_is_written_to_meanwhile_is_deleted_at_last(
     assert writes == [] and not files.exists("folder")
 
 
-def test_a_file_system_without_hard_links_is_refused_with_what_helps(
+def test_a_file_system_without_hard_links_is_refused_with_advice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -144,7 +144,7 @@ def test_a_file_system_without_hard_links_is_refused_with_what_helps(
         (errno.ENOENT, AbsentFile),
     ],
 )
-def test_the_systems_errors_say_whether_trying_again_helps(
+def test_the_systems_errors_decide_whether_to_retry(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, kind: type[Exception]
 ) -> None:
     files = LocalFiles(str(tmp_path))
@@ -159,7 +159,7 @@ def test_the_systems_errors_say_whether_trying_again_helps(
     assert "\n" not in str(raised.value)
 
 
-def test_what_is_moved_is_on_the_disk_before_it_has_its_name(
+def test_a_moved_file_is_on_the_disk_before_it_has_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = LocalFiles(str(tmp_path))
@@ -182,7 +182,7 @@ def test_what_is_moved_is_on_the_disk_before_it_has_its_name(
     assert steps == ["a", "link", "place"]
 
 
-def test_a_crash_between_the_two_steps_of_a_move_leaves_what_a_second_try_takes_for_done(
+def test_a_second_attempt_completes_a_move_that_crashed_between_its_two_steps(
     tmp_path: Path,
 ) -> None:
     files = LocalFiles(str(tmp_path))
@@ -203,7 +203,7 @@ _steps = st.one_of(
 
 
 @given(st.lists(_steps, max_size=12))
-def test_the_files_are_those_of_a_dictionary_that_takes_the_same_steps(
+def test_the_files_equal_those_of_a_dictionary_after_the_same_steps(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str, Any]]
 ) -> None:
     files = LocalFiles(str(tmp_path_factory.mktemp("model") / "t"))
@@ -282,13 +282,13 @@ def test_a_path_has_one_normal_form(path: str, normal: str) -> None:
         (b"/a", "no text"),
     ],
 )
-def test_what_is_no_path_of_a_table_is_refused_with_the_reason(path: Any, why: str) -> None:
+def test_an_invalid_path_of_a_table_is_refused_with_the_reason(path: Any, why: str) -> None:
     with pytest.raises(InvalidPath, match=why):
         check_path(path)
 
 
 @pytest.mark.parametrize("path", ["/tmp/x/_squall", "hdfs://host/x/_squall/readers/mine"])
-def test_a_table_does_not_lie_in_anothers_own_folder_and_readers_positions_do(path: str) -> None:
+def test_a_table_must_not_be_in_anothers_own_folder_and_readers_positions_may(path: str) -> None:
     assert check_path(path) == path
     with pytest.raises(
         InvalidPath, match="'_squall' in it is the folder that a table keeps its own files in"

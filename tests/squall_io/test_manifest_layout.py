@@ -1,4 +1,4 @@
-"""Names of a table's files: no two things have one name, and each name is read as what it was made from."""
+"""Names of a table's files: no two things have one name, and each name identifies its content."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_name_is_short_and_has_harmless_characters_only(name: str) -> None:
 
 
 @given(BATCHES, NUMBERS, NUMBERS, st.sampled_from([".snappy.parquet", ".json", ".json.gz", ".csv", ""]))
-def test_a_batch_is_found_by_the_names_of_all_that_is_its_own(
+def test_a_batch_is_found_by_the_names_of_all_its_files(
     batch: BatchName, attempt: int, number: int, suffix: str
 ) -> None:
     assert batch_of(str(batch)) == batch
@@ -90,7 +90,7 @@ def test_the_longest_name_fits_into_a_file_system_with_room_for_a_temporary_one(
         "a.b.0.1.١",
     ],
 )
-def test_what_is_no_batch_is_taken_for_none(name: str) -> None:
+def test_an_invalid_batch_name_is_ignored(name: str) -> None:
     assert batch_of(name) is None
     assert batch_of(f"{name}.json") is None
 
@@ -98,7 +98,7 @@ def test_what_is_no_batch_is_taken_for_none(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["a.b.0.1.json", "a.b.0.01.claim.json", "a.b.0.1.claim", "a.b.x.1.fence.json"]
 )
-def test_what_is_no_claim_is_taken_for_none(name: str) -> None:
+def test_an_invalid_claim_name_is_ignored(name: str) -> None:
     assert claim_of(name) is None
 
 
@@ -107,6 +107,6 @@ def test_numbers_are_read_as_they_are_written() -> None:
     assert [number_of(name) for name in ("012.json", "12", "x.json", ".json", "²-1.json")] == [None] * 5
 
 
-def test_hidden_is_what_spark_passes_over() -> None:
+def test_names_that_spark_ignores_are_hidden() -> None:
     hidden = ["_temporary", "_SUCCESS", ".part-00000.crc", "._day=1", "_"]
     assert [name for name in [*hidden, "_day=1", "day=_1", "part-00000", ""] if is_hidden(name)] == hidden

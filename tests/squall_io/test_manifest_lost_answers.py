@@ -1,7 +1,7 @@
-"""A store does what it was asked for, and the answer is lost: at every call of everything that is written through it.
+"""A store carries out a call, and the answer is lost: at every call of each operation that writes.
 
-By calls of `Files`, whole ones; `test_commit_every_step` has the same by steps within a call, and with answers that are lost
-before anything is done, or long before it is. `tests/hdfs/test_sink_faults.py` has some of it on HDFS.
+It loses answers to whole calls of `Files`; `test_commit_every_step` does the same for steps within a call, and for calls that
+are not carried out, or only much later. `tests/hdfs/test_sink_faults.py` has some of it on HDFS.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ from tests.squall_io.disk_world import DiskWorld
 from tests.squall_io.lost_answers import Loses, LosingFiles, first_of_each, none, nth
 from tests.squall_io.memory_files import Gate, straight
 
-#: What an owner asks of a store.
+#: The calls that an owner makes to a store.
 KINDS = {"list", "walk", "exists", "read", "digest", "put_if_absent", "move_if_absent", "replace", "delete"}
 
 
 @pytest.fixture(autouse=True)
 def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """See `small_and_in_order`; and the machine does not crash here, so nothing waits for the disk."""
+    """See `small_and_in_order`; the machine does not crash here, so nothing waits for the disk."""
     small_and_in_order(monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 class Dies(BaseException):
-    """An owner is no more."""
+    """An owner has died."""
 
 
 def dies_at(fatal: str, times: int) -> Loses:
@@ -66,7 +66,7 @@ def dies_at(fatal: str, times: int) -> Loses:
 
 
 class LosingWorld(World):
-    """A table in memory; some answers do not get through to those who are to lose them."""
+    """A table in memory; some callers lose answers."""
 
     losing: LosingFiles | None = None
 
@@ -75,7 +75,7 @@ class LosingWorld(World):
         return losing or super().files(gate)
 
     def loses(self, loses: Loses, meanwhile: Callable[[], None] = lambda: None) -> LosingFiles:
-        """The store of the next caller, to which answers are lost."""
+        """The store of the next caller, which loses answers."""
         self.losing = found = LosingFiles(self.files(), loses, meanwhile)
         return found
 
@@ -85,8 +85,9 @@ class LosingDisk(LosingWorld, DiskWorld):
 
 
 def with_leftovers(world: LosingWorld) -> LosingWorld:
-    """A table with what two owners left who died in the middle of a batch: of a writer id that stays, and of one that is
-    gone."""
+    """A table with the remains of two owners that died in the middle of a batch: of a writer id that stays, and of one that is
+    gone.
+    """
     for index in (0, 1):
         world.loses(dies_at("move_if_absent", 4))
         with pytest.raises(Dies):
@@ -97,7 +98,7 @@ def with_leftovers(world: LosingWorld) -> LosingWorld:
 
 
 def successor(world: LosingWorld, loses: Loses, meanwhile: Callable[[], None] = lambda: None) -> LosingFiles:
-    """The next owner of the writer id that stays: it clears up, and commits batches."""
+    """The next owner of the writer id that stays: it cleans up, and commits batches."""
     files = world.loses(loses, meanwhile)
     world.owner(straight, incarnation=(2, 0), batches=2)
     return files
@@ -115,7 +116,7 @@ def folders(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-def test_an_owner_asks_again_at_any_call_and_each_batch_is_there_once(calls: int) -> None:
+def test_an_owner_repeats_any_call_and_each_batch_is_there_once(calls: int) -> None:
     kinds: set[str] = set()
     for number in range(1, successor(with_leftovers(LosingWorld()), none).calls + 1):
         world = with_leftovers(LosingWorld())
@@ -126,7 +127,7 @@ def test_an_owner_asks_again_at_any_call_and_each_batch_is_there_once(calls: int
     assert kinds == KINDS
 
 
-def test_an_owner_that_is_superseded_before_it_asks_again_acks_nothing_that_does_not_count() -> None:
+def test_an_owner_superseded_before_it_repeats_a_call_acks_only_batches_that_count() -> None:
     superseded = 0
     for number in range(1, successor(with_leftovers(LosingWorld()), none).calls + 1):
         world = with_leftovers(LosingWorld())
@@ -143,7 +144,7 @@ def test_an_owner_that_is_superseded_before_it_asks_again_acks_nothing_that_does
     assert superseded > 20
 
 
-def test_an_owner_to_whom_the_first_answer_of_each_kind_is_lost_commits_all_the_same(tmp_path: Path) -> None:
+def test_an_owner_that_loses_the_first_answer_of_each_kind_still_commits(tmp_path: Path) -> None:
     world = with_leftovers(LosingDisk(tmp_path / "table"))
     lost = successor(world, first_of_each()).lost
     assert len(lost) > 20 and set(lost) == KINDS
@@ -152,7 +153,7 @@ def test_an_owner_to_whom_the_first_answer_of_each_kind_is_lost_commits_all_the_
 
 
 @pytest.mark.parametrize("calls", [1, 3])
-def test_a_checkpoint_whose_answer_is_lost_at_any_call_changes_nothing_and_is_finished_by_the_next(
+def test_a_checkpoint_with_a_lost_answer_at_any_call_changes_nothing_and_is_finished_by_the_next(
     calls: int,
 ) -> None:
     def ready() -> LosingWorld:
@@ -163,7 +164,7 @@ def test_a_checkpoint_whose_answer_is_lost_at_any_call_changes_nothing_and_is_fi
 
     def checkpoint(world: LosingWorld, loses: Loses) -> LosingFiles:
         losing = world.loses(loses)
-        world.checkpoint(straight)  # once: a sink that gets no answer comes by later
+        world.checkpoint(straight)  # once: a sink that gets no answer tries again later
         return losing
 
     total = checkpoint(ready(), none).calls
@@ -204,7 +205,7 @@ def test_a_table_is_made_once_and_has_each_schema_once(folders: Iterator[Path], 
 
 
 def make_old(folder: Path) -> None:
-    """What lies there was written two days ago."""
+    """Existing files were written two days ago."""
     for file in folder.rglob("*"):
         os.utime(file, (file.stat().st_mtime - 2 * 24 * 3600,) * 2)
 
@@ -213,8 +214,8 @@ def make_old(folder: Path) -> None:
 def test_a_result_is_published_once_whatever_answers_its_command_got(
     folders: Iterator[Path], monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
-    """A command does not ask again: it ends with the error, and is typed again."""
-    spark = LocalFiles(str(next(folders)))  # its answers are not ours to lose
+    """A command does not retry: it ends with the error, and the user repeats it."""
+    spark = LocalFiles(str(next(folders)))  # its answers are not to be lost
 
     def write(frame: Any, schema: Any, output: OutputTable, attempt: Attempt) -> int:
         spark.put_if_absent(f"{attempt.rows}/part-0.parquet", b"rows")
@@ -252,7 +253,7 @@ def test_a_result_is_published_once_whatever_answers_its_command_got(
         assert [version.job for version in found] == ["a", "b", "c", "d"], number
         assert all(files.digest(file.path) == file.digest for version in found for file in version.files)
         assert [version.pruned for version in found] == [True, True, False, False]
-        # An old one whose record was emptied and whose folder was not deleted yet goes when it is a day old.
+        # An old one whose record was emptied and whose folder was not deleted yet is removed when it is a day old.
         make_old(folder / layout.RESULTS)
         versions.tidy(files, "")
         live = {version.attempt for version in found[2:]}

@@ -1,4 +1,4 @@
-"""Records of a manifest: what was written is read again, and whatever else is there is named, never misread."""
+"""Records of a manifest: they are read as written, and any other content is named and never misread."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_an_entry_is_read_as_it_was_written(entry: BatchEntry) -> None:
 
 
 @given(ENTRIES, st.floats(0, 1e11))
-def test_the_content_of_an_entry_is_all_but_when(entry: BatchEntry, when: float) -> None:
+def test_the_content_of_an_entry_is_everything_but_its_time(entry: BatchEntry, when: float) -> None:
     later = BatchEntry(**{**entry.__dict__, "committed": when})
     other = BatchEntry(**{**entry.__dict__, "rows": entry.rows + 1})
     assert later.content == entry.content != other.content
 
 
-def test_an_entry_that_is_cut_off_anywhere_is_named() -> None:
+def test_an_entry_truncated_anywhere_is_named() -> None:
     data = encode_entry(ENTRY)
-    for length in range(len(data) - 2):  # the last two bytes are the line's end and the bracket
+    for length in range(len(data) - 2):  # the last two bytes are the end of line and the bracket
         with pytest.raises(UnreadableRecord, match=r"commits/.*is truncated or damaged"):
             decode_entry(data[:length], ENTRY.batch.commit)
 
@@ -79,12 +79,12 @@ def test_an_entry_with_a_byte_changed_anywhere_is_named_or_means_the_same() -> N
 @example(b"{}")
 @example(b"null")
 @example(b'{"format": true}')
-def test_what_is_no_record_at_all_is_named(data: bytes) -> None:
+def test_a_file_that_is_no_record_is_named(data: bytes) -> None:
     with pytest.raises(UnreadableRecord):
         unseal("commit", data, "commits/x.json")
 
 
-def test_a_record_of_a_newer_squall_is_named_as_that() -> None:
+def test_a_record_of_a_newer_squall_is_named_as_such() -> None:
     fields = {**json.loads(seal("commit", {"a": 1})), "format": FORMAT + 1}
     with pytest.raises(UnreadableRecord, match=rf"c.json has format {FORMAT + 1}.*newer Squall") as caught:
         unseal("commit", json.dumps(fields).encode(), "c.json")
@@ -105,7 +105,7 @@ def test_an_entry_under_the_name_of_another_batch_is_named() -> None:
 
 
 @pytest.mark.parametrize("field", ["batch", "incarnation", "files", "rows", "committed", "replaces"])
-def test_an_entry_that_lacks_something_is_named(field: str) -> None:
+def test_an_incomplete_entry_is_named(field: str) -> None:
     fields = json.loads(encode_entry(ENTRY))
     for key in ("digest", "kind", "format", field):
         del fields[key]

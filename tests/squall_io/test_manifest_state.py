@@ -1,4 +1,4 @@
-"""What a table holds, also when something of its manifest cannot be read: that is named, and all else is there."""
+"""The content of a table, also when a part of its manifest is unreadable: that part is named, and all else is there."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def numbers(state: TableState) -> list[int]:
 
 
 def named(state: TableState) -> list[str]:
-    """The records that cannot be read."""
+    """The unreadable records."""
     return [problem.path for problem in state.unreadable]
 
 
@@ -49,7 +49,7 @@ def newer(data: bytes) -> bytes:
     return json.dumps({**json.loads(data), "format": FORMAT + 1}).encode()
 
 
-def test_what_was_committed_is_there_the_oldest_first() -> None:
+def test_committed_batches_are_there_the_oldest_first() -> None:
     world = table(3)
     state = read_state(world.files())
     assert numbers(state) == [1, 2, 3]
@@ -57,13 +57,13 @@ def test_what_was_committed_is_there_the_oldest_first() -> None:
     assert require_readable(world.files(), state) is state
 
 
-def test_a_table_without_batches_holds_nothing() -> None:
+def test_a_table_without_batches_is_empty() -> None:
     state = read_state(MemoryFiles())
     assert (state.entries, state.abandoned, state.unreadable, state.checkpoint.number) == ((), (), (), 0)
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:40], newer], ids=["truncated", "newer"])
-def test_an_entry_that_cannot_be_read_is_named_and_the_others_are_there(
+def test_an_unreadable_entry_is_named_and_the_others_are_there(
     damage: Callable[[bytes], bytes],
 ) -> None:
     world = table(3)
@@ -73,10 +73,10 @@ def test_an_entry_that_cannot_be_read_is_named_and_the_others_are_there(
     assert (numbers(state), named(state)) == ([1, 3], [path])
     with pytest.raises(UnreadableManifest, match=rf"has 1 record that cannot be read:\n  - {path} "):
         require_readable(files, state)
-    assert len(state.uncovered) == 2  # and no checkpoint takes it in
+    assert len(state.uncovered) == 2  # and no checkpoint includes it
 
 
-def test_a_fence_that_cannot_be_read_is_named_and_other_epochs_are_there() -> None:
+def test_an_unreadable_fence_is_named_and_other_epochs_are_there() -> None:
     world = table(2)
     files = world.files()
     epoch = take_over(files, writer_id(), (2, 0), "host:2", 0.0)
@@ -90,7 +90,7 @@ def test_a_fence_that_cannot_be_read_is_named_and_other_epochs_are_there() -> No
     assert len(read_state(files).entries) == 3
 
 
-def test_nothing_is_swept_while_something_cannot_be_read() -> None:
+def test_nothing_is_swept_while_a_record_is_unreadable() -> None:
     world = table(2)
     files = world.files()
     world.spark(files, BatchName(writer_id(), 1, 3), 1, "good")
@@ -108,7 +108,7 @@ def test_nothing_is_swept_while_something_cannot_be_read() -> None:
 
 
 def with_checkpoints(monkeypatch: pytest.MonkeyPatch, batches: int = 6, each: int = 3) -> World:
-    """A table all of whose batches are in checkpoints, in parts of two."""
+    """A table whose batches are all in checkpoints, in parts of two."""
     monkeypatch.setattr(checkpoints, "PART", 2)
     world = World()
     files = world.files()
@@ -133,7 +133,7 @@ def test_a_damaged_part_of_a_checkpoint_is_named_and_the_other_parts_are_there(
     assert (numbers(state), named(state)) == ([3, 4, 5, 6], [part])
 
 
-def test_a_part_of_a_checkpoint_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_part_of_a_checkpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     world = with_checkpoints(monkeypatch)
     files = world.files()
     part = read_state(files).checkpoint.parts[1].path
@@ -144,7 +144,7 @@ def test_a_part_of_a_checkpoint_that_is_missing_is_named(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:40], newer], ids=["truncated", "newer"])
-def test_a_checkpoint_that_cannot_be_read_is_named_and_the_one_before_it_is_used(
+def test_an_unreadable_checkpoint_is_named_and_the_one_before_it_is_used(
     monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytes], bytes]
 ) -> None:
     world = with_checkpoints(monkeypatch)
@@ -161,7 +161,7 @@ def test_a_checkpoint_that_cannot_be_read_is_named_and_the_one_before_it_is_used
     assert world.store.files == before
 
 
-def test_files_of_people_in_the_folders_of_the_manifest_are_passed_over() -> None:
+def test_peoples_files_in_the_folders_of_the_manifest_are_ignored() -> None:
     world = table(1)
     files = world.files()
     for path in (
@@ -187,7 +187,7 @@ def test_batches_of_a_topology_called_squall_something_are_found() -> None:
     assert read_state(files).entries == (of_another_name,)
 
 
-def test_batches_that_another_one_has_taken_in_are_apart() -> None:
+def test_batches_merged_into_another_one_are_separate() -> None:
     world = table(3)
     files = world.files()
     path = BatchName(writer_id(), 1, 3).commit
@@ -200,7 +200,7 @@ def test_batches_that_another_one_has_taken_in_are_apart() -> None:
     assert len(state.counted) == 3
 
 
-def test_who_may_only_read_takes_all_for_counted_and_says_so() -> None:
+def test_a_read_only_reader_counts_all_batches_and_reports_it() -> None:
     world = table(2)
     files = world.files()
     files.put_if_absent(
@@ -215,12 +215,12 @@ def test_who_may_only_read_takes_all_for_counted_and_says_so() -> None:
     state = read_state(world.files(refusing))
     assert numbers(state) == [1, 2]
     assert [batch.number for batch in state.uncertain] == [1, 2]
-    assert state.uncovered == ()  # a checkpoint takes in only what counts for certain
+    assert state.uncovered == ()  # a checkpoint includes only what counts for certain
     assert read_state(files).uncertain == ()
     assert files.exists(fence_path(writer_id(), 2))  # the reader that may write has made it
 
 
-def test_a_fence_that_is_there_and_may_not_be_read_is_an_error_and_makes_nothing_count() -> None:
+def test_an_existing_fence_that_may_not_be_read_is_an_error_and_makes_nothing_count() -> None:
     world = table(1)
     files = world.files()
     take_over(files, writer_id(), (2, 0), "h", 0.0)
@@ -237,7 +237,7 @@ def test_a_fence_that_is_there_and_may_not_be_read_is_an_error_and_makes_nothing
         read_state(world.files(refusing))
 
 
-def test_an_entry_that_always_goes_away_is_an_error_in_the_end() -> None:
+def test_an_entry_that_repeatedly_disappears_is_an_error_in_the_end() -> None:
     world = table(1)
 
     def never_there(step: Step, effect: Callable[[], T]) -> T:

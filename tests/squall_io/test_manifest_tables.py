@@ -1,4 +1,4 @@
-"""A table is made once, and its schemas only grow; an error names both if another one is wanted."""
+"""A table is made once, and its schemas only grow; an error names both the existing table and the wanted one."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_another_table_at_the_path_is_refused_and_both_are_named(wanted: TableRe
     assert read_table(files) == BY_DAY
 
 
-def test_of_two_who_make_a_table_at_once_one_makes_it() -> None:
+def test_of_two_tasks_that_make_a_table_at_once_one_makes_it() -> None:
     store = MemoryStore()
 
     def slow(step: Step, effect: Callable[[], T]) -> T:
@@ -82,7 +82,7 @@ def test_of_two_who_make_a_table_at_once_one_makes_it() -> None:
         (["a", "b", "c"], "a, b, c)"),
     ],
 )
-def test_no_table_is_made_among_others_files_and_they_are_named(there: list[str], named: str) -> None:
+def test_no_table_is_made_among_foreign_files_and_they_are_named(there: list[str], named: str) -> None:
     files = MemoryFiles()
     for path in there:
         files.put_if_absent(path, b"theirs")
@@ -94,14 +94,14 @@ def test_no_table_is_made_among_others_files_and_they_are_named(there: list[str]
     assert files.store.files == before
 
 
-def test_a_folder_that_has_only_what_readers_pass_over_becomes_a_table() -> None:
+def test_a_folder_with_only_files_that_readers_ignore_becomes_a_table() -> None:
     files = MemoryFiles()
     for path in ("_SUCCESS", ".hidden/a.parquet", "_temporary/0/a.parquet", "day=1/_b", "day=1/.c"):
         files.put_if_absent(path, b"")
     assert open_table(files, BY_DAY) == read_table(files) == BY_DAY
 
 
-def test_what_another_sink_that_made_the_table_meanwhile_has_written_is_not_taken_for_others_files() -> None:
+def test_files_of_another_sink_that_made_the_table_meanwhile_do_not_count_as_foreign() -> None:
     store = MemoryStore()
 
     def slow(step: Step, effect: Callable[[], T]) -> T:
@@ -117,7 +117,7 @@ def test_what_another_sink_that_made_the_table_meanwhile_has_written_is_not_take
         open_table(MemoryFiles(store, slow), TableRecord(ROWS, "csv", ()))
 
 
-def test_others_files_that_come_into_a_table_later_stop_no_sink() -> None:
+def test_foreign_files_that_come_into_a_table_later_stop_no_sink() -> None:
     files = MemoryFiles()
     open_table(files, BY_DAY)
     files.put_if_absent("notes.txt", b"a person's")
@@ -137,7 +137,7 @@ def test_columns_are_added_and_the_newest_schema_has_all() -> None:
     assert len(files.list(SCHEMAS)) == 2
 
 
-def test_two_who_add_columns_at_once_agree_on_one_order() -> None:
+def test_two_tasks_that_add_columns_at_once_agree_on_one_order() -> None:
     store = MemoryStore()
     agree_on_schema(MemoryFiles(store), parse_schema("a int"))
     others = []
@@ -175,9 +175,7 @@ def test_a_schema_that_does_not_fit_is_refused_and_both_are_named() -> None:
         (schema_path(1), seal("schema", {"ddl": "a int"})[:-9], latest_schema),
     ],
 )
-def test_records_that_cannot_be_read_are_named(
-    path: str, data: bytes, read: Callable[[MemoryFiles], object]
-) -> None:
+def test_unreadable_records_are_named(path: str, data: bytes, read: Callable[[MemoryFiles], object]) -> None:
     files = MemoryFiles()
     files.put_if_absent(path, data)
     with pytest.raises(UnreadableRecord, match=path):

@@ -1,4 +1,4 @@
-"""The store in memory keeps what real stores keep, so that what is proved over it holds for them."""
+"""The store in memory keeps the contract of real stores, so that proofs over it apply to them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class TestMemoryFiles(FilesContract):
-    """What all stores keep, where a rename is one step and a folder is deleted at once, as on HDFS."""
+    """The contract of all stores, where a rename is one step and a folder is deleted at once, as on HDFS."""
 
     manners = Manners()
 
@@ -36,6 +36,6 @@ class TestMemoryFiles(FilesContract):
 
 
 class TestMemoryFilesLikeLocalOnes(TestMemoryFiles):
-    """The same, where a move is a link and an unlink, and a folder goes file by file."""
+    """The same, where a move is a link and an unlink, and a folder is deleted file by file."""
 
     manners = Manners(rename_by_link=True, delete_by_piece=True)

@@ -1,6 +1,6 @@
-"""Pickles of components name modules and classes: these stay, so that a topology that was submitted earlier still runs.
+"""Pickles of components name modules and classes, which must stay, so that topologies submitted earlier still run.
 
-The names are those that pickles of 0.1.0 contain.
+The names are those in pickles of 0.1.0.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def result(disk: Disk, make: Any) -> Result:
     return Result(OutputTable(disk, TableRecord(RESULTS, "parquet", ())), run, make, lambda: {"errors": 3})
 
 
-def test_all_are_published_with_what_was_counted_and_the_second_time_none_is_made() -> None:
+def test_all_are_published_with_their_counts_and_not_made_again_the_second_time() -> None:
     disks = {"a": Disk(), "b": Disk()}
     made: list[str] = []
 
@@ -71,7 +71,9 @@ def test_a_result_published_by_another_run_meanwhile_is_kept_and_the_others_star
     def make() -> str:
         made.append("second")
         if not theirs:
-            publish_frames({"first": result(first, lambda: "same")}, theirs)  # it sweeps what we have begun
+            publish_frames(
+                {"first": result(first, lambda: "same")}, theirs
+            )  # it sweeps our unfinished results
             raise OSError("the folder is gone")
         return "second"
 

@@ -1,4 +1,4 @@
-"""Replays: bolts that do not depend on the order of arrival give in a batch what they give in a stream, in any topology."""
+"""Replays: bolts that do not depend on the order of arrival emit the same in a batch as in a stream, in any topology."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ shapes = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(shapes, st.lists(st.integers(0, 9), max_size=25), st.integers(1, 4))
-def test_any_topology_gives_what_its_stream_gives(shape: Shape, numbers: list[int], partitions: int) -> None:
+def test_a_replay_of_any_topology_gives_the_results_of_its_stream(
+    shape: Shape, numbers: list[int], partitions: int
+) -> None:
     topology, outputs = build(shape), streams_of(shape)
     rows = [(number,) for number in numbers]
     stream = complete_topology(topology, sources={"numbers": rows})
@@ -37,9 +39,9 @@ def test_any_topology_gives_what_its_stream_gives(shape: Shape, numbers: list[in
     assert not batch.errors and not any(totals.unsettled for totals in batch.totals)
 
 
-def test_a_source_may_stand_for_a_bolt() -> None:
+def test_a_source_may_replace_a_bolt() -> None:
     topology = build([(Passes, 2, [(0, False, "shuffle")]), (Sums, 2, [(0, False, "fields")])])
     whole = replay(topology, {"numbers": [[(n,) for n in range(9)]]}, ["bolt0:default", "bolt1:default"])
     part = replay(topology, {"bolt0:default": [whole.outputs["bolt0:default"]]}, ["bolt1:default"])
     assert Counter(part.output) == Counter(whole.outputs["bolt1:default"])
-    assert not part.of("bolt0")[0].executed  # it stood for rows, and did not run
+    assert not part.of("bolt0")[0].executed  # it was replaced by rows, and did not run

@@ -1,4 +1,4 @@
-"""Replays: the schema of an output is found in its values, and what has no one type names its field and both."""
+"""Replays: the schema of an output is inferred from its values, and a conflict of types names its field and both types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Level(enum.IntEnum):
 
 
 class Word(str):
-    """A text of the user's."""
+    """A str subclass of the user's."""
 
 
 def ddl(*values: Any) -> str:
@@ -72,7 +72,7 @@ def ddl(*values: Any) -> str:
         ([None], "x string"),
     ],
 )
-def test_values_have_a_type_that_takes_them(values: list[Any], found: str) -> None:
+def test_values_get_a_type_that_fits_all(values: list[Any], found: str) -> None:
     assert ddl(*values) == found
     schema = parse_schema(found)
     assert RowChecker(schema).split([(value,) for value in values])[1] == []
@@ -103,7 +103,7 @@ def test_values_without_one_type_are_a_conflict_that_names_the_field(values: lis
     assert said in str(caught.value)
 
 
-def test_what_two_tasks_saw_is_merged_by_field() -> None:
+def test_types_seen_by_two_tasks_are_merged_by_field() -> None:
     one = kinds_of(["a", "b"], [(1, None), (2, None)])
     other = kinds_of(["a", "b"], [(None, "x")])
     assert str(schema_of(["a", "b"], merge_all(["a", "b"], one, other))) == "a bigint, b string"
@@ -134,7 +134,7 @@ def emitted(values: list[Any], schema: str | None = None) -> Replayed:
     return replay_plan(plan, {"numbers": [[(n,) for n in range(len(values))]]}, checkers)
 
 
-def test_a_value_that_a_schema_does_not_take_is_an_error_of_its_emitter_and_the_others_go_on() -> None:
+def test_a_value_that_does_not_fit_the_schema_is_an_error_of_its_emitter_and_the_others_go_on() -> None:
     done = emitted([1, "two", 3], "n bigint, value bigint")
     assert done.output == [(0, 1), (2, 3)]
     (note,) = done.errors
@@ -143,7 +143,7 @@ def test_a_value_that_a_schema_does_not_take_is_an_error_of_its_emitter_and_the_
     assert note.sources == ((0, 0, 1),)
 
 
-def test_without_a_schema_the_types_are_noted_and_a_conflict_too() -> None:
+def test_without_a_schema_the_types_are_recorded_and_conflicts_too() -> None:
     (totals,) = emitted([1, None, 3]).of("it")
     (kinds,) = totals.kinds.values()
     assert str(schema_of(["n", "value"], kinds)) == "n bigint, value bigint"
@@ -151,7 +151,7 @@ def test_without_a_schema_the_types_are_noted_and_a_conflict_too() -> None:
     assert list(totals.conflicts.values()) == ["field 'value': some values are bigint, some string"]
 
 
-def test_a_text_that_no_column_keeps_is_an_error_without_a_schema_too() -> None:
+def test_a_text_that_no_column_can_hold_is_an_error_without_a_schema_too() -> None:
     done = emitted(["fine", "\ud800"])
     assert done.output == [(0, "fine")]
     assert [note.values for note in done.errors] == ["(1, '\\ud800')"]

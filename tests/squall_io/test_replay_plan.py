@@ -1,4 +1,4 @@
-"""Replays: what is run for which outputs, and what is refused, all of it at once and by name."""
+"""Replays: which components run for which outputs, and mistakes, which are all reported at once and by name."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def problems(topology: Topology, sources: Sequence[Any], outputs: Sequence[Any])
     return str(caught.value)
 
 
-def test_only_what_the_outputs_depend_on_is_run_upstream_first() -> None:
+def test_only_components_that_the_outputs_depend_on_run_upstream_first() -> None:
     found = plan(word_count(sink=True), ["lines"], ["split"])
     assert found.steps == ("split",)
     assert plan(word_count(sink=True), ["lines"], ["count"]).steps == ("split", "count")
     assert set(found.topology.pickles) == {"split"}
 
 
-def test_a_source_in_the_middle_leaves_out_what_is_before_it() -> None:
+def test_a_source_in_the_middle_skips_the_components_before_it() -> None:
     assert plan(word_count(), ["split"], ["count"]).steps == ("count",)
 
 
-def test_a_source_that_nothing_reads_is_not_used() -> None:
+def test_an_unread_source_is_not_used() -> None:
     assert plan(word_count(), ["lines", "split"], ["count"]).sources == (StreamKey("split", "default"),)
 
 
@@ -48,7 +48,7 @@ def test_tasks_are_numbered_as_on_a_cluster() -> None:
     )
 
 
-def test_a_name_that_is_not_there_is_reported_with_the_nearest() -> None:
+def test_an_unknown_name_is_reported_with_the_nearest() -> None:
     text = problems(word_count(), ["line"], ["cuont", "split:words"])
     assert "source 'line': there is no component 'line'; did you mean 'lines'?" in text
     assert "output 'cuont': there is no component 'cuont'; did you mean 'count'?" in text
@@ -56,7 +56,7 @@ def test_a_name_that_is_not_there_is_reported_with_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("most", [-1, "5", 2.0, True])
-def test_a_number_of_errors_that_is_none_is_refused(most: Any) -> None:
+def test_an_invalid_number_of_errors_is_refused(most: Any) -> None:
     with pytest.raises(CannotReplay, match="give a whole number from 0, or None for any number of errors"):
         plan_replay(word_count(), ["lines"], ["count"], most, 0.0)
 
@@ -80,7 +80,7 @@ def test_a_spout_is_no_output() -> None:
     assert "'lines' is a spout, which a replay does not run" in problems(word_count(), ["lines"], ["lines"])
 
 
-def test_no_output_is_a_problem() -> None:
+def test_an_empty_set_of_outputs_is_a_problem() -> None:
     assert "outputs is empty" in problems(word_count(), ["lines"], [])
 
 
@@ -89,7 +89,7 @@ def test_one_stream_under_two_names_is_a_problem() -> None:
     assert "source 'lines:default': stream 'default' of 'lines' is given twice" in text
 
 
-def test_a_cycle_is_named_and_a_source_in_it_opens_it() -> None:
+def test_a_cycle_is_named_and_a_source_in_it_breaks_it() -> None:
     builder = TopologyBuilder("cycle")
     builder.set_spout("lines", Lines())
     builder.set_bolt("ping", Passer("a", "b")).shuffle_grouping("lines").shuffle_grouping("pong", stream="a")

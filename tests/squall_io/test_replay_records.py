@@ -1,4 +1,4 @@
-"""Replays: what travels between tasks comes out as it went in, and a root says which source row it was."""
+"""Replays: tuples travel between tasks unchanged, and a root names its source row."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ values = st.one_of(
 
 
 @given(st.integers(0, 4), st.data())
-def test_tuples_come_out_as_they_went_in(width: int, data: st.DataObject) -> None:
+def test_tuples_travel_unchanged(width: int, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(*[values] * width), max_size=20))
     roots = data.draw(st.lists(st.integers(0, 2**63 - 1), min_size=len(rows), max_size=len(rows)))
     more: More = {0: ((5, 6), (7, 8))} if rows else {}
@@ -52,7 +52,7 @@ def test_many_tuples_are_several_blobs_in_order(count: int) -> None:
     assert found == more
 
 
-def test_what_cannot_be_pickled_says_so() -> None:
+def test_tuples_that_cannot_be_pickled_are_reported() -> None:
     with pytest.raises(Unpicklable, match="generator"):
         encode(Tuples([((value for value in [1]),)], [0], {}))
 
@@ -71,7 +71,7 @@ def test_only_the_tuples_that_cannot_be_pickled_are_refused_each_with_its_trees(
 
 
 @given(st.integers(0, 127), st.integers(0, 2**20 - 1), st.integers(0, 2**36 - 2))
-def test_a_root_is_the_place_of_a_source_row(source: int, partition: int, row: int) -> None:
+def test_a_root_is_the_position_of_a_source_row(source: int, partition: int, row: int) -> None:
     root = first_root(source, partition) + row
     assert 0 < root < 2**63
     assert origin_of(root) == Origin(source, partition, row)

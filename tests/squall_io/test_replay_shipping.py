@@ -1,4 +1,4 @@
-"""Replays: the modules that a topology's classes come from travel, with what they import from beside them."""
+"""Replays: the modules of a topology's classes travel, with the modules beside them that they import."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Anything(Spout):
         self.finish()
 
 
-def test_a_module_travels_with_what_it_imported_from_its_folder_and_nothing_installed(
+def test_a_module_travels_with_its_imports_from_its_folder_and_nothing_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "shipped_package").mkdir()
@@ -64,7 +64,7 @@ def test_a_module_travels_with_what_it_imported_from_its_folder_and_nothing_inst
             del sys.modules[name]
 
 
-def test_the_same_modules_are_the_same_bytes_and_folders_stand_in_the_archive(tmp_path: Path) -> None:
+def test_equal_modules_give_equal_bytes_and_folders_are_in_the_archive(tmp_path: Path) -> None:
     file = tmp_path / "inner.py"
     file.write_text("ONE = 1\n")
     data = archive_of({"outer/middle/inner.py": file})

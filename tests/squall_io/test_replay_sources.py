@@ -1,4 +1,4 @@
-"""What a path given as a source means, known before Spark is started; that there is nothing, too."""
+"""The meaning of a path given as a source, including that it is empty, is known before Spark is started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def meant(path: Path, span: Span | None = None, *fields: str) -> Selection | Fil
         ("a.orc", "orc"), ("a.log", "text"), ("a.gz", "text"), ("csv", "text"),
     ],
 )  # fmt: skip
-def test_files_are_read_as_their_names_say(tmp_path: Path, name: str, file_format: str) -> None:
+def test_files_are_read_by_their_suffixes(tmp_path: Path, name: str, file_format: str) -> None:
     (tmp_path / name).write_text("x\n")
     found = meant(tmp_path / name)
     assert isinstance(found, FileSource) and found.file_format == file_format
@@ -34,7 +34,7 @@ def test_files_are_read_as_their_names_say(tmp_path: Path, name: str, file_forma
     )
 
 
-def test_a_folder_without_a_table_is_files_too(tmp_path: Path) -> None:
+def test_a_folder_without_a_table_counts_as_files_too(tmp_path: Path) -> None:
     assert isinstance(meant(tmp_path), FileSource)
 
 
@@ -46,12 +46,12 @@ def test_a_table_is_read_by_its_manifest(tmp_path: Path) -> None:
     assert found.read.snapshot == meant(tmp_path / "table").read.snapshot
 
 
-def test_where_there_is_nothing_no_spark_has_to_be_started_to_say_so(tmp_path: Path) -> None:
+def test_an_empty_path_is_reported_without_starting_spark(tmp_path: Path) -> None:
     with pytest.raises(UnreadableSource, match=r"there is nothing at /.*/lines\.txt: give a table"):
         meant(tmp_path / "lines.txt")
 
 
-def test_a_span_of_commits_is_for_tables_alone(tmp_path: Path) -> None:
+def test_a_span_of_commits_is_for_tables_only(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n")
     with pytest.raises(UnreadableSource, match=r"a\.csv is no Squall table.*leave --since and --until out"):
         meant(tmp_path / "a.csv", Span.of(1.0, None))

@@ -1,4 +1,4 @@
-"""Replays: what a component's task does with its input, from `prepare` to `cleanup`; Spark is left out."""
+"""Replays: how a component's task processes its input, from `prepare` to `cleanup`, without Spark."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def numbers(bolt: Bolt, count: int, parallelism: int = 1, max_errors: int | None
     return replay(one_bolt(bolt, parallelism), {"numbers": [rows[:half], rows[half:]]}, ["it"], max_errors)
 
 
-# The same as in a stream.
+# The same results as in a stream.
 
 
-def test_a_word_count_is_the_same_as_in_the_stream() -> None:
+def test_a_word_count_equals_that_of_the_stream() -> None:
     stream = complete_topology(word_count(), sources={"lines": LINES}).emitted("count")
     assert Counter(replay(word_count(), {"lines": [LINES[:2], LINES[2:]]}, ["count"]).output) == Counter(
         stream
     )
 
 
-def test_equal_keys_meet_in_the_task_that_the_stream_gives_them() -> None:
+def test_equal_keys_meet_in_the_same_task_as_in_the_stream() -> None:
     lines = [(f"{n % 13} {n % 7}",) for n in range(200)]
     stream = complete_topology(word_count(counter=Totals), sources={"lines": lines}).emitted("count")
     batch = replay(word_count(counter=Totals), {"lines": [lines[::2], lines[1::2]]}, ["count"])
@@ -81,7 +81,7 @@ def test_a_bolt_without_a_tick_interval_is_not_ticked() -> None:
     assert [what for (what,) in batch.output] == ["prepare", "end"]
 
 
-def test_batches_have_their_size_and_the_last_one_what_is_left() -> None:
+def test_batches_have_their_size_and_the_last_one_has_the_rest() -> None:
     batch = numbers(Batches(), 10)
     assert batch.output == [(4, 0 + 1 + 2 + 3), (4, 4 + 5 + 6 + 7), (2, 8 + 9)]
 
@@ -114,7 +114,7 @@ def test_time_does_not_advance() -> None:
     assert set(numbers(Clock(), 5).output) == {(1_000_000.0,)}
 
 
-def test_a_bolt_knows_its_place_and_has_a_directory_that_goes_with_it() -> None:
+def test_a_bolt_knows_its_place_and_has_a_temporary_directory() -> None:
     class Place(Bolt):
         outputs = Fields("component", "task", "index", "tasks", "there", "path", "id")
 
@@ -167,7 +167,7 @@ def test_a_custom_grouping_that_raises_fails_the_row() -> None:
     assert len(batch.output) == 2
 
 
-def test_direct_tuples_reach_the_task_that_was_named_and_what_is_not_run_gets_none() -> None:
+def test_direct_tuples_reach_the_named_task_and_components_that_do_not_run_get_none() -> None:
     builder = TopologyBuilder("direct")
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("to", ToTask()).shuffle_grouping("numbers")
@@ -179,7 +179,7 @@ def test_direct_tuples_reach_the_task_that_was_named_and_what_is_not_run_gets_no
 
 
 @pytest.mark.parametrize("kind", ["all", "global", "none", "local_or_shuffle", "shuffle"])
-def test_tuples_go_to_as_many_tasks_as_the_grouping_says(kind: str) -> None:
+def test_tuples_go_to_as_many_tasks_as_the_grouping_selects(kind: str) -> None:
     builder = TopologyBuilder("kinds")
     builder.set_spout("numbers", Numbers())
     getattr(builder.set_bolt("it", Tagged(), parallelism=3), f"{kind}_grouping")("numbers")
@@ -225,7 +225,7 @@ def test_an_error_names_the_call_the_values_the_line_and_the_source_row() -> Non
     assert sum(totals.failed for totals in batch.of("it")) == 4
 
 
-def test_what_a_rich_bolt_never_settles_is_counted() -> None:
+def test_tuples_that_a_rich_bolt_never_acks_or_fails_are_counted() -> None:
     batch = numbers(Keeping(), 20)
     (totals,) = batch.of("it")
     assert (totals.executed, totals.failed) == (20, 3)  # 3, 9, 15
@@ -245,7 +245,7 @@ def test_an_error_below_a_join_names_all_rows_that_were_joined() -> None:
     assert [totals.unsettled for totals in batch.of("pairs")] == [1]
 
 
-def test_an_error_of_tick_or_of_cleanup_is_no_tuples() -> None:
+def test_an_error_of_tick_or_of_cleanup_belongs_to_no_tuple() -> None:
     class Breaks(Ticking):
         def tick(self) -> None:
             raise OSError("no tick")
@@ -260,7 +260,7 @@ def test_an_error_of_tick_or_of_cleanup_is_no_tuples() -> None:
     ]
 
 
-def test_a_tuple_that_was_acked_before_its_error_is_named_once() -> None:
+def test_a_tuple_acked_before_its_error_is_named_once() -> None:
     class Acks(Keeping):
         def execute(self, tup: Tuple) -> None:
             self.ack(tup)
@@ -272,7 +272,7 @@ def test_a_tuple_that_was_acked_before_its_error_is_named_once() -> None:
     assert batch.of("it")[0].unsettled == 0
 
 
-def test_a_task_stops_once_it_alone_has_more_errors_than_are_allowed() -> None:
+def test_a_task_stops_once_it_alone_has_more_errors_than_allowed() -> None:
     batch = numbers(Rejects(), 50_000, max_errors=10)
     (totals,) = batch.of("it")
     assert 10 < totals.errors < 2_000
@@ -282,7 +282,7 @@ def test_a_task_stops_once_it_alone_has_more_errors_than_are_allowed() -> None:
     )
 
 
-def test_a_prepare_that_raises_is_fatal_and_says_where() -> None:
+def test_a_prepare_that_raises_is_fatal_and_names_the_place() -> None:
     class Unprepared(Rejects):
         def prepare(self, context: Context) -> None:
             raise ConnectionError("no database")
@@ -299,7 +299,7 @@ def test_crash_on_error_is_fatal_at_the_first_error() -> None:
     assert "multiple of 5" in (totals.fatal or "")
 
 
-def test_an_emission_that_is_not_allowed_fails_its_tuple() -> None:
+def test_a_forbidden_emission_fails_its_tuple() -> None:
     class Wrong(Bolt):
         outputs = Fields("one")
 
@@ -310,7 +310,7 @@ def test_an_emission_that_is_not_allowed_fails_its_tuple() -> None:
     assert note.error is not None and note.error.startswith(EmitError.__name__)
 
 
-def test_values_of_a_users_own_class_travel_and_what_cannot_be_pickled_is_an_error_of_its_emitter() -> None:
+def test_values_of_a_users_own_class_travel_and_unpicklable_ones_are_an_error_of_their_emitter() -> None:
     builder = TopologyBuilder("points")
     builder.set_spout("numbers", Numbers())
     builder.set_bolt("points", Points()).shuffle_grouping("numbers")
@@ -322,7 +322,7 @@ def test_values_of_a_users_own_class_travel_and_what_cannot_be_pickled_is_an_err
     assert "field 'point'" in (note.error or "") and "generator" in (note.error or "")
 
 
-def test_what_does_not_fit_its_output_is_its_emitters_error_and_names_the_rows_it_was_made_of() -> None:
+def test_a_value_that_does_not_fit_its_output_is_its_emitters_error_and_names_its_source_rows() -> None:
     class Texts(Pairs):
         outputs = Fields("n")
 
@@ -359,7 +359,7 @@ def test_large_values_travel_in_small_records() -> None:
     assert sum(map(len, blobs)) > sum(len(line) for (line,) in lines)
 
 
-def test_an_output_of_large_values_gathers_few_of_them() -> None:
+def test_an_output_of_large_values_collects_only_a_few_of_them() -> None:
     class Large(Bolt):
         outputs = Fields("text")
 

@@ -17,7 +17,7 @@ def test_the_users_settings_come_after_ours_and_the_master_last() -> None:
     assert SessionRequest.of(None, None).where == "local[*]"
 
 
-def test_the_same_wish_is_no_problem_and_squalls_own_settings_are_none_of_it() -> None:
+def test_equal_requests_do_not_conflict_and_squalls_own_settings_are_ignored() -> None:
     first = SessionRequest.of("local[2]", {"spark.a": "1", "squall.webhdfs.address": "x:1"})
     assert request_conflict(SessionRequest.of("local[2]", {"spark.a": "1"}), first) is None
     assert request_conflict(SessionRequest.of(None, None), SessionRequest.of("local[*]", {})) is None
@@ -35,7 +35,7 @@ def test_another_master_or_other_settings_are_reported_with_both() -> None:
     )
 
 
-def test_what_is_secret_is_not_shown() -> None:
+def test_secrets_are_not_shown() -> None:
     request = SessionRequest.of(
         "sc://host:443/;token=hunter1",
         {"spark.hadoop.fs.s3a.secret.key": "hunter2", "spark.ssl.keyPassword": "hunter3"},

@@ -1,4 +1,4 @@
-"""What an error means for a batch follows from its class and the classes in Java's stack trace, without asking Java."""
+"""The consequence of an error for a batch follows from its class and the classes in Java's stack trace, without asking Java."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def spark_error(trace: str, name: str = "Py4JJavaError", module: str = "py4j.pro
         ("org.apache.spark.SparkException: ExecutorLostFailure (executor 1 exited)", AGAIN, ""),
     ],
 )
-def test_the_cause_of_a_spark_job_that_failed_decides(cause: str, verdict: Verdict, reason: str) -> None:
+def test_the_cause_of_a_failed_spark_job_decides(cause: str, verdict: Verdict, reason: str) -> None:
     error = spark_error(TRACE.format(cause=cause))
     assert verdict_on(error) is verdict
     assert reason in reason_of(error)
@@ -107,7 +107,7 @@ def test_the_class_of_other_errors_decides(error: Exception, verdict: Verdict) -
     assert verdict_on(error) is verdict
 
 
-def test_the_text_of_an_error_whose_java_has_died_is_not_asked_for_twice() -> None:
+def test_the_text_of_an_error_whose_java_has_died_is_requested_only_once() -> None:
     class Dead(Exception):
         __module__ = "pyspark.errors.exceptions.captured"
 
@@ -126,7 +126,7 @@ def test_causes_are_found_from_the_outermost_to_the_innermost() -> None:
     ]
 
 
-def test_of_a_call_to_a_spark_connect_server_the_message_of_grpc_is_reported() -> None:
+def test_errors_of_a_spark_connect_server_are_reported_with_grpcs_message() -> None:
     text = """<_InactiveRpcError of RPC that terminated with:
 	status = StatusCode.UNAVAILABLE
 	details = "Failed to connect to remote host: Connection refused"
@@ -139,7 +139,7 @@ def test_of_a_call_to_a_spark_connect_server_the_message_of_grpc_is_reported() -
     assert reason_of(kind(text)) == "Spark Connect: Failed to connect to remote host: Connection refused"
 
 
-def test_what_a_job_on_a_spark_connect_server_failed_of_decides() -> None:
+def test_the_cause_of_a_failed_job_on_a_spark_connect_server_decides() -> None:
     kind = type("UnknownException", (Exception,), {"__module__": "pyspark.errors.exceptions.connect"})
     bare = kind(
         "(java.io.EOFException) End of File Exception between local host and x; For more details see: y"

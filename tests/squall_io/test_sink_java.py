@@ -39,7 +39,7 @@ def made_up_java(folder: Path, says: str, code: int = 0) -> Path:
         ("The operation couldn't be completed. Unable to locate a Java Runtime.", None),
     ],
 )
-def test_versions_of_java_are_read(text: str, version: int | None) -> None:
+def test_versions_of_java_are_parsed(text: str, version: int | None) -> None:
     assert version_in(text) == version
 
 
@@ -72,7 +72,7 @@ def test_an_old_java_is_named_with_its_version(tmp_path: Path) -> None:
         require_java({"JAVA_HOME": str(tmp_path)})
 
 
-def test_a_java_that_says_nothing_of_use_is_quoted(tmp_path: Path) -> None:
+def test_a_java_with_unusable_output_is_quoted(tmp_path: Path) -> None:
     program = made_up_java(tmp_path, "Error: could not find libjava.so", 1)
     with pytest.raises(NotInstalled, match=r"it says: Error: could not find libjava\.so"):
         java_version(program)
@@ -86,7 +86,7 @@ def test_a_java_that_does_not_run_is_reported(tmp_path: Path) -> None:
         java_version(program)
 
 
-def test_packages_that_are_missing_or_of_another_version_are_reported_together(
+def test_missing_packages_and_those_of_another_version_are_reported_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def version(name: str) -> str:
@@ -118,22 +118,24 @@ def test_a_spark_home_of_another_version_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file_names", "codeset", "added"),
     [
-        ("utf-8", "UTF-8", {}),  # as most people have it
-        ("utf-8", "ANSI_X3.4-1968", {"LC_ALL": "C.UTF-8"}),  # LC_ALL=C, where Python takes UTF-8 all the same
+        ("utf-8", "UTF-8", {}),  # the usual setup
+        ("utf-8", "ANSI_X3.4-1968", {"LC_ALL": "C.UTF-8"}),  # LC_ALL=C, where Python still uses UTF-8
         ("iso8859-1", "ISO-8859-1", {}),
     ],
 )
-def test_java_names_files_as_this_python_does(file_names: str, codeset: str, added: dict[str, str]) -> None:
+def test_java_encodes_file_names_like_this_python(
+    file_names: str, codeset: str, added: dict[str, str]
+) -> None:
     assert locale_for_java(file_names, codeset) == added
 
 
-def test_a_java_that_goes_on_writing_is_quoted_all_the_same() -> None:
+def test_a_java_that_never_stops_writing_is_quoted_nevertheless() -> None:
     process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     java = JavaProcess(process)
     try:
 
         class Line(str):
-            """One after which another one is written before anybody can look at it."""
+            """One that is followed by another before the first can be read."""
 
             __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Two sinks of one topology that cannot be together are refused where it is built."""
+"""Two sinks of one topology that exclude each other are refused when it is built."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def problems(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
         ({"master": "local[2]", "conf": {"spark.a": "1"}}, {"master": "local[2]", "conf": {"spark.a": "1"}}),
     ],
 )
-def test_sinks_that_can_be_together_are_built(one: dict[str, Any], other: dict[str, Any]) -> None:
+def test_compatible_sinks_are_built(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert problems(one, other) == []
 
 
@@ -60,7 +60,7 @@ def test_sinks_that_can_be_together_are_built(one: dict[str, Any], other: dict[s
         ({"path": "hdfs://h:9000/t/a/b"}, {"path": "hdfs://h:9000/t"}, ("lies in hdfs://h:9000/t",)),
     ],
 )
-def test_sinks_that_are_in_each_others_way_are_refused_naming_both(
+def test_incompatible_sinks_are_refused_naming_both(
     one: dict[str, Any], other: dict[str, Any], said: tuple[str, ...]
 ) -> None:
     (problem,) = problems(one, other)

@@ -44,13 +44,13 @@ def test_one_column_makes_rows_of_one_value() -> None:
     assert rows == [("a",)]
 
 
-def test_a_column_that_another_sink_has_added_is_null_and_the_tables_order_holds() -> None:
+def test_a_column_added_by_another_sink_is_null_and_the_tables_order_is_kept() -> None:
     columns = parse_schema("count bigint, extra string, WORD string, more double")
     rows, _, _ = RowsOf(columns, FIELDS).rows(tuples(("word", "count", "extra"), ("a", 1, "not ours")))
     assert rows == [(1, None, "a", None)]
 
 
-def test_a_tuple_without_a_field_is_distinguished_and_the_others_go_on() -> None:
+def test_a_tuple_without_a_field_is_reported_and_the_others_go_on() -> None:
     good = tuples(("word", "count"), ("a", 1))
     wrong = tuples(("word", "sum"), ("b", 2), ("c", 3))
     rows, kept, bad = RowsOf(FIELDS, FIELDS).rows([wrong[0], *good, wrong[1]])

@@ -1,4 +1,4 @@
-"""All that is wrong with a SparkSink is reported at once where the topology is built, without Spark."""
+"""All mistakes in a SparkSink are reported at once when the topology is built, without Spark."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
         ({"conf": {"spark.executor.memory": ["2g"]}}, "'spark.executor.memory' a list"),
     ],
 )
-def test_each_mistake_is_reported_with_the_value_and_what_helps(wrong: dict[str, Any], told: str) -> None:
+def test_each_mistake_is_reported_with_the_value_and_advice(wrong: dict[str, Any], told: str) -> None:
     (problem,) = problems_of(**wrong)
     assert told in problem
 
@@ -87,11 +87,11 @@ def test_each_mistake_is_reported_with_the_value_and_what_helps(wrong: dict[str,
     ],
     ids=str,
 )
-def test_what_spark_takes_is_taken(arguments: dict[str, Any]) -> None:
+def test_valid_settings_of_spark_are_accepted(arguments: dict[str, Any]) -> None:
     SparkSink(**{"path": "/table", "schema": SCHEMA, **arguments})
 
 
-def test_a_token_in_a_master_that_is_none_is_not_shown() -> None:
+def test_a_token_in_an_invalid_master_is_not_shown() -> None:
     (problem,) = problems_of(master="sc:/host:15002/;token=hunter2")
     assert "'sc:/host:15002/;...'" in problem and "hunter2" not in problem
 
@@ -101,7 +101,7 @@ class SmallBatches(SparkSink):
     batch_interval = 0.5
 
 
-def test_a_batch_is_as_large_as_a_subclass_says_unless_an_argument_does() -> None:
+def test_the_batch_size_is_that_of_the_subclass_unless_an_argument_overrides_it() -> None:
     own = SmallBatches("/table", SCHEMA)
     assert (own.batch_size, own.batch_interval) == (5, 0.5)
     given = SmallBatches("/table", SCHEMA, batch_size=7, batch_interval=2)
@@ -115,12 +115,12 @@ def test_all_mistakes_are_reported_at_once() -> None:
     assert len(found) == 6
 
 
-def test_a_value_of_conf_that_may_be_secret_is_not_shown() -> None:
+def test_a_conf_value_that_may_be_secret_is_not_shown() -> None:
     (problem,) = problems_of(conf={"spark.hadoop.fs.s3a.secret.key": ("hunter2",)})
     assert "hunter2" not in problem
 
 
-def test_a_sink_travels_to_its_worker_and_needs_no_spark_to_be_made() -> None:
+def test_a_sink_is_pickled_and_created_without_spark() -> None:
     script = (
         "import sys, pickle\n"
         "sys.modules['pyspark'] = sys.modules['pyarrow'] = sys.modules['py4j'] = None\n"
@@ -155,7 +155,7 @@ def test_a_stream_that_lacks_a_field_of_the_schema_is_reported_when_the_topology
     assert "did you mean 'words'?" in problem
 
 
-def test_a_sink_with_the_fields_that_it_needs_is_built() -> None:
+def test_a_sink_with_all_required_fields_is_built() -> None:
     builder = TopologyBuilder("words")
     builder.set_spout("words", Words())
     builder.set_bolt("store", SparkSink("/table", "count bigint")).shuffle_grouping("words")

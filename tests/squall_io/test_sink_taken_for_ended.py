@@ -1,4 +1,4 @@
-"""A sink's task that lives while `squall table --sweep` takes it for ended: each batch is there once, and acked."""
+"""A sink's task that lives while `squall table --sweep` presumes it ended: each batch is there once, and acked."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def opened(world: SinkWorld, incarnation: tuple[int, int] = (1, 0)) -> SinkWrite
 
 
 def sweep_all(files: Files) -> None:
-    """What `squall table --sweep` does; all that is there is old enough."""
+    """The work of `squall table --sweep`; all existing files are old enough."""
     sweep_ended(files, find_leftovers(files, -1e9), "squall table --sweep", 0.0)
 
 
@@ -54,13 +54,13 @@ def newest(world: SinkWorld) -> int:
 
 
 def contents(world: SinkWorld) -> Counter[str]:
-    """What the files hold that count."""
+    """The content of the committed files."""
     files = [file for entry in world.state().entries for file in entry.files]
     return Counter(world.store.files[file.path].decode() for file in files)
 
 
 def check_once(world: SinkWorld, *texts: str) -> None:
-    """These batches are there once, and nothing else is left by anybody."""
+    """Check that these batches are there once, and that no remains are left."""
     assert contents(world) == Counter(texts)
     opened(world, (9, 0))
     assert world.left() == set()
@@ -80,7 +80,7 @@ def swept_at(world: SinkWorld, number: int) -> tuple[Callable[..., Any], list[in
     return gate, calls
 
 
-def test_a_task_that_is_taken_for_ended_at_any_step_commits_its_batch_once_and_acks_it(
+def test_a_task_presumed_ended_at_any_step_commits_its_batch_once_and_acks_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken_back, number = 0, 0
@@ -120,7 +120,7 @@ def test_sweeps_checkpoints_and_lost_answers_at_any_moment_change_nothing(
 
         def sweeper(gate: Gate, world: SinkWorld = world) -> None:
             for _ in range(2):
-                with suppress(FilesUnavailable):  # what it was putting was swept by the other one
+                with suppress(FilesUnavailable):  # the other one swept its unfinished put
                     sweep_all(MemoryFiles(world.store, gate))
 
         def upkeep(gate: Gate, world: SinkWorld = world) -> None:
@@ -157,7 +157,7 @@ def test_a_task_held_up_between_any_two_steps_of_a_sweep_commits_once(
             check_once(world, "one")
 
 
-def test_that_a_writer_id_was_taken_back_is_logged_with_the_reason(
+def test_reclaiming_a_writer_id_is_logged_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = SinkWorld(monkeypatch)
@@ -169,7 +169,7 @@ def test_that_a_writer_id_was_taken_back_is_logged_with_the_reason(
     assert "epoch 1 of words-1.store.0 was ended" in record.message and "epoch 3" in record.message
 
 
-def test_a_writer_id_that_another_task_has_had_since_is_not_taken_back(
+def test_a_writer_id_that_another_task_has_had_since_is_not_reclaimed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for incarnation in ((1, 0), (2, 0)):
@@ -185,7 +185,7 @@ def test_a_writer_id_that_another_task_has_had_since_is_not_taken_back(
         assert newest(world) == 4
 
 
-def test_a_store_that_is_away_while_a_writer_id_is_taken_back_is_waited_for(
+def test_an_unavailable_store_is_waited_for_while_a_writer_id_is_reclaimed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for done in (False, True):
@@ -219,7 +219,7 @@ def test_a_store_that_is_away_while_a_writer_id_is_taken_back_is_waited_for(
             check_once(world, "one")
 
 
-def test_a_store_that_refuses_to_say_for_a_moment_what_counts_is_asked_again(
+def test_a_store_that_cannot_tell_for_a_moment_what_counts_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for number in itertools.count(1):
@@ -243,7 +243,7 @@ def test_a_store_that_refuses_to_say_for_a_moment_what_counts_is_asked_again(
 
         world.at = at
         acked = []
-        with suppress(NotCommitted):  # which it is when it was known already that the batch does not count
+        with suppress(NotCommitted):  # as if it was already known that the batch does not count
             life.commit(world.rows(1, "one"))
             acked.append("one")
         world.gate = straight
@@ -253,7 +253,7 @@ def test_a_store_that_refuses_to_say_for_a_moment_what_counts_is_asked_again(
     assert number > 4
 
 
-def test_a_worker_that_ends_takes_no_writer_id_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_ends_reclaims_no_writer_id(monkeypatch: pytest.MonkeyPatch) -> None:
     world = SinkWorld(monkeypatch)
     life = opened(world)
 
@@ -268,7 +268,7 @@ def test_a_worker_that_ends_takes_no_writer_id_back(monkeypatch: pytest.MonkeyPa
     assert newest(world) == 2
 
 
-def test_a_batch_that_cannot_be_known_to_count_is_not_acked(
+def test_a_batch_with_an_unknown_outcome_is_not_acked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = SinkWorld(monkeypatch)

@@ -1,4 +1,4 @@
-"""A sink's task waits for what is away, gives up what is of no use, and never has a batch in the table twice."""
+"""A sink's task waits for unavailable storage, gives up on permanent errors, and never has a batch in the table twice."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def opened(world: SinkWorld, **requests: Any) -> SinkWriter:
 
 
 def away(calls: int, after: int, done: bool, error: type[Exception] = FilesUnavailable) -> Callable[..., Any]:
-    """A gate that lets `after` calls through, and then has so many fail; `done`: they were done, and the answers are lost."""
+    """A gate that lets `after` calls through, and then fails this many; `done`: they were done, and the answers are lost."""
     count = [0]
 
     def gate(step: Step, effect: Callable[[], Any]) -> Any:
@@ -76,7 +76,7 @@ def test_a_batch_goes_through_its_steps_and_leaves_nothing_else(world: SinkWorld
 
 @pytest.mark.parametrize("done", [False, True], ids=["not done", "answer lost"])
 @pytest.mark.parametrize("calls", [1, 5])
-def test_a_store_that_is_away_at_any_call_of_a_batch_is_waited_for(
+def test_an_unavailable_store_at_any_call_of_a_batch_is_waited_for(
     monkeypatch: pytest.MonkeyPatch, done: bool, calls: int
 ) -> None:
     world = SinkWorld(monkeypatch)
@@ -89,13 +89,13 @@ def test_a_store_that_is_away_at_any_call_of_a_batch_is_waited_for(
         life.tidy(commit)
         assert [entry.rows for entry in world.state().entries] == [2], f"away after {after} calls"
         assert world.time > waited_from and world.progress > 1
-        # Temporary files of a write whose answer was lost are the next owner's to delete; see below.
+        # Temporary files of a write whose answer was lost are for the next owner to delete; see below.
         assert {path for path in world.left() if not path.startswith("_squall/tmp/")} == set()
         opened(world, incarnation=(1, 1))
         assert world.left() == set()
 
 
-def test_a_sink_that_opens_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_opens_reports_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     world = SinkWorld(monkeypatch)
     said: dict[str, str] = {}
     world.at = lambda step: said.update({step: world.waits_for})
@@ -107,7 +107,7 @@ def test_a_sink_that_opens_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatc
     )
 
 
-def test_what_is_waited_for_and_for_how_long_is_said_until_it_is_there(world: SinkWorld) -> None:
+def test_a_wait_and_its_duration_are_reported_until_it_is_over(world: SinkWorld) -> None:
     life = opened(world)
     said: list[str] = []
     fails = away(5, 1, False)
@@ -126,7 +126,7 @@ def test_what_is_waited_for_and_for_how_long_is_said_until_it_is_there(world: Si
 
 
 @pytest.mark.parametrize("step", ["write", "list", "check", "move"])
-def test_a_batch_that_is_refused_before_it_is_published_is_given_up_and_leaves_nothing(
+def test_a_batch_refused_before_it_is_published_is_given_up_and_leaves_nothing(
     world: SinkWorld, step: str
 ) -> None:
     life = opened(world)
@@ -176,7 +176,7 @@ def test_an_unknown_error_is_retried_a_few_times(world: SinkWorld) -> None:
     assert [entry.rows for entry in world.state().entries] == [3]
 
 
-def test_what_a_job_that_failed_has_left_is_not_taken_for_the_batch(world: SinkWorld) -> None:
+def test_the_remains_of_a_failed_job_are_not_taken_for_the_batch(world: SinkWorld) -> None:
     life = opened(world)
     world.spark_trouble = [ConnectionError("an executor is gone")] * 2
     life.tidy(life.commit(world.rows(2)))
@@ -186,7 +186,7 @@ def test_what_a_job_that_failed_has_left_is_not_taken_for_the_batch(world: SinkW
     assert len(set(world.written[-3:])) == 3  # each job has a folder of its own
 
 
-def test_a_spark_that_has_died_is_replaced_and_the_batch_is_there_once(world: SinkWorld) -> None:
+def test_a_dead_spark_is_replaced_and_the_batch_is_there_once(world: SinkWorld) -> None:
     life = opened(world)
     life.tidy(life.commit(world.rows(1)))
     for step in STEPS:
@@ -217,7 +217,7 @@ def test_a_writers_session_that_a_server_has_forgotten_is_replaced_alone(world: 
     assert [writer.closed for writer in world.writers] == [True, True]
 
 
-def test_opening_waits_for_a_server_of_sessions_and_not_for_a_java_that_does_not_start(
+def test_opening_waits_for_a_session_server_and_not_for_a_java_that_does_not_start(
     world: SinkWorld,
 ) -> None:
     world.no_session = [NoConnectServer("it does not answer"), NoConnectServer("it does not answer")]
@@ -229,7 +229,7 @@ def test_opening_waits_for_a_server_of_sessions_and_not_for_a_java_that_does_not
     assert len(world.no_session) == 1
 
 
-def test_files_that_were_lost_are_written_again(world: SinkWorld) -> None:
+def test_lost_files_are_written_again(world: SinkWorld) -> None:
     life = opened(world)
 
     def at(step: str) -> None:
@@ -254,7 +254,7 @@ def test_a_spark_that_writes_to_another_file_system_is_refused_at_the_start(worl
     assert world.leases[-1].released and world.opened[-1].closed
 
 
-def test_a_start_whose_first_row_a_new_owner_has_swept_is_superseded(
+def test_a_start_whose_first_row_was_swept_by_a_new_owner_is_superseded(
     world: SinkWorld,
 ) -> None:
     def at(step: str) -> None:
@@ -268,7 +268,7 @@ def test_a_start_whose_first_row_a_new_owner_has_swept_is_superseded(
         world.life().open()
 
 
-def test_a_batch_of_which_no_file_is_ever_found_is_given_up_with_the_reason(world: SinkWorld) -> None:
+def test_a_batch_without_any_file_is_given_up_with_the_reason(world: SinkWorld) -> None:
     life = opened(world)
     world.elsewhere = True
     tries = rf"tried {UNKNOWN_TRIES} times.*Spark has left no file in memory://store/table/_squall/staging"
@@ -280,7 +280,7 @@ def test_a_batch_of_which_no_file_is_ever_found_is_given_up_with_the_reason(worl
     assert [entry.rows for entry in world.state().entries] == [3]
 
 
-def test_odd_errors_between_those_of_a_store_that_is_away_are_not_added_up(world: SinkWorld) -> None:
+def test_odd_errors_between_those_of_an_unavailable_store_are_not_added_up(world: SinkWorld) -> None:
     life = opened(world)
     away_or_odd: list[Exception] = [RuntimeError("odd"), FilesUnavailable("away")]
     world.spark_trouble = away_or_odd * (2 * UNKNOWN_TRIES)
@@ -289,7 +289,7 @@ def test_odd_errors_between_those_of_a_store_that_is_away_are_not_added_up(world
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_task_that_is_superseded_at_any_step_acks_nothing_that_does_not_count(
+def test_a_task_superseded_at_any_step_acks_only_batches_that_count(
     world: SinkWorld, step: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     life = opened(world)
@@ -312,7 +312,7 @@ def test_a_task_that_is_superseded_at_any_step_acks_nothing_that_does_not_count(
 
 
 @pytest.mark.parametrize("step", ["write", "list", "check", "move", "publish", "look"])
-def test_a_worker_that_ends_before_a_batch_is_published_leaves_it_out_and_after_that_in(
+def test_a_worker_that_ends_before_a_batch_is_published_omits_it_and_later_keeps_it(
     world: SinkWorld, step: str
 ) -> None:
     life = opened(world)
@@ -321,7 +321,7 @@ def test_a_worker_that_ends_before_a_batch_is_published_leaves_it_out_and_after_
         world.context.stopped |= now == step
 
     world.at = at
-    if step in ("publish", "look"):  # it has been begun to be published
+    if step in ("publish", "look"):  # its publication has begun
         life.tidy(life.commit(world.rows(2)))
     else:
         with pytest.raises(NotCommitted, match=r"batch .* of 2 rows is not in .*: its worker ends"):
@@ -331,7 +331,7 @@ def test_a_worker_that_ends_before_a_batch_is_published_leaves_it_out_and_after_
 
 
 @pytest.mark.parametrize("step", ["write", "move", "publish", "look"])
-def test_a_worker_that_ends_while_storage_is_away_waits_no_longer(world: SinkWorld, step: str) -> None:
+def test_a_worker_that_ends_stops_waiting_for_storage(world: SinkWorld, step: str) -> None:
     life = opened(world)
     ends: list[float] = []
 
@@ -383,7 +383,7 @@ def test_opening_waits_for_a_store_that_comes_back(world: SinkWorld) -> None:
     assert [entry.rows for entry in world.state().entries] == [2]
 
 
-def test_opening_gives_up_after_a_while_and_gives_everything_back(
+def test_opening_gives_up_after_a_while_and_releases_everything(
     world: SinkWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     started = world.time
@@ -394,11 +394,11 @@ def test_opening_gives_up_after_a_while_and_gives_everything_back(
     ):
         world.life().open()
     assert START_SECONDS <= world.time - started < START_SECONDS + 10
-    assert len(caplog.records) == 1  # not a line for each try
+    assert len(caplog.records) == 1  # not one line per attempt
     assert world.leases[-1].released and world.opened[-1].closed
 
 
-def test_a_table_that_is_another_one_is_reported_at_once(world: SinkWorld) -> None:
+def test_another_kind_of_table_is_reported_at_once(world: SinkWorld) -> None:
     opened(world)
     started = world.time
     with pytest.raises(
@@ -409,7 +409,7 @@ def test_a_table_that_is_another_one_is_reported_at_once(world: SinkWorld) -> No
     assert world.leases[-1].released and world.opened[-1].closed
 
 
-def test_trouble_is_reported_while_it_lasts_and_when_it_is_over(
+def test_a_problem_is_reported_while_it_lasts_and_when_it_is_over(
     world: SinkWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     life = opened(world)
@@ -425,7 +425,7 @@ def test_trouble_is_reported_while_it_lasts_and_when_it_is_over(
     assert "is in memory://store/table after 40 failures" in caplog.text
 
 
-def test_clearing_up_that_fails_is_logged_and_the_next_owner_does_it(
+def test_a_failed_cleanup_is_logged_and_the_next_owner_does_it(
     world: SinkWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     life = opened(world)
@@ -438,7 +438,7 @@ def test_clearing_up_that_fails_is_logged_and_the_next_owner_does_it(
     assert not any(path.startswith(f"{STAGING}/") for path in world.store.folders)
 
 
-def test_what_a_killed_task_has_left_is_gone_with_its_next_owner(world: SinkWorld) -> None:
+def test_the_remains_of_a_killed_task_are_removed_by_its_next_owner(world: SinkWorld) -> None:
     counted = 0
     for number, step in enumerate(STEPS):
         life = opened(world, incarnation=(1, number))
@@ -457,7 +457,7 @@ def test_what_a_killed_task_has_left_is_gone_with_its_next_owner(world: SinkWorl
         assert world.left() == set()
 
 
-def test_a_task_that_is_gone_is_swept_by_one_that_is_left(world: SinkWorld) -> None:
+def test_the_remains_of_a_removed_task_are_swept_by_another_one(world: SinkWorld) -> None:
     gone = opened(world, index=1, parallelism=2)
 
     def at(step: str) -> None:
@@ -473,7 +473,7 @@ def test_a_task_that_is_gone_is_swept_by_one_that_is_left(world: SinkWorld) -> N
     assert world.left() == set()
 
 
-def test_conflicts_end_a_batch_even_when_it_was_begun_to_be_published(world: SinkWorld) -> None:
+def test_conflicts_end_a_batch_even_when_its_publication_has_begun(world: SinkWorld) -> None:
     life = opened(world)
 
     def at(step: str) -> None:
@@ -487,7 +487,7 @@ def test_conflicts_end_a_batch_even_when_it_was_begun_to_be_published(world: Sin
     assert any(path.startswith("squall-words-1.store.0.1.1-") for path in world.left())
 
 
-def test_many_batches_are_brought_together_in_a_checkpoint(world: SinkWorld) -> None:
+def test_many_batches_are_merged_into_a_checkpoint(world: SinkWorld) -> None:
     life = opened(world)
     for _ in range(DUE + 20):
         life.tidy(life.commit(world.rows(1)))

@@ -1,6 +1,6 @@
-"""File formats of Spark tables: what is refused before anything is written.
+"""File formats of Spark tables: values that are refused before anything is written.
 
-That what is not refused comes back as it was is tested in tests/spark/test_formats.py.
+tests/spark/test_formats.py tests that accepted values come back unchanged.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ def test_a_type_that_a_format_loses_is_refused_with_its_column(ddl: str, file_fo
         (("b, word",), "no such column; for several columns give a list: ['b', 'word']"),
     ],
 )  # fmt: skip
-def test_a_partition_column_that_cannot_be_is_refused(partition_by: tuple[object, ...], said: str) -> None:
+def test_an_impossible_partition_column_is_refused(partition_by: tuple[object, ...], said: str) -> None:
     schema = parse_schema("b string, word string, d timestamp_ntz, f double, `.p` string")
     problems = format_problems(schema, "parquet", partition_by)
 
     assert [said in problem for problem in problems] == [True], problems
 
 
-def test_one_column_at_least_remains_for_the_files() -> None:
+def test_at_least_one_column_remains_for_the_files() -> None:
     (problem,) = format_problems(parse_schema("a int, b string"), "parquet", ("b", "a"))
 
     assert problem == "partition_by names all columns: one at least must remain for the files"
 
 
-def test_a_format_and_a_compression_that_there_are_not_are_refused_with_those_that_there_are() -> None:
+def test_an_unknown_format_or_compression_is_refused_with_the_known_ones() -> None:
     schema = parse_schema("a int")
 
     assert format_problems(schema, "parkett") == [
@@ -86,7 +86,7 @@ def test_all_problems_come_at_once() -> None:
     assert len(format_problems(schema, "csv", ("a", "nobody"), "lzo")) == 5
 
 
-def test_a_format_that_is_written_without_a_compression_has_its_default() -> None:
+def test_a_format_without_a_given_compression_has_its_default() -> None:
     assert write_options("parquet")["compression"] == "snappy"
     assert write_options("json", "gzip")["compression"] == "gzip"
 

@@ -1,4 +1,4 @@
-"""A span of commits is said by moments that can mean one thing only."""
+"""A span of commits is given by unambiguous moments."""
 
 from __future__ import annotations
 
@@ -45,13 +45,15 @@ def test_a_moment_is_the_same_however_it_is_written(moment: Any) -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_moment_or_has_no_zone_is_refused_by_the_arguments_name(moment: Any, said: str) -> None:
+def test_an_invalid_moment_or_one_without_a_zone_is_refused_by_the_arguments_name(
+    moment: Any, said: str
+) -> None:
     with pytest.raises(WrongMoment, match=r"^until is ") as told:
         Span.of(None, moment)
     assert said in str(told.value)
 
 
-def test_a_span_begins_with_since_and_ends_before_until() -> None:
+def test_a_span_includes_since_and_excludes_until() -> None:
     span = Span.of(100, 200)
     assert [span.holds(moment) for moment in (99.9, 100.0, 199.9, 200.0)] == [False, True, True, False]
     assert [span.is_after(moment) for moment in (99.9, 100.0, 300.0)] == [True, False, False]

@@ -1,4 +1,4 @@
-"""How far Spark is: the sum over the stages of its jobs, and what is said of it."""
+"""Spark's progress: the sum over the stages of its jobs, and its text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_stages_of_ended_jobs_count_as_far_as_they_were_needed(
 
 
 class Tracker:
-    """Spark's status tracker, with jobs that are told to it: their stages, and each stage's (tasks, done, running, failed)."""
+    """Spark's status tracker with given jobs: their stages, and each stage's (tasks, done, running, failed)."""
 
     def __init__(self) -> None:
         self.running: list[int] = []
@@ -72,7 +72,7 @@ def test_a_session_is_watched_from_job_to_job_though_spark_forgets_the_first() -
     assert cancelled == [True]
 
 
-def test_a_spark_connect_server_tells_of_its_operations() -> None:
+def test_a_spark_connect_server_reports_its_operations() -> None:
     handlers: list[Any] = []
     interrupted: list[bool] = []
     session = SimpleNamespace(

@@ -1,6 +1,6 @@
-"""Rows against a schema: what is taken, as what, and what is said of the rest. Without Arrow and NumPy.
+"""Rows against a schema: which values are accepted, their conversion, and the errors for others. Without Arrow and NumPy.
 
-That Arrow and Spark keep what is taken is tested in tests/spark/test_rows_arrow.py and test_formats.py.
+tests/spark/test_rows_arrow.py and test_formats.py test that Arrow and Spark keep accepted values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Level(enum.IntEnum):
 
 
 class Apart(str):
-    """Texts that a dict keeps apart although they are the same."""
+    """Texts that a dict keeps apart although they are equal."""
 
     __eq__ = object.__eq__
     __hash__ = object.__hash__
@@ -69,14 +69,14 @@ class Raises(dict[str, int]):
 
 
 def taken(kind: str, value: object, **table: Any) -> object:
-    """What becomes of a value of a type."""
+    """The conversion of a value for a type."""
     columns, bad = RowChecker(parse_schema(f"v {kind}"), **table).split([(value,)])
     assert bad == []
     return columns.values[0][0]
 
 
 def said(kind: str, value: object, **table: Any) -> str:
-    """What is said of a value that a type does not take."""
+    """The error for a value that a type does not accept."""
     columns, bad = RowChecker(parse_schema(f"v {kind}"), **table).split([(value,)])
     assert columns.rows == 0
     assert [len(values) for values in columns.values] == [0]
@@ -85,8 +85,9 @@ def said(kind: str, value: object, **table: Any) -> str:
 
 
 def comparable(value: object) -> object:
-    """The value so that `==` sees what matters: signs of zeros, and instants, which are otherwise never equal across zones
-    while an hour is there twice."""
+    """The value in a form whose `==` compares all that matters: signs of zeros, and instants, which are otherwise never equal
+    across zones during a repeated hour.
+    """
     if isinstance(value, float):
         return "nan" if math.isnan(value) else (value, math.copysign(1, value))
     return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
@@ -129,7 +130,7 @@ TAKEN = [
 
 
 @pytest.mark.parametrize(("kind", "value", "plain"), TAKEN, ids=str)
-def test_a_value_of_the_type_is_taken_as_what_it_holds(kind: str, value: object, plain: object) -> None:
+def test_a_value_of_the_type_is_accepted_by_its_content(kind: str, value: object, plain: object) -> None:
     result = taken(kind, value)
 
     assert comparable(result) == comparable(plain)
@@ -139,7 +140,7 @@ def test_a_value_of_the_type_is_taken_as_what_it_holds(kind: str, value: object,
 @pytest.mark.parametrize(
     "kind", [*sorted(SIMPLE), "decimal(5,2)", "array<int>", "map<int, int>", "struct<a: int>"]
 )
-def test_none_is_taken_by_every_type_but_not_where_not_null_is_declared(kind: str) -> None:
+def test_none_is_accepted_by_every_type_unless_it_is_declared_not_null(kind: str) -> None:
     assert taken(kind, None) is None
     assert said(f"{kind} NOT NULL", None) == "field 'v': None, where NOT NULL is declared"
 
@@ -206,13 +207,13 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("kind", "value", "text"), REFUSED, ids=[f"{kind}-{n}" for n, (kind, _, _) in enumerate(REFUSED)]
 )
-def test_another_value_is_refused_with_its_place_the_value_and_what_is_expected(
+def test_another_value_is_refused_with_its_place_the_value_and_the_expected_type(
     kind: str, value: object, text: str
 ) -> None:
     assert text in said(kind, value)
 
 
-def test_a_bad_row_takes_no_other_with_it() -> None:
+def test_a_bad_row_does_not_affect_others() -> None:
     checker = RowChecker(parse_schema("word string NOT NULL, count bigint, at timestamp"))
     rows: list[tuple[object, ...]] = [
         ("a", 1, NOON),
@@ -257,7 +258,7 @@ VALUES: dict[str, st.SearchStrategy[object]] = {
 
 @pytest.mark.parametrize("kind", VALUES)
 @given(st.data())
-def test_many_rows_at_once_are_judged_as_each_alone(kind: str, data: st.DataObject) -> None:
+def test_many_rows_are_judged_like_each_alone(kind: str, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | VALUES[kind] | st.just(object), max_size=6))
     schema = parse_schema(f"v {kind}")
     convert = converter(schema.columns[0].type, {})
@@ -289,7 +290,7 @@ def test_many_rows_at_once_are_judged_as_each_alone(kind: str, data: st.DataObje
         ("array<date>", [date(1582, 10, 14)], {"file_format": "orc"}, "field 'v[0]': datetime.date(1582, 10, 14)"),
     ],
 )  # fmt: skip
-def test_a_value_that_its_file_would_lose_is_refused_there_alone(
+def test_a_value_that_only_one_format_would_lose_is_refused_only_there(
     kind: str, value: object, table: dict[str, Any], text: str
 ) -> None:
     assert text in said(kind, value, **table)
@@ -309,7 +310,9 @@ def test_a_value_that_its_file_would_lose_is_refused_there_alone(
         ("date", date(1582, 10, 5), {"file_format": "orc", "partition_by": ["v"]}),
     ],
 )
-def test_what_is_kept_beside_them_is_taken(kind: str, value: object, table: dict[str, Any]) -> None:
+def test_neighbouring_values_that_it_keeps_are_accepted(
+    kind: str, value: object, table: dict[str, Any]
+) -> None:
     assert taken(kind, value, **table) == value
 
 

@@ -1,6 +1,6 @@
-"""Schemas of Spark tables: the DDL text that is read without Spark, its errors, and how schemas grow.
+"""Schemas of Spark tables: the DDL text that is parsed without Spark, its errors, and how schemas grow.
 
-That Spark reads the same is tested in tests/spark/test_schema_contract.py.
+tests/spark/test_schema_contract.py tests that Spark parses it alike.
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ def test_each_name_of_a_type_has_one_canonical_text(written: str, canonical: str
         ("'two\nlines'", "two\nlines"),
     ],
 )
-def test_a_comment_says_what_sparks_quotes_and_escapes_say(written: str, comment: str) -> None:
+def test_a_comment_is_decoded_with_sparks_quotes_and_escapes(written: str, comment: str) -> None:
     assert parse_schema(f"a int COMMENT {written}").columns[0].comment == comment
 
 
-def test_blanks_line_ends_and_comments_between_words_say_nothing() -> None:
+def test_blanks_line_ends_and_comments_between_words_are_ignored() -> None:
     assert parse_schema("--columns\na\tint /* an\nint */,\r\nb string--end") == parse_schema("a int,b string")
 
 
 @given(SCHEMAS)
-def test_the_text_of_a_schema_is_read_as_the_same_schema(schema: Schema) -> None:
+def test_the_text_of_a_schema_is_parsed_as_the_same_schema(schema: Schema) -> None:
     again = parse_schema(str(schema))
 
     assert again == schema
@@ -151,7 +151,7 @@ def test_any_text_is_a_schema_or_a_schema_error(text: str) -> None:
         ("a map<array<int>, int>", "array<int> makes no key of a map"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_used_is_refused_with_what_helps(ddl: object, said: str) -> None:
+def test_an_unusable_column_is_refused_with_advice(ddl: object, said: str) -> None:
     assert said in problem_of(ddl)
 
 
@@ -173,7 +173,7 @@ def test_an_error_shows_the_place() -> None:
     )
 
 
-def test_of_a_long_line_an_error_shows_what_is_around_the_place() -> None:
+def test_an_error_in_a_long_line_shows_the_text_around_its_place() -> None:
     head, piece, mark = problem_of(", ".join(f"c{n} int" for n in range(100)) + ", x y, " + "z " * 100).split(
         "\n"
     )
@@ -183,7 +183,7 @@ def test_of_a_long_line_an_error_shows_what_is_around_the_place() -> None:
     assert len(piece) < 110
 
 
-def test_a_schema_error_comes_through_a_pickle_as_it_was() -> None:
+def test_a_schema_error_is_pickled_unchanged() -> None:
     error = SchemaError(problem_of("a b"))
 
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
@@ -208,7 +208,7 @@ MERGED = [
 
 
 @pytest.mark.parametrize(("old", "new", "merged"), MERGED)
-def test_columns_may_be_added_left_out_and_allowed_to_hold_nulls(old: str, new: str, merged: str) -> None:
+def test_columns_may_be_added_omitted_and_made_nullable(old: str, new: str, merged: str) -> None:
     schema, problems = merge(parse_schema(old), parse_schema(new))
 
     assert problems == []
@@ -236,7 +236,7 @@ def test_columns_may_be_added_left_out_and_allowed_to_hold_nulls(old: str, new: 
         ),
     ],
 )
-def test_another_change_is_refused_with_both_and_every_problem(
+def test_any_other_change_is_refused_with_both_schemas_and_every_problem(
     old: str, new: str, problems: list[str]
 ) -> None:
     before = parse_schema(old)
@@ -245,7 +245,7 @@ def test_another_change_is_refused_with_both_and_every_problem(
 
 
 @given(SCHEMAS, SCHEMAS)
-def test_a_merged_schema_takes_both_and_merging_again_changes_nothing(old: Schema, new: Schema) -> None:
+def test_a_merged_schema_accepts_both_and_merging_again_changes_nothing(old: Schema, new: Schema) -> None:
     merged, problems = merge(old, new)
 
     if problems:

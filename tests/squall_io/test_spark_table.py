@@ -1,4 +1,4 @@
-"""`table_summary` says what the manifest says, and `verify` finds each file that is not as it was committed."""
+"""`table_summary` reports the content of the manifest, and `verify` finds each file that is not as committed."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def below(files: OpenStore, path: str) -> Path:
 
 
 def under_way(files: OpenStore) -> tuple[int, int]:
-    """Batches that are being written, and folders that are left over."""
+    """Unfinished batches, and remaining folders."""
     stream = table_summary(files).stream
     assert stream is not None
     return stream.writing, stream.leftover
 
 
-def test_a_summary_adds_up_what_each_component_has_committed(files: OpenStore) -> None:
+def test_a_summary_adds_up_the_commits_of_each_component(files: OpenStore) -> None:
     words = SinkTask(files, SCHEMA)
     words.put({"a.txt": b"12345", "b.txt": b"1"}, rows=7, committed=200.0)
     words.put({"a.txt": b"123"}, rows=1, committed=100.0)
@@ -68,7 +68,7 @@ def test_a_summary_adds_up_what_each_component_has_committed(files: OpenStore) -
     assert (found.stream.writing, found.stream.leftover) == (0, 0)
 
 
-def test_a_summary_says_how_much_each_partition_holds(files: OpenStore) -> None:
+def test_a_summary_shows_the_size_of_each_partition(files: OpenStore) -> None:
     task = SinkTask(files, f"{SCHEMA}, day string", partition_by=["day"])
     task.put({"day=1/a.txt": b"12345", "day=2/a.txt": b"1"})
     task.put({"day=2/a.txt": b"123"})
@@ -85,7 +85,7 @@ def test_a_table_without_a_batch_is_reported_too(files: OpenStore) -> None:
     assert found.stream is not None and (found.stream.batches, found.stream.writers) == (0, ())
 
 
-def test_batches_in_a_checkpoint_count_as_the_others_do(files: OpenStore) -> None:
+def test_batches_in_a_checkpoint_count_like_the_others(files: OpenStore) -> None:
     task = SinkTask(files, SCHEMA)
     task.put({"a.txt": b"1"}, rows=5)
     state = read_state(files)
@@ -96,7 +96,7 @@ def test_batches_in_a_checkpoint_count_as_the_others_do(files: OpenStore) -> Non
     assert (found.rows, found.stream.checkpoint, found.stream.loose) == (11, 1, 1)
 
 
-def test_what_is_being_written_is_distinguished_from_what_dead_owners_left(files: OpenStore) -> None:
+def test_unfinished_batches_are_distinguished_from_remains_of_dead_owners(files: OpenStore) -> None:
     old = SinkTask(files, SCHEMA)
     files.put_if_absent(f"{old.next_name().attempt(1)}/part-0.parquet", b"never committed")
     assert under_way(files) == (1, 0)
@@ -110,7 +110,7 @@ def test_what_is_being_written_is_distinguished_from_what_dead_owners_left(files
     assert under_way(files) == (1, 2)
 
 
-def test_a_summary_names_what_cannot_be_read_and_counts_the_rest(files: OpenStore) -> None:
+def test_a_summary_names_unreadable_records_and_counts_the_rest(files: OpenStore) -> None:
     task = SinkTask(files, SCHEMA)
     broken = task.put({"a.txt": b"1"}, rows=5)
     task.put({"a.txt": b"1"}, rows=6)
@@ -133,14 +133,14 @@ def test_batches_whose_rows_are_in_the_files_of_another_one_are_not_counted_twic
     assert verify(files) == Verification(1, 2)
 
 
-def test_where_there_is_no_table_both_say_so(files: OpenStore) -> None:
+def test_both_report_a_missing_table(files: OpenStore) -> None:
     with pytest.raises(NoTable, match="there is no Squall table at file://"):
         table_summary(files)
     with pytest.raises(NoTable):
         verify(files)
 
 
-def test_files_as_they_were_committed_are_right_and_counted_on_the_way(files: OpenStore) -> None:
+def test_files_as_committed_are_valid_and_counted_in_progress(files: OpenStore) -> None:
     task = SinkTask(files, f"{SCHEMA}, day string", partition_by=["day"])
     task.put({"day=1/a.txt": b"12345", "day=2/a.txt": b"1"})
     task.put({"day=2/a.txt": b"123"})
@@ -150,7 +150,7 @@ def test_files_as_they_were_committed_are_right_and_counted_on_the_way(files: Op
     assert {total for _, total, _ in said} == {3} and said[-1] == (3, 3, 9)
 
 
-def test_a_file_that_is_gone_cut_changed_or_closed_is_named_with_its_batch(files: OpenStore) -> None:
+def test_a_missing_truncated_changed_or_unreadable_file_is_named_with_its_batch(files: OpenStore) -> None:
     task = SinkTask(files, SCHEMA)
     entry = task.put({f"{name}.txt": b"0123456789" for name in "abcd"})
     gone, cut, changed, _ = (file.path for file in entry.files)
@@ -169,7 +169,7 @@ def test_a_file_that_is_gone_cut_changed_or_closed_is_named_with_its_batch(files
 
 
 class Flaky(LocalFiles):
-    """Local files of which one cannot be read, or none can be had any more."""
+    """Local files of which one cannot be read, or none can be reached any more."""
 
     def __init__(self, path: str, lost: str, error: FilesError, away: bool = False) -> None:
         super().__init__(path)
@@ -196,7 +196,7 @@ class Flaky(LocalFiles):
     ],
     ids=["refused", "no DataNode"],
 )
-def test_a_file_that_cannot_be_read_is_a_problem_and_the_others_are_looked_at(
+def test_an_unreadable_file_is_a_problem_and_the_others_are_checked(
     files: OpenStore, error: FilesError
 ) -> None:
     lost, changed = (file.path for file in SinkTask(files, SCHEMA).put({"a.txt": b"1", "b.txt": b"2"}).files)
@@ -206,14 +206,14 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_the_others_are_looked_at(
     assert problems[0].why == f"cannot be read: {error}"
 
 
-def test_a_file_system_that_is_away_is_an_error_and_no_problem_of_a_file(files: OpenStore) -> None:
+def test_an_unavailable_file_system_is_an_error_and_no_problem_of_a_file(files: OpenStore) -> None:
     [file] = SinkTask(files, SCHEMA).put({"a.txt": b"1"}).files
     flaky = Flaky(files.root, file.path, FilesUnavailable("cannot read"), away=True)
     with pytest.raises(FilesUnavailable, match="the NameNode is away"):
         verify(flaky)
 
 
-def test_files_of_rows_that_no_batch_has_are_strays_unless_they_are_on_their_way(files: OpenStore) -> None:
+def test_data_files_without_a_batch_are_strays_unless_they_are_being_published(files: OpenStore) -> None:
     old = SinkTask(files, SCHEMA)
     old.put({"a.txt": b"1"})
     moved = old.next_name().data_file(1, 0, ".parquet")
@@ -239,7 +239,7 @@ def result(files: OpenStore, number: int) -> Version:
     return publish(files, attempt, run, rows=number, schema="n int, day string", wall=lambda: number).version
 
 
-def test_of_a_reprocessed_table_the_newest_version_is_summarized_and_all_kept_ones_are_read(
+def test_of_a_reprocessed_table_the_newest_version_is_summarised_and_all_kept_ones_are_read(
     files: OpenStore,
 ) -> None:
     open_table(files, TableRecord(RESULTS, "parquet", ("day",)))

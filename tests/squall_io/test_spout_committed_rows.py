@@ -31,7 +31,7 @@ DDL = "word string, count bigint"
 
 @pytest.fixture(autouse=True)
 def packages_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here reads rows, so nothing here needs what reads them."""
+    """The tests read no rows, so they need no reader."""
     monkeypatch.setattr(committed_rows, "require_packages", lambda: None)
 
 
@@ -67,7 +67,7 @@ def test_batches_come_in_the_order_of_their_commits_from_every_committer(files: 
     assert read == [names[1], names[0], names[3], names[2]]
 
 
-def test_what_is_committed_after_the_snapshot_is_not_read_unless_the_table_is_followed(
+def test_later_commits_than_the_snapshot_are_not_read_unless_the_table_is_followed(
     files: OpenStore,
 ) -> None:
     task = SinkTask(files, DDL)
@@ -86,7 +86,7 @@ def test_what_is_committed_after_the_snapshot_is_not_read_unless_the_table_is_fo
     assert found is not None and third in {follower.name(unit) for unit in found[0]}
 
 
-def test_a_topology_that_is_submitted_again_reads_the_batches_that_have_come_since_too(
+def test_a_resubmitted_topology_also_reads_the_batches_that_have_come_since(
     files: OpenStore, tmp_path: Path
 ) -> None:
     def begun(submission: str) -> set[object]:
@@ -102,7 +102,7 @@ def test_a_topology_that_is_submitted_again_reads_the_batches_that_have_come_sin
     assert begun("reader-2") == {first, second}
 
 
-def test_a_batch_that_went_into_a_checkpoint_before_anybody_looked_is_read_all_the_same(
+def test_a_batch_that_went_into_a_checkpoint_before_the_first_look_is_still_read(
     files: OpenStore,
 ) -> None:
     task = SinkTask(files, DDL)
@@ -125,7 +125,9 @@ def test_only_batches_of_the_span_are_read(files: OpenStore) -> None:
     assert units.reads == f"{files.root} since 20.0 until 40.0"
 
 
-def test_a_batch_whose_rows_were_moved_into_another_is_read_as_it_was_and_not_again(files: OpenStore) -> None:
+def test_a_batch_whose_rows_were_merged_into_another_is_read_unchanged_and_not_again(
+    files: OpenStore,
+) -> None:
     task = SinkTask(files, DDL)
     names = [put(task, 1), put(task, 2)]
     moved = replace(
@@ -152,7 +154,7 @@ def test_a_task_keeps_the_batches_that_it_reads_and_no_others(files: OpenStore) 
     assert len(kept[0] | kept[1]) == 9 and not kept[0] & kept[1]
 
 
-def test_where_it_is_not_decided_yet_what_counts_the_reader_waits(
+def test_the_reader_waits_where_it_is_not_decided_yet_which_batches_count(
     files: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = SinkTask(files, DDL)
@@ -172,7 +174,7 @@ def test_where_it_is_not_decided_yet_what_counts_the_reader_waits(
     assert units.snapshot() == {"batches": {f"{task.owner.writer_id}.1": [[1, 1]]}}
 
 
-def test_a_manifest_that_cannot_be_read_in_part_is_refused_and_named(files: OpenStore) -> None:
+def test_a_partly_unreadable_manifest_is_refused_and_named(files: OpenStore) -> None:
     task = SinkTask(files, DDL)
     put(task, 1)
     name = put(task, 2)
@@ -191,7 +193,7 @@ def test_a_table_that_has_lost_batches_of_the_snapshot_is_reported(files: OpenSt
         units_of(files).units(snapshot)
 
 
-def test_a_path_without_a_table_and_a_column_that_is_not_there_are_said_as_the_topology_starts(
+def test_a_path_without_a_table_and_an_unknown_column_are_reported_at_the_start(
     files: OpenStore,
 ) -> None:
     spout = CommittedRows(files.root, ["word", "cuont"])
@@ -210,7 +212,7 @@ def test_a_reprocessed_result_is_no_stream(files: OpenStore) -> None:
         BatchUnits(CommittedRows(files.root, ["word"])).open(context())
 
 
-def test_everything_that_is_wrong_with_the_arguments_is_said_at_once() -> None:
+def test_all_mistakes_in_the_arguments_are_reported_at_once() -> None:
     with pytest.raises(InvalidConfig) as caught:
         CommittedRows(
             "table",
@@ -225,7 +227,7 @@ def test_everything_that_is_wrong_with_the_arguments_is_said_at_once() -> None:
         assert part in str(caught.value)
 
 
-def test_the_values_of_partitions_are_taken_from_the_names_of_folders() -> None:
+def test_the_values_of_partitions_come_from_the_names_of_folders() -> None:
     path = "Day=2026-11-21/who%3D%2Fwhat=a%20b%25/squall-x-00000.parquet"
     assert partition_of(path) == {"day": "2026-11-21", "who=/what": "a b%"}
     assert partition_of("squall-x=y-00000.parquet") == {}

@@ -1,4 +1,4 @@
-"""Files that come while HdfsLines reads, or before it is submitted again: each is read once, by the task that it belongs to."""
+"""Files that come while HdfsLines reads, or before it is submitted again: each is read once, by the task that owns it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from squall_io.spark.stores import open_files
 from tests.squall_io.memory_files import MemoryFiles, MemoryStore
 from topology_api import Bolt, Topology, TopologyBuilder, Tuple
 
-#: Long enough for two looks in a row, and what comes of them.
+#: Long enough for two checks in a row and their consequences.
 A_WHILE = 4 * lines.POLL_SECONDS
 
 
@@ -46,7 +46,7 @@ def inbox(tmp_path: Path) -> Path:
 
 
 def put(folder: Path, name: str, count: int = 30) -> list[str]:
-    """A file that is there as a whole at once."""
+    """A file that appears complete."""
     found = [f"{name} {line} {'x' * line}" for line in range(count)]
     folder.mkdir(exist_ok=True)
     (folder / f"_{name}").write_text("".join(f"{line}\n" for line in found))
@@ -67,7 +67,7 @@ def write(path: Path, text: str, at: float) -> None:
 
 @contextmanager
 def discovery_of(inbox: Path) -> Iterator[FileDiscovery]:
-    """What one task knows of the files of an inbox."""
+    """One task's knowledge of the files of an inbox."""
     with open_files(str(inbox.parent)) as files, open_files(str(inbox.parent / "positions")) as positions:
         yield FileDiscovery(files, source_of(str(inbox)), positions, 1024)
 
@@ -94,7 +94,7 @@ def test_files_that_come_to_a_followed_folder_are_read_once_and_the_topology_goe
 
 
 @pytest.mark.parametrize("path", ["", "/*.log"])
-def test_a_folder_that_is_empty_or_not_there_yet_can_be_followed(inbox: Path, path: str) -> None:
+def test_an_empty_or_missing_folder_can_be_followed(inbox: Path, path: str) -> None:
     inbox.rmdir()
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(inbox, path=f"{inbox}{path}", follow=True))
@@ -105,7 +105,7 @@ def test_a_folder_that_is_empty_or_not_there_yet_can_be_followed(inbox: Path, pa
 
 
 @pytest.mark.parametrize("follow", [False, True])
-def test_a_topology_that_is_submitted_again_reads_what_has_come_since_and_nothing_twice(
+def test_a_resubmitted_topology_reads_only_files_that_have_come_since(
     inbox: Path, tmp_path: Path, follow: bool
 ) -> None:
     expected: Counter[str] = Counter()
@@ -120,10 +120,10 @@ def test_a_topology_that_is_submitted_again_reads_what_has_come_since_and_nothin
             cluster.advance(A_WHILE)
         assert kept(inbox) == expected
         if life == 1:
-            (inbox / "life0").unlink()  # what was read may go
+            (inbox / "life0").unlink()  # files already read may be removed
 
 
-def test_a_topology_that_is_submitted_again_when_all_was_read_and_taken_away_has_nothing_to_do(
+def test_a_topology_resubmitted_after_all_files_were_read_and_removed_has_nothing_to_do(
     inbox: Path, tmp_path: Path
 ) -> None:
     expected = Counter(put(inbox, "a"))
@@ -136,7 +136,7 @@ def test_a_topology_that_is_submitted_again_when_all_was_read_and_taken_away_has
         (inbox / "a").unlink(missing_ok=True)
 
 
-def test_what_was_read_to_its_end_can_be_followed_later(inbox: Path, tmp_path: Path) -> None:
+def test_a_folder_read_to_its_end_can_be_followed_later(inbox: Path, tmp_path: Path) -> None:
     expected = Counter(put(inbox, "a"))
     for life, follow in enumerate((False, True, False)):
         with LocalCluster(simulated_time=True) as cluster:
@@ -146,20 +146,20 @@ def test_what_was_read_to_its_end_can_be_followed_later(inbox: Path, tmp_path: P
         expected += Counter(put(inbox, f"after life {life}"))
 
 
-def test_a_file_that_is_being_written_is_taken_when_it_has_come_to_rest(inbox: Path) -> None:
+def test_a_file_that_is_being_written_is_read_when_it_is_stable(inbox: Path) -> None:
     with discovery_of(inbox) as discovery:
         assert discovery.begin(None) == []
         for size in range(4):
             write(inbox / "slow", "x" * size, at=100)
             (inbox / "copied._COPYING_").write_text("half")
             assert discovery.poll(reports=True, now=0) == []
-        write(inbox / "slow", "yyy", at=101)  # the same size, and not the same
+        write(inbox / "slow", "yyy", at=101)  # the same size, and different content
         assert discovery.poll(reports=True, now=0) == []
         assert discovery.poll(reports=True, now=0) == [FoundFile("in/slow", 3, 1024, 101.0)]
         assert discovery.poll(reports=True, now=0) == [] and not discovery.problems
 
 
-def test_a_file_that_another_of_the_same_size_replaces_is_reported_with_the_time(inbox: Path) -> None:
+def test_a_file_replaced_by_another_of_the_same_size_is_reported_with_the_time(inbox: Path) -> None:
     write(inbox / "a", "old\n", at=1_700_000_000)
     with discovery_of(inbox) as discovery:
         snapshot = discovery.snapshot(now=0)
@@ -173,7 +173,7 @@ def test_a_file_that_another_of_the_same_size_replaces_is_reported_with_the_time
         )
 
 
-def test_a_file_that_grows_on_and_on_is_reported_again_ever_more_seldom_and_one_that_rests_is_not(
+def test_a_growing_file_is_reported_ever_more_rarely_and_a_stable_one_is_not(
     inbox: Path,
 ) -> None:
     for name in ("grows", "rests"):
@@ -194,7 +194,7 @@ def test_a_file_that_grows_on_and_on_is_reported_again_ever_more_seldom_and_one_
     assert times[0] == 10_000 and waits[:6] == [60, 120, 240, 480, 960, 1920] and set(waits[6:]) == {3600}
 
 
-def test_what_was_added_while_a_file_was_not_reported_is_reported_in_the_end(inbox: Path) -> None:
+def test_growth_of_an_unreported_file_is_reported_in_the_end(inbox: Path) -> None:
     write(inbox / "a", "x", at=1)
     with discovery_of(inbox) as discovery:
         discovery.snapshot(now=0)
@@ -207,7 +207,7 @@ def test_what_was_added_while_a_file_was_not_reported_is_reported_in_the_end(inb
     assert told == [(0, "a has 2 bytes, and had 1"), (60, "a has 12 bytes, and had 1")]
 
 
-def test_a_link_to_a_folder_is_no_file_to_read_and_one_that_is_named_is_followed(inbox: Path) -> None:
+def test_a_link_to_a_folder_is_no_file_to_read_and_a_named_one_is_followed(inbox: Path) -> None:
     elsewhere = inbox.parent / "elsewhere"
     expected = Counter(put(elsewhere, "there"))
     (elsewhere / "circle").symlink_to(elsewhere)
@@ -222,7 +222,7 @@ def test_a_link_to_a_folder_is_no_file_to_read_and_one_that_is_named_is_followed
         (inbox.parent / "kept").unlink()
 
 
-def test_a_file_that_has_grown_since_and_one_that_cannot_be_read_are_reported_once_and_others_are_read(
+def test_a_file_that_has_grown_and_an_unreadable_one_are_reported_once_and_others_are_read(
     inbox: Path,
 ) -> None:
     expected = Counter(put(inbox, "a"))
@@ -241,7 +241,7 @@ def test_a_file_that_has_grown_since_and_one_that_cannot_be_read_are_reported_on
     assert f"/in/a has {os.path.getsize(inbox / 'a')} bytes, and had " in grown and "rename them" in grown
 
 
-def test_a_damaged_file_does_not_hold_up_those_that_come(inbox: Path) -> None:
+def test_a_damaged_file_does_not_delay_later_ones(inbox: Path) -> None:
     (inbox / "bad.gz").write_bytes(b"this is no gzip")
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(inbox, tasks=1, follow=True))
@@ -254,7 +254,7 @@ def test_a_damaged_file_does_not_hold_up_those_that_come(inbox: Path) -> None:
         assert 1 < error.times <= 1 + 2 * A_WHILE / RETRY_SECONDS, "it is tried again, and not all the time"
 
 
-def test_a_single_file_cannot_be_followed_and_says_so(inbox: Path) -> None:
+def test_following_a_single_file_is_refused(inbox: Path) -> None:
     put(inbox, "a")
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(inbox, path=f"{inbox}/a", follow=True))
@@ -270,7 +270,7 @@ def some(*names: str) -> list[FoundFile]:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_tasks_find_and_whatever_gets_lost_their_lists_are_beginnings_of_one(
+def test_lists_of_tasks_are_prefixes_of_one_whatever_they_find_and_whatever_gets_lost(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discovery, "WHOLE", 5)
@@ -307,7 +307,7 @@ def test_whatever_tasks_find_and_whatever_gets_lost_their_lists_are_beginnings_o
         assert task.files == whole.files
 
 
-def test_a_task_that_starts_reads_few_records_and_one_of_a_snapshot_stops_where_it_does() -> None:
+def test_a_starting_task_reads_few_records_and_one_of_a_snapshot_stops_at_its_end() -> None:
     store, read = MemoryStore(), []
     for number in range(250):
         FileList(MemoryFiles(store)).add(some(str(number)))
@@ -326,7 +326,7 @@ def test_a_task_that_starts_reads_few_records_and_one_of_a_snapshot_stops_where_
         assert (snapshot.records, len(snapshot.files)) == (last, last)
 
 
-def test_a_record_that_does_not_follow_the_ones_before_is_named() -> None:
+def test_a_record_that_does_not_follow_the_earlier_ones_is_named() -> None:
     store = MemoryStore()
     for name in ("a", "b", "c"):
         FileList(MemoryFiles(store)).add(some(name))
@@ -337,7 +337,7 @@ def test_a_record_that_does_not_follow_the_ones_before_is_named() -> None:
         FileList(MemoryFiles(store)).read()
 
 
-def test_what_a_submission_reads_is_what_its_first_task_has_found_though_others_find_more(
+def test_a_submission_reads_the_files_that_its_first_task_found_though_others_find_more(
     inbox: Path, tmp_path: Path
 ) -> None:
     put(inbox, "a")

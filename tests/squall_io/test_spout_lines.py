@@ -1,4 +1,4 @@
-"""HdfsLines in topologies of this process, on local files: every line once, and restarts go on where acks ended."""
+"""HdfsLines in topologies of this process, on local files: every line once, and restarts continue after the last acks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from topology_api import (
 
 
 class Keep(Bolt):
-    """Writes what it gets to a file, unless the line says that it fails."""
+    """Writes its lines to a file, unless the line says that it fails."""
 
     outputs = ("line",)
 
@@ -83,7 +83,7 @@ def test_however_many_tasks_share_the_files_each_line_is_emitted_once(book: Path
     assert not done.failed("lines")
 
 
-def test_a_tuple_may_have_its_file_and_its_place(book: Path) -> None:
+def test_a_tuple_may_have_its_file_and_its_position(book: Path) -> None:
     (book / "0.txt").write_bytes(b"\xef\xbb\xbfone\r\n\ntwo")
     spout = HdfsLines(f"{book}/0.txt", fields=("offset", "line", "file"))
     done = complete_topology(topology(spout, Keep(book.parent / "kept")))
@@ -91,7 +91,7 @@ def test_a_tuple_may_have_its_file_and_its_place(book: Path) -> None:
     assert done.emitted("lines") == [(0, "one", whole), (8, "", whole), (9, "two", whole)]
 
 
-def test_a_topology_that_is_submitted_again_goes_on_where_acks_ended(book: Path, tmp_path: Path) -> None:
+def test_a_resubmitted_topology_continues_after_the_last_acks(book: Path, tmp_path: Path) -> None:
     positions, first, second = str(tmp_path / "positions"), tmp_path / "first", tmp_path / "second"
     with LocalCluster(simulated_time=True) as cluster:
         spout = HdfsLines(str(book), split_bytes=1024, positions=positions, replay=Replay(max_attempts=1000))
@@ -109,7 +109,7 @@ def test_a_topology_that_is_submitted_again_goes_on_where_acks_ended(book: Path,
     )
 
 
-def test_what_the_end_of_a_topology_cut_off_comes_again_and_what_failed_for_good_does_not(
+def test_lines_cut_off_by_the_end_of_a_topology_come_again_and_finally_failed_ones_do_not(
     book: Path, tmp_path: Path
 ) -> None:
     (book / "0.txt").write_text("good\npoison\nlate\n")
@@ -127,7 +127,7 @@ def test_what_the_end_of_a_topology_cut_off_comes_again_and_what_failed_for_good
 
 
 class Hold(Keep):
-    """As Keep, and holds the line "late" for ever."""
+    """Like Keep, but holds the line "late" for ever."""
 
     auto_ack = False
 
@@ -139,7 +139,7 @@ class Hold(Keep):
 
 
 class Slow(Keep):
-    """As Keep, and takes a tenth of a second for each line."""
+    """Like Keep, but spends a tenth of a second on each line."""
 
     auto_ack = False
     tick_interval = 0.1
@@ -159,7 +159,7 @@ class Slow(Keep):
 
 
 @pytest.mark.parametrize("pending", [10, 1000], ids=["held by the limit", "all emitted"])
-def test_a_run_that_is_killed_while_a_slow_bolt_has_everything_goes_on_near_the_last_ack(
+def test_a_run_killed_while_a_slow_bolt_has_everything_continues_near_the_last_ack(
     book: Path, tmp_path: Path, pending: int
 ) -> None:
     positions, killed, acked = tmp_path / "positions", tmp_path / "killed", tmp_path / "acked"
@@ -191,7 +191,7 @@ def test_positions_of_another_reader_are_refused_as_the_topology_starts(book: Pa
         complete_topology(other.build())
 
 
-def test_a_line_that_is_no_text_is_left_out_and_reported_once_for_each_split(
+def test_a_line_that_is_no_text_is_omitted_and_reported_once_for_each_split(
     book: Path, tmp_path: Path
 ) -> None:
     (book / "0.txt").write_bytes(b"a\n\xff\xff\nb\n\xff\nc\n")
@@ -216,7 +216,7 @@ def test_with_replace_every_line_is_emitted(book: Path, tmp_path: Path) -> None:
     assert done.emitted("lines") == [("a",), ("\ufffd",)]
 
 
-def test_a_damaged_file_holds_up_no_other_and_is_read_once_it_is_repaired(book: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_delays_no_other_and_is_read_once_it_is_repaired(book: Path, tmp_path: Path) -> None:
     whole = (book / "5.txt.gz").read_bytes()
     (book / "5.txt.gz").write_bytes(whole[:-20])
     with LocalCluster(simulated_time=True) as cluster:
@@ -232,7 +232,7 @@ def test_a_damaged_file_holds_up_no_other_and_is_read_once_it_is_repaired(book: 
     assert Counter(line for (line,) in kept(tmp_path / "kept")) == Counter(lines_of(book))
 
 
-def test_everything_that_is_wrong_with_the_arguments_is_said_at_once() -> None:
+def test_all_mistakes_in_the_arguments_are_reported_at_once() -> None:
     with pytest.raises(InvalidConfig) as caught:
         HdfsLines(
             "logs",
@@ -250,7 +250,7 @@ def test_everything_that_is_wrong_with_the_arguments_is_said_at_once() -> None:
         assert part in text
 
 
-def test_positions_among_what_is_read_are_refused_since_they_would_be_read_too() -> None:
+def test_positions_inside_the_input_are_refused_since_they_would_be_read_too() -> None:
     with pytest.raises(InvalidConfig, match=r"positions: /logs/done is among what is read of /logs"):
         HdfsLines("/logs", positions="/logs/done")
     HdfsLines("/logs", positions="/logs/_done")

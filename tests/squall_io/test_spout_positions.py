@@ -1,4 +1,4 @@
-"""How far reading has come: every unit has one reader, records of any owner stay true, and nothing unsettled is passed over."""
+"""Progress of readers: every unit has one reader, records of any owner stay true, and nothing open is skipped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNITS = st.builds(Unit, st.sampled_from(["", "a.b.0.1", "a.b.1.7"]), NUMBERS)
 
 
 @given(st.lists(st.tuples(NUMBERS, st.integers(0, 5))))
-def test_ranges_hold_what_was_added_in_as_few_ranges_as_can_be(added: list[tuple[int, int]]) -> None:
+def test_ranges_contain_the_added_numbers_in_as_few_ranges_as_possible(added: list[tuple[int, int]]) -> None:
     ranges, expected = Ranges(), set()
     for first, more in added:
         ranges.add(first, first + more)
@@ -33,7 +33,7 @@ def test_ranges_hold_what_was_added_in_as_few_ranges_as_can_be(added: list[tuple
 
 
 @given(st.data())
-def test_the_position_is_that_of_the_first_item_which_is_not_settled(data: st.DataObject) -> None:
+def test_the_position_is_that_of_the_first_open_item(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))
     unit = OpenUnit(Unit("", 0), 0)
     order = iter(data.draw(st.permutations(range(count))))
@@ -63,7 +63,7 @@ def test_each_unit_is_read_by_one_task(unit: Unit, parallelism: int) -> None:
     assert mine == [owner_of(unit, parallelism)]
 
 
-def test_units_that_follow_each_other_are_shared_evenly_and_make_one_range_in_each_record() -> None:
+def test_consecutive_units_are_shared_evenly_and_make_one_range_in_each_record() -> None:
     for series in ("", "counts-3.sink.0.4"):
         for parallelism in (1, 2, 3, 5):
             done = [DoneUnits(index, parallelism) for index in range(parallelism)]
@@ -77,7 +77,7 @@ def test_units_that_follow_each_other_are_shared_evenly_and_make_one_range_in_ea
 
 
 @given(st.lists(st.tuples(st.integers(1, 4), st.lists(UNITS, max_size=20)), max_size=4), st.integers(1, 4))
-def test_what_was_done_stays_done_for_every_later_reader(
+def test_finished_units_stay_finished_for_every_later_reader(
     lives: list[tuple[int, list[Unit]]], parallelism: int
 ) -> None:
     records = []
@@ -100,7 +100,7 @@ def test_what_was_done_stays_done_for_every_later_reader(
         assert {unit for unit in every if task.is_done(unit)} == expected
 
 
-def test_a_unit_that_was_begun_goes_on_where_any_owner_got_furthest() -> None:
+def test_a_started_unit_continues_where_any_owner_got_furthest() -> None:
     unit = Unit("", 3)
     first, second, third = Positions(1, 2), Positions(1, 2), Positions(0, 1)
     for task, settled in ((first, 2), (second, 4)):
@@ -127,7 +127,7 @@ def test_a_record_does_not_grow_with_units_that_were_finished_elsewhere() -> Non
     assert task.is_done(unit) and task.record().begun == []
 
 
-def test_a_unit_of_which_the_last_item_is_settled_after_all_of_it_was_read_is_done() -> None:
+def test_a_unit_whose_last_item_is_acked_after_it_was_read_completely_is_done() -> None:
     unit, task = Unit("", 0), Positions(0, 1)
     opened = task.begin(unit)
     opened.taken(0, 1)
@@ -147,6 +147,6 @@ def test_a_unit_of_which_the_last_item_is_settled_after_all_of_it_was_read_is_do
         {"index": 0, "parallelism": 1, "done": {}, "begun": [["", "x", 0]]},
     ],
 )
-def test_what_is_no_record_is_not_taken_for_one(wrong: dict[str, object]) -> None:
+def test_an_invalid_record_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, PositionRecord)

@@ -1,4 +1,4 @@
-"""Which files a path means, and that all tasks cut them alike."""
+"""Which files a path means, and that all tasks split them alike."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from squall_io.spark.stores import InvalidPath, open_files
         ("viewfs:/logs/[ab]", "viewfs:///logs", ("[ab]",)),
     ],
 )
-def test_a_path_is_a_folder_to_open_and_what_is_looked_for_in_it(
+def test_a_path_is_a_folder_to_open_and_a_pattern_in_it(
     path: str, folder: str, parts: tuple[str, ...]
 ) -> None:
     assert source_of(path) == PathPattern(folder, parts)
@@ -43,7 +43,7 @@ def test_a_path_is_a_folder_to_open_and_what_is_looked_for_in_it(
 @pytest.mark.parametrize(
     "path", ["", "logs/today.txt", "/", "hdfs://host:9000", "/*.log", "/a/../b", "/a{b,c}"]
 )
-def test_a_path_that_cannot_be_meant_is_refused_before_anything_runs(path: str) -> None:
+def test_an_impossible_path_is_refused_before_anything_runs(path: str) -> None:
     with pytest.raises(InvalidPath):
         source_of(path)
 
@@ -68,31 +68,31 @@ def logs(tmp_path: Path) -> Path:
     return tmp_path / "logs"
 
 
-def test_of_a_folder_every_file_is_meant_that_is_not_hidden(logs: Path) -> None:
+def test_a_folder_means_every_file_that_is_not_hidden(logs: Path) -> None:
     below = ["day1/a.log", "day1/b.log", "day1/deep/c.log", "day10/a.txt", "day2/a.log"]
     assert found(str(logs)) == [f"logs/{name}" for name in below]
 
 
-def test_a_file_is_meant_by_its_own_name_though_it_is_hidden(logs: Path) -> None:
+def test_a_file_is_found_by_its_own_name_though_it_is_hidden(logs: Path) -> None:
     assert found(f"{logs}/day1/b.log") == ["b.log"]
     assert found(f"{logs}/day2/_SUCCESS") == ["_SUCCESS"]
 
 
-def test_a_pattern_means_the_files_and_the_folders_that_fit(logs: Path) -> None:
+def test_a_pattern_means_the_matching_files_and_folders(logs: Path) -> None:
     assert found(f"{logs}/day?/*.log") == ["day1/a.log", "day1/b.log", "day2/a.log"]
     assert found(f"{logs}/day1/*") == ["a.log", "b.log", "deep/c.log"]
     assert found(f"{logs}/*/deep") == ["day1/deep/c.log"]
     assert found(f"{logs}/day[!1]*") == ["day2/a.log"]
 
 
-def test_where_there_is_nothing_to_read_the_path_is_named(logs: Path) -> None:
+def test_an_empty_path_is_named(logs: Path) -> None:
     for path in (f"{logs}/day3", f"{logs}/day1/*.gz"):
         with pytest.raises(AbsentFile, match="nothing to read") as caught:
             found(path)
         assert path in str(caught.value)
 
 
-def test_a_file_that_is_packed_in_another_way_is_refused_by_name(logs: Path) -> None:
+def test_a_file_with_another_compression_is_refused_by_name(logs: Path) -> None:
     (logs / "day1" / "d.log.zst").write_bytes(b"x")
     (logs / "day2" / "d.snappy").write_bytes(b"x")
     with pytest.raises(UnreadableFile, match=r"day1/d\.log\.zst and 1 more: .* \.gz, \.bz2"):
@@ -127,7 +127,7 @@ def test_splits_cover_each_file_once(sizes: list[tuple[str, int]], split_bytes: 
         ("hdfs://host:1/logs/day1", False),
     ],
 )  # fmt: skip
-def test_whether_a_folder_is_in_what_is_read_follows_from_its_path(path: str, covered: bool) -> None:
+def test_whether_a_folder_is_inside_the_input_follows_from_its_path(path: str, covered: bool) -> None:
     assert covers(source_of("/logs/day1"), path) == covers(source_of("/logs/*1"), path) == covered
 
 

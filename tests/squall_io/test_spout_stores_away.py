@@ -1,4 +1,4 @@
-"""What a reading task does while its store is away, loses answers, or dies with it: nothing is left out, little comes again."""
+"""A reading task whose store is unavailable, loses answers, or dies with it: nothing is skipped, and little comes again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from topology_api import Context
 
 
 class FlakyStore:
-    """A local store each call of which asks first whether it is to fail: before it does something, or after it."""
+    """A local store whose calls each ask first whether to fail: before they take effect, or after."""
 
     def __init__(self, path: str, fails: Callable[[str, str], str]) -> None:
         self._files = open_files(path)
@@ -48,7 +48,7 @@ class FlakyStore:
 
 
 class Metrics:
-    """A Context's metrics that nobody looks at."""
+    """A Context's metrics that are not read."""
 
     def counter(self, name: str) -> Any:
         return self
@@ -76,7 +76,7 @@ def context(time: Time, index: int = 0, parallelism: int = 1, restart: int = 0) 
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """A folder with 60 lines in three files, and its store may be told to fail."""
+    """A folder with 60 lines in three files, whose store may be made to fail."""
     folder = tmp_path / "text"
     folder.mkdir()
     for number in range(3):
@@ -91,7 +91,7 @@ def expected(text: Path) -> Counter[str]:
 
 @pytest.fixture
 def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[str, str], str]]:
-    """`fails["now"]` is asked at each call of every store."""
+    """`fails["now"]` is called at each call of every store."""
     now: dict[str, Callable[[str, str], str]] = {"now": lambda call, path: ""}
     monkeypatch.setattr(
         reading_spout,
@@ -109,7 +109,7 @@ def task_of(text: Path, time: Time, index: int = 0, parallelism: int = 1, restar
     return ReadingTask(spout._units(), context(time, index, parallelism, restart), None)
 
 
-def test_a_task_whose_store_is_away_from_the_start_waits_and_begins_when_it_is_there(
+def test_a_task_whose_store_is_unavailable_at_the_start_waits_and_begins_later(
     text: Path, fails: Fails
 ) -> None:
     time, waits = Time(), []
@@ -127,7 +127,7 @@ def test_a_task_whose_store_is_away_from_the_start_waits_and_begins_when_it_is_t
     assert Counter(got) == expected(text)
 
 
-def test_a_store_that_goes_away_in_the_middle_of_a_split_is_borne_without_a_line_twice(
+def test_a_store_that_fails_in_the_middle_of_a_split_causes_no_line_twice(
     text: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(text_lines, "SLICE", 150)
@@ -166,9 +166,7 @@ def test_while_positions_cannot_be_written_reading_goes_on_and_they_are_written_
     assert ids[31] == ids[30], "the one that was under way comes again, and nothing before it"
 
 
-def test_positions_are_written_once_a_second_at_the_most_and_not_when_nothing_has_changed(
-    text: Path, fails: Fails
-) -> None:
+def test_positions_are_written_at_most_once_a_second_and_only_after_changes(text: Path, fails: Fails) -> None:
     time = Time()
     ids: list[tuple[object, int]] = []
     written: list[float] = []
@@ -192,11 +190,12 @@ def test_positions_are_written_once_a_second_at_the_most_and_not_when_nothing_ha
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_kills_lost_answers_and_rebalances_at_any_moment_leave_nothing_out(
+def test_kills_lost_answers_and_rebalances_at_any_moment_skip_nothing(
     text: Path, fails: Fails, seed: int
 ) -> None:
-    """Lives of tasks end by a kill at a random call of a store; what they had acked is never read again unless its position
-    was not yet written, and what they had not acked always is."""
+    """Lives of tasks end by a kill at a random call of a store; acked lines are never read again unless their position was not
+    yet written, and unacked ones always are.
+    """
     rounds, time, acked = random.Random(seed), Time(), Counter[str]()
     zombies: list[ReadingTask] = []
     for life in range(200):
@@ -221,7 +220,7 @@ def test_kills_lost_answers_and_rebalances_at_any_moment_leave_nothing_out(
             zombies.append(rounds.choice(tasks))
             fails["now"] = lambda call, path: ""
             if rounds.random() < 0.5:
-                rounds.choice(zombies).save()  # one that was only frozen writes what it knows
+                rounds.choice(zombies).save()  # one that was only frozen writes its knowledge
     assert set(acked) == set(expected(text))
     fails["now"] = lambda call, path: ""
     assert run_to_the_end(
@@ -234,11 +233,11 @@ def test_kills_lost_answers_and_rebalances_at_any_moment_leave_nothing_out(
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process has died."""
 
 
 def run_to_the_end(task: ReadingTask, time: Time, rounds: random.Random, acked: Counter[str]) -> bool:
-    """Run a task; a third of what it emits is acked much later, and never in order."""
+    """Run a task; a third of its emissions are acked much later, and never in order."""
     open_ids: list[tuple[tuple[object, int], str]] = []
     while not (task.finished and not open_ids):
         if not task.finished:
@@ -253,7 +252,7 @@ def run_to_the_end(task: ReadingTask, time: Time, rounds: random.Random, acked: 
     return True
 
 
-def test_what_is_settled_last_is_written_though_the_task_is_killed_then(text: Path, fails: Fails) -> None:
+def test_the_last_acks_are_written_though_the_task_is_killed_then(text: Path, fails: Fails) -> None:
     time = Time()
     ids: list[tuple[object, int]] = []
     task = task_of(text, time)
@@ -270,7 +269,7 @@ def test_what_is_settled_last_is_written_though_the_task_is_killed_then(text: Pa
 
 
 @pytest.mark.parametrize("emitted", [10, 60], ids=["the limit of pending trees", "the end of the source"])
-def test_while_nothing_more_may_be_emitted_acks_have_positions_written_once_a_second(
+def test_while_no_more_emissions_are_allowed_acks_cause_a_write_once_a_second(
     text: Path, fails: Fails, emitted: int
 ) -> None:
     time = Time()
@@ -299,9 +298,7 @@ def test_while_nothing_more_may_be_emitted_acks_have_positions_written_once_a_se
     assert len(left) == 60 - 8, "what was acked when it was written last does not come again, all else does"
 
 
-def test_an_ack_does_not_try_at_once_again_to_write_what_could_not_be_written(
-    text: Path, fails: Fails
-) -> None:
+def test_an_ack_does_not_immediately_retry_a_failed_write(text: Path, fails: Fails) -> None:
     time = Time()
     ids: list[tuple[object, int]] = []
     tried: list[float] = []
@@ -321,7 +318,7 @@ def test_an_ack_does_not_try_at_once_again_to_write_what_could_not_be_written(
     assert tried == [1, 3, 7, 15], "the waits are 2, 4, 8 seconds"
 
 
-def test_a_position_that_could_not_be_written_is_written_later_though_nothing_has_changed_since(
+def test_a_position_that_could_not_be_written_is_written_later_without_further_changes(
     text: Path, fails: Fails
 ) -> None:
     time = Time()
@@ -340,7 +337,7 @@ def test_a_position_that_could_not_be_written_is_written_later_though_nothing_ha
     assert ids[1] != ids[0]
 
 
-def test_of_two_tasks_that_look_at_once_both_take_what_the_first_to_write_it_down_has_seen(
+def test_two_tasks_that_look_at_once_both_take_the_list_of_the_first_to_write(
     text: Path,
 ) -> None:
     with open_files(f"{text}-positions") as files:
@@ -353,7 +350,7 @@ def test_of_two_tasks_that_look_at_once_both_take_what_the_first_to_write_it_dow
         assert agree(files, "reader-2", lambda: {"records": 3})["records"] == 3
 
 
-def test_where_positions_cannot_be_kept_the_error_says_what_to_give(text: Path, fails: Fails) -> None:
+def test_where_positions_cannot_be_kept_the_error_has_advice(text: Path, fails: Fails) -> None:
     fails["now"] = lambda call, path: "refused" if call == "put_if_absent" else ""
     with pytest.raises(
         FilesRefused, match=r"stores how far .*_squall/readers/reader-1\.lines: .*another folder as positions"
@@ -361,7 +358,7 @@ def test_where_positions_cannot_be_kept_the_error_says_what_to_give(text: Path, 
         task_of(text, Time()).start()
 
 
-def test_a_damaged_position_is_named_and_not_passed_over(text: Path, fails: Fails) -> None:
+def test_a_damaged_position_is_named_and_not_ignored(text: Path, fails: Fails) -> None:
     time = Time()
     task = task_of(text, time)
     task.start()
@@ -374,7 +371,7 @@ def test_a_damaged_position_is_named_and_not_passed_over(text: Path, fails: Fail
         task_of(text, time, restart=1).start()
 
 
-def test_two_readers_are_distinguished_by_what_they_are_and_what_they_read(text: Path, fails: Fails) -> None:
+def test_two_readers_are_distinguished_by_their_kind_and_their_input(text: Path, fails: Fails) -> None:
     time = Time()
     task_of(text, time).start()
     units = HdfsLines(f"{text}/0.txt")._units()

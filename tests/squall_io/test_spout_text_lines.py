@@ -1,4 +1,4 @@
-"""Lines out of files: each is in one split, whatever the cuts, the slices and the place where reading goes on."""
+"""Lines from files: each is in one split, whatever the cuts, the slices and the place where reading continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXTS = st.lists(
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Slices of five bytes, so that lines go over many; and nine bytes are the longest line but where a test says otherwise."""
+    """Slices of five bytes, so that lines span many; nine bytes are the longest line unless a test says otherwise."""
     monkeypatch.setattr(text_lines, "SLICE", 5)
     yield
 
@@ -54,7 +54,7 @@ def test_however_a_file_is_cut_each_line_is_in_one_split(data: bytes, cuts: list
 
 
 @given(TEXTS, st.integers(0, 120), st.integers(0, 120))
-def test_reading_goes_on_at_any_line_of_a_split(data: bytes, one: int, other: int) -> None:
+def test_reading_continues_at_any_line_of_a_split(data: bytes, one: int, other: int) -> None:
     start, end = min(one, other, len(data)), min(max(one, other), len(data))
     lines = list(lines_of_split(reader(data), start, end, len(data), 0))
     for number, line in enumerate(lines):
@@ -63,7 +63,7 @@ def test_reading_goes_on_at_any_line_of_a_split(data: bytes, one: int, other: in
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.integers(0, 60))
-def test_a_packed_file_has_the_lines_of_what_was_packed(members: list[bytes], position: int) -> None:
+def test_a_compressed_file_has_the_lines_of_its_content(members: list[bytes], position: int) -> None:
     data = b"".join(members)
     for pack, ending in ((gzip.compress, ".gz"), (bz2.compress, ".bz2")):
         packed = b"".join(pack(member) for member in members)
@@ -72,7 +72,7 @@ def test_a_packed_file_has_the_lines_of_what_was_packed(members: list[bytes], po
 
 
 @given(st.data())
-def test_a_packed_file_that_is_truncated_or_damaged_is_reported(data: st.DataObject) -> None:
+def test_a_truncated_or_damaged_compressed_file_is_reported(data: st.DataObject) -> None:
     text = b"".join(b"line %d\n" % number for number in range(50))
     for pack, ending in ((gzip.compress, ".gz"), (bz2.compress, ".bz2")):
         packed = pack(text)
@@ -89,7 +89,7 @@ def test_padding_after_a_gzip_file_is_no_damage() -> None:
     assert list(packed_lines(reader(gzip.compress(b"a\n") + b"\0" * 12), ".gz", 0)) == [(0, 2, b"a")]
 
 
-def test_of_a_line_that_is_too_long_the_place_is_reported_and_the_others_are_read(
+def test_a_line_that_is_too_long_is_reported_with_its_position_and_the_others_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(text_lines, "LONGEST", 9)
@@ -110,7 +110,7 @@ def test_a_line_longer_than_its_split_is_not_read_to_its_end_by_the_splits_in_it
     assert max(asked) <= 200
 
 
-def test_a_file_that_has_become_shorter_is_reported() -> None:
+def test_a_file_that_has_shrunk_is_reported() -> None:
     lines = lines_of_split(reader(b"ab\ncd\n"), 0, 9, 9, 0)
     assert next(lines) == (0, 3, b"ab")
     assert next(lines) == (3, 6, b"cd")

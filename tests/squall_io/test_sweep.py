@@ -1,4 +1,4 @@
-"""Leftovers: what does not count is deleted, and nothing that counts, belongs to another writer, or is in progress."""
+"""Remains: files that do not count are deleted, and none that count, belong to another writer, or are in progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def own(files: Files, incarnation: tuple[int, int] = (1, 0), index: int = 0) -> 
 
 
 def half_done(world: World, batch: BatchName, attempt: int = 1) -> BatchCommit:
-    """A batch all of whose files are in their places, and which is not published."""
+    """A batch whose files are all in their places, and which is not published."""
     files = world.files()
     world.spark(files, batch, attempt, "good")
     owner = Owner(batch.writer_id, batch.epoch, "counts", TOPOLOGY, SINK, (1, 0))
@@ -44,13 +44,13 @@ def half_done(world: World, batch: BatchName, attempt: int = 1) -> BatchCommit:
 
 
 def data_files(world: World) -> list[str]:
-    """What lies in the table's directories."""
+    """The content of the table's directories."""
     return sorted(
         path for path in world.store.files if not path.startswith("_squall/") and path not in OTHERS
     )
 
 
-def test_what_was_moved_and_not_published_is_deleted_with_what_was_not_moved() -> None:
+def test_moved_unpublished_files_are_deleted_with_unmoved_ones() -> None:
     world = World()
     files = world.files()
     own(files)
@@ -76,7 +76,7 @@ def test_files_without_partition_directories_are_found_too() -> None:
     ] == []
 
 
-def test_what_counts_stays_with_all_of_its_files_whatever_else_its_owner_has_left() -> None:
+def test_committed_batches_stay_with_all_their_files_whatever_else_their_owner_has_left() -> None:
     world = World()
     files = world.files()
     own(files)
@@ -89,7 +89,7 @@ def test_what_counts_stays_with_all_of_its_files_whatever_else_its_owner_has_lef
     world.settle(1)
 
 
-def test_an_owner_that_wrote_a_batch_again_deletes_what_its_first_attempt_moved() -> None:
+def test_an_owner_that_wrote_a_batch_again_deletes_the_files_that_its_first_attempt_moved() -> None:
     world = World()
     own(world.files())
     half_done(world, BatchName(writer_id(), 1, 1), attempt=1)
@@ -113,7 +113,7 @@ def test_a_staging_folder_that_a_zombie_recreates_is_found_by_the_next_owner() -
     assert not files.exists(batch.staging)
 
 
-def test_what_is_under_way_in_the_own_epoch_stays() -> None:
+def test_work_in_progress_in_the_own_epoch_stays() -> None:
     world = World()
     files = world.files()
     own(files)
@@ -126,7 +126,7 @@ def test_what_is_under_way_in_the_own_epoch_stays() -> None:
     under_way.run()
 
 
-def test_tasks_that_are_gone_are_taken_over_and_swept_and_those_that_are_not_are_left_alone() -> None:
+def test_removed_tasks_are_taken_over_and_swept_and_others_are_left_alone() -> None:
     world = World()
     files = world.files()
     for index in range(4):
@@ -138,7 +138,7 @@ def test_tasks_that_are_gone_are_taken_over_and_swept_and_those_that_are_not_are
     assert kept == {"0", "1"}
 
 
-def test_a_task_that_is_gone_for_an_old_worker_only_is_left_to_the_newer_one() -> None:
+def test_a_task_removed_only_for_an_old_worker_is_left_to_the_newer_one() -> None:
     world = World()
     files = world.files()
     own(files, (5, 0), index=3)
@@ -147,7 +147,7 @@ def test_a_task_that_is_gone_for_an_old_worker_only_is_left_to_the_newer_one() -
     assert len(data_files(world)) == 2
 
 
-def test_tasks_that_are_gone_and_have_left_nothing_are_not_claimed_again_and_again() -> None:
+def test_removed_tasks_without_remains_are_not_claimed_repeatedly() -> None:
     files = MemoryFiles()
     own(files, index=3)
     for _ in range(3):
@@ -155,7 +155,7 @@ def test_tasks_that_are_gone_and_have_left_nothing_are_not_claimed_again_and_aga
     assert list_claims(files).newest(writer_id(3)) == 1
 
 
-def test_a_task_that_is_gone_and_claimed_already_is_fenced_before_it_is_swept() -> None:
+def test_a_removed_task_that_is_already_claimed_is_fenced_before_it_is_swept() -> None:
     world = World()
     files = world.files()
     own(files, index=3)
@@ -206,7 +206,7 @@ def test_temporary_files_of_earlier_epochs_and_old_ones_without_an_owner_are_del
     assert [status.name for status in files.list(TMP)] == sorted(stays)
 
 
-def test_leftovers_of_a_batch_without_a_staging_folder_are_none() -> None:
+def test_a_batch_without_a_staging_folder_has_no_remains() -> None:
     world = World()
     before = dict(world.store.files)
     assert delete_leftovers(world.files(), BatchName(writer_id(), 1, 1), ()) == 0

@@ -1,4 +1,4 @@
-"""A reprocessed result is published once, by one step, whole, whatever dies, freezes or interferes."""
+"""A reprocessed result is published once, by one step, completely, whatever dies, freezes or interferes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AS_CSV = replace(OTHER, table=TableRecord(HOLDS_VERSIONS, "csv", ("day",)))
 
 
 def write(files: Files, run: Run, attempt: Attempt) -> None:
-    """What Spark would do."""
+    """Stands in for Spark."""
     for part in range(2):
         data = f"{run.job} {attempt.name} {part}".encode()
         files.put_if_absent(f"{attempt.rows}/day={part}/part-{part}.parquet", data)
@@ -51,7 +51,7 @@ def go(files: Files, run: Run) -> Published:
 
 
 def check_whole(disk: Disk) -> list[Version]:
-    """Every version that stays has all its files; the versions, the oldest first."""
+    """Check that every remaining version has all its files; return the versions, the oldest first."""
     newest = versions.newest_number(disk)
     found = [versions.read_version(disk, number) for number in range(1, newest + 1)]
     for version in found:
@@ -68,7 +68,7 @@ def go_all(disk: Disk, runs: tuple[Run, ...]) -> None:
 
 
 def begun(files: Files, run: Run) -> Attempt:
-    """An attempt of a run whose result is not there."""
+    """An attempt of a run whose result does not exist."""
     attempt = versions.begin(files, run)
     assert isinstance(attempt, Attempt)
     return attempt
@@ -114,14 +114,14 @@ def test_the_same_run_again_publishes_nothing_and_another_one_does() -> None:
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_runs_differ_when_their_result_may(changed: dict[str, Any]) -> None:
+def test_runs_differ_when_their_results_may(changed: dict[str, Any]) -> None:
     assert replace(RUN, **changed).id != RUN.id
     assert replace(RUN, job="/elsewhere/recount.py").id == RUN.id
     until_now = RunInput("/in", "a snapshot", 10, until=3.0)
     assert replace(RUN, inputs=(until_now,)).id == RUN.id, "the same batches"
 
 
-def test_the_newest_two_versions_stay_and_of_older_ones_the_record() -> None:
+def test_the_newest_two_versions_stay_and_older_ones_leave_only_a_record() -> None:
     disk = Disk()
     for number in range(5):
         go(disk, run_of(f"job {number}"))
@@ -133,7 +133,7 @@ def test_the_newest_two_versions_stay_and_of_older_ones_the_record() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_a_run_killed_at_any_call_is_finished_or_made_good_by_the_next_one(before: bool) -> None:
+def test_a_run_killed_at_any_call_is_finished_or_replaced_by_the_next_one(before: bool) -> None:
     def kill() -> None:
         raise Killed
 
@@ -160,7 +160,7 @@ def test_a_run_killed_at_any_call_is_finished_or_made_good_by_the_next_one(befor
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_publishing_goes_on_after_any_call_whose_answer_was_lost(before: bool) -> None:
+def test_publishing_continues_after_any_call_whose_answer_was_lost(before: bool) -> None:
     def lose() -> None:
         raise FilesUnavailable("no answer")
 
@@ -178,7 +178,7 @@ def test_publishing_goes_on_after_any_call_whose_answer_was_lost(before: bool) -
         disk, attempt = ready()
         with pytest.raises(FilesUnavailable):
             publish(Stepping(disk, step, lose, before), attempt)
-        versions.settle(disk)  # another run may settle it before the retry
+        versions.settle(disk)  # another run may publish it before the retry
         published = publish(disk, attempt)
         assert published.ours
         assert [version.run for version in check_whole(disk)] == [RUN.id], step
@@ -206,7 +206,7 @@ def test_two_at_once_publish_each_run_once_and_both_get_a_version(others: tuple[
         check_nothing_is_left(disk)
 
 
-def test_a_run_that_freezes_for_days_at_any_call_is_published_whole_or_reported_that_it_is_lost() -> None:
+def test_a_run_frozen_for_days_at_any_call_is_published_completely_or_reported_as_lost() -> None:
     lost = 0
     for step in range(1, steps_of(Disk, lambda files: go(files, RUN)) + 1):
         disk = Disk()
@@ -231,7 +231,7 @@ def test_a_run_that_freezes_for_days_at_any_call_is_published_whole_or_reported_
     assert lost > 0
 
 
-def test_a_sweeper_killed_at_any_call_leaves_nothing_for_good_and_harms_nothing() -> None:
+def test_a_sweeper_killed_at_any_call_leaves_nothing_permanent_and_harms_nothing() -> None:
     def kill() -> None:
         raise Killed
 
@@ -255,7 +255,7 @@ def test_a_sweeper_killed_at_any_call_leaves_nothing_for_good_and_harms_nothing(
 
 
 @pytest.mark.parametrize("publisher_first", [True, False], ids=["publisher-first", "sweeper-first"])
-def test_a_sweeper_and_a_publisher_that_it_takes_for_dead_never_both_win(publisher_first: bool) -> None:
+def test_a_sweeper_and_a_publisher_that_it_presumes_dead_never_both_win(publisher_first: bool) -> None:
     def ready() -> tuple[Disk, Callable[[Any], object], Callable[[Any], object]]:
         disk = Disk()
         go(disk, RUN)
@@ -300,7 +300,7 @@ def test_two_attempts_of_a_run_at_once_publish_one_version() -> None:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_giving_up_at_any_call_leaves_what_is_or_will_be_published(before: bool) -> None:
+def test_giving_up_at_any_call_keeps_published_results_and_those_in_progress(before: bool) -> None:
     def fail() -> None:
         raise FilesUnavailable("no answer")
 
@@ -319,7 +319,7 @@ def test_giving_up_at_any_call_leaves_what_is_or_will_be_published(before: bool)
         check_nothing_is_left(disk)
 
 
-def test_an_attempt_that_shows_that_it_is_alive_is_not_swept() -> None:
+def test_an_attempt_with_a_recent_sign_of_activity_is_not_swept() -> None:
     disk = Disk()
     attempt = begun(disk, OTHER)
     write(disk, OTHER, attempt)
@@ -332,7 +332,7 @@ def test_an_attempt_that_shows_that_it_is_alive_is_not_swept() -> None:
     check_whole(disk)
 
 
-def test_rows_that_are_gone_are_not_published() -> None:
+def test_missing_rows_are_not_published() -> None:
     disk = Disk()
     attempt = begun(disk, RUN)
 
@@ -409,7 +409,7 @@ def test_of_two_first_runs_at_once_with_two_formats_one_is_published_and_the_oth
 
 
 def go_or_give_up(files: Files, run: Run) -> Published:
-    """As the command does: a run that fails deletes what it has written."""
+    """As in the command: a run that fails deletes the files it has written."""
     start = versions.begin(files, run)
     assert isinstance(start, Attempt)
     write(files, run, start)
@@ -422,7 +422,7 @@ def go_or_give_up(files: Files, run: Run) -> Published:
     return published
 
 
-def test_no_version_comes_into_a_table_that_a_stream_has_made_meanwhile() -> None:
+def test_no_version_is_added_to_a_table_that_a_stream_has_made_meanwhile() -> None:
     disk = Disk()
     attempt = begun(disk, RUN)
     write(disk, RUN, attempt)

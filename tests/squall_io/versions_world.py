@@ -1,6 +1,6 @@
 """A store for tests of versions, and processes that share it: stopped, killed or frozen at a call that the test chooses.
 
-Must not know: what is published.
+Must not know: the published content.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class Disk:
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process has died."""
 
 
 class Stepping:
-    """The disk as one process sees it: something happens at its call of this number."""
+    """The disk as one process sees it: an event happens at its call of this number."""
 
     def __init__(self, disk: Disk, at: int, happens: Callable[[], object], before: bool = True) -> None:
         self.disk = disk
@@ -80,7 +80,7 @@ class Stepping:
         self.happens = happens
         self.before = before
         self.root = disk.root
-        self.lock = threading.Lock()  # digests are made by several threads
+        self.lock = threading.Lock()  # hashes are computed by several threads
 
     def __getattr__(self, name: str) -> Any:
         call = getattr(self.disk, name)
@@ -100,7 +100,7 @@ class Stepping:
 
 
 class Actor:
-    """Does something in a thread of its own, so many calls on the disk at a time."""
+    """Does something in a thread of its own, a number of disk calls at a time."""
 
     def __init__(self, disk: Disk, does: Callable[[Any], object]) -> None:
         self.disk = disk
@@ -136,7 +136,7 @@ class Actor:
         return step
 
     def go(self, steps: int = -1) -> None:
-        """Take so many steps, or all that are left."""
+        """Take this many steps, or all that are left."""
         if not self.done:
             self.left = steps
             self.turn.release()
@@ -148,7 +148,7 @@ class Actor:
 def interleaved(
     ready: Callable[[], tuple[Disk, Callable[[Any], object], Callable[[Any], object]]],
 ) -> Iterator[tuple[str, Disk, object, object]]:
-    """Two actors that are stopped once each, everywhere: what became of the disk, and what each of them had."""
+    """Two actors that are each stopped once, at every call: the final disk, and the result of each."""
     disk, one, two = ready()
     first = steps_of(lambda: disk, one)
     disk, one, two = ready()
@@ -165,7 +165,7 @@ def interleaved(
 
 
 def steps_of(make: Callable[[], Disk], action: Callable[[Any], object]) -> int:
-    """How many calls an action takes."""
+    """How many calls an action makes."""
     counting = Stepping(make(), -1, lambda: None)
     action(counting)
     return -1 - counting.left
