@@ -53,6 +53,18 @@ PREVIOUS: Final = "(previous)"
 GONE: Final = "GONE"
 
 
+#: The events of a topology that has workers to run. One that is deactivated completes if its spouts had finished before.
+_PLACED: Final = {
+    "activate": "ACTIVE",
+    "deactivate": "INACTIVE",
+    "rebalance": "REBALANCING",
+    "kill": "KILLED",
+    "replace": "REPLACING",
+    "complete": "COMPLETED",
+    "crash": "FAILED",
+}
+
+
 class TopologyState(str, Enum):
     """A state of a topology; equal to its name as a string.
 
@@ -73,33 +85,12 @@ class TopologyState(str, Enum):
         state.leads_to = MappingProxyType(leads_to)
         return state
 
-    ACTIVE = (
-        "ACTIVE",
-        "run",
-        "spouts run",
-        {
-            "activate": "ACTIVE",
-            "deactivate": "INACTIVE",
-            "rebalance": "REBALANCING",
-            "kill": "KILLED",
-            "replace": "REPLACING",
-            "complete": "COMPLETED",
-            "crash": "FAILED",
-        },
-    )
+    ACTIVE = ("ACTIVE", "run", "spouts run", _PLACED)
     INACTIVE = (
         "INACTIVE",
         "pause",
         "spouts rest (or were never opened), what is in flight is worked off",
-        {
-            "activate": "ACTIVE",
-            "deactivate": "INACTIVE",
-            "rebalance": "REBALANCING",
-            "kill": "KILLED",
-            "replace": "REPLACING",
-            "complete": "COMPLETED",  # its spouts had finished before it was deactivated
-            "crash": "FAILED",
-        },
+        _PLACED,
     )
     REBALANCING = (
         "REBALANCING",

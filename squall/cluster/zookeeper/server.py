@@ -54,10 +54,12 @@ class ServerPlan:
         """Where clients reach it."""
         return f"{self.host}:{self.port}"
 
-    def configuration(self) -> str:
-        """The text of its configuration file."""
+    def write(self) -> Path:
+        """Make its folder and its configuration file; gives the file."""
+        data, file = self.folder / "data", self.folder / "zookeeper.cfg"
+        data.mkdir(parents=True, exist_ok=True)
         lines = {
-            "dataDir": str(self.folder / "data"),
+            "dataDir": str(data),
             "clientPort": str(self.port),
             "clientPortAddress": self.host.strip("[]"),
             "tickTime": str(self.tick_millis),
@@ -67,18 +69,10 @@ class ServerPlan:
             "maxClientCnxns": "0",
         }
         if self.ensemble:
+            (data / "myid").write_text(f"{self.number}\n")
             lines |= {"initLimit": "10", "syncLimit": "4", "standaloneEnabled": "false"}
             lines |= {f"server.{number}": where for number, where in enumerate(self.ensemble, 1)}
-        return "".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items())
-
-    def write(self) -> Path:
-        """Make its folder and its configuration file; gives the file."""
-        data = self.folder / "data"
-        data.mkdir(parents=True, exist_ok=True)
-        if self.ensemble:
-            (data / "myid").write_text(f"{self.number}\n")
-        file = self.folder / "zookeeper.cfg"
-        file.write_text(self.configuration())
+        file.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items()))
         return file
 
     def command(self, java: str, jars: Sequence[Path], memory: str = "256m") -> list[str]:
