@@ -42,7 +42,7 @@ UNUSED_SECS: Final = 2 * 3600.0
 SAVE_SECS: Final = 5.0
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Housekeeping:
     """Runs in a thread of its own; `lacks` and `steps_aside` are called by the control thread."""
 

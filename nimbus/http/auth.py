@@ -9,12 +9,12 @@ Must not know: what is asked.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from nimbus.http.errors import NoTokenYet, Unauthorized
-from squall.cluster import paths
-from squall.cluster.records import BadRecord, NimbusRecord, SupervisorRecord, decode
+from squall.cluster.records import NimbusRecord, SupervisorRecord
+from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.security.sealing import NIMBUS_TO_NIMBUS, SUPERVISOR_TO_NIMBUS, KeyPair, read_daemon_header
 from squall.security.tokens import is_token, read_bearer
@@ -24,7 +24,6 @@ OPERATOR: Final = "operator"
 SUPERVISOR: Final = "supervisor"
 NIMBUS: Final = "nimbus"
 
-_REMEMBERED: Final = 10_000
 _NO_TOKEN_YET: Final = (
     "this Nimbus does not know the operators' token yet; it hears it from the one that leads, once one does:"
     " ask again in a few seconds"
@@ -39,7 +38,7 @@ class Caller:
     id: str = ""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Authenticator:
     """Identifies callers by the credentials that they show. Any thread may call it."""
 
@@ -48,8 +47,9 @@ class Authenticator:
     store: Store
     #: Returns the record of a supervisor that the leader has given up.
     given_up: Callable[[str], SupervisorRecord | None] = lambda supervisor_id: None
-    #: Path of a daemon's record -> its bytes, and the public key in them.
-    _known: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._registry = Registry(self.store)
 
     def operator(self, header: str | None) -> Caller | None:
         """Return the operator for its header, None for a daemon. `Unauthorized` for a wrong token. Does not read the store."""
@@ -75,28 +75,12 @@ class Authenticator:
         if found is None:
             raise self.refusal()
         daemon_id, shown = found
-        supervisor = self._key_in(SupervisorRecord, paths.supervisor(daemon_id))
-        if not supervisor and (record := self.given_up(daemon_id)) is not None:
-            supervisor = record.public_key
-        if supervisor and self.pair.is_token_of(supervisor, SUPERVISOR_TO_NIMBUS, shown):
+        supervisor = self._registry.supervisors.readable(daemon_id) or self.given_up(daemon_id)
+        if self._is_token_of(supervisor, SUPERVISOR_TO_NIMBUS, shown):
             return Caller(SUPERVISOR, daemon_id)
-        nimbus = self._key_in(NimbusRecord, paths.nimbus(daemon_id))
-        if nimbus and self.pair.is_token_of(nimbus, NIMBUS_TO_NIMBUS, shown):
+        if self._is_token_of(self._registry.nimbuses.readable(daemon_id), NIMBUS_TO_NIMBUS, shown):
             return Caller(NIMBUS, daemon_id)
         raise Unauthorized(f"no daemon {daemon_id!r:.200} is known by what it shows")
 
-    def _key_in(self, kind: type[SupervisorRecord] | type[NimbusRecord], path: str) -> str:
-        """Return the public key in a record; "" where there is none."""
-        found = self.store.get(path)
-        if found is None:
-            return ""
-        known = self._known.get(path)
-        if known is None or known[0] != found[0]:
-            try:
-                known = found[0], decode(kind, found[0]).public_key
-            except BadRecord:
-                return ""
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[path] = known
-        return known[1]
+    def _is_token_of(self, record: SupervisorRecord | NimbusRecord | None, context: str, shown: str) -> bool:
+        return record is not None and self.pair.is_token_of(record.public_key, context, shown)

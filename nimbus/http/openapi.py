@@ -119,13 +119,10 @@ def _operation(endpoint: AnyEndpoint) -> dict[str, Any]:
     responses = {str(status): _response(endpoint, status) for status in endpoint.answers}
     if endpoint.leads or endpoint.id == "get_file":
         location = {"schema": {"type": "string", "format": "uri"}}
-        responses["307"] = {
-            "description": "another Nimbus leads: ask there",
-            "headers": {"Location": location},
-        }
+        text = "another Nimbus leads: ask there"
+        responses["307"] = {"description": text, "headers": {"Location": location}}
     for status in statuses(endpoint):
-        content = _content("application/json", {"$ref": f"{_REF}ErrorAnswer"})
-        responses[str(status)] = {"description": MEANINGS[status], "content": content}
+        responses[str(status)] = {"description": MEANINGS[status], "content": _json_of(ErrorAnswer)}
     operation: dict[str, Any] = {
         "operationId": endpoint.id,
         "summary": endpoint.summary,
@@ -136,7 +133,7 @@ def _operation(endpoint: AnyEndpoint) -> dict[str, Any]:
     }
     if endpoint.body is not None:
         schema = _schemas()[endpoint.body.shape.__name__]
-        content = _content("application/json", {"$ref": _REF + endpoint.body.shape.__name__})
+        content = _json_of(endpoint.body.shape)
         operation["requestBody"] = {"required": bool(schema["required"]), "content": content}
     elif endpoint.method == "PUT":
         operation["requestBody"] = {"required": True, "content": {"application/octet-stream": {}}}
@@ -146,16 +143,14 @@ def _operation(endpoint: AnyEndpoint) -> dict[str, Any]:
 def _response(endpoint: AnyEndpoint, status: int) -> dict[str, Any]:
     answer = endpoint.answers[status]
     if not isinstance(answer, str):
-        content = _content(endpoint.media_type, {"$ref": _REF + answer.__name__})
         text = endpoint.notes.get(status) or _schemas()[answer.__name__]["description"]
-        return {"description": text, "content": content}
-    return {"description": answer} | (
-        {} if endpoint.method == "HEAD" else {"content": {endpoint.media_type: {}}}
-    )
+        return {"description": text, "content": _json_of(answer)}
+    content: Schema = {} if endpoint.method == "HEAD" else {"content": {endpoint.media_type: {}}}
+    return {"description": answer} | content
 
 
-def _content(media_type: str, schema: Schema) -> dict[str, Any]:
-    return {media_type: {"schema": schema}}
+def _json_of(shape: type[Struct]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF + shape.__name__}}}
 
 
 def _fields(shape: type[Struct] | None) -> dict[str, Schema]:

@@ -44,7 +44,7 @@ class NoSuchPart(SquallError):
     """Something of a topology, or of the cluster, that is not there: a component, a worker, a supervisor."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Views:
     """The views of one Nimbus."""
 

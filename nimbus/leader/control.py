@@ -49,7 +49,7 @@ class NotLeading(SquallError):
     """This Nimbus does not lead, so it changes nothing."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class LeaderLoop:
     """Elections, and the master while this Nimbus leads. One thread, except where it says otherwise.
 
@@ -93,7 +93,7 @@ class LeaderLoop:
     def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
         """Return the record of a supervisor that this leader has given up for its silence."""
         master = self._master
-        return None if master is None else master.given_up(supervisor_id)
+        return None if master is None else master.supervisors.given_up.get(supervisor_id)
 
     # The control thread
 

@@ -42,7 +42,7 @@ from nimbus.submission.accept import Intake, check_wait
 from nimbus.submission.submission import Submission
 from squall.clock import Clock
 from squall.cluster import identity, paths
-from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster.records import TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store, StoreError, Unavailable
 from squall.values import Incarnation
@@ -80,7 +80,7 @@ class Nimbus:
         self._registry = Registry(store)
         #: What workers count; may be read from any thread.
         self.counters = Counters() if counters is None else counters
-        self._supervisors = Supervisors(self._registry, supervisor_timeout_secs, clock.now())
+        self.supervisors = Supervisors(self._registry, supervisor_timeout_secs, clock.now())
         self._assigner = Assigner(self._registry, keyring)
         self._replacements = Replacements(
             self._registry, self._assigner, replace_timeout_secs, self._wall_clock
@@ -91,7 +91,7 @@ class Nimbus:
             self._registry,
             self._assigner,
             self._replacements,
-            self._supervisors,
+            self.supervisors,
             self.counters,
             self._wall_clock,
         )
@@ -234,16 +234,12 @@ class Nimbus:
 
     def heard(self, supervisor_id: str) -> None:
         """Take a heartbeat of a supervisor; one that was given up for its silence is back."""
-        if self._supervisors.heard(supervisor_id, self._clock.now()):
+        if self.supervisors.heard(supervisor_id, self._clock.now()):
             self._follow_up()
 
     def count(self, topology_id: str, worker: str, incarnation: Incarnation, data: bytes) -> None:
         """Take the counters that a worker process wrote."""
         self.counters.count_bytes(topology_id, worker, incarnation, data)
-
-    def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
-        """Return the record of a supervisor that was given up for its silence. May be called from any thread."""
-        return self._supervisors.given_up(supervisor_id)
 
     # Queries
 
@@ -264,7 +260,7 @@ class Nimbus:
     def tick(self, now: float | None = None) -> None:
         """Do what is due. Nothing is read while nothing has changed and no deadline has passed."""
         moment = self._clock.now() if now is None else now
-        self._supervisors.tick(moment)
+        self.supervisors.tick(moment)
         if self.due is not None and moment >= self.due:
             self._dirty.all = True
         if self._poll_at is not None and moment >= self._poll_at:
@@ -349,7 +345,7 @@ class Nimbus:
                 self._dirty.supervisors = True
                 raise
             self._poll_at = None if self._poll_secs is None else now + self._poll_secs
-        if self._supervisors.give_up(self._assigner.supervisors.values(), self._assigner.unread, now):
+        if self.supervisors.give_up(self._assigner.supervisors.values(), self._assigner.unread, now):
             self._dirty.supervisors = self._dirty.all = True
 
     def _next_deadline(self, now: float) -> float | None:
@@ -358,5 +354,5 @@ class Nimbus:
             for record in self._registry.all_topologies()
             for moment in progress.moments(record, self._registry.assignments.get(record.id) is not None, now)
         ]
-        others = (self._supervisors.due, self._steps.sweep_at, self._backoff.due, self._poll_at)
+        others = (self.supervisors.due, self._steps.sweep_at, self._backoff.due, self._poll_at)
         return min([*deadlines, *(moment for moment in others if moment is not None)], default=None)

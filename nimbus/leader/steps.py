@@ -7,6 +7,7 @@ Must not know: when topologies are looked at, commands.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ _log = logging.getLogger(__name__)
 SWEEP_AFTER: Final = 30.0
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class TopologySteps:
     """Carries out what is due. `now` is the leader's clock, `wall_clock` gives seconds since 1970."""
 
@@ -75,7 +76,7 @@ class TopologySteps:
         """Place the tasks of a running topology that run nowhere."""
         if record.state in RUNNING:
             view = self.view(record)
-            lost = lost_hosts(view.workers, self.supervisors.given_up, self.supervisors.timeout_secs)
+            lost = lost_hosts(view.workers, self.supervisors.given_up.get, self.supervisors.timeout_secs)
             self.assigner.place(view, with_events(record, lost, self.wall_clock()) if lost else record)
 
     def leave_drained(self, record: TopologyRecord, now: float) -> None:
@@ -98,9 +99,10 @@ class TopologySteps:
 
     def view(self, record: TopologyRecord) -> LifecycleView:
         """Return all that is known of a topology at this moment."""
-        drains = record.state in (KILLED, REBALANCING, REPLACING)
-        silent = self.counters.silent(record.id) if drains else None
-        return view_of(self.registry, record, self.assigner.supervisors.keys(), silent)
+        view = view_of(self.registry, record, self.assigner.supervisors.keys())
+        if record.state in (KILLED, REBALANCING, REPLACING):
+            return dataclasses.replace(view, silent=self.counters.silent(record.id))
+        return view
 
     def _forget_gone(self, view: LifecycleView) -> bool:
         """Forget the withdrawn workers that are gone, and their reports; return whether there were any."""

@@ -198,16 +198,10 @@ def _is_half_written(view: LifecycleView) -> bool:
     return view.assignment is not None and view.assignment.version != view.record.version
 
 
-def view_of(
-    registry: Registry,
-    record: TopologyRecord,
-    supervisors: Collection[str],
-    silent: Collection[str] | None = None,
-) -> LifecycleView:
-    """Return all that the store holds of a topology. `supervisors`: the ids of the registered ones; `silent`: see
-    `LifecycleView`."""
+def view_of(registry: Registry, record: TopologyRecord, supervisors: Collection[str]) -> LifecycleView:
+    """Return all that the store holds of a topology. `supervisors`: the ids of the registered ones."""
     assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
-    return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors, silent)
+    return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors)
 
 
 def workers_of(assignment: Assignment | None) -> tuple[Placement, ...]:

@@ -187,7 +187,7 @@ def _found(part: str, records: RecordSet[TopologyRecord], name: str) -> Found:
         return Event("unreadable", part=part, error=str(error))
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Replacements:
     """Takes the steps of replacements."""
 

@@ -69,19 +69,20 @@ class Supervisors(SupervisorHeartbeats):
     def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
         super().__init__(timeout_secs, now)
         self._registry = registry
-        self._given_up: dict[str, SupervisorRecord] = {}
+        #: The records of supervisors that were given up for their silence, by id.
+        self.given_up: dict[str, SupervisorRecord] = {}
 
     def heard(self, supervisor: str, now: float) -> bool:
         """Take a heartbeat; return whether it is news: a supervisor's first, or the first since it was given up."""
         self.tick(now)
         first = super().heard(supervisor, now)
-        record = self._given_up.get(supervisor)
+        record = self.given_up.get(supervisor)
         if record is None:
             return first
         if all(other.id != record.id for other in self._registry.all_supervisors()):
             self._registry.supervisors.put(record)
             _log.info("supervisor %s: heard again", supervisor)
-        del self._given_up[supervisor]
+        del self.given_up[supervisor]
         return True
 
     def give_up(self, registered: Iterable[SupervisorRecord], unread: Collection[str], now: float) -> bool:
@@ -90,14 +91,10 @@ class Supervisors(SupervisorHeartbeats):
         silent = self.silent(registered, now)
         for record in silent:
             if record.id not in unread:
-                self._given_up[record.id] = record
+                self.given_up[record.id] = record
             self._registry.supervisors.drop(record.id)
             _log.warning("supervisor %s: not heard for too long, its tasks go elsewhere", record.id)
         return bool(silent)
-
-    def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
-        """Return the record of a supervisor that was given up for its silence."""
-        return self._given_up.get(supervisor_id)
 
 
 class NoSuchSupervisor(SquallError):

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 LOOK_SECS: Final = 1.0
 
 
-@dataclass
+@dataclass(eq=False, repr=False)  # no text shows the token
 class Secrets:
     """What one Nimbus knows of the cluster's secrets."""
 

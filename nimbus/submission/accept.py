@@ -35,7 +35,7 @@ _SETTINGS = (WORKERS, MESSAGE_TIMEOUT)
 _MOST_AT_FIRST: Final = MOST_BYTES - 100_000
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class Intake:
     """Accepts the submissions of one Nimbus."""
 

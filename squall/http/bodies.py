@@ -47,9 +47,7 @@ def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[by
                 progress(done)
 
 
-def copy_to(
-    target: BinaryIO, response: http.client.HTTPResponse, progress: Progress | None, limit: int | None
-) -> str:
+def copy_to(target: BinaryIO, response: http.client.HTTPResponse, limit: int | None) -> str:
     """Write an answer into `target`, and give its sha256. More than `limit` bytes are a SquallError."""
     digest = hashlib.sha256()
     done = 0
@@ -62,8 +60,6 @@ def copy_to(
             target.write(piece)
         except OSError as error:
             raise OfTheFile(error) from error
-        if progress is not None:
-            progress(done)
     if response.length:  # read() with a size does not complain when the connection ends early
         raise http.client.IncompleteRead(b"", response.length)
     return digest.hexdigest()

@@ -18,7 +18,7 @@ import http.client
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -93,6 +93,10 @@ class _Request:
     repeatable: bool = True
     #: Seconds for its answer; None: the client's.
     timeout: float | None = None
+    #: The value of the Authorization header for the server that is asked now.
+    authorization: str | None = None
+    #: The servers that have not answered it.
+    silent: dict[Address, Unreachable] = field(default_factory=dict)
 
     @property
     def changes(self) -> bool:
@@ -100,6 +104,7 @@ class _Request:
         return self.method in ("POST", "DELETE")
 
 
+@dataclass(eq=False)
 class Client:
     """Asks one of several servers that answer alike.
 
@@ -108,23 +113,18 @@ class Client:
     what it advises.
     """
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        authorization: Callable[[str], str | None] = lambda url: None,
-        ca: str | None = None,
-        timeout: float = TIMEOUT,
-        what: str = "Nimbus",
-        advice: str = IS_IT_RUNNING,
-    ) -> None:
-        if not urls:
-            raise SquallError(f"no {what} to ask: there is no URL")
-        self.addresses = [Address.of(url) for url in urls]
-        self._authorization = authorization
-        self._pool = ConnectionPool(ca, timeout)
-        self._timeout = timeout
-        self._what = what
-        self._advice = advice
+    urls: Sequence[str]
+    authorization: Callable[[str], str | None] = lambda url: None
+    ca: str | None = None
+    timeout: float = TIMEOUT
+    what: str = "Nimbus"
+    advice: str = IS_IT_RUNNING
+
+    def __post_init__(self) -> None:
+        if not self.urls:
+            raise SquallError(f"no {self.what} to ask: there is no URL")
+        self.addresses = [Address.of(url) for url in self.urls]
+        self._pool = ConnectionPool(self.ca, self.timeout)
         #: Whether the server there answered the last time.
         self._answered: dict[Address, bool] = {}
 
@@ -168,20 +168,14 @@ class Client:
         body = partial(pieces_of, Path(source), size, progress)
         return self._ask(_Request("PUT", _target(path, {}), headers, body, read_json, timeout=timeout))
 
-    def get_file(
-        self,
-        path: str,
-        target: BinaryIO,
-        progress: Progress | None = None,
-        limit: int | None = None,
-    ) -> str:
+    def get_file(self, path: str, target: BinaryIO, limit: int | None = None) -> str:
         """Write what is at a path into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
         start = target.tell()
 
         def read(response: http.client.HTTPResponse) -> str:
             target.seek(start)  # an earlier attempt may have broken off
             target.truncate()
-            return copy_to(target, response, progress, limit)
+            return copy_to(target, response, limit)
 
         digest = self._ask(_Request("GET", _target(path, {}), {}, lambda: None, read))
         return str(digest)
@@ -194,11 +188,10 @@ class Client:
 
     def _ask(self, request: _Request) -> Any:
         """Try each address until one answers with anything but 503; last those that were silent the last time."""
-        silent: dict[Address, Unreachable] = {}
         failure: Refused | None = None
         for address in sorted(self.addresses, key=lambda address: not self._answered.get(address, True)):
             try:
-                return self._ask_one(address, request, silent)
+                return self._ask_one(address, request)
             except OfTheFile as error:
                 raise error.error from None
             except Unreachable as error:
@@ -209,9 +202,11 @@ class Client:
                     raise
                 failure = error
         # An answer says more than silence, unless the silent server may have carried out the request.
-        if failure is not None and not (request.changes and any(error.sent for error in silent.values())):
+        if failure is not None and not (
+            request.changes and any(error.sent for error in request.silent.values())
+        ):
             raise failure
-        raise self._all_silent(list(silent.values()), failure)
+        raise self._all_silent(list(request.silent.values()), failure)
 
     def _all_silent(self, silent: Sequence[Unreachable], failure: Refused | None) -> Unreachable:
         """Join the errors of all addresses to one; the advice appears once."""
@@ -224,9 +219,9 @@ class Client:
             texts.append(str(failure))
         return Unreachable("; ".join(texts) + some, sent=any(error.sent for error in silent))
 
-    def _ask_one(self, address: Address, request: _Request, silent: dict[Address, Unreachable]) -> Any:
-        authorization = self._authorization(address.url)
-        status, result = self._try(address, request, authorization, silent)
+    def _ask_one(self, address: Address, request: _Request) -> Any:
+        request = replace(request, authorization=self.authorization(address.url))
+        status, result = self._try(address, request)
         if status is None:
             return result
         leader = Address.of(result)
@@ -234,10 +229,9 @@ class Client:
             raise SquallError(
                 f"{address.url} redirects to {leader.url}, which is not encrypted: not followed"
             )
+        own = self.authorization(leader.url)
         try:
-            status, result = self._try(
-                leader, request, self._authorization(leader.url) or authorization, silent
-            )
+            status, result = self._try(leader, replace(request, authorization=own or request.authorization))
         except Unreachable as error:
             if error.sent:
                 raise
@@ -249,27 +243,21 @@ class Client:
             raise _no_leader(f"{leader.url} does not lead any more, ask again in a moment")
         return result
 
-    def _try(
-        self,
-        address: Address,
-        request: _Request,
-        authorization: str | None,
-        silent: dict[Address, Unreachable],
-    ) -> tuple[int | None, Any]:
+    def _try(self, address: Address, request: _Request) -> tuple[int | None, Any]:
         """Send as `_send`, but do not wait again for a server that was silent in this request."""
-        if address in silent:
-            raise silent[address]
+        if address in request.silent:
+            raise request.silent[address]
         try:
-            return self._send(address, request, authorization)
+            return self._send(address, request)
         except Unreachable as error:
-            silent[address] = error
+            request.silent[address] = error
             self._answered[address] = False
             raise
 
-    def _send(self, address: Address, request: _Request, authorization: str | None) -> tuple[int | None, Any]:
+    def _send(self, address: Address, request: _Request) -> tuple[int | None, Any]:
         """Return (None, the answer as `read` gives it), or (the status of a redirect, its URL). A kept connection may be
         dead by now: what may be sent twice is then sent over a new one."""
-        seconds = self._timeout if request.timeout is None else request.timeout
+        seconds = self.timeout if request.timeout is None else request.timeout
         while True:
             kept = self._pool.idle(address)
             connection = kept or self._pool.new(address)
@@ -278,16 +266,16 @@ class Client:
                 if connection.sock is None:
                     connection.connect()
                 connected = True
-                if seconds > self._timeout or not request.repeatable:
+                if seconds > self.timeout or not request.repeatable:
                     self._see_awake(address, connection)
                     kept = None  # it is not dead
                 sent = True
                 set_timeout(connection, seconds)
-                return self._exchange(address, connection, request, authorization)
+                return self._exchange(address, connection, request)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
                 if isinstance(error, TimeoutError):
-                    why = f"no answer within {seconds if sent else self._timeout:g} s"
+                    why = f"no answer within {seconds if sent else self.timeout:g} s"
                 elif kept is not None and (request.repeatable or not sent):
                     continue
                 else:
@@ -301,21 +289,17 @@ class Client:
 
     def _see_awake(self, address: Address, connection: http.client.HTTPConnection) -> None:
         """Send a short request first: a frozen server accepts connections, and everything that is sent."""
-        set_timeout(connection, self._timeout)
+        set_timeout(connection, self.timeout)
         connection.request("HEAD", AWAKE)
         connection.getresponse().read()
         self._answered[address] = True
 
     def _exchange(
-        self,
-        address: Address,
-        connection: http.client.HTTPConnection,
-        request: _Request,
-        authorization: str | None,
+        self, address: Address, connection: http.client.HTTPConnection, request: _Request
     ) -> tuple[int | None, Any]:
         headers = {"Accept": "application/json", **request.headers}
-        if authorization is not None:
-            headers["Authorization"] = authorization
+        if request.authorization is not None:
+            headers["Authorization"] = request.authorization
         try:
             connection.request(request.method, request.target, request.body(), headers)
         except OSError as broken:
@@ -341,11 +325,11 @@ class Client:
     def _unreachable(self, address: Address, why: str, is_there: bool, sent: bool) -> Unreachable:
         """`is_there`: something listens there, so advice on how to start a server would not help."""
         if is_there:
-            return Unreachable(f"{self._what} at {address.url} did not answer: {why}", sent)
-        return Unreachable(f"{self._what} at {address.url} cannot be reached: {why}{self._and_advice()}")
+            return Unreachable(f"{self.what} at {address.url} did not answer: {why}", sent)
+        return Unreachable(f"{self.what} at {address.url} cannot be reached: {why}{self._and_advice()}")
 
     def _and_advice(self) -> str:
-        return f"; {self._advice}" if self._advice else ""
+        return f"; {self.advice}" if self.advice else ""
 
 
 def _no_leader(message: str) -> Refused:

@@ -114,7 +114,7 @@ def test_every_described_answer_matches_the_document(
     flaky = FlakyStore(store.session())
     ask = Asked(cluster.start_leader("nimbus", flaky))
     supervisor = PlayedSupervisor(store, ask.nimbus)
-    of_supervisor = supervisor.client()._authorization(ask.nimbus.url)
+    of_supervisor = supervisor.client().authorization(ask.nimbus.url)
     for path in ("cluster", "supervisors", "configuration", "topologies", "openapi.json", "/health"):
         ask("GET", path)  # with an empty cluster
     code = tmp_path / "code.tar.gz"
