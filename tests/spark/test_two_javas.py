@@ -38,25 +38,36 @@ def number(held: Any) -> int:
     return int(held._get_object_id().removeprefix("o"))
 
 
+@pytest.mark.usefixtures("spark")  # a session makes PySpark look at all exceptions of Py4J
 def test_an_exception_of_one_java_is_not_asked_of_the_other(
-    spark: SparkSession, small: Jvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    small: Jvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PySpark asks the session's Java of every exception, and there the name of another Java's is that of some list."""
+    """PySpark asks the session's Java of every exception, and there the name of another Java's is that of some list.
+
+    Another small Java stands in for the session's: the session's has used names up to some ten thousand by now.
+    """
     from pyspark import SparkContext
 
     files = HadoopFiles(f"file://{tmp_path}/t", small.lent())
     files.put_if_absent("a", b"1")
-    lists: Any = spark.sparkContext._gateway.jvm.java.util  # type: ignore[union-attr]
-    held = [lists.ArrayList() for _ in range(HELD)]
-    while number(small.java.java.util.ArrayList()) < number(held[0]):
-        pass
-    with pytest.raises(AbsentFile, match=r"/t/b.*\(FileNotFoundException\)"):
-        files.read("b")
-    with pytest.raises(FilesRefused, match="a file lies where a folder must be"):
-        files.put_if_absent("a/b", b"1")
-    assert not files.put_if_absent("a", b"2") and files.list("c") == []
-    assert number(small.java.java.util.ArrayList()) < number(held[-1]), "else the names were those of nothing"
-    # And once there is no session any more, there is nobody whom PySpark could ask.
+    asked = Jvm.own({})
+    try:
+        monkeypatch.setattr(SparkContext, "_jvm", asked.java)
+        monkeypatch.setattr(SparkContext, "_gateway", asked.gateway)
+        held = [asked.java.java.util.ArrayList() for _ in range(HELD)]
+        while number(small.java.java.util.ArrayList()) < number(held[0]):
+            pass
+        with pytest.raises(AbsentFile, match=r"/t/b.*\(FileNotFoundException\)"):
+            files.read("b")
+        with pytest.raises(FilesRefused, match="a file lies where a folder must be"):
+            files.put_if_absent("a/b", b"1")
+        assert not files.put_if_absent("a", b"2") and files.list("c") == []
+        assert number(small.java.java.util.ArrayList()) < number(held[-1]), (
+            "else the names were those of nothing"
+        )
+    finally:
+        asked.close()
+    # Without a session there is no Java that PySpark could ask.
     monkeypatch.setattr(SparkContext, "_jvm", None)
     monkeypatch.setattr(SparkContext, "_gateway", None)
     with pytest.raises(AbsentFile, match=r"/t/b.*\(FileNotFoundException\)"):
