@@ -1,4 +1,4 @@
-"""Certificates for tests, made by the `openssl` command: an authority and what it signed."""
+"""Certificates for tests, made by the `openssl` command: an authority and certificates that it signed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Certificates:
 def make_certificates(
     folder: Path, *, days: int = 30, names: str = "DNS:localhost,IP:127.0.0.1"
 ) -> Certificates:
-    """An authority and a certificate that it signed; one with `days=-1` ended yesterday."""
+    """An authority and a certificate that it signed; one with `days=-1` expired yesterday."""
     if shutil.which("openssl") is None:
         if os.environ.get("CI") == "true":
             pytest.fail("the openssl command is needed for tests of HTTPS")
@@ -48,7 +48,7 @@ def make_certificates(
         "-subj",
         "/CN=authority of a test",
         "-addext",
-        "keyUsage=critical,keyCertSign,cRLSign",  # which Python 3.13 wants
+        "keyUsage=critical,keyCertSign,cRLSign",  # Python 3.13 requires it
     )
     _openssl("req", *new_key, "-keyout", key, "-out", request, "-subj", "/CN=localhost")
     _openssl(

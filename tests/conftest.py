@@ -1,8 +1,7 @@
-"""What holds for every test: how Hypothesis searches, and what some of them share: a ZooKeeper server, a Spark session.
+"""Settings for every test: how Hypothesis searches; and shared fixtures: a ZooKeeper server, a Spark session.
 
-In CI the examples are the same in every run, so that a red build is red for everybody; at home each run
-looks elsewhere, and what it finds is kept in `.hypothesis` and printed as a line to paste. No deadlines:
-machines differ.
+In CI the examples are the same in every run, so that a failure there can be reproduced; elsewhere each run tries other ones,
+and failures are kept in `.hypothesis` and printed as a line to paste. There are no deadlines: machines differ.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport
 from tests.spark_session import spark
 from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
 
-#: Folders whose tests run one after the other where several run at a time, and of equal names in one process: each makes a
-#: cluster, and faults in it; or needs the one Spark session of its process, or the one HDFS.
+#: Folders whose tests run one after another in parallel runs, those with equal names in one process: each test makes a cluster
+#: and faults in it, or needs the one Spark session of its process, or the one HDFS.
 ONE_AT_A_TIME = {
     "tests/faults": "faults",
     "tests/cluster_faults": "cluster faults",
@@ -29,7 +28,7 @@ ONE_AT_A_TIME = {
     "tests/spark": "Spark",
 }
 
-#: Of these two files at a time: their clusters share no port, and wait more than they work.
+#: Two files of these run at a time: their clusters share no port, and wait more than they work.
 TWO_AT_A_TIME = {"tests/cluster_faults"}
 
 __all__ = [
@@ -45,7 +44,7 @@ __all__ = [
 settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
 settings.register_profile("home", print_blob=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
-#: For a Python on which they are tried again (`--hypothesis-profile again`): a Python that breaks a property breaks it soon.
+#: For a Python that repeats tests (`--hypothesis-profile again`): a Python that breaks a property breaks it soon.
 settings.register_profile("again", derandomize=True, print_blob=True, deadline=None, max_examples=25)
 
 # Under nohup and in some CI systems SIGHUP is ignored, in the background of a script SIGINT, and every process that a test
@@ -56,13 +55,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    """With `-n N --dist loadscope`: the tests of a file run in one process, with the fixtures that they share."""
+    """With `-n N --dist loadscope`: the tests of a file run in one process, with their shared fixtures."""
     return _ByFile(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
-    """What stays together is told by the tests' names. (Marks for `--dist loadgroup` are written into names, which pytest 9.2
-    and xdist 3.8 do not agree on: nothing stayed together, and nobody said so.)"""
+    """The tests' names decide which of them stay together. (Marks for `--dist loadgroup` are written into names, and pytest 9.2
+    and xdist 3.8 silently disagree about them: nothing stayed together.)
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]

@@ -1,4 +1,4 @@
-"""What every `Files` must keep, as tests: a store's own test file inherits `FilesContract` and gives `files` and `others`."""
+"""The contract of `Files` as tests: a store's own test file inherits `FilesContract` and provides `files` and `others`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 class FilesContract:
-    """The promises of `Files`. `files` are those of a table where nothing lies yet; `other`, the same opened once more."""
+    """The promises of `Files`. `files` are those of an empty table; `other`, the same opened again."""
 
     @pytest.fixture
     def files(self) -> Files:
@@ -63,7 +63,7 @@ class FilesContract:
         """The time by the store's clock."""
         return time.time()
 
-    def test_nothing_lies_where_nothing_was_put(self, files: Files) -> None:
+    def test_nothing_exists_where_nothing_was_put(self, files: Files) -> None:
         assert files.list("") == files.list("a/b") == files.walk("") == files.walk("a") == []
         assert not files.exists("a") and not files.exists("a/b")
         files.delete("a/b")
@@ -113,7 +113,7 @@ class FilesContract:
         left = [status.name for status in files.list("staging")]
         assert left == [str(n) for n in range(6) if n != won[0]]
 
-    def test_what_moved_has_no_source_any_more(self, files: Files) -> None:
+    def test_a_moved_file_has_no_source_any_more(self, files: Files) -> None:
         files.put_if_absent("staging/one", b"one")
         files.move_if_absent("staging/one", "place/one")
         with pytest.raises(AbsentFile):
@@ -137,7 +137,7 @@ class FilesContract:
         assert files.read("positions/p.json") == contents[-1]
         assert files.list(TMP) == []
 
-    def test_a_file_is_there_with_all_of_its_content_or_not_at_all(self, files: Files, other: Files) -> None:
+    def test_a_file_exists_with_its_complete_content_or_not_at_all(self, files: Files, other: Files) -> None:
         content = b"x" * 2_000_000
 
         def look() -> set[int]:
@@ -170,7 +170,7 @@ class FilesContract:
         assert files.digest("empty") == f"sha256:{hashlib.sha256().hexdigest()}"
         assert files.read("empty", 3, 4) == b""
 
-    def test_a_digest_is_that_of_the_bytes(self, files: Files) -> None:
+    def test_a_hash_is_that_of_the_bytes(self, files: Files) -> None:
         content = bytes(range(251)) * 13_000
         files.put_if_absent("f", content)
         assert files.digest("f") == f"sha256:{hashlib.sha256(content).hexdigest()}"
@@ -194,11 +194,11 @@ class FilesContract:
         ]
         assert [s.path for s in other.list("")] == ["_squall", "t", "u"]
 
-    def test_a_file_says_when_it_was_written(self, files: Files) -> None:
+    def test_a_file_has_its_time_of_writing(self, files: Files) -> None:
         files.put_if_absent("a", b"")
         assert abs(files.list("")[1].modified - self.now(files)) < 3_600
 
-    def test_names_are_taken_as_they_are(self, files: Files) -> None:
+    def test_names_are_used_literally(self, files: Files) -> None:
         for name in NAMES:
             files.put_if_absent(f"staging/{name}", name.encode())
             assert files.move_if_absent(f"staging/{name}", f"{name}/{name}")
@@ -210,7 +210,7 @@ class FilesContract:
             files.delete(name)
         assert {s.name for s in files.list("")} == {"_squall", "staging"}
 
-    def test_a_folder_is_deleted_with_all_that_it_holds_and_nothing_else(self, files: Files) -> None:
+    def test_a_folder_is_deleted_with_its_content_and_nothing_else(self, files: Files) -> None:
         for path in ("s/a/1", "s/a/b/2", "s/ab/3"):
             files.put_if_absent(path, b"")
         files.delete("s/a")

@@ -1,12 +1,12 @@
 """A store that fails chosen calls with `Unavailable`: before they are done, or after ("did it, but said timeout").
 
     store = FlakyStore(InMemoryStore())
-    store.fail_write(3, AFTER)          # the third write from now is done, and its caller is told that it timed out
+    store.fail_write(3, AFTER)          # the third write from now is done, and its caller gets a timeout
     store.away = True                   # every call fails, watches stay quiet
     store.chooses = lambda call: AFTER if call.operation == "create" and "/topologies/" in call.path else None
-    store.error = Death                 # what is raised in place of Unavailable: a daemon that dies at that write
+    store.error = Death                 # raised in place of Unavailable: a daemon that dies at that write
 
-Several wrappers may stand around one store (or around several sessions of one), each with its own failures.
+Several wrappers may be used around one store (or around several sessions of one), each with its own failures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Death(BaseException):
-    """The daemon that was writing is no more."""
+    """The daemon died while writing."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Call:
 
 
 def nothing_fails(call: Call) -> str | None:
-    """What a new `FlakyStore` chooses."""
+    """The default of a new `FlakyStore`."""
     return None
 
 
@@ -53,7 +53,7 @@ class FlakyStore:
         self.chooses: Callable[[Call], str | None] = nothing_fails
         self.error: type[BaseException] = Unavailable
         self.away = False
-        #: Writes so far, those that failed included; and the calls that failed.
+        #: The number of writes, failed ones included; and the failed calls.
         self.writes = 0
         self.failed: list[Call] = []
         self._armed: dict[int, str] = {}
@@ -68,7 +68,7 @@ class FlakyStore:
         return self.store.session_secs
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """The value and its version, or None where there is no value."""
+        """The value and its version; None without a value."""
         return self._call("get", path, lambda: self.store.get(path))
 
     def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
@@ -84,11 +84,11 @@ class FlakyStore:
         self._call("delete", path, lambda: self.store.delete(path, expected, guard))
 
     def owns(self, path: str) -> bool:
-        """Whether there is an ephemeral value that belongs to this session."""
+        """Whether there is an ephemeral value of this session."""
         return self._call("owns", path, lambda: self.store.owns(path))
 
     def children(self, path: str) -> list[str]:
-        """Names directly below `path` that hold a value or lead to one."""
+        """Names directly below `path` that have a value or lead to one."""
         return self._call("children", path, lambda: self.store.children(path))
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:

@@ -2,7 +2,7 @@
 
 `tests/conftest.py` takes the hooks of pytest from here. The table is printed before pytest's own summary and written to
 `build/test-times.txt`, after the stages that `scripts/test` has put there. `LONG_TESTS` gives the reason of each test that may
-take longer than `LONG_SECS` on a quiet machine; the run lists what is missing in it, and fails nothing: times are of a machine.
+take longer than `LONG_SECS` on a quiet machine; the run lists missing entries, but does not fail: times depend on the machine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def folder_of(test: str) -> str:
 
 
 def reason_for(test: str) -> str | None:
-    """Why a test may take long: the reason of the test itself, of its file, or of its folder."""
+    """The reason why a test may take long: that of the test itself, of its file, or of its folder."""
     name = test.partition("[")[0]
     for key in (name, name.partition("::")[0], folder_of(name)):
         if key in LONG_TESTS:
@@ -42,7 +42,7 @@ def reason_for(test: str) -> str | None:
 
 
 def longest_first(seconds: Mapping[str, float]) -> Iterable[tuple[str, float]]:
-    """The pairs of a mapping, by falling seconds."""
+    """The pairs of a mapping, longest time first."""
     return sorted(seconds.items(), key=lambda pair: -pair[1])
 
 
@@ -81,7 +81,7 @@ def table(seconds: Mapping[str, float], processor: Mapping[str, float]) -> list[
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Note the processor time of this process and of its children that have ended; a test's share is the difference."""
+    """Record the processor time of this process and of its ended children; a test's share is the difference."""
     outcome = yield
     spent = sum(os.times()[:4])
     outcome.get_result().user_properties.append(("processor", spent - item.config.stash.get(_BEFORE, 0.0)))

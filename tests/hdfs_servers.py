@@ -31,9 +31,9 @@ JAR = f"hadoop-client-minicluster-{HADOOP}.jar"
 NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
-#: What Maven may take to fetch 56 MB.
+#: Longest time for Maven to fetch 56 MB.
 DOWNLOAD_SECS = 300.0
-#: What daemons that start may take on a machine under load; some 10 seconds on an idle one.
+#: Longest start of the daemons on a machine under load; about 10 seconds on an idle one.
 START_SECS = 180.0
 
 
@@ -46,7 +46,7 @@ def missing(what: str) -> NoReturn:
 
 @contextmanager
 def cache_folder() -> Iterator[Path]:
-    """The folder that is kept between runs, while nobody else is in it."""
+    """The folder that is kept between runs, locked while it is used."""
     folder = Path(os.environ.get("SQUALL_TEST_CACHE") or Path.home() / ".cache" / "squall-tests")
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
@@ -55,7 +55,7 @@ def cache_folder() -> Iterator[Path]:
 
 
 def class_path() -> str:
-    """What the daemons' JVMs load; fetched when it is not there."""
+    """The jars for the daemons' JVMs; fetched if necessary."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         missing("PySpark is not installed: pip install '.[spark]'")
@@ -66,7 +66,7 @@ def class_path() -> str:
         if not jar.exists():
             _fetch(cache)
         web = cache / f"web-{HADOOP}"
-        if not web.exists():  # the NameNode wants it as a folder, not in the jar
+        if not web.exists():  # the NameNode needs it as a folder, not in the jar
             fresh = cache / "web.tmp"
             with zipfile.ZipFile(jar) as archive:
                 archive.extractall(fresh, [n for n in archive.namelist() if n.startswith("webapps/")])
@@ -113,9 +113,8 @@ class Daemon(Killable):
 
 
 class HdfsServer:
-    """A NameNode with its DataNodes. `url` and `webhdfs` are the same after every start.
-
-    `settings` go into hdfs-site.xml over those below. Whoever starts it may do everything in it; others have to be let.
+    """A NameNode with its DataNodes. `url` and `webhdfs` are the same after every start. `settings` go into hdfs-site.xml over
+    those below. The user who starts it may do everything in it; others need permission.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class HdfsServer:
         return {
             "dfs.replication": str(min(2, datanodes)),
             "dfs.namenode.replication.min": "1",
-            # Two copies and this one: else the close of a file waits for a DataNode's next report.
+            # Two copies and this one: otherwise closing a file waits for a DataNode's next report.
             "dfs.namenode.file.close.num-committed-allowed": "1",
             "dfs.namenode.name.dir": str(self.folder / "name"),
             "dfs.namenode.rpc-bind-host": "127.0.0.1",
@@ -146,7 +145,7 @@ class HdfsServer:
             "dfs.datanode.hostname": "127.0.0.1",
             "dfs.permissions.enabled": "true",
             "dfs.namenode.safemode.extension": "0",
-            # A DataNode that is gone is known as dead after 12 seconds, and not asked any more after 3.
+            # A lost DataNode counts as dead after 12 seconds, and is not asked any more after 3.
             "dfs.heartbeat.interval": "1",
             "dfs.namenode.heartbeat.recheck-interval": "1000",
             "dfs.namenode.stale.datanode.interval": "3000",
@@ -175,7 +174,7 @@ class HdfsServer:
             (conf / name).write_text(f"<configuration>\n{items}</configuration>\n")
 
     def start(self) -> HdfsServer:
-        """Start all of it and wait until it takes files; again after `stop`, with what it held."""
+        """Start all of it and wait until it accepts files; again after `stop`, with its data."""
         try:
             if not (self.folder / "name").exists():
                 self._format()
@@ -189,7 +188,7 @@ class HdfsServer:
         return self
 
     def _format(self) -> None:
-        """Make the NameNode's folder: a copy of the first one that was ever made here, which saves some seconds."""
+        """Make the NameNode's folder: a copy of the first one made on this machine, which saves some seconds."""
         with cache_folder() as cache:
             made = cache / f"name-{HADOOP}"
             if not made.exists():
@@ -200,12 +199,12 @@ class HdfsServer:
             shutil.copytree(made, self.folder / "name")
 
     def stop(self) -> None:
-        """End all of it at once. What was written stays."""
+        """End all of it at once. The data stays."""
         for daemon in (*self.datanodes, self.namenode):
             daemon.kill()
 
     def wait_ready(self, live: int | None = None) -> None:
-        """Wait until the NameNode is out of safe mode and has so many DataNodes: all that run, if not said."""
+        """Wait until the NameNode is out of safe mode and has this many DataNodes (default: all running ones)."""
         started = [daemon for daemon in self.datanodes if daemon.running]
         wanted = len(started) if live is None else live
 
@@ -213,21 +212,21 @@ class HdfsServer:
             found = self.figures()
             assert self.namenode.running, f"the NameNode has ended:\n{self.namenode.log()[-2000:]}"
             serving = found.get("FSState") == "Operational" and found.get("NumLiveDataNodes") == wanted
-            # The NameNode takes one that was killed for alive for some seconds, so those that run are asked too.
+            # The NameNode takes a killed one for alive for some seconds, so the running ones are asked too.
             return serving and all(map(_is_registered, started))
 
         eventually(ready, START_SECS)
 
     def figures(self) -> dict[str, Any]:
-        """What the NameNode says of itself; nothing while it does not answer."""
+        """The NameNode's status; empty while it does not answer."""
         return _figures(self.webhdfs, "NameNode", "FSNamesystemState")
 
     def safe_mode(self, on: bool) -> None:
-        """Have the NameNode refuse all changes, or take them again."""
+        """Have the NameNode refuse all changes, or accept them again."""
         self._run(ADMIN, "-safemode", "enter" if on else "leave")
 
     def admin(self, *arguments: str) -> str:
-        """Run `hdfs dfsadmin`; what it said."""
+        """Run `hdfs dfsadmin`; return its output."""
         return self._run(ADMIN, *arguments)
 
     def _run(self, main: str, *arguments: str) -> str:
@@ -251,7 +250,7 @@ class HdfsServer:
 
 
 def _figures(address: str, service: str, name: str) -> dict[str, Any]:
-    """What a daemon says of itself; nothing while it does not answer."""
+    """A daemon's status; empty while it does not answer."""
     url = f"http://{address}/jmx?qry=Hadoop:service={service},name={name}"
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
@@ -262,7 +261,7 @@ def _figures(address: str, service: str, name: str) -> dict[str, Any]:
 
 
 def _is_registered(datanode: Daemon) -> bool:
-    """Whether a DataNode takes blocks."""
+    """Whether a DataNode accepts blocks."""
     found = _figures(datanode.settings["dfs.datanode.http.address"], "DataNode", "DataNodeInfo")
     actors = json.loads(found.get("BPServiceActorInfo", "[]"))
     return any(actor["ActorState"] == "RUNNING" for actor in actors)

@@ -1,4 +1,4 @@
-"""A process that a test ends, kills or freezes, by its number and nobody else's."""
+"""A process that a test ends, kills or freezes, by its pid and no other."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-#: How long a process may take to end in good order, and one that was killed on a machine under load.
+#: How long a process may take to end in good order, and a killed one, on a machine under load.
 _STOP_SECS = 10.0
 _KILL_SECS = 60.0
 
 
 class Killable:
-    """One process at a time, which may be started again. What it says goes to a file."""
+    """One process at a time, which may be started again. Its output goes to a file."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -36,20 +36,20 @@ class Killable:
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """Stop it in the middle of whatever it does; its connections stay."""
+        """Suspend it in the middle of whatever it does; its connections stay."""
         self._send(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         self._send(signal.SIGCONT)
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process exists."""
         return self._process is not None and self._process.poll() is None
 
     def log(self) -> str:
-        """What it has said."""
+        """Its output."""
         return self._log.read_text(errors="replace")
 
     def _send(self, which: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Free ports that follow each other, for what listens at ports of a range."""
+"""Free consecutive ports, for listeners on ports of a range."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FIRST, ROOM, ROOMS = 20_000, 40, 300
 
 
 def free_range(count: int) -> range:
-    """So many. Processes that run tests at the same time look in rooms of their own, and do not take each other's."""
+    """This many. Concurrent test processes search in ranges of their own, and do not take each other's."""
     begin = os.getpid() % ROOMS
     for room in (*range(begin, ROOMS), *range(begin)):
         start = FIRST + room * ROOM

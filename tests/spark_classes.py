@@ -1,8 +1,8 @@
 """Options of a Java for a short life: it compiles little, has few threads, and finds Spark's classes in an archive.
 
-Loading classes is most of a Spark's start: with the archive a session and its first write take 6 seconds of a processor, and
-13 without it. It is made once for a Java and a PySpark, in the folder of this machine that tests/hdfs_servers.py keeps, by a
-Spark that writes its classes down as it ends: `python -m tests.spark_classes ARCHIVE`. Where that fails, Java does without.
+Loading classes is most of a Spark's start: with the archive a session and its first write take 6 seconds of a processor, and 13
+without it. It is made once for a Java and a PySpark, in the folder of this machine that tests/hdfs_servers.py keeps, by a Spark
+that writes down its classes when it ends: `python -m tests.spark_classes ARCHIVE`. If that fails, Java runs without it.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from tests.hdfs_servers import cache_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-#: What the Spark that writes the archive may take on a machine under load; half a minute on an idle one.
+#: Longest time for the Spark that writes the archive on a machine under load; half a minute on an idle one.
 _CAP = 300.0
-#: An archive has 180 MB; one that no tests have used for so long is deleted.
+#: An archive has 180 MB; one that was not used for this long is deleted.
 _KEPT_SECS = 7 * 24 * 3600.0
 
 
 @cache
 def small_java() -> str:
-    """What `spark.driver.extraJavaOptions` is to be; makes the archive if there is none yet."""
+    """The value for `spark.driver.extraJavaOptions`; makes the archive if there is none yet."""
     archive = _archive()
-    # A Java that cannot use it, of another class path, would say so on its stdout.
+    # A Java that cannot use it, because of another class path, would report that on its stdout.
     return SMALL_JAVA if archive is None else f"{SMALL_JAVA} -XX:SharedArchiveFile={archive} -Xlog:disable"
 
 
@@ -67,7 +67,7 @@ def _archive() -> Path | None:
 
 
 def main(archive: str) -> None:
-    """Have a Spark do what most tests do, and write down which classes that took."""
+    """Have a Spark do what most tests do, and write down the classes it needed."""
     with tempfile.TemporaryDirectory() as folder:
         options = f"{SMALL_JAVA} -XX:ArchiveClassesAtExit={archive}"
         conf = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": "1"}

@@ -1,4 +1,4 @@
-"""The Spark session that all tests of a pytest process share: a start takes seconds, and there is one driver in a process."""
+"""The Spark session that all tests of a pytest process share: a start takes seconds, and a process has one driver."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def require_spark_here() -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with two threads. To Squall's code it is one that the user has made: used, and not stopped."""
+    """A session with two threads. Squall's code treats it as one made by the user: used, and not stopped."""
     require_spark_here()
     folder = tmp_path_factory.mktemp("spark")
     conf = {
         "spark.driver.memory": "768m",
         "spark.driver.extraJavaOptions": small_java(),
         "spark.sql.shuffle.partitions": "2",
-        "spark.hadoop.dfs.replication": "2",  # as many DataNodes as the tests' HDFS has
+        "spark.hadoop.dfs.replication": "2",  # as many as the DataNodes of the tests' HDFS
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder / "local"),
     }

@@ -1,8 +1,8 @@
 """ZooKeeper servers for tests: real processes on free ports of the loopback, which can be killed, frozen and wiped.
 
-`zookeeper` is a server for the whole run of pytest; `zookeeper_root` a path in it of this test alone. A test that does
-something to its server starts one of its own with `ZooKeeperServer` or `Ensemble`, and ends it.
-Where there is no Java or no ZooKeeper, such tests are skipped, and fail where CI=true.
+`zookeeper` is a server for the whole run of pytest; `zookeeper_root` a path in it for this test alone. A test that harms its
+server starts one of its own with `ZooKeeperServer` or `Ensemble`, and ends it. Without Java or ZooKeeper such tests are
+skipped, and fail with CI=true.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, ask, find_jars, find_java, mode
 from tests.killable import Killable
 
-#: How long a machine under load may take for what takes a second or two on an idle one.
+#: How long a step of a second or two may take on a machine under load.
 PATIENCE_SECS = 60.0
 #: Short enough that sessions end within a test: ZooKeeper grants 2 to 20 ticks.
 TICK_MILLIS = 250
@@ -36,7 +36,7 @@ _roots = itertools.count(1)
 
 
 def java_and_jars() -> tuple[str, list[Path]]:
-    """What starts a server, or the test is skipped (fails in CI)."""
+    """The command that starts a server, or the test is skipped (fails in CI)."""
     try:
         return find_java(), find_jars(None)
     except NoServer as error:
@@ -46,8 +46,9 @@ def java_and_jars() -> tuple[str, list[Path]]:
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of the loopback that are free now, all different. They are below those that the kernel gives to whoever asks for
-    any: such a port could be gone before it is used, and who connects to it while nobody listens may reach itself."""
+    """Ports of the loopback that are free now, all different. They are below those that the kernel gives out for port 0: such a
+    port could be taken before it is used, and a client that connects to it without a listener may reach itself.
+    """
     sockets: list[socket.socket] = []
     try:
         while len(sockets) < number:
@@ -64,7 +65,7 @@ def free_ports(number: int) -> list[int]:
 
 
 def eventually(what: Callable[[], T], secs: float = PATIENCE_SECS) -> T:
-    """The first value of `what()` that is true; fails when there is none for so long."""
+    """The first true value of `what()`; fails if there is none for this long."""
     end = time.monotonic() + secs
     while not (value := what()):
         assert time.monotonic() < end, f"not within {secs:g} seconds"
@@ -108,15 +109,15 @@ class ZooKeeperServer(Killable):
         self.start()
 
     def tell(self, word: str) -> str:
-        """The answer to one of ZooKeeper's four-letter words; "" while it answers nobody."""
+        """The answer to one of ZooKeeper's four-letter words; "" while it does not answer."""
         return ask("127.0.0.1", self.plan.port, word)
 
     def mode(self) -> str | None:
-        """ "standalone", "leader" or "follower", None while it serves nobody."""
+        """ "standalone", "leader" or "follower"; None while it does not serve."""
         return mode("127.0.0.1", self.plan.port)
 
     def figures(self) -> dict[str, str]:
-        """What it says of itself (`mntr`)."""
+        """Its statistics (`mntr`)."""
         pairs = (line.partition("\t") for line in self.tell("mntr").splitlines())
         return {name: value for name, _, value in pairs}
 
@@ -162,7 +163,7 @@ class Ensemble:
         return self
 
     def leader(self) -> int:
-        """The number of the server that leads."""
+        """The number of the leading server."""
 
         def found() -> list[int]:
             return [n for n, each in enumerate(self.members) if each.running and each.mode() == "leader"]
@@ -188,7 +189,7 @@ class Ensemble:
 
 
 def expire(store: ZooKeeperStore) -> None:
-    """Have the server end a store's session now: somebody else takes it over, and closes it."""
+    """Have the server end a store's session now: another connection takes it over and closes it."""
     assert store._client is not None
     session = eventually(lambda: store._client is not None and store._client.client_id)
     other = KazooClient(store.servers, client_id=session)
@@ -206,13 +207,13 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 
 @pytest.fixture
 def zookeeper_root() -> str:
-    """A root of this test alone."""
+    """A root for this test alone."""
     return f"/test-{next(_roots)}"
 
 
 @pytest.fixture
 def zookeeper_store(zookeeper: ZooKeeperServer, zookeeper_root: str) -> Iterator[ZooKeeperStore]:
-    """A store in that server, connected, empty."""
+    """An empty store in that server, connected."""
     store = ZooKeeperStore(zookeeper.servers, root=zookeeper_root, session_secs=4)
     store.start(PATIENCE_SECS)
     yield store

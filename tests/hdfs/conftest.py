@@ -1,4 +1,4 @@
-"""The HDFS that the tests of this folder share, and a path in it for each of them."""
+"""The HDFS shared by the tests of this folder, and a path in it for each of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LIMIT = 400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Daemons take their time on a machine under load."""
+    """Daemons are slow on a machine under load."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_LIMIT))
@@ -31,14 +31,15 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
 
 @pytest.fixture
 def hdfs_path(hdfs: HdfsServer) -> str:
-    """A whole path of this test alone, where nothing lies yet."""
+    """An empty path for this test alone."""
     return f"{hdfs.url}/test-{next(_paths)}/table"
 
 
 @pytest.fixture
 def troubled_hdfs(hdfs: HdfsServer) -> Iterator[HdfsServer]:
-    """The same one for a test that kills, freezes or restarts its processes: they are all up again when it has ended. (The
-    tests of this folder run one after the other; a server of its own would cost each of them 20 seconds.)"""
+    """The same HDFS for a test that kills, freezes or restarts its processes: all are up again when it has ended. (The tests of
+    this folder run one after another; a server of its own would cost each of them 20 seconds.)
+    """
     yield hdfs
     for daemon in (hdfs.namenode, *hdfs.datanodes):
         if daemon.running:

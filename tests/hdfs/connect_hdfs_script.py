@@ -1,7 +1,7 @@
-"""A sink that writes to HDFS by a Spark Connect server, for test_sink_connect_hdfs.
+"""A sink that writes to HDFS through a Spark Connect server, for test_sink_connect_hdfs.
 
-`python -m tests.hdfs.connect_hdfs_script SERVER TABLE WEBHDFS FOLDER`: it makes the file FOLDER/now as it begins to write its
-second batch, goes on when there is FOLDER/killed, and writes what it found as JSON to FOLDER/found.json.
+`python -m tests.hdfs.connect_hdfs_script SERVER TABLE WEBHDFS FOLDER`: it makes the file FOLDER/now when it begins to write its
+second batch, continues when FOLDER/killed exists, and writes its findings as JSON to FOLDER/found.json.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A sink whose Spark has two executors, which are frozen and killed as they write: `python -m tests.hdfs.executor_faults TABLE`
 
-In a process of its own, since there is one Spark driver in a process. Prints how often each batch is in the table.
+It runs in a process of its own, since a process has one Spark driver. It prints how often each batch is in the table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.spark_classes import small_java
 from tests.zookeeper_servers import eventually
 
 MASTER = "local-cluster[2,1,512]"
-#: Of a task that takes a second Spark says that it is slow: then the other executor gets it too.
+#: Spark considers a task of one second slow: then the other executor gets it too.
 CONF = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
@@ -25,7 +25,7 @@ CONF = {
     "spark.executor.extraJavaOptions": small_java(),
     "spark.sql.shuffle.partitions": "2",
     "spark.hadoop.dfs.replication": "2",
-    # An executor that waits for data from one that is frozen does not wait for two minutes.
+    # An executor that waits for data from a frozen one does not wait for two minutes.
     "spark.network.timeout": "15s",
     "spark.network.timeoutInterval": "5s",
     "spark.executor.heartbeatInterval": "5s",
@@ -34,7 +34,7 @@ CONF = {
     "spark.speculation.minTaskRuntime": "100ms",
     "spark.speculation.task.duration.threshold": "1s",
 }
-#: By this variable of its environment a process is known as one of ours.
+#: This variable of its environment identifies a process as one of ours.
 MARK = "SQUALL_TEST_EXECUTORS"
 
 
@@ -59,7 +59,7 @@ def main(table: str) -> None:
     with watched(), shared_session(MASTER, CONF) as lease:
         task.prepare()
         task.write(1)
-        # One that is thawed goes on with a task that the other one has been given meanwhile: it must not be let commit.
+        # A thawed one continues a task that the other one got meanwhile: it must not be allowed to commit.
         for signum, secs in ((signal.SIGCONT, 4.0), (signal.SIGKILL, 1.0)):
             for pid in eventually(lambda: found if len(found := executors()) == 2 else []):
                 os.kill(pid, signal.SIGSTOP)

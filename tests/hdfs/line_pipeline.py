@@ -1,4 +1,4 @@
-"""The whole way on one HDFS: lines of files, a bolt, rows in a table. Of importable classes: worker processes have them."""
+"""The whole pipeline on one HDFS: lines of files, a bolt, rows in a table. With importable classes, for worker processes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from squall_io.spark import HdfsLines, SparkSink
 from topology_api import Bolt, Topology, TopologyBuilder, Tuple
 
 SCHEMA = "number int, part string"
-#: Of the workers' sessions: small, and soon given up on a NameNode that does not answer.
+#: For the workers' sessions: small, with a short timeout for a NameNode that does not answer.
 CONF = {
     "spark.driver.memory": "512m",
     "spark.hadoop.dfs.replication": "2",
@@ -16,7 +16,7 @@ CONF = {
 
 
 class Parse(Bolt):
-    """A row of a line, not too fast: faults are to come in the middle."""
+    """A row of a line, not too fast, so that faults come in the middle."""
 
     outputs = ("number", "part")
 
@@ -27,7 +27,7 @@ class Parse(Bolt):
 
 
 def topology(lines: str, table: str, java: str) -> Topology:
-    """Reads the lines at a path into a table at another. `java`: options of the sinks' Java."""
+    """Reads the lines at one path into a table at another. `java`: options of the sinks' Java."""
     # No tree times out while the NameNode is frozen for 30 seconds, or the machine is slow: trees wait, and that is asserted.
     waits = {"topology.max.spout.pending": 400, "topology.message.timeout.secs": 300}
     builder = TopologyBuilder("pipeline", conf={"topology.workers": 1, **waits})

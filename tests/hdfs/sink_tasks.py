@@ -1,14 +1,14 @@
 """Tasks of a SparkSink without a worker around them, which tests kill, freeze and supersede at every step and every call.
 
     task = Task(path, restart=1)
-    task.at = lambda step: ...       # called before each step that the sink takes outside; `Killed` ends the task there
+    task.at = lambda step: ...       # called before each external step of the sink; `Killed` ends the task there
     task.on_call = lambda call: ...  # the same for each call of the file system
-    task.loses = first_of_each()     # answers of the file system that are lost: it has done what it was asked for
+    task.loses = first_of_each()     # lost answers of the file system, which has carried out the call
     task.prepare()
-    task.write(7)                    # batch 7: all of its rows
+    task.write(7)                    # all rows of batch 7
 
-A task that raised `Killed` is never used again: what is left of it is what a killed process leaves. Then `check` compares what
-was acked with what is in the table.
+A task that raised `Killed` is never used again: it leaves the same remains as a killed process. Then `check` compares the acked
+batches with the table.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Killed(BaseException):
 
 
 def rows_of(batch: int) -> list[Tuple]:
-    """The rows of a batch, as tuples that belong to no tree."""
+    """The rows of a batch, as tuples without a tree."""
     made = []
     for row in range(ROWS):
         tup = Tuple.__new__(Tuple)
@@ -61,7 +61,7 @@ def rows_of(batch: int) -> list[Tuple]:
 
 
 class Task:
-    """One task of a sink, as a worker of an incarnation would run it."""
+    """One task of a sink, run as by a worker of an incarnation."""
 
     def __init__(
         self,
@@ -94,18 +94,18 @@ class Task:
         self.progressed += 1
 
     def prepare(self) -> Task:
-        """As a worker calls it; `Killed`, and what the sink raises."""
+        """Call it like a worker; raises `Killed`, and the sink's exceptions."""
         with self._in_charge():
             self._sink.prepare(self._context)
         return self
 
     def write(self, batch: int) -> None:
-        """Bring a batch into the table: it is acked when this returns."""
+        """Write a batch into the table: it is acked when this returns."""
         with self._in_charge():
             self._sink.execute_batch(rows_of(batch))
 
     def cleanup(self) -> None:
-        """As a worker calls it in the end."""
+        """Call it like a worker at the end."""
         self._sink.cleanup()
 
     @contextmanager
@@ -118,7 +118,7 @@ class Task:
 
 
 class Metrics:
-    """Metrics that nobody looks at."""
+    """Metrics that are not read."""
 
     def counter(self, name: str) -> Metrics:
         return self
@@ -129,7 +129,7 @@ class Metrics:
 
 
 class WatchedStore(LosingFiles):
-    """A store that tells its task of each call before it is made, and loses answers to it."""
+    """A store that informs its task of each call before it is made, and loses answers to it."""
 
     def __init__(self, store: OpenStore, task: Task) -> None:
         super().__init__(store, self._told)
@@ -143,7 +143,7 @@ class WatchedStore(LosingFiles):
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """While this lasts, tasks are told of their steps and calls; and there are so many of them that none warms up."""
+    """While this lasts, tasks are informed of their steps and calls; and there are too many of them for warm-ups."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sink, "at_step", lambda step: _of_thread.task.at(step))
         patch.setattr(
@@ -157,7 +157,7 @@ def watched() -> Iterator[None]:
 
 
 def check(spark: SparkSession, path: str, acked: set[int], offered: set[int]) -> Counter[int]:
-    """Whether the table holds what it must, and nothing else; how often each batch is in it."""
+    """Check that the table has its rows and no others; return how often each batch is in it."""
     rows: dict[int, int] = dict(read_committed(spark, path).groupBy("batch").count().collect())
     assert not any(number % ROWS for number in rows.values()), f"batches that are not whole: {rows}"
     counts = Counter({batch: number // ROWS for batch, number in rows.items()})
@@ -170,7 +170,7 @@ def check(spark: SparkSession, path: str, acked: set[int], offered: set[int]) ->
 
 
 def check_nothing_is_left(path: str, spark: SparkSession) -> None:
-    """Whether the table's folder holds the files of its batches, and no others."""
+    """Check that the table's folder has the files of its batches, and no others."""
     with open_files(path, session=spark) as files:
         state = require_readable(files, read_state(files))
         wanted = {file.path for entry in state.entries for file in entry.files}

@@ -1,4 +1,4 @@
-"""Files on a real HDFS, by a JVM and by WebHDFS: the contract of all stores, and what they say when HDFS does not serve."""
+"""Files on a real HDFS, by a JVM and by WebHDFS: the contract of all stores, and errors when HDFS does not serve."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def by_webhdfs(hdfs: HdfsServer, path: str) -> OpenStore:
 
 @pytest.fixture
 def both(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> list[Files]:
-    """A store of each kind, over a table of this test alone each."""
+    """A store of each kind, each over a table of this test alone."""
     return [HadoopFiles(f"{hdfs_path}/1", jvm.lent()), by_webhdfs(hdfs, f"{hdfs_path}/2")]
 
 
 class TestHadoopFiles(FilesContract):
-    """What all stores keep."""
+    """The contract of all stores."""
 
     @pytest.fixture
     def files(self, hdfs_path: str, jvm: Jvm) -> Files:
@@ -52,7 +52,7 @@ class TestHadoopFiles(FilesContract):
 
 
 class TestWebHdfsFiles(FilesContract):
-    """What all stores keep, and that it is the same table by both."""
+    """The contract of all stores, and the same table through both."""
 
     @pytest.fixture
     def files(self, hdfs: HdfsServer, hdfs_path: str) -> Files:
@@ -63,7 +63,7 @@ class TestWebHdfsFiles(FilesContract):
         return HadoopFiles(hdfs_path, jvm.lent())
 
 
-def test_a_long_folder_is_listed_whole(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> None:
+def test_a_long_folder_is_listed_completely(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> None:
     files = HadoopFiles(hdfs_path, jvm.lent())
     made = [f"{n:04d}" for n in range(1_100)]  # the NameNode gives 1,000 at a time
     fs = jvm.java.org.apache.hadoop.fs
@@ -99,10 +99,10 @@ def test_safe_mode_is_named_and_may_pass(hdfs: HdfsServer, both: list[Files]) ->
     assert [files.put_if_absent("b", b"1") for files in both] == [True, True]
 
 
-def test_a_quota_that_is_used_up_is_refused_and_leaves_nothing(hdfs: HdfsServer, both: list[Files]) -> None:
+def test_an_exhausted_quota_is_refused_and_leaves_nothing(hdfs: HdfsServer, both: list[Files]) -> None:
     for files in both:
         files.put_if_absent("a", b"1")
-    # The table, its file, _squall and _squall/tmp are four; one more is the temporary file, and the folder is too much.
+    # The table, its file, _squall and _squall/tmp are four; one more is the temporary file, and the folder exceeds the quota.
     hdfs.admin("-setQuota", "5", *(files.root for files in both))
     for files in both:
         with pytest.raises(FilesRefused, match="quota"):
@@ -133,16 +133,14 @@ def test_a_user_without_permission_is_refused_by_name(hdfs: HdfsServer, hdfs_pat
         ("gopher://host/t", FilesRefused, "is the scheme right"),
     ],
 )
-def test_a_wrong_path_is_named_with_what_helps(
-    jvm: Jvm, path: str, kind: type[FilesError], text: str
-) -> None:
+def test_a_wrong_path_is_named_with_advice(jvm: Jvm, path: str, kind: type[FilesError], text: str) -> None:
     with pytest.raises(kind, match=text) as raised:
         open_files(path, jvm=jvm.lent()).list("")
     assert str(raised.value).startswith(f"cannot {'list' if kind is FilesUnavailable else 'open'} {path}")
     assert "\n" not in str(raised.value)
 
 
-def test_where_a_rename_has_no_single_winner_nothing_is_written_without_consent(
+def test_without_atomic_rename_nothing_is_written_without_consent(
     hdfs: HdfsServer, hdfs_path: str, jvm: Jvm, caplog: pytest.LogCaptureFixture
 ) -> None:
     by_webhdfs(hdfs, hdfs_path).put_if_absent("a", b"1")
@@ -194,7 +192,7 @@ def test_a_killed_jvm_is_distinguished_from_an_unreachable_hdfs(hdfs_path: str) 
                 call()
 
 
-def test_a_store_goes_on_when_the_namenode_is_back(troubled_hdfs: HdfsServer, both: list[Files]) -> None:
+def test_a_store_recovers_when_the_namenode_is_back(troubled_hdfs: HdfsServer, both: list[Files]) -> None:
     for files in both:
         files.put_if_absent("a", b"1")
     troubled_hdfs.namenode.kill()
@@ -204,21 +202,21 @@ def test_a_store_goes_on_when_the_namenode_is_back(troubled_hdfs: HdfsServer, bo
                 call()
     troubled_hdfs.start()
     for files in both:
-        # A DataNode that reads or writes for WebHDFS may find its own connection to the NameNode ended, once.
+        # A DataNode that reads or writes for WebHDFS may find its own connection to the NameNode closed, once.
         eventually(partial(_is_taken, files, "b", b"2"))
         eventually(partial(_is_read, files, "a", b"1"))
         eventually(partial(_is_read, files, "b", b"2"))
-        # Each of the DataNodes may: the next test must not be the one that meets the other.
+        # Each of the DataNodes may: the next test must not meet the other one.
         eventually(partial(_takes_many, files, 12))
 
 
 def _takes_many(files: Files, count: int) -> bool:
-    """Whether a store takes so many files in a row."""
+    """Whether a store accepts this many files in a row."""
     return all(_is_taken(files, f"many/{number}", b"3") for number in range(count))
 
 
 def _is_read(files: Files, path: str, data: bytes) -> bool:
-    """Whether a file has these bytes, as somebody asks who tries again; others would be an error."""
+    """Whether a file has these bytes, read with retries; other bytes would be an error."""
     try:
         found = files.read(path)
     except FilesUnavailable:
@@ -228,14 +226,14 @@ def _is_read(files: Files, path: str, data: bytes) -> bool:
 
 
 def _is_taken(files: Files, path: str, data: bytes) -> bool:
-    """Whether a store has taken a file, as somebody asks who tries again."""
+    """Whether a store has accepted a file, with retries."""
     try:
         return files.put_if_absent(path, data) or files.read(path) == data
     except FilesUnavailable:
         return False
 
 
-def test_spark_connect_reaches_hdfs_by_webhdfs_and_says_so(hdfs: HdfsServer, hdfs_path: str) -> None:
+def test_spark_connect_reaches_hdfs_by_webhdfs_and_reports_it(hdfs: HdfsServer, hdfs_path: str) -> None:
     connect = cast(Any, SimpleNamespace())  # it has no `_jsc`
     with pytest.raises(FilesRefused, match=r"set squall\.webhdfs\.address to"):
         open_files(hdfs_path, session=connect)
@@ -247,7 +245,7 @@ def test_spark_connect_reaches_hdfs_by_webhdfs_and_says_so(hdfs: HdfsServer, hdf
         assert files.put_if_absent("a", b"1")
 
 
-def test_a_path_of_viewfs_is_taken_as_hdfs_is(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> None:
+def test_a_path_of_viewfs_is_treated_like_hdfs(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> None:
     mounts = jvm.java.org.apache.hadoop.conf.Configuration(jvm.configuration)
     mounts.set("fs.viewfs.mounttable.here.link./mine", hdfs_path)
     with open_files("viewfs://here/mine/t", jvm=Jvm(jvm.gateway, mounts)) as files:

@@ -1,4 +1,4 @@
-"""The whole way of the documentation, on a cluster and a real HDFS: each step by the command that a user types."""
+"""The whole pipeline of the documentation, on a cluster and a real HDFS: each step by the command that a user types."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CAP = 200.0
 
 
 class Commands:
-    """`squall ...` in processes of their own. `folder` is their home, by which all that they start is found again."""
+    """`squall ...` in processes of their own. `folder` is their home, by which all their descendants are found."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -46,7 +46,7 @@ class Commands:
         )
 
     def start(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start one that goes on."""
+        """Start a command that keeps running."""
         with log.open("wb") as said:
             return subprocess.Popen(
                 [sys.executable, "-m", "squall_cli", *arguments],
@@ -58,7 +58,7 @@ class Commands:
             )
 
     def run(self, *arguments: str) -> str:
-        """Run one that must do well; what it said on stdout."""
+        """Run a command that must succeed; return its stdout."""
         done = subprocess.run(
             [sys.executable, "-m", "squall_cli", *arguments],
             env=self.variables,
@@ -78,7 +78,7 @@ class Commands:
         return answer
 
     def left(self) -> list[int]:
-        """Processes whose home is the folder, or that were given a path in it."""
+        """Processes whose home is the folder, or that have a path in it as an argument."""
         found, folder = [], os.fsencode(self.folder)
         for stat in all_processes():
             try:
@@ -93,7 +93,7 @@ class Commands:
 
 @contextmanager
 def dev_cluster(folder: Path) -> Iterator[Commands]:
-    """A `squall dev` and commands that ask it. No process of it is left afterwards: that is checked, and seen to."""
+    """A `squall dev` and commands that use it. No process of it is left afterwards: that is checked and ensured."""
     commands, log = Commands(folder), folder / "dev.log"
     process = commands.start(log, "dev", "--listen", "127.0.0.1:0", "--slots", "1")
     try:
@@ -131,7 +131,7 @@ def counted(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
 
 
 def recounted_by_a_loop() -> Counter[tuple[Any, ...]]:
-    """What examples/reprocess_recount.py says of the sample."""
+    """The result of examples/reprocess_recount.py for the sample."""
     totals: dict[Any, list[int]] = defaultdict(lambda: [0, 0, 0])
     with open(SAMPLE, newline="") as file:
         for flight in csv.DictReader(file):
@@ -144,7 +144,7 @@ def recounted_by_a_loop() -> Counter[tuple[Any, ...]]:
 
 
 def streamed_alone(example: Any) -> Counter[tuple[Any, ...]]:
-    """What the example's own bolt emits of the sample, late rows with it, without a cluster and without Spark."""
+    """The emissions of the example's own bolt for the sample, late rows included, without a cluster and without Spark."""
     builder = TopologyBuilder("alone")
     flights = builder.set_spout("flights", example.Flights(str(SAMPLE)))
     builder.set_bolt("delays", example.DelaysByHour(), parallelism=2).fields_grouping(flights, "carrier")
@@ -161,7 +161,7 @@ def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
     recounted, replayed = f"{hdfs_path}-recounted", f"{hdfs_path}-replayed"
     with dev_cluster(tmp_path) as squall:
         assert squall.left(), "and not so afterwards"
-        patient = ("-o", "topology.message.timeout.secs=300")  # so that a slow machine brings no replays
+        patient = ("-o", "topology.message.timeout.secs=300")  # so that a slow machine causes no replays
         squall.run(
             *("submit", "--wait", *patient, "examples/flights.py", "--", hdfs_path, str(SAMPLE), "local[1]")
         )
@@ -171,7 +171,7 @@ def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
             assert said.startswith(f"{table}: batches of a stream, parquet")
             assert f"\n{rows} rows in " in said
             assert said.rstrip().endswith("all as committed")
-        squall.run("kill", "flights", "--wait")  # what is stored needs no cluster
+        squall.run("kill", "flights", "--wait")  # the stored tables need no cluster
 
     small = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=1"]
     recount = ["reprocess", "examples/reprocess_recount.py", "--input", flights, "--output", recounted]

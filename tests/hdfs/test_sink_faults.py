@@ -1,4 +1,4 @@
-"""A SparkSink's tasks on a real HDFS are killed, frozen and superseded at every step; what was acked is there, whole."""
+"""A SparkSink's tasks on a real HDFS are killed, frozen and superseded at every step; acked batches are there, complete."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-#: The steps of a start, and those of a batch, in their order.
+#: The steps of a start, and those of a batch, in order.
 START = ["open", "table", "claim", "sweep", "warm"]
 BATCH = ["write", "list", "check", "move", "publish", "look", "ack", "clear"]
 
@@ -52,7 +52,7 @@ def kill_at(task: Task, step: str) -> None:
 
 
 def calls_until(killed: int, rounds: random.Random) -> Callable[[str], None]:
-    """Kills at this call of the file system; of those before some find it away."""
+    """Kills at this call of the file system; to some earlier calls it appears unavailable."""
     calls = itertools.count()
 
     def on_call(call: str) -> None:
@@ -78,7 +78,7 @@ class Writing:
         assert not step or self._frozen.wait(60)
 
     def thaw(self) -> BaseException | None:
-        """Let it go on to the end; what it raised, None: it was acked."""
+        """Let it continue to the end; return its exception, or None if it was acked."""
         self._thawed.set()
         self._thread.join(60)
         assert not self._thread.is_alive()
@@ -96,7 +96,7 @@ class Writing:
             self.outcome = error
 
 
-def test_a_task_that_is_killed_at_any_step_loses_nothing_and_leaves_nothing(
+def test_a_task_killed_at_any_step_loses_nothing_and_leaves_nothing(
     spark: SparkSession, hdfs_path: str
 ) -> None:
     acked: set[int] = set()
@@ -108,7 +108,7 @@ def test_a_task_that_is_killed_at_any_step_loses_nothing_and_leaves_nothing(
             kill_at(task, step)
         try:
             task.prepare()
-            while again:  # what its spouts did not hear of comes again
+            while again:  # batches without an ack come again from the spouts
                 task.write(again[-1])
                 acked.add(again.pop())
             kill_at(task, step)
@@ -120,7 +120,7 @@ def test_a_task_that_is_killed_at_any_step_loses_nothing_and_leaves_nothing(
     last = Task(hdfs_path, restart=100).prepare()
     last.write(again.pop())
     counts = check(spark, hdfs_path, acked, set(range(1, batch + 1)))
-    # A batch is there twice when its task died after it was published and before its tuples were acked, and only then.
+    # A batch is there twice if its task died between its publication and the acks of its tuples, and only then.
     assert sorted(counts.values()).count(2) == len(["look", "ack", "clear"]) and max(counts.values()) == 2
 
 
@@ -131,7 +131,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_life, "START_SECONDS", 300.0)
 
 
-def test_the_first_answer_of_each_kind_of_call_is_lost_and_each_batch_is_there_once(
+def test_each_batch_is_there_once_when_the_first_answer_of_each_kind_of_call_is_lost(
     spark: SparkSession, hdfs_path: str, at_once: None
 ) -> None:
     died = Task(hdfs_path).prepare()
@@ -181,7 +181,7 @@ def test_kills_and_lost_answers_at_any_call_of_the_file_system_lose_nothing(
     check(spark, hdfs_path, acked, acked)
 
 
-def test_a_frozen_owner_that_goes_on_after_a_new_one_took_over_is_not_acked_and_does_not_count(
+def test_a_frozen_owner_that_continues_after_a_new_one_took_over_is_not_acked_and_does_not_count(
     spark: SparkSession, hdfs_path: str
 ) -> None:
     acked: set[int] = set()
@@ -196,7 +196,7 @@ def test_a_frozen_owner_that_goes_on_after_a_new_one_took_over_is_not_acked_and_
         outcome = zombie.thaw()
         assert isinstance(outcome, NotCommitted) and "was taken over by" in str(outcome), (step, outcome)
         with pytest.raises(FailTuple, match="was taken over by"):
-            owner.write(10 * restart + 2)  # and none of its later batches either
+            owner.write(10 * restart + 2)  # nor any of its later batches
         owner = successor
     Task(hdfs_path, restart=100).prepare()
     counts = check(spark, hdfs_path, acked, acked | in_doubt)
@@ -204,7 +204,7 @@ def test_a_frozen_owner_that_goes_on_after_a_new_one_took_over_is_not_acked_and_
     assert published == {10 * (1 + BATCH.index("look"))}, "only what was published before the claim counts"
 
 
-def test_a_reader_at_every_step_sees_whole_batches_only(spark: SparkSession, hdfs_path: str) -> None:
+def test_a_reader_at_every_step_sees_only_complete_batches(spark: SparkSession, hdfs_path: str) -> None:
     seen: list[tuple[str, dict[int, int]]] = []
     task = Task(hdfs_path).prepare()
     task.write(1)
@@ -221,7 +221,7 @@ def test_a_reader_at_every_step_sees_whole_batches_only(spark: SparkSession, hdf
     ]
 
 
-def test_two_topologies_with_two_tasks_each_write_to_one_table_and_a_task_that_is_gone_is_swept(
+def test_two_topologies_with_two_tasks_each_write_to_one_table_and_a_removed_task_is_swept(
     spark: SparkSession, hdfs_path: str
 ) -> None:
     tasks = [
@@ -255,10 +255,10 @@ def test_two_topologies_with_two_tasks_each_write_to_one_table_and_a_task_that_i
     check(spark, hdfs_path, acked | {91, 92}, acked | {91, 92})
 
 
-def test_files_that_a_dead_writer_had_open_are_swept_by_its_successor(
+def test_open_files_of_a_dead_writer_are_swept_by_its_successor(
     spark: SparkSession, hdfs: HdfsServer, hdfs_path: str
 ) -> None:
-    """The lease of a writer that died holds for an hour; nothing of ours opens such a file again."""
+    """The lease of a dead writer holds for an hour; our code never opens such a file again."""
     Task(hdfs_path).prepare().write(1)
     jvm = Jvm.own({"spark.hadoop.dfs.replication": "2"})
     paths = jvm.java.org.apache.hadoop.fs
@@ -273,9 +273,7 @@ def test_files_that_a_dead_writer_had_open_are_swept_by_its_successor(
     assert check(spark, hdfs_path, {1, 2}, {1, 2}) == {1: 1, 2: 1}
 
 
-def test_a_disk_that_is_full_is_waited_for(
-    spark: SparkSession, troubled_hdfs: HdfsServer, hdfs_path: str
-) -> None:
+def test_a_full_disk_is_waited_for(spark: SparkSession, troubled_hdfs: HdfsServer, hdfs_path: str) -> None:
     task = Task(hdfs_path).prepare()
     task.write(1)
     for datanode in troubled_hdfs.datanodes:

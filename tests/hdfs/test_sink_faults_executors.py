@@ -1,4 +1,4 @@
-"""Spark runs the task that writes a batch again, by a retry or speculatively: what gets into the table is the same."""
+"""Spark runs the task that writes a batch again, by a retry or speculatively: the table gets the same rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
 
 
-def test_tasks_of_spark_that_are_run_twice_put_each_batch_into_the_table_once(hdfs_path: str) -> None:
+def test_spark_tasks_that_are_run_twice_put_each_batch_into_the_table_once(hdfs_path: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.hdfs.executor_faults", hdfs_path],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""A pipeline of worker processes from HDFS to HDFS, through all that may happen to them: everything is in the table, whole."""
+"""A pipeline of worker processes from HDFS to HDFS, through all kinds of faults: everything is in the table, completely."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.zookeeper_servers import eventually
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 FILES, LINES = 10, 300
-#: For flow to come back: a NameNode that was killed takes many seconds on a machine that is busy, and so does Spark.
+#: Longest pause of the flow: a killed NameNode takes many seconds on a busy machine, and so does Spark.
 FLOW_SECS = 150.0
 
 
 class Tour:
-    """The pipeline that runs, and its faults."""
+    """The running pipeline, and its faults."""
 
     def __init__(self, cluster: LocalCluster, hdfs: HdfsServer, files: OpenStore) -> None:
         self.cluster = cluster
@@ -37,14 +37,14 @@ class Tour:
         self.files = files
 
     def rows(self) -> int:
-        """Rows that are committed; 0 while HDFS does not answer."""
+        """Number of committed rows; 0 while HDFS does not answer."""
         try:
             return sum(entry.rows for entry in read_state(self.files).entries)
         except FilesError:
             return 0
 
     def flows(self, more: int = 200) -> None:
-        """Wait until so many more rows are committed."""
+        """Wait until this many more rows are committed."""
         before = self.rows()
         assert before + more < FILES * LINES, "all is over before its time: give it more lines"
         try:
@@ -53,7 +53,7 @@ class Tour:
             pytest.fail(f"{self.rows()} rows are committed, {before} were; the workers:\n{self.logs()}")
 
     def logs(self) -> str:
-        """The ends of the workers' logs."""
+        """The last lines of the workers' logs."""
         workers = self.cluster.workers("pipeline")
         return "\n".join((worker.directory / "worker.log").read_text()[-4000:] for worker in workers)
 
@@ -62,7 +62,7 @@ class Tour:
         return worker.pid
 
     def kill_all_java_of_the_worker(self) -> None:
-        """The driver of the sinks, and the file system's client of the spouts."""
+        """The sinks' driver, and the spouts' client of the file system."""
         killed = [child for child in children(self.pid()) if name_of(child) == "java"]
         assert len(killed) == 2
         for child in killed:
@@ -89,7 +89,7 @@ class Tour:
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started."""
+    """The children of a process."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return [int(child) for task in tasks for child in (task / "children").read_text().split()]
 
@@ -99,7 +99,7 @@ def name_of(pid: int) -> str:
 
 
 def numbers_in(files: OpenStore) -> list[int]:
-    """The rows that are committed, read without Spark; each batch has as many as its entry says."""
+    """The committed rows, read without Spark; each batch has the number in its entry."""
     import pyarrow.parquet as pq
 
     found: list[int] = []
@@ -114,7 +114,7 @@ def numbers_in(files: OpenStore) -> list[int]:
     return found
 
 
-def test_lines_get_into_the_table_through_every_fault_and_by_key_once(
+def test_lines_get_into_the_table_through_every_fault_and_once_by_key(
     troubled_hdfs: HdfsServer, hdfs_path: str
 ) -> None:
     conf = {"squall.webhdfs.address": troubled_hdfs.webhdfs}
@@ -140,6 +140,6 @@ def test_lines_get_into_the_table_through_every_fault_and_by_key_once(
         found = Counter(numbers_in(files))
         assert sorted(found) == list(range(FILES * LINES)), "lines are missing in the table"
         assert not failed, "no tree failed for good"
-        # What may come again: the trees that were open when the worker was killed, and when it was rebalanced.
+        # These may come again: the trees that were open when the worker was killed, and when it was rebalanced.
         assert found.total() - FILES * LINES <= 2 * 2 * (400 + 150)
         assert files.walk(STAGING) == []

@@ -1,4 +1,4 @@
-"""HdfsLines on a real HDFS: what its daemons and the JVM between go through costs time, and no line."""
+"""HdfsLines on a real HDFS: faults of its daemons and of the JVM cost time, and no line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES, LINES = 30, 40
 
 
 class Keep(Bolt):
-    """Writes the lines that it gets to a file, not too fast: 1,200 of them take some seconds."""
+    """Writes its lines to a file, not too fast: 1,200 of them take some seconds."""
 
     def __init__(self, path: Path, secs: float = 0.004) -> None:
         self.path = path
@@ -45,7 +45,7 @@ def topology(path: str, keep: Path) -> Topology:
 
 @pytest.fixture
 def book(hdfs: HdfsServer, hdfs_path: str) -> str:
-    """A folder of small files: the NameNode is asked again and again."""
+    """A folder of small files, for many requests to the NameNode."""
     with open_files(hdfs_path, conf={"squall.webhdfs.address": hdfs.webhdfs}) as files:
         for number in range(FILES):
             text = "".join(f"{number}/{line} {'x' * 20}\n" for line in range(LINES))

@@ -1,4 +1,4 @@
-"""`squall table` on HDFS: in a JVM of its own that only asks for files, without a Spark session; also to sweep."""
+"""`squall table` on HDFS: in a JVM of its own only for files, without a Spark session; also for sweeps."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from tests.squall_cli.run_process import environment
 pytestmark = pytest.mark.slow
 
 
-def test_a_table_on_hdfs_is_reported_swept_and_its_files_are_verified(
-    hdfs: HdfsServer, hdfs_path: str
-) -> None:
+def test_a_table_on_hdfs_is_reported_swept_and_verified(hdfs: HdfsServer, hdfs_path: str) -> None:
     with open_files(hdfs_path) as files:
         files.put_if_absent("day=1/theirs.txt", b"of others")
         with pytest.raises(FolderTaken, match=r"already has files \(day=1/theirs\.txt\)"):
@@ -35,7 +33,7 @@ def test_a_table_on_hdfs_is_reported_swept_and_its_files_are_verified(
         gone, _ = task.put({"day=2/a.txt": b"123", "day=2/b.txt": b"1"}, rows=3).files
         files.delete(gone.path)
         files.put_if_absent("squall-stray.parquet", b"of nobody")
-    done = subprocess.run(  # in a process of its own, so that its JVM has to end with it
+    done = subprocess.run(  # in a process of its own, so that its JVM must end with it
         [sys.executable, "-m", "squall_cli", "table", hdfs_path, "--verify", "--sweep", "--older-than", "0"],
         env=environment(),
         capture_output=True,

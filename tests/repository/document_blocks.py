@@ -5,16 +5,16 @@
 It is a program of its own, so that a document gets a process and a `__main__` of its own. What a fence's tag
 means:
 
-python    run in the document's one namespace; a block whose first line is a comment with nothing but a file's
+python    run in the document's one namespace; a block whose first line is a comment with only a file's
           name (`# word_count.py`) is also saved under that name, for the commands that follow
 sh        run by `bash -eu` (every `squall` and `python` is this installation's)
-console   the lines after `$ ` are run like sh, one after the other; what stands between them is what a reader
-          will roughly see, and is not compared
-yaml      parsed, and held against the options table as a site's file; saved like python
+console   the lines after `$ ` are run like sh, one after another; the text between them shows roughly what a reader
+          will see, and is not compared
+yaml      parsed, and checked against the options table as a site's file; saved like python
 json      parsed
 text      not run: output, a drawing, a command for another machine
 
-Another tag, or none, is an error: so nothing is left untested by accident. The working folder is the
+Another tag, or none, is an error, so that nothing is left untested by accident. The working folder is the
 caller's; a failure ends the run with status 1 and names the document and the line.
 """
 
@@ -132,7 +132,7 @@ RUN: dict[str, Callable[[Block, Path], None]] = {
 
 
 def commands_of_this_installation(folder: Path) -> None:
-    """Put `python` and `squall` of the Python that runs this in front of the path."""
+    """Put `python` and `squall` of this Python first on the path."""
     folder.mkdir(exist_ok=True)
     for name, arguments in (("python", ""), ("squall", " -m squall_cli")):
         program = folder / name

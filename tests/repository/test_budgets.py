@@ -1,4 +1,4 @@
-"""The house stays readable: small files, short functions, names that say what is inside."""
+"""The repository stays readable: small files, short functions, names that say what is inside."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def modules(*folders: str) -> Iterator[tuple[str, ast.Module, str]]:
             yield str(path.relative_to(ROOT)), ast.parse(text), text
 
 
-def test_every_package_of_the_design_is_there_and_says_that_it_is_squalls() -> None:
-    # squall/packages/distributions.py takes these words for the sign that a package is ours.
+def test_every_package_of_the_design_exists_and_names_squall() -> None:
+    # squall/packages/distributions.py recognises our packages by these words.
     missing = []
     for package in PACKAGES:
         init = ROOT / package / "__init__.py"
@@ -74,7 +74,7 @@ def test_no_class_has_more_methods_than_its_budget() -> None:
 
 
 def test_no_constructor_takes_more_parameters_than_its_budget() -> None:
-    # Written constructors: a record's fields are its contents, not what it is made from.
+    # Written constructors: the fields of a record are its contents, not its dependencies.
     too_many = {}
     for name, methods in methods_by_class():
         for method in methods:
@@ -100,7 +100,7 @@ def test_every_module_opens_with_a_docstring() -> None:
     assert not silent, f"no first docstring that says what the module does and must not know: {silent}"
 
 
-def test_the_first_file_of_a_package_only_hands_on_names() -> None:
+def test_an_init_file_of_a_package_only_exports_names() -> None:
     busy = []
     for path, tree, _ in modules(*PACKAGES):
         if path.endswith("__init__.py"):
@@ -119,7 +119,7 @@ def hands_on(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Import | ast.ImportFrom | ast.Assign | ast.AnnAssign)
 
 
-def test_tests_lie_in_no_package_and_have_names_of_their_own() -> None:
+def test_tests_are_in_no_package_and_have_unique_file_names() -> None:
     # With import mode importlib a test module's name is its path; mypy and people still mix up equal names.
     paths = [Path(path) for path, _, _ in modules("tests")]
     assert not [str(path) for path in paths if path.name == "__init__.py"]
@@ -127,8 +127,8 @@ def test_tests_lie_in_no_package_and_have_names_of_their_own() -> None:
     assert sorted(names) == sorted(set(names))
 
 
-def test_nothing_is_left_for_later_in_the_code() -> None:
-    marks = re.compile("TO" "DO|FIX" r"ME|\bX" r"XX\b")  # the last one ends patterns of times, too
+def test_no_todo_is_left_in_the_code() -> None:
+    marks = re.compile("TO" "DO|FIX" r"ME|\bX" r"XX\b")  # the last one also ends patterns of times
     left = [
         f"{path}:{number}"
         for path, _, text in modules(*PACKAGES, *OTHER_FOLDERS)

@@ -1,6 +1,6 @@
-"""What setup.py builds: all extensions or none, of the sources that are there and no others, whatever earlier builds left.
+"""setup.py builds all extensions or none, from exactly the existing sources, whatever earlier builds left.
 
-On a small package of two hot modules, with the checkout's own setup.py and core_choice.py: Squall's take a minute.
+The tests use a small package of two hot modules, with the checkout's own setup.py and core_choice.py: Squall's take a minute.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SOURCES = {
     "worker/two.pxd": "cpdef long long number(long long x) except? -1\n",
     "worker/cold.py": "def number(x):\n    return x + 3\n",
 }
-#: A C compiler that gives up at the second module.
+#: A C compiler that fails at the second module.
 HALF = '#!/bin/sh\ncase "$*" in *two*) echo "gives up" >&2; exit 3;; esac\nexec cc "$@"\n'
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -81,13 +81,13 @@ class Checkout:
         )
 
     def build(self, *how: str, **variables: str) -> str:
-        """Run setup.py, which must succeed: what it says."""
+        """Run setup.py, which must succeed; return its output."""
         done = self.python("setup.py", "-q", *how, **variables)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
     def wheel(self, **variables: str) -> tuple[str, set[str]]:
-        """A wheel's name without its version, and the files in it."""
+        """A wheel's name without its version, and its files."""
         shutil.rmtree(self.folder / "dist", ignore_errors=True)
         self.build("bdist_wheel", **variables)
         (path,) = (self.folder / "dist").iterdir()
@@ -95,12 +95,12 @@ class Checkout:
             return path.stem.removeprefix("small-1-"), set(archive.namelist())
 
     def compiled(self, below: str = ".") -> list[str]:
-        """The names of all that is compiled, and of stamps."""
+        """The names of all compiled files and stamps."""
         found = (path for path in (self.folder / below).rglob("*") if path.name.endswith((".so", ".stamp")))
         return sorted(path.name.removesuffix(".stamp").removesuffix(SUFFIX) for path in found)
 
     def runs(self) -> str:
-        """Which core runs, and what its modules say."""
+        """The core that runs, and the reports of its modules."""
         said = "from topology_api import core_choice, one; from worker import cold, two; print("
         done = self.python("-c", f"{said}core_choice.CHOICE, one.number(0), two.number(0), cold.number(0))")
         assert done.returncode == 0, done.stderr
@@ -109,7 +109,7 @@ class Checkout:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Checkout:
-    """One in which a core can be compiled."""
+    """An environment in which a core can be compiled."""
     lacking = [name for name in ("Cython", "setuptools") if importlib.util.find_spec(name) is None]
     lacking += [name for name in ("cc",) if shutil.which(name) is None]
     if lacking:
@@ -120,7 +120,7 @@ def checkout(tmp_path: Path) -> Checkout:
     return Checkout(tmp_path / "checkout")
 
 
-def test_in_place_lie_extensions_and_the_stamp_and_what_is_edited_never_runs_stale(
+def test_an_in_place_build_has_extensions_and_a_stamp_and_edited_sources_never_run_stale(
     checkout: Checkout,
 ) -> None:
     assert checkout.runs() == "plain (not compiled for this Python; see docs/compiled-core.md) 1 2 3"
@@ -142,7 +142,7 @@ def test_in_place_lie_extensions_and_the_stamp_and_what_is_edited_never_runs_sta
     assert "OverflowError" in too_large.stderr, "the new type is compiled in"
 
 
-def test_a_module_that_was_hot_once_does_not_run_compiled(checkout: Checkout) -> None:
+def test_a_formerly_hot_module_does_not_run_compiled(checkout: Checkout) -> None:
     hot = checkout.choice.replace('    "worker.two",', '    "worker.two",\n    "worker.cold",')
     checkout.write("topology_api/core_choice.py", hot)
     checkout.build("build_ext", "--inplace")
@@ -158,7 +158,7 @@ def test_a_module_that_was_hot_once_does_not_run_compiled(checkout: Checkout) ->
     assert f"worker/cold{SUFFIX}" not in files
 
 
-def test_when_the_compiler_gives_up_half_way_nothing_compiled_remains_and_a_line_says_so(
+def test_when_the_compiler_fails_half_way_nothing_compiled_remains_and_a_line_says_so(
     checkout: Checkout, tmp_path: Path
 ) -> None:
     half = {"CC": str(tmp_path / "half")}
@@ -184,7 +184,7 @@ def test_when_the_compiler_gives_up_half_way_nothing_compiled_remains_and_a_line
     )
 
 
-def test_wheels_have_what_they_are_asked_for_whatever_earlier_builds_left(
+def test_wheels_have_the_requested_files_whatever_earlier_builds_left(
     checkout: Checkout, tmp_path: Path
 ) -> None:
     sources = {f"{package}/__init__.py" for package in ("topology_api", "worker")} | {

@@ -1,4 +1,4 @@
-"""docs/cluster.md: its commands for one machine set up a cluster that works, and every test that it names is there."""
+"""docs/cluster.md: its commands for one machine set up a working cluster, and every test that it names exists."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def commands(block: Block) -> str:
     return "\n".join(line[2:] for line in block.code.splitlines() if line.startswith("$ "))
 
 
-def test_every_test_that_the_document_names_is_there() -> None:
+def test_every_test_that_the_document_names_exists() -> None:
     assert len(named_tests()) > 15
     for path, name in named_tests():
         file = ROOT / path
@@ -49,7 +49,7 @@ def test_every_test_that_the_document_names_is_there() -> None:
         assert not name or re.search(rf"^def {name}\(", file.read_text(encoding="utf-8"), re.MULTILINE), name
 
 
-def test_every_row_of_what_dies_names_a_test() -> None:
+def test_every_row_of_failures_names_a_test() -> None:
     text = DOCUMENT.read_text(encoding="utf-8")
     rows = text[text.index("## What happens when something dies") :].split("|---|---|---|\n")[1].splitlines()
     assert len(list(filter(None, rows))) > 15
@@ -57,7 +57,7 @@ def test_every_row_of_what_dies_names_a_test() -> None:
 
 
 def with_free_ports(text: str, known: dict[str, str]) -> str:
-    """The text with another port in place of each that it names: tests do not take fixed ones."""
+    """The text with other ports: tests do not use fixed ones."""
 
     def another(found: re.Match[str]) -> str:
         return ":".join(known.setdefault(port, str(free_ports(1)[0])) for port in found[0].split(":"))

@@ -1,4 +1,4 @@
-"""Every code block of the README and of docs/ does what it says; what a tag means: see document_blocks.py."""
+"""Every code block of the README and of docs/ works; the meaning of tags: see document_blocks.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = Path(__file__).with_name("document_blocks.py")
-#: Those about Spark are run by tests/spark/test_spark_pages.py, in its session.
+#: tests/spark/test_spark_pages.py runs those about Spark, in its session.
 DOCUMENTS = [
     ROOT / "README.md",
     *(path for path in sorted((ROOT / "docs").glob("**/*.md")) if not path.name.startswith("spark")),
@@ -23,7 +23,7 @@ SECONDS = 100
 
 
 def run_document(document: Path, folder: Path) -> tuple[int, str]:
-    """(exit status, what it printed); nothing that a block started outlives this call."""
+    """(exit status, output); no process of a block outlives this call."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SQUALL_")}
     environment["PYTHONPATH"] = str(ROOT)
     process = subprocess.Popen(
@@ -61,7 +61,7 @@ def run_text(folder: Path, text: str) -> tuple[int, str]:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_block_of_a_document_runs(document: Path, tmp_path: Path) -> None:
     assert document.exists()
-    if (ROOT / "examples").is_dir():  # a reader has the examples where the commands look for them
+    if (ROOT / "examples").is_dir():  # the examples are where the commands look for them
         shutil.copytree(ROOT / "examples", tmp_path / "examples")
     status, output = run_document(document, tmp_path)
     assert status == 0, output
@@ -102,7 +102,7 @@ def test_a_block_that_fails_is_named_with_its_line(tmp_path: Path, text: str, co
     assert complaint in output
 
 
-def test_yaml_is_held_against_the_options_table(tmp_path: Path) -> None:
+def test_yaml_is_checked_against_the_options_table(tmp_path: Path) -> None:
     status, output = run_text(tmp_path, "```yaml\ntopology.workers: 2\n```\n")
     assert status == 0, output
     status, output = run_text(tmp_path, "```yaml\ntopology.worker: 2\n```\n")

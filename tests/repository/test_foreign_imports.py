@@ -1,8 +1,8 @@
-"""Which module may speak to which library, and which may not speak to the machine at all.
+"""Which module may use which library, and which may not use the machine at all.
 
-The floors between our own packages are import-linter's to check.
+import-linter checks the floors between our own packages.
 
-Read from the source, so that an import inside a function counts.
+The imports are read from the source, so that one inside a function counts.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ OURS = (
     "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
 )  # fmt: skip
 
-# library -> the folders and files that may import it; a library that is not here is imported nowhere.
+# library -> the folders and files that may import it; a library that is not listed is imported nowhere.
 MAY_IMPORT = {
     "click": ("squall_cli/",),
     "cloudpickle": ("topology_api/",),
     "confluent_kafka": ("squall_io/",),
     "cython": tuple(
         f"{module.replace('.', '/')}.py" for module in HOT
-    ),  # says types to the compiler; not there at run time
+    ),  # declares types for the compiler; absent at run time
     "h11": ("squall/http/connections.py",),
     "kazoo": ("squall/cluster/zookeeper/client.py",),
     "msgspec": ("squall_io/spark/", "squall/", "nimbus/", "supervisor/", "local_cluster/", "squall_cli/"),
@@ -42,8 +42,8 @@ MAY_IMPORT = {
     "zmq": ("squall/transport/carriers/sockets.py",),
 }
 
-# The cores: values in, values out. Time and chance come as arguments; bytes and threads are for others.
-# A folder stands for every file in it.
+# The cores: values in, values out. Time and randomness come as arguments; bytes and threads are for others. A folder means
+# every file in it.
 CORES = (
     "nimbus/lifecycle/",
     "nimbus/placement/",
@@ -58,14 +58,14 @@ CORES = (
     "worker/tasks/",
     "worker/loop/",
 )
-# What runs a core, in the folder of that core: threads, clocks and files.
+# The module that runs a core, in the folder of that core: threads, clocks and files.
 AROUND_THE_CORES = {
     "squall/transport/carriers/other_end.py",
     "squall/transport/carriers/same_host.py",
     "squall/transport/carriers/sockets.py",
-    "squall_io/spark/manifest/commit.py",  # sleeps between two tries: the default of an argument
+    "squall_io/spark/manifest/commit.py",  # sleeps between two attempts: the default of an argument
     "squall_io/spark/manifest/files.py",  # reads several files at once
-    "worker/errors/reports.py",  # os.path: whose file a frame is in
+    "worker/errors/reports.py",  # os.path: to whom the file of a frame belongs
     "worker/tasks/forks.py",
     "worker/tasks/runners.py",
     "worker/tasks/scratch.py",
@@ -131,7 +131,7 @@ def core_files() -> list[str]:
 
 
 def uses_of_the_machine(path: str, tree: ast.Module) -> Iterator[str]:
-    """What a core does that it may not: imports, and calls of `open` and the like. Questions of tasks are allowed."""
+    """Forbidden actions of a core: imports, and calls of `open` and the like. Questions of tasks are allowed."""
     used = {
         f"{node.value.id}.{node.attr}"
         for node in ast.walk(tree)
@@ -151,7 +151,7 @@ def uses_of_the_machine(path: str, tree: ast.Module) -> Iterator[str]:
             yield f"{path}:{node.lineno} calls {node.func.id}"
 
 
-def test_the_cores_know_nothing_of_the_machine() -> None:
+def test_the_cores_do_not_use_the_machine() -> None:
     found = [
         line
         for path in core_files()

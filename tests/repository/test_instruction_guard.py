@@ -1,4 +1,4 @@
-"""The compiled core takes no more instructions for a word than was recorded, and the guard that says so can fail."""
+"""The compiled core takes no more instructions per word than recorded, and the guard that checks this can fail."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def parts(own: float, others: float) -> dict[str, float]:
         (parts(100, 1_000), True),
         (parts(109, 1_090), True),
         (parts(111, 1_000), False),  # the core's own, though it is 1 % of all
-        (parts(100, 1_111), False),  # what the core has the interpreter do
+        (parts(100, 1_111), False),  # work of the interpreter for the core
         (parts(50, 1_200), False),
     ],
 )
@@ -69,7 +69,7 @@ def test_another_build_of_python_is_compared_by_the_core_alone() -> None:
     assert "another compiler" in text
 
 
-def test_what_is_called_counts_where_its_code_is(tmp_path: Path) -> None:
+def test_called_code_counts_in_its_own_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text(
         "events: Ir\n\nob=/core.so\nfn=emit\n0 30\n7 5\ncfn=append\ncob=/libc.so.6\ncalls=2 0 \n9 400\n\n"

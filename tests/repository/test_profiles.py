@@ -1,4 +1,4 @@
-"""The profiles of a worker say of every part of the core what it is, and their sums are those of the samples."""
+"""The profiles of a worker classify every part of the core, and their sums are those of the samples."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def test_every_hot_module_has_a_part_in_the_profile_of_the_plain_core() -> None:
     assert {module.replace(".", "/") + ".py" for module in HOT} <= worker_profile.PARTS.keys()
 
 
-def test_the_profile_of_the_plain_core_names_no_file_that_is_gone() -> None:
+def test_the_profile_of_the_plain_core_names_no_missing_file() -> None:
     ours = [file for file in worker_profile.PARTS if not file.startswith("sugar/")]  # which is pyzmq's
     assert [file for file in ours if not (ROOT / file).exists()] == []
 
 
-def test_samples_are_read_from_what_perf_says() -> None:
+def test_samples_are_parsed_from_the_output_of_perf() -> None:
     text = f"""
       python3.11     {PERIOD}      7f354a4fb543 _PyEval_EvalFrameDefault (/usr/lib/libpython3.11.so.1.0)
       python3.11     {PERIOD}      7f354a4fb54a _PyEval_EvalFrameDefault (/usr/lib/libpython3.11.so.1.0)
@@ -52,7 +52,7 @@ def test_samples_are_read_from_what_perf_says() -> None:
 
 
 @pytest.mark.parametrize("line", ["python3 1 7f354a4fb543 f (/lib/x.so)", "Warning: lost 12 events", "("])
-def test_what_is_no_sample_is_refused(line: str) -> None:
+def test_lines_that_are_no_samples_are_refused(line: str) -> None:
     with pytest.raises(ValueError, match="no sample"):
         parse([line])
 
@@ -112,7 +112,7 @@ def test_rounds_are_added_up() -> None:
 
 
 @pytest.mark.slow
-def test_only_what_runs_from_begin_to_end_is_sampled(tmp_path: Path) -> None:
+def test_only_code_from_begin_to_end_is_sampled(tmp_path: Path) -> None:
     if why := perf.trouble():
         pytest.skip(f"{why}; in CI too: it is nothing that a CI machine must have")
     recorder = perf.Recorder(tmp_path / "data")
@@ -128,7 +128,7 @@ def test_only_what_runs_from_begin_to_end_is_sampled(tmp_path: Path) -> None:
 
 
 def use_cpu(work: Callable[[], object], seconds: float = 0.1) -> None:
-    """Work for so long."""
+    """Work for this long."""
     until = time.process_time() + seconds
     while time.process_time() < until:
         work()

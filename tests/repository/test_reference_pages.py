@@ -1,4 +1,4 @@
-"""The pages of docs/ that are made from the code say what the code says, and links between documents lead somewhere."""
+"""The generated pages of docs/ are up to date, and links between documents have targets."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def reference_pages() -> ModuleType:
 
 
 @pytest.mark.parametrize("path", ["docs/api.md", "docs/options.md", "docs/states.md", "docs/http-api.md"])
-def test_a_page_made_from_the_code_is_up_to_date(path: str) -> None:
+def test_a_generated_page_is_up_to_date(path: str) -> None:
     written = reference_pages().PAGES[path]()
     assert (ROOT / path).read_text(encoding="utf-8") == written, "run: python scripts/reference_pages.py"
 
 
-def test_every_link_between_documents_leads_to_a_file_or_a_heading() -> None:
+def test_every_link_between_documents_has_a_target() -> None:
     broken = []
     for document in DOCUMENTS:
         for target in LINK.findall(document.read_text(encoding="utf-8")):
@@ -44,7 +44,7 @@ def test_every_link_between_documents_leads_to_a_file_or_a_heading() -> None:
 
 
 def anchors(document: Path) -> list[str]:
-    """What a heading is linked by: small letters, words joined by dashes."""
+    """The anchor of a heading: lower case, words joined by dashes."""
     titles = re.findall(r"^#+ (.*)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return [re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles]
 

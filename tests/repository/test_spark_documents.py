@@ -1,4 +1,4 @@
-"""docs/spark*.md: every test that they name is there, and every row of what dies names one."""
+"""docs/spark*.md: every test that they name exists, and every row of failures names one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GUARANTEES = ROOT / "docs" / "spark-guarantees.md"
 ROW = "|---|---|---|---|\n"
 
 
-def test_every_test_that_the_documents_of_spark_name_is_there() -> None:
+def test_every_test_that_the_documents_of_spark_name_exists() -> None:
     named = [
         found
         for document in sorted(ROOT.glob("docs/spark*.md"))
@@ -25,7 +25,7 @@ def test_every_test_that_the_documents_of_spark_name_is_there() -> None:
         assert not name or re.search(rf"^def {name}\(", file.read_text(encoding="utf-8"), re.MULTILINE), name
 
 
-def test_every_row_of_what_dies_under_a_sink_names_a_test() -> None:
+def test_every_row_of_failures_of_a_sink_names_a_test() -> None:
     text = GUARANTEES.read_text(encoding="utf-8")
     rows = text[text.index("## What happens when something dies") :].split(ROW)[1].splitlines()
     assert len(list(filter(None, rows))) > 20

@@ -1,9 +1,9 @@
-"""No code reads what other code wrote for people: facts travel as values, and a sentence is made once, last of all.
+"""No code parses text that other code wrote for people: facts travel as values, and a sentence is made once, at the end.
 
-Looks for texts of ours that decide something: a regular expression with words in it, a substring or prefix test, a
-comparison, a split or a replacement by a text that reads like a sentence. A text that reads like one has a space between
-two words, or is a separator of sentences (": ", "; "). Texts of other programs may be read: each place that does so is listed
-below with the program.
+The test looks for our own texts in decisions: a regular expression with words in it, a substring or prefix test, a comparison,
+a split or a replacement by a text that reads like a sentence. A sentence-like text has a space between two words, or is a
+separator of sentences (": ", "; "). Texts of other programs may be parsed: each place that does so is listed below with the
+program.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ READING = {
 REGULAR = {"compile", "match", "search", "fullmatch", "findall", "finditer", "sub", "subn", "split"}
 SENTENCE = re.compile(r"[A-Za-z']{2,},? +[A-Za-z']{2,}|^[:;] |[:;] $")
 
-#: A file, or "file:text that is read": whose texts these are, or what closed set of values they belong to.
+#: A file, or "file:text that is read", with the author of the text, or the closed set of values that it belongs to.
 ALLOWED = {
     "squall/cluster/zookeeper/server.py:Mode: ": "ZooKeeper's answer to `srvr`",
     "squall/transport/refusals.py:an address that could not be read": "a key: the peer without an address",
@@ -55,7 +55,7 @@ ALLOWED = {
 }
 
 
-#: Values of constants, by the module and their name there.
+#: Values of constants, by their module and name.
 Constants = dict[tuple[str, str], list[str]]
 
 
@@ -91,7 +91,7 @@ def operands(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def texts(node: ast.expr, constants: dict[str, list[str]]) -> Iterator[str]:
-    """The texts that an expression may be, as far as the source says so."""
+    """The possible values of an expression that is a text, as far as the source shows them."""
     if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
         yield node.value if isinstance(node.value, str) else node.value.decode(errors="replace")
     elif isinstance(node, ast.JoinedStr):
@@ -185,5 +185,5 @@ def test_a_constant_of_another_module_is_found_where_it_is_read() -> None:
         'title = " of several words ".join(parts)',
     ],
 )
-def test_what_is_written_for_people_or_read_of_a_format_is_let_be(source: str) -> None:
+def test_texts_for_people_and_parts_of_formats_are_allowed(source: str) -> None:
     assert found_in({"a.py": source}) == set()

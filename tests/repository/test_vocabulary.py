@@ -1,7 +1,7 @@
-"""The words of the glossary in CONTRIBUTING.md: names of the product use them, and not those that they replace.
+"""The words of the glossary in CONTRIBUTING.md: names of the product use them, and not the words that they replace.
 
-Public functions and methods are not called `look`, `take`, `tell`, `say` or `note`: a name says what is read or written.
-Class names are unique in the product. Words that the glossary replaces are in no public name.
+Public functions and methods are not called `look`, `take`, `tell`, `say` or `note`: a name says what is read or written. Class
+names are unique in the product. No public name has a word that the glossary replaces.
 """
 
 from __future__ import annotations

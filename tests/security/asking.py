@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back."""
+    """The response."""
 
     status: int
     headers: dict[str, str]
@@ -23,7 +23,7 @@ class Answer:
 
 
 def ask(app: Any, method: str, path: str, authorization: str | None = None, body: bytes = b"") -> Answer:
-    """One request, and its whole answer."""
+    """One request and its complete response."""
     headers = [(b"host", b"nimbus"), (b"content-length", str(len(body)).encode())]
     if authorization is not None:
         headers.append((b"authorization", authorization.encode("latin-1", "replace")))

@@ -1,4 +1,4 @@
-"""Canaries: pickles that leave a mark when somebody opens them, and a topology that is full of them."""
+"""Canaries: pickles that leave a mark when they are opened, and a topology full of them."""
 
 from __future__ import annotations
 

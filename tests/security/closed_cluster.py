@@ -1,6 +1,6 @@
-"""A cluster of daemons with everything closed: HTTPS, ZooKeeper's credentials, a token; and all of its secrets by name.
+"""A cluster of daemons with all protections: HTTPS, ZooKeeper's credentials, a token; and all of its secrets by name.
 
-Must not know: what is looked for where.
+Must not know: which secret is searched where.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOPOLOGY = Path(__file__).with_name("guarded_topology.py")
 
 
 class ClosedCluster(Daemons):
-    """Two Nimbuses and two supervisors. `secrets`: what must not be seen, by what it is."""
+    """Two Nimbuses and two supervisors. `secrets`: values that must not be visible, by their meaning."""
 
     def __init__(self, folder: Path, zookeeper: str) -> None:
         made = {name: f"c4n4ry-{secrets.token_hex(8)}" for name in ("zookeeper", "token", "conf")}
@@ -66,7 +66,7 @@ class ClosedCluster(Daemons):
             self.secrets[f"key of {key.parent.name}"] = key.read_text().strip()
 
     def command(self, *arguments: str) -> tuple[int, str]:
-        """The exit status of a command, and all that it printed."""
+        """The exit status of a command, and all its output."""
         name, *rest = arguments
         done = self.squall(name, "--config", str(self.site_file), *rest)
         return done.returncode, done.stdout + done.stderr

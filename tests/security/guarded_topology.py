@@ -1,4 +1,4 @@
-"""A topology whose configuration holds secrets, and which makes errors, for the tests of what is shown.
+"""A topology whose configuration has secrets, and which raises errors, for the tests of redaction.
 
 squall submit guarded_topology.py -- FILE-WITH-THE-SECRET
 
@@ -30,7 +30,7 @@ class Numbers(Spout):
 
 
 class Fails(Bolt):
-    """Takes odd numbers only."""
+    """Accepts only odd numbers."""
 
     def execute(self, tup: Tuple) -> None:
         if tup["number"] % 2 == 0:

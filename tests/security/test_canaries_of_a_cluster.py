@@ -1,4 +1,4 @@
-"""A cluster with all its secrets marked: they are in no log, no process table, no answer, no error and no node of ZooKeeper."""
+"""A cluster with marked secrets: they are in no log, no process table, no answer, no error and no node of ZooKeeper."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def found_in(text: str | bytes, cluster: ClosedCluster, but: tuple[str, ...] = (
 
 
 def every_answer(cluster: ClosedCluster) -> Iterator[tuple[str, str]]:
-    """What each GET of the table answers, with each of the names that there are."""
+    """The answer of each GET of the table, with each existing name."""
     status = cluster.client.get("topologies/guarded")
     names = {
         "name": ["guarded", "no-such"],
@@ -76,7 +76,7 @@ def refusal_of(cluster: ClosedCluster, header: str | None) -> str:
     return str(refused.value)
 
 
-def test_no_answer_of_the_api_holds_a_secret(cluster: ClosedCluster) -> None:
+def test_no_answer_of_the_api_contains_a_secret(cluster: ClosedCluster) -> None:
     seen = dict(every_answer(cluster))
     assert len(seen) > 15
     assert {path: found for path, text in seen.items() if (found := found_in(text, cluster))} == {}
@@ -93,10 +93,10 @@ def test_no_command_prints_a_secret(cluster: ClosedCluster, command: str) -> Non
     for more in ((), ("--json",)):
         status, text = cluster.command(*command.split(), *more)
         assert found_in(text, cluster) == [], (status, text)
-        assert text.strip() or "output" in command  # which nobody has written to
+        assert text.strip() or "output" in command  # not written to by anyone
 
 
-def test_what_is_refused_is_refused_without_showing_a_secret(cluster: ClosedCluster, tmp_path: Path) -> None:
+def test_refusals_show_no_secret(cluster: ClosedCluster, tmp_path: Path) -> None:
     shown = (None, "Bearer false", f"Squall-Daemon {cluster.supervisors_there()[0]}:{'0' * 64}")
     texts = [refusal_of(cluster, header) for header in shown]
     with pytest.raises(Unreachable, match="certificate"):
@@ -122,13 +122,13 @@ def test_no_process_shows_a_secret_in_its_arguments_or_environment(cluster: Clos
             assert found_in(Path(f"/proc/{pid}/{file}").read_bytes(), cluster) == [], (pid, file)
 
 
-def test_no_log_holds_a_secret(cluster: ClosedCluster) -> None:
+def test_no_log_contains_a_secret(cluster: ClosedCluster) -> None:
     logs = [path for path in cluster.folder.rglob("*.log*") if path.is_file()]
     assert len(logs) >= 6
     assert {str(path): found for path in logs if (found := found_in(path.read_bytes(), cluster))} == {}
 
 
-def test_files_with_secrets_are_their_owners_alone(cluster: ClosedCluster) -> None:
+def test_files_with_secrets_are_accessible_only_to_their_owner(cluster: ClosedCluster) -> None:
     seen = 0
     for path in cluster.folder.rglob("*"):
         if not path.is_file() or path.is_symlink() or not found_in(path.read_bytes(), cluster):
@@ -144,7 +144,7 @@ def test_files_with_secrets_are_their_owners_alone(cluster: ClosedCluster) -> No
     assert seen >= 8
 
 
-def test_every_node_of_zookeeper_is_its_creators_alone(cluster: ClosedCluster) -> None:
+def test_every_node_of_zookeeper_is_accessible_only_to_its_creator(cluster: ClosedCluster) -> None:
     own = make_digest_acl_credential(USER, cluster.secrets["zookeeper"])
     with cluster.in_zookeeper(cluster.secrets["zookeeper"]) as client:
         nodes = cluster.nodes(client)
@@ -155,7 +155,7 @@ def test_every_node_of_zookeeper_is_its_creators_alone(cluster: ClosedCluster) -
 
 
 @pytest.mark.parametrize("password", [None, "another"])
-def test_who_has_no_credentials_reads_and_changes_nothing_in_zookeeper(
+def test_without_credentials_nothing_in_zookeeper_can_be_read_or_changed(
     cluster: ClosedCluster, password: str | None
 ) -> None:
     with cluster.in_zookeeper(cluster.secrets["zookeeper"]) as client:
@@ -169,13 +169,11 @@ def test_who_has_no_credentials_reads_and_changes_nothing_in_zookeeper(
                 lambda node=node: stranger.create(f"{node}/x", b"x"),
             ]
             for attempt in tries:
-                with pytest.raises(
-                    (NoAuthError, NoNodeError)
-                ):  # what has gone meanwhile is not there for anybody
+                with pytest.raises((NoAuthError, NoNodeError)):  # nodes removed meanwhile are gone for all
                     attempt()
 
 
-def test_no_node_of_zookeeper_holds_a_key_or_a_token(cluster: ClosedCluster) -> None:
+def test_no_node_of_zookeeper_contains_a_key_or_a_token(cluster: ClosedCluster) -> None:
     with cluster.in_zookeeper(cluster.secrets["zookeeper"]) as client:
         values = []
         for node in cluster.nodes(client):
@@ -185,12 +183,12 @@ def test_no_node_of_zookeeper_holds_a_key_or_a_token(cluster: ClosedCluster) -> 
                 continue
     assert {node: found for node, data in values if (found := found_in(data, cluster, but=("conf",)))} == {}
     assert [node for node, _ in values if "/keys/operator/" in node]
-    # The configuration of a topology is there as it is: docs/security.md says so.
+    # The configuration of a topology is stored in the clear: docs/security.md says so.
     assert any("/topologies/" in node for node, data in values if found_in(data, cluster))
 
 
 def submission_of_canaries(mark: Path) -> dict[str, Any]:
-    """What a submitter sends of a topology that is full of them."""
+    """A submission of a topology full of canaries."""
     description, pickles = as_submitted(full_of_canaries(mark, "canaries"))
     versions = own_versions()
     own = {
@@ -207,7 +205,7 @@ def submission_of_canaries(mark: Path) -> dict[str, Any]:
 
 
 def use_every_door(cluster: ClosedCluster) -> None:
-    """Have Nimbus and supervisors do with it whatever they can."""
+    """Have Nimbus and supervisors perform every operation on it."""
     changes = {"deactivate": None, "activate": None, "rebalance": {"workers": 1, "parallelism": {"count": 3}}}
     for path, value in changes.items():
         try:
@@ -227,7 +225,7 @@ def use_every_door(cluster: ClosedCluster) -> None:
         json.dumps(cluster.client.get(f"topologies/canaries{part}"))
     leader = cluster.leader()
     assert leader is not None
-    cluster.nimbuses[leader].stop()  # the other one reads all of it anew
+    cluster.nimbuses[leader].stop()  # the other one reads everything again
     cluster.nimbuses[leader].start()
     cluster.wait_for(lambda: cluster.leader() is not None, "a leader")
     cluster.supervisors[0].stop()
@@ -235,7 +233,7 @@ def use_every_door(cluster: ClosedCluster) -> None:
     cluster.wait_for(lambda: len(cluster.supervisors_there()) == 2, "both supervisors")
 
 
-def test_pickles_through_every_door_are_opened_by_workers_alone(
+def test_pickles_through_every_door_are_opened_only_by_workers(
     cluster: ClosedCluster, tmp_path: Path
 ) -> None:
     mark, file = tmp_path / "mark", tmp_path / "song"

@@ -1,4 +1,4 @@
-"""Every route of Nimbus, with every kind of credentials that do not allow it: it says no before it has looked at anything."""
+"""Every route of Nimbus, with every kind of insufficient credentials: it refuses before it reads anything."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ CLOSED = [
 
 
 class Touched(AssertionError):
-    """Somebody went past the authenticator."""
+    """A request passed the authenticator."""
 
 
 class Untouchable:
-    """A services that nobody may look at."""
+    """Services that must not be accessed."""
 
     def __getattr__(self, name: str) -> Any:
         raise Touched(name)
@@ -105,7 +105,7 @@ FALSE = {
 
 @pytest.mark.parametrize("kind", FALSE)
 @pytest.mark.parametrize("endpoint", CLOSED)
-def test_no_route_is_open_to_who_has_no_right(app: Any, endpoint: AnyEndpoint, kind: str) -> None:
+def test_no_route_is_open_without_a_right(app: Any, endpoint: AnyEndpoint, kind: str) -> None:
     answer = asked(app, endpoint, FALSE[kind])
     assert answer.status == 401
     assert answer.headers["www-authenticate"] == "Bearer"
@@ -115,7 +115,7 @@ def test_no_route_is_open_to_who_has_no_right(app: Any, endpoint: AnyEndpoint, k
 
 
 @pytest.mark.parametrize("endpoint", CLOSED)
-def test_a_daemon_may_only_what_is_for_daemons(app: Any, endpoint: AnyEndpoint) -> None:
+def test_a_daemon_may_use_only_routes_for_daemons(app: Any, endpoint: AnyEndpoint) -> None:
     of_nimbus = daemon_header("n2", NIMBUS_PAIR.token_with(ME.public, NIMBUS_TO_NIMBUS))
     for kind, header in ((SUPERVISOR, of_supervisor()), (NIMBUS, of_nimbus)):
         answer = asked(app, endpoint, header)
@@ -123,20 +123,20 @@ def test_a_daemon_may_only_what_is_for_daemons(app: Any, endpoint: AnyEndpoint) 
 
 
 @pytest.mark.parametrize("endpoint", CLOSED)
-def test_an_operator_may_everything_but_speak_for_a_supervisor(app: Any, endpoint: AnyEndpoint) -> None:
+def test_an_operator_may_do_everything_but_report_for_a_supervisor(app: Any, endpoint: AnyEndpoint) -> None:
     answer = asked(app, endpoint, bearer(TOKEN))
     assert (answer.status != 401) == (OPERATOR in endpoint.who)
     assert (OPERATOR in endpoint.who) or endpoint.path.endswith("/reports")
 
 
-def test_a_supervisor_does_not_speak_for_another_one(store: InMemoryStore) -> None:
+def test_a_supervisor_cannot_report_for_another_one(store: InMemoryStore) -> None:
     services = SimpleNamespace(control=SimpleNamespace(leading=True))
     app = make_app(cast(Services, services), Authenticator(lambda: TOKEN, ME, store))
     answer = ask(app, "POST", "/api/v1/supervisors/s2/reports", of_supervisor(), b"{}")
     assert (answer.status, answer.error["message"]) == (401, "only supervisor 's2' sends its reports")
 
 
-def test_what_is_open_to_anybody_is_known_by_name() -> None:
+def test_routes_open_to_all_are_listed_by_name() -> None:
     assert {endpoint.path for endpoint in TABLE if not endpoint.who} == {"/health", "/api/v1/openapi.json"}
 
 
@@ -144,7 +144,7 @@ def test_what_is_open_to_anybody_is_known_by_name() -> None:
     "method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"]
 )
 @pytest.mark.parametrize("endpoint", ROUTES)
-def test_no_other_method_of_a_route_goes_past_the_gate(app: Any, endpoint: AnyEndpoint, method: str) -> None:
+def test_no_other_method_of_a_route_bypasses_the_gate(app: Any, endpoint: AnyEndpoint, method: str) -> None:
     answer = ask(app, method, path_of(endpoint))
     open_to_all = {each.method for each in TABLE if each.path == endpoint.path and not each.who}
     assert answer.status in (401, 405) or method in {*open_to_all, "HEAD"}
@@ -155,18 +155,20 @@ def test_no_other_method_of_a_route_goes_past_the_gate(app: Any, endpoint: AnyEn
     "path", ["/api/v1/topologies/", "/api/v1//topologies", "//api/v1/topologies", "/api/v1/./topologies", "/API/v1/topologies",
              "/api/v1/topologies%2F", "/api/v1/health/../topologies", "/health/../api/v1/topologies", "/", "/docs", "/api"],
 )  # fmt: skip
-def test_no_other_spelling_of_a_path_goes_past_the_gate(app: Any, path: str) -> None:
+def test_no_other_spelling_of_a_path_bypasses_the_gate(app: Any, path: str) -> None:
     assert ask(app, "GET", path).status in (401, 404, 405)
 
 
-def test_a_nimbus_that_does_not_know_the_token_yet_lets_nobody_in(store: InMemoryStore) -> None:
+def test_a_nimbus_that_does_not_know_the_token_yet_refuses_all(store: InMemoryStore) -> None:
     app = make_app(cast(Services, Untouchable()), Authenticator(lambda: None, ME, store))
     for given in ("", "None", TOKEN):
         assert ask(app, "GET", "/api/v1/topologies", f"Bearer {given}").status in (401, 503)
 
 
 @pytest.mark.parametrize("route", CLOSED)
-def test_who_shows_nothing_hears_that_there_is_no_token_yet(store: InMemoryStore, route: AnyEndpoint) -> None:
+def test_a_request_without_credentials_learns_that_there_is_no_token_yet(
+    store: InMemoryStore, route: AnyEndpoint
+) -> None:
     app = make_app(cast(Services, Untouchable()), Authenticator(lambda: None, ME, store))
     answer = ask(app, route.method, path_of(route))
     assert answer.status == 503

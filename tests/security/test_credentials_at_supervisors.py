@@ -1,4 +1,4 @@
-"""A supervisor's HTTP answers Nimbuses of its cluster and nobody else, and gives nothing but logs."""
+"""A supervisor's HTTP answers only Nimbuses of its cluster, and serves only logs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOG = "/logs/words-1-0/w1"
 
 
 class Server:
-    """A supervisor's HTTP with one worker, and a Nimbus that is registered."""
+    """A supervisor's HTTP with one worker, and a registered Nimbus."""
 
     def __init__(self, state: Path) -> None:
         self.store = InMemoryStore()
@@ -97,12 +97,12 @@ def test_a_nimbus_of_the_cluster_reads_logs(server: Server) -> None:
 
 @pytest.mark.parametrize("kind", FALSE)
 @pytest.mark.parametrize("path", [LOG, f"{LOG}?file=output", "/logs/x/y", "/", "/logs", "/keys.json"])
-def test_nobody_else_reads_anything(server: Server, path: str, kind: str) -> None:
+def test_no_other_client_can_read_anything(server: Server, path: str, kind: str) -> None:
     assert server.ask(path, FALSE[kind])[0] == 401
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_nothing_but_reading_is_possible(server: Server, method: str) -> None:
+def test_only_reading_is_possible(server: Server, method: str) -> None:
     assert server.ask(LOG, of_nimbus(), method)[0] == 405
 
 
@@ -122,11 +122,11 @@ def test_no_name_leads_out_of_the_logs(server: Server, names: tuple[str, str], f
 
 
 @pytest.mark.parametrize("file", ["keys.json", "../keys.json", "orders.json", "worker.log/../keys.json", ""])
-def test_no_other_file_of_a_worker_is_given(server: Server, file: str) -> None:
+def test_no_other_file_of_a_worker_is_served(server: Server, file: str) -> None:
     assert server.ask(f"{LOG}?file={quote(file, safe='')}", of_nimbus())[0] in (400, 404) or not file
 
 
-def test_a_worker_that_makes_its_log_a_link_shows_nothing_through_it(server: Server) -> None:
+def test_a_worker_that_replaces_its_log_by_a_link_exposes_nothing(server: Server) -> None:
     for name in ("output.log", "output.log.1"):
         (server.worker / name).symlink_to(server.state / "key")
     for query in ("file=output", "file=output&offset=99"):
@@ -134,7 +134,7 @@ def test_a_worker_that_makes_its_log_a_link_shows_nothing_through_it(server: Ser
         assert status == 404, body
 
 
-def test_a_nimbus_that_is_gone_from_the_store_is_none_any_more(tmp_path: Path) -> None:
+def test_a_nimbus_removed_from_the_store_is_refused(tmp_path: Path) -> None:
     store = InMemoryStore()
     for name, pair in (("n1", NIMBUS), ("n2", STRANGER)):
         store.put(paths.nimbus(name), encode(NimbusRecord(name, f"http://{name}:1", "host", pair.public)))

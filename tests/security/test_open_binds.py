@@ -1,4 +1,4 @@
-"""Daemons that were told to listen to other machines in the clear do not start, and say what helps."""
+"""Daemons that would listen to other machines without TLS do not start, and give advice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_ZOOKEEPER = "127.0.0.1:1"
 
 
 def started(daemon: str, tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A daemon that finds no ZooKeeper, if it gets so far."""
+    """A daemon that finds no ZooKeeper, if it gets that far."""
     state = ("--zookeeper", NO_ZOOKEEPER, "--state", str(tmp_path / "state"))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SQUALL_")}
     return subprocess.Popen(
@@ -29,7 +29,7 @@ def started(daemon: str, tmp_path: Path, *arguments: str) -> subprocess.Popen[st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("daemon", ["nimbus", "supervisor"])
-def test_listening_to_everybody_takes_a_certificate(daemon: str, tmp_path: Path) -> None:
+def test_listening_to_all_machines_requires_a_certificate(daemon: str, tmp_path: Path) -> None:
     process = started(daemon, tmp_path, "--listen", "0.0.0.0:0")
     _, text = process.communicate(timeout=60)
     assert process.returncode == 1

@@ -1,4 +1,4 @@
-"""Nimbus and the supervisors carry pickles, and never open one: workers alone do."""
+"""Nimbus and the supervisors carry pickles, and never open one: only workers do."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from tests.supervisor.hosts import Hosts
 from topology_api.options import defaults
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What opens pickles, or runs what it is given.
+#: Functions that open pickles, or execute their argument.
 OPENERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "runpy"}
-#: The modules below the daemons that open pickles, each for workers or for who packs: the daemons import none of them.
+#: The modules below the daemons that open pickles, each for workers or for the packing side: the daemons import none of them.
 FOR_WORKERS = {"squall.transport.columns", "topology_api.packing"}
 DAEMONS = ("nimbus", "supervisor", "squall/cluster")
 
@@ -63,7 +63,7 @@ def sources() -> list[Path]:
     return found
 
 
-def test_no_module_of_the_daemons_has_anything_that_opens_pickles(sources: list[Path]) -> None:
+def test_no_module_of_the_daemons_can_open_pickles(sources: list[Path]) -> None:
     for path in sources:
         names = imported(path)
         assert not {name.partition(".")[0] for name in names} & OPENERS, path
@@ -85,7 +85,7 @@ def test_no_module_of_the_daemons_loads_anything_but_json_and_counters(sources: 
                 )
 
 
-def test_a_daemon_that_has_imported_everything_of_its_own_has_no_cloudpickle_and_no_worker() -> None:
+def test_a_daemon_that_has_imported_all_its_modules_has_no_cloudpickle_and_no_worker() -> None:
     program = (
         "import pkgutil, importlib, sys\n"
         "for package in ('nimbus', 'supervisor'):\n"
@@ -130,7 +130,7 @@ def test_a_topology_full_of_canaries_lives_its_whole_life_unopened_by_nimbus_and
 
 
 @pytest.mark.slow
-def test_workers_alone_open_them(tmp_path: Path) -> None:
+def test_only_workers_open_them(tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     os.mkfifo(mark)  # so that the first song wakes us
     with open(os.open(mark, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as songs:

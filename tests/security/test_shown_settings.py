@@ -1,4 +1,4 @@
-"""`squall config` can be shown around: what it prints holds no secret, whichever layer it comes from."""
+"""`squall config` can be shared: its output contains no secret, whichever layer it comes from."""
 
 from __future__ import annotations
 

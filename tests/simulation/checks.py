@@ -1,7 +1,6 @@
-"""What must hold: after every step, after faults have stopped, and when everything was killed.
+"""The invariants: after every step, after the last fault, and when everything was killed.
 
-A `Watcher` sees every write to the store and every process that is started. The first promise that is broken ends the run
-with `Broken`.
+A `Watcher` sees every write to the store and every start of a process. The first broken promise ends the run with `Broken`.
 Must not know: which faults there are.
 """
 
@@ -25,11 +24,11 @@ from tests.simulation.timeline import Actor
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-#: What a Nimbus writes without leading.
+#: Records that a Nimbus writes without leading.
 WITHOUT_GUARD: Final = (paths.LEADER, paths.EPOCH, paths.NIMBUSES, paths.PRESENCE)
-#: What a supervisor writes.
+#: Records that a supervisor writes.
 OF_SUPERVISORS: Final = (paths.SUPERVISORS, paths.PRESENCE)
-#: What stays when no topology is there.
+#: Records that remain when there is no topology.
 STAYS: Final = (
     "/leadership",
     paths.NIMBUSES,
@@ -40,48 +39,48 @@ STAYS: Final = (
     paths.CLUSTER,
     paths.keys(paths.OPERATOR),
 )
-#: States in which workers are asked to drain before anything becomes of their places.
+#: States in which workers are asked to drain before their places change.
 DRAINING: Final = ("REBALANCING", "REPLACING", "KILLED")
 
 
 class Broken(AssertionError):
-    """A promise that was not kept."""
+    """A broken promise."""
 
 
 class Watcher(Observer):
-    """Looks at every write and every start."""
+    """Checks every write and every start."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.assignments: dict[tuple[str, int], tuple[Placement, ...]] = {}
         self.versions: dict[str, int] = {}
-        #: The workers that each topology has by its last assignment.
+        #: The workers of each topology by its last assignment.
         self.workers: dict[str, tuple[Placement, ...]] = {}
         self.records: dict[str, TopologyRecord] = {}
         #: Ids of topologies by the submitter's key.
         self.submissions: dict[str, set[str]] = defaultdict(set)
-        #: Topologies of which something could not be read, by id or name.
+        #: Topologies with an unreadable record, by id or name.
         self.unreadable: set[str] = set()
-        #: Moments at which the leader changed, workers that were started, writes that were done.
+        #: Moments at which the leader changed, the number of started workers, and of writes.
         self.leaders: list[str] = []
         self.starts = 0
         self.writes = 0
         self.first: Broken | None = None
-        #: The process of each incarnation (topology id, worker, incarnation) that there ever was.
+        #: The process of each incarnation (topology id, worker, incarnation) that ever existed.
         self.incarnations: dict[tuple[str, str, Incarnation], str] = {}
-        #: Places (topology id, worker, version) that were withdrawn, and where they were; and those of them that nobody can
-        #: wait for: their supervisor was not there by then, or was given up later. What runs there ends when it is back.
+        #: Withdrawn places (topology id, worker, version) with their slots; and those of them that are not waited for: their
+        #: supervisor was not there by then, or was given up later. Processes there end when it is back.
         self.withdrawn: dict[tuple[str, str, int], str] = {}
         self.unawaited: set[tuple[str, str, int]] = set()
 
     def broken(self, text: str) -> Broken:
-        """The end of a run. What is raised in the middle of a daemon's work it may catch, so it is raised again after it."""
+        """The end of a run. A daemon may catch an exception in the middle of its work, so it is raised again afterwards."""
         found = Broken(f"at {self.world.line.now:.3f} s: {text}")
         self.first = self.first or found
         return found
 
     def damaged(self, path: str) -> None:
-        """See `Observer`. Nobody can be held to what cannot be read."""
+        """See `Observer`. No promise depends on an unreadable record."""
         self.records.pop(path, None)
         self.unreadable.add(path.split("/")[2])
         for name, record in self.records.items():
@@ -109,7 +108,7 @@ class Watcher(Observer):
             self.leaders.append(value[0].decode())
 
     def check_writer(self, actor: Actor, kind: str, path: str, guard: Guard | None) -> None:
-        """A Nimbus writes under the guard of its term, a supervisor its own records only."""
+        """A Nimbus writes under the guard of its term, a supervisor only its own records."""
         if isinstance(actor, Candidate):
             if any(below(each, path) for each in WITHOUT_GUARD):
                 return
@@ -131,7 +130,7 @@ class Watcher(Observer):
             return
         record = self.records[path] = decode(TopologyRecord, data)
         if record.state == "KILLED":
-            self.submissions.pop(record.submission, None)  # a retry that comes after a kill begins anew
+            self.submissions.pop(record.submission, None)  # a retry that comes after a kill starts again
         elif record.submission:
             self.submissions[record.submission].add(record.id)
             if len(self.submissions[record.submission]) > 1:
@@ -151,10 +150,10 @@ class Watcher(Observer):
             raise self.broken(f"{record.name}: version {before.version} -> {record.version}")
 
     def check_removed(self, before: TopologyRecord | None) -> None:
-        """When a name becomes free, nobody that could be reached works under it."""
+        """When a name becomes free, no reachable process works under it."""
         if before is None or self.unreadable & {before.id, before.name}:
             return
-        # A registry that remembers nothing: whose record is damaged counts as not there, as for a new leader.
+        # A registry without a cache: a damaged record counts as absent, as for a new leader.
         there = {record.id for record in Registry(self.world.server.store).all_supervisors()}
         for process in self.world.processes.all():
             orders = process.orders
@@ -164,7 +163,7 @@ class Watcher(Observer):
                 raise self.broken(f"{before.name} is gone, and {process.name} of it still runs")
 
     def check_drained(self, actor: Actor, topology_id: str) -> None:
-        """Workers that were asked to drain lose their places when they have, or when it was waited for long enough."""
+        """Workers that were asked to drain lose their places when they have drained, or at the deadline."""
         record = next((each for each in self.records.values() if each.id == topology_id), None)
         if record is None or record.state not in DRAINING or topology_id in self.unreadable:
             return
@@ -176,15 +175,15 @@ class Watcher(Observer):
         for place in self.workers.get(topology_id, ()):
             report = reports.get(place.worker)
             if report is None or report.incarnation.version != place.incarnation.version or not report.opened:
-                continue  # it never ran, and may be passed over
+                continue  # it never ran, and may be skipped
             done = report.drained or report.ended or report.stopped or report.crash
-            if not done and place.supervisor in actor.supervisors:  # nobody waits for the others
+            if not done and place.supervisor in actor.supervisors:  # the others are not waited for
                 raise self.broken(f"{topology_id}: {place.worker} has not drained, and loses its place")
 
     def note_superseded(
         self, topology_id: str, before: tuple[Placement, ...], placements: tuple[Placement, ...]
     ) -> None:
-        """Processes whose tasks are others' from now on, and places that are nobody's."""
+        """Processes whose tasks belong to others from now on, and places that are free."""
         there = {(place.worker, place.incarnation.version) for place in placements}
         for process in self.world.processes.all():
             if process.identity is None or process.identity[0] != topology_id:
@@ -200,7 +199,7 @@ class Watcher(Observer):
                     self.unawaited.add(key)
 
     def note_given_up(self, supervisor: str) -> None:
-        """Nobody waits any more for what was to go from there, also when it comes back."""
+        """The processes there are not waited for any more, even if the supervisor comes back."""
         self.unawaited.update(key for key, where in self.withdrawn.items() if where == supervisor)
 
     def check_assignment(self, data: bytes) -> tuple[Placement, ...]:
@@ -227,7 +226,7 @@ class Watcher(Observer):
         return found.placements
 
     def check_slots(self) -> None:
-        """No two topologies have the same slot, unless a Nimbus could not know that one had it."""
+        """No two topologies have the same slot, unless a Nimbus could not know that it was taken."""
         slots: dict[tuple[str, int], str] = {}
         for name in self.world.server.store.children(paths.ASSIGNMENTS):
             value = self.world.server.store.get(f"{paths.ASSIGNMENTS}/{name}")
@@ -265,7 +264,7 @@ class Watcher(Observer):
     # Leaders
 
     def step(self) -> None:
-        """After each event: nothing was broken in it, and at most one Nimbus takes itself for the leader."""
+        """After each event: no promise was broken in it, and at most one Nimbus considers itself the leader."""
         if self.first is not None:
             raise self.first
         leaders = 0
@@ -277,12 +276,12 @@ class Watcher(Observer):
 
 
 def own_slot(orders: worker_files.Orders) -> int:
-    """The slot that the orders of a process give it."""
+    """The slot of a process according to its orders."""
     return next(place.slot for place in orders.placements if place.worker == orders.worker)
 
 
 def problems_at_rest(world: World) -> list[str]:
-    """What is not yet as it should be some time after the last fault."""
+    """Everything that is not yet as it should be some time after the last fault."""
     problems = []
     leader = world.leader
     if leader is None or not leader.control.leading:
@@ -306,7 +305,7 @@ def problems_at_rest(world: World) -> list[str]:
 def problems_of_topology(
     world: World, record: TopologyRecord, wanted: dict[tuple[str, str, int], int]
 ) -> list[str]:
-    """Those of one topology; its workers go into `wanted`."""
+    """The same for one topology; its workers are added to `wanted`."""
     registry = world.registry
     assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
     name = f"{record.name} ({record.id}, {record.state})"
@@ -344,7 +343,7 @@ def problems_of_topology(
 
 
 def problems_of_peers(world: World, name: str, process: VirtualProcess) -> list[str]:
-    """Whether a worker knows where its peers are, and who they are by now."""
+    """Whether a worker knows the present addresses and incarnations of its peers."""
     problems = []
     assert process.orders is not None
     there = {other.identity: other for other in world.processes.all() if other.identity is not None}
@@ -361,7 +360,7 @@ def problems_of_peers(world: World, name: str, process: VirtualProcess) -> list[
 
 
 def slots_in_use(world: World) -> int:
-    """Slots that some topology has."""
+    """Slots that a topology has."""
     found = 0
     for record in world.registry.all_topologies():
         for assignment in (world.registry.assignments.get(record.id), world.registry.leaving.get(record.id)):
@@ -370,7 +369,7 @@ def slots_in_use(world: World) -> int:
 
 
 def left_over(world: World) -> list[str]:
-    """What is left though every topology was killed."""
+    """Everything that is left though all topologies were killed."""
     problems = [
         f"{path} is left in the store"
         for path in sorted(world.server.store._tree.values)

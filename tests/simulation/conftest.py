@@ -1,7 +1,7 @@
 """Which seeds of the simulation are run, and how many.
 
-`pytest tests/simulation --simulation-seed N` runs that seed alone. Otherwise a fixed row of seeds is run under CI=true, so that
-a red build is red for everybody, and another row each time elsewhere.
+`pytest tests/simulation --simulation-seed N` runs that seed alone. Otherwise CI=true runs a fixed sequence of seeds, so that a
+failure there can be reproduced, and other runs a new sequence each time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def first_seed(request: pytest.FixtureRequest) -> int | None:
-    """The one seed that was asked for."""
+    """The requested seed."""
     found: int | None = request.config.getoption("--simulation-seed", None)
     return found
 

@@ -1,8 +1,8 @@
 """The daemons of the simulated cluster: their real cores, each in an actor of its own.
 
-A `Candidate` is a Nimbus daemon: its `LeaderLoop`, which runs the master while it leads. An `Agent` is a
-supervisor daemon: a `Supervisor` over the disk of its machine. A supervisor reaches Nimbus by a `Link`, which may lose,
-double and delay what it carries, and answers nothing.
+A `Candidate` is a Nimbus daemon: its `LeaderLoop`, which runs the master while it leads. An `Agent` is a supervisor daemon: a
+`Supervisor` over the disk of its machine. A supervisor reaches Nimbus by a `Link`, which may lose, double and delay its
+messages, and never answers.
 Must not know: which faults there are, what is checked.
 """
 
@@ -40,26 +40,26 @@ from topology_api.errors import SquallError
 SUPERVISOR_TIMEOUT_SECS: Final = 15.0
 LEASE_SECS: Final = 10.0
 REPLACE_TIMEOUT_SECS: Final = 15.0
-#: Seconds between two looks of a Nimbus though nothing was told: what a store tells may be lost.
+#: Seconds between two looks of a Nimbus without a notification, since notifications may be lost.
 LOOK_SECS: Final = 5.0
-#: Seconds that something takes from one process to another.
+#: Seconds that a message takes from one process to another.
 LATENCY: Final = (0.001, 0.02)
-#: Seconds from a change to the look at it: changes come in crowds.
+#: Seconds from a change to the look at it: changes come in bursts.
 SOON_SECS: Final = 0.02
-#: Seconds after which a supervisor sees what has become of its processes. In earnest it looks so often; here it is woken.
+#: Seconds after which a supervisor notices a change of its processes. A real one checks this often; here it is woken.
 SEEN_SECS: Final = (0.0, 0.2)
-#: Seconds between two looks of a supervisor though nothing has happened: while one of its limits may run out, and otherwise
-#: (a little more than a second, in which time it has something to do of itself).
+#: Seconds between two looks of a supervisor without any event: while one of its limits may expire, and otherwise (a little more
+#: than a second, after which it has work of its own).
 LIMITS_SECS: Final = 0.5
 REST_SECS: Final = 1.001
-#: A supervisor reads the store again though nothing was told (in earnest after one second), and sends heartbeats to Nimbus and
-#: its workers, a fifth of a lease apart, as in earnest at most. Between looks that nobody asked for a session knows what it
-#: found before (`sessions.CACHE_SECS`).
+#: A supervisor reads the store again without a notification (a real one after one second), and sends heartbeats to Nimbus and
+#: its workers, a fifth of a lease apart, the longest real interval. Between looks without a reason, a session uses its cache
+#: (`sessions.CACHE_SECS`).
 PACE: Final = LoopPace(reread=3.0, heartbeat=2.0)
 
 
 class Memory:
-    """What a Nimbus keeps on its disk: the cluster that it belongs to, its key pair, the token."""
+    """The state on a Nimbus's disk: its cluster id, its key pair, the token."""
 
     def __init__(self, disk: Path) -> None:
         self.disk = disk
@@ -69,7 +69,7 @@ class Memory:
 
 @lru_cache
 def pair_of(name: str) -> KeyPair:
-    """The key pair of a daemon, the same in every run: to make one takes longer than an event."""
+    """The key pair of a daemon, the same in every run: making one takes longer than an event."""
     return KeyPair.make()
 
 
@@ -126,7 +126,7 @@ class Candidate(Actor):
         return self.secrets.lacks()
 
     def wake_in(self, seconds: float) -> None:
-        """Have it look around then at the latest."""
+        """Wake it then at the latest."""
         moment = self.line.now + seconds
         if self._wakes_at is None or moment < self._wakes_at:
             self._wakes_at = moment
@@ -134,7 +134,7 @@ class Candidate(Actor):
 
     def _wake(self) -> None:
         if self._wakes_at is not None and self.line.now < self._wakes_at:
-            return  # another one is to come
+            return  # another wake-up will come
         self._wakes_at = None
         self.control.round()
         self._sleep()
@@ -145,26 +145,26 @@ class Candidate(Actor):
 
     @property
     def leads(self) -> bool:
-        """Whether it takes itself for the leader, and could know better."""
+        """Whether it considers itself the leader, and could know better."""
         if self._leadership._guard is None or not self.alive or self.session.early:
             return False
         return self._leadership.leading(self.now())
 
     @property
     def supervisors(self) -> Collection[str]:
-        """Those that are there, as far as it knows while it leads."""
+        """The live supervisors, as far as it knows while it leads."""
         master = self.control._master
         return () if master is None else master._assigner.supervisors.keys()
 
     def command(self, do: Callable[[Nimbus], Any]) -> Any:
-        """What an operator asks of it."""
+        """A request of an operator."""
         try:
             return self.control.lead(do)
         finally:
             self._sleep()
 
     def say(self, do: Callable[[Nimbus], Any]) -> None:
-        """What a supervisor tells it."""
+        """A report of a supervisor."""
         try:
             self.command(do)
         except SquallError:
@@ -173,21 +173,21 @@ class Candidate(Actor):
 
 @dataclass
 class LinkChances:
-    """What becomes of what supervisors and operators say to Nimbus."""
+    """The messages of supervisors and operators to Nimbus, with their faults."""
 
     lose: float = 0.0
     double: float = 0.0
     late: float = 0.0
-    #: Pairs (supervisor, Nimbus) between which nothing comes through.
+    #: Pairs (supervisor, Nimbus) between which no message arrives.
     cut: frozenset[tuple[str, str]] = frozenset()
 
     def calm(self) -> None:
-        """From now on nothing goes wrong."""
+        """No faults from now on."""
         self.__dict__.update(vars(LinkChances()))
 
 
 class Link:
-    """`supervisor.reporter.NimbusLink` to whoever leads."""
+    """A `supervisor.reporter.NimbusLink` to the leader."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class Link:
         self._last = 0.0
 
     def report(self, name: str, worker: str, report: WorkerReport) -> bool:
-        """See `NimbusLink`. Whether it was taken is not known: the store will say."""
+        """See `NimbusLink`. Whether it was accepted is not known: the store will show it."""
         self._send(lambda nimbus: nimbus.report(name, worker, report))
         return True
 
@@ -289,14 +289,14 @@ class Agent(Actor):
         self.wake_in(random.uniform(0, 0.5))
 
     def wake_in(self, seconds: float) -> None:
-        """Have it look around then at the latest."""
+        """Wake it then at the latest."""
         moment = self.line.now + seconds
         if self._wakes_at is None or moment < self._wakes_at:
             self._wakes_at = moment
             self.line.at(moment, self, self._wake)
 
     def _news(self) -> None:
-        """A process has said something, or ended."""
+        """A process has reported news, or has ended."""
         self.wake_in(self._random.uniform(*SEEN_SECS))
 
     def _wake(self) -> None:
@@ -313,6 +313,6 @@ class Agent(Actor):
             return self.wake_in(SOON_SECS)
         seconds = LIMITS_SECS if supervisor.next_time(now) - now <= PACE.soon else REST_SECS
         store_view = supervisor._store_view
-        if store_view is not None:  # what could not be read is read again before long
+        if store_view is not None:  # a failed read is soon repeated
             seconds = min(seconds, max(store_view.next_time(now) - now, SOON_SECS))
         self.wake_in(seconds)

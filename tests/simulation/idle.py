@@ -1,6 +1,6 @@
-"""The program of virtual processes that run no tuples: it says what a worker says, after as long as a die says.
+"""The program of virtual processes without tuples: it reports like a worker, after random times.
 
-Must not know: files, processes beyond its own.
+Must not know: files, other processes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from worker.process.startup import own_place
 
 
 class IdleProgram:
-    """Pretends to run the tasks of its place: they open, drain and end when a die says so."""
+    """Pretends to run the tasks of its place: they open, drain and end at random times."""
 
     def __init__(self, process: VirtualProcess, habits: Habits, finite: float | None) -> None:
         """`finite`: seconds that the sources last; None: for ever."""

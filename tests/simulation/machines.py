@@ -1,9 +1,9 @@
 """Machines and the processes on them, as far as a supervisor sees them.
 
-A machine has a disk, which outlives everything, and a table of processes. What a supervisor sees of them is in
-`tests.simulation.process_table`. What it starts is a `VirtualProcess`, an actor of the simulated time that reads
-its orders, writes its heartbeat and keeps to its lease, by the real files of `squall.worker_files`. What it does beyond that is
-its `Program`: that of `tests.simulation.idle` pretends to run tasks; `tests.simulation.tuples` runs real ones.
+A machine has a disk, which outlives everything, and a table of processes. `tests.simulation.process_table` is the supervisor's
+view of them. A started process is a `VirtualProcess`, an actor of the simulated time that reads its orders, writes its
+heartbeat and obeys its lease, by the real files of `squall.worker_files`. Its other behaviour is its `Program`: that of
+`tests.simulation.idle` pretends to run tasks; `tests.simulation.tuples` runs real ones.
 Must not know: the store, Nimbus.
 """
 
@@ -33,9 +33,9 @@ from tests.simulation.timeline import Actor, Timeline
 from worker.process.lease import Lease
 from worker.process.startup import own_place
 
-#: Seconds between two heartbeats of a process that has no news: more than in earnest, where it is one.
+#: Seconds between two heartbeats of a process without news: longer than the real second.
 BEAT_SECS: Final = 2.5
-#: Bytes of orders at most.
+#: Upper limit of the size of orders.
 MOST_ORDERS: Final = 1024 * 1024
 
 
@@ -50,7 +50,7 @@ class Ended(BaseException):
 
 @dataclass
 class Flags:
-    """What a program says of itself; see `squall.worker_files.WorkerHeartbeat`."""
+    """A program's report about itself; see `squall.worker_files.WorkerHeartbeat`."""
 
     asked: str
     version: int
@@ -64,38 +64,38 @@ class Flags:
 
 
 class Program(Protocol):
-    """What runs in a virtual process. It raises `Ended` to end."""
+    """The program of a virtual process. It raises `Ended` to end."""
 
     @property
     def address(self) -> tuple[str, str]:
-        """Where its peers reach it."""
+        """Its address for peers."""
 
     def take_orders(self, orders: Orders) -> None:
-        """The orders are these from now on."""
+        """These orders apply from now on."""
 
     def look(self) -> None:
         """It has been woken."""
 
     def flags(self) -> Flags:
-        """How it is at this moment."""
+        """Its present state."""
 
     def next_time(self) -> float | None:
-        """When it is to be woken by itself, by the time of the simulation."""
+        """When it must be woken by itself, in simulated time."""
 
     def die(self) -> None:
-        """Its process is no more, without a word."""
+        """Its process has died."""
 
 
 @dataclass
 class Habits:
-    """How long the processes of a run take for things, in seconds, and what tempers they have."""
+    """How long the processes of a run take for things, in seconds, and how they behave."""
 
     boot: tuple[float, float] = (0.1, 1.0)
     open: tuple[float, float] = (0.05, 1.0)
     drain: tuple[float, float] = (0.05, 3.0)
     stop: tuple[float, float] = (0.01, 1.0)
     kill: tuple[float, float] = (0.001, 0.2)
-    #: The chance of a start that fails: the process ends before its first heartbeat.
+    #: The chance of a failed start: the process ends before its first heartbeat.
     stillborn: float = 0.0
 
 
@@ -108,18 +108,18 @@ class Machine:
     processes: dict[int, VirtualProcess] = field(default_factory=dict)
     #: Whether writes to its disk fail.
     full: bool = False
-    #: What becomes of the supervisor at its next start of a process: it dies before, or after the process is there.
+    #: The fate of the supervisor at its next start of a process: it dies before, or after the process exists.
     dies_starting: str | None = None
     supervisor: Actor | None = None
-    #: Told when a process has said something new, or ended.
+    #: Called when a process has reported news, or has ended.
     news: Callable[[], None] = lambda: None
 
     def living(self) -> list[VirtualProcess]:
-        """The processes that are there."""
+        """The existing processes."""
         return [process for process in self.processes.values() if process.alive]
 
     def lose_power(self) -> None:
-        """All that ran here is no more."""
+        """All processes here have died."""
         for process in self.living():
             process.die()
         self.processes.clear()
@@ -138,13 +138,13 @@ class VirtualProcess(Actor):
         self.orders: Orders | None = None
         self.program: Program | None = None
         self.lease: Lease | None = None
-        #: (topology id, worker, incarnation) and slot, for those who check who owns what.
+        #: (topology id, worker, incarnation) and slot, for checks of ownership.
         self.identity: tuple[str, str, Incarnation] | None = None
         self.slot = -1
         self.topology: str | None = None
         self.number = 0
         self._orders_file = str(directory / worker_files.ORDERS)
-        #: What stood there when it looked last.
+        #: The content at its last look.
         self._read: bytes | None = None
         self._heartbeat_file = str(directory / worker_files.HEARTBEAT)
         self._told: Flags | None = None
@@ -152,10 +152,10 @@ class VirtualProcess(Actor):
         self._dying = False
         self._wakes_at: float | None = None
 
-    # Life
+    # Life cycle
 
     def boot(self, make: Callable[[VirtualProcess, Orders], Program]) -> None:
-        """Read what there is to read, and begin."""
+        """Read the files, and begin."""
         try:
             orders = worker_files.read_orders(self.directory)
         except worker_files.BadFile:
@@ -176,7 +176,7 @@ class VirtualProcess(Actor):
         raise Ended(EXIT_LEASE, f"no new lease for {seconds:.1f} s")
 
     def guarded(self, do: Callable[[], object]) -> None:
-        """Run a part of the program; whoever looks at the clock may find that time is up."""
+        """Run a part of the program; each reading of the clock may show that the lease has expired."""
         if not self.alive or self._dying:
             return
         try:
@@ -188,14 +188,14 @@ class VirtualProcess(Actor):
             self._exit(ended.status, ended.reason)
 
     def beat(self) -> None:
-        """Every so often, whether there is something to say or not."""
+        """At each interval, with or without news."""
         if not self.alive or self._dying:
             return
         self.guarded(self._look)
         self.line.after(BEAT_SECS, self, self.beat)
 
     def wake(self) -> None:
-        """The program has something to do."""
+        """The program has work to do."""
         self._wakes_at = None
         program = self.program
         if program is not None:
@@ -233,7 +233,7 @@ class VirtualProcess(Actor):
         self.program.take_orders(orders)
 
     def _tell(self) -> None:
-        """Write the heartbeat if it is due; and see to it that the program is woken in time."""
+        """Write the heartbeat if it is due, and make sure that the program is woken in time."""
         program = self.program
         if program is None or self.orders is None:
             return
@@ -291,13 +291,13 @@ class VirtualProcess(Actor):
         self.die()
 
     def die(self) -> None:
-        """Be no more."""
+        """End."""
         if self.alive and self.program is not None:
             self.program.die()
         super().die()
         self.machine.news()
 
-    # What its supervisor does with it
+    # Operations of its supervisor
 
     def signalled(self) -> None:
         """SIGUSR1."""
@@ -306,7 +306,7 @@ class VirtualProcess(Actor):
             self.guarded(self._take_orders)
 
     def kill(self, seconds: float) -> None:
-        """SIGKILL; a process in the kernel needs a while to go, and does nothing any more meanwhile."""
+        """SIGKILL; a process in the kernel takes a while to disappear, and does nothing any more meanwhile."""
         if not self.alive or self.status is not None:
             return
         self.status = signal.SIGKILL
@@ -316,7 +316,7 @@ class VirtualProcess(Actor):
 
 
 def _content(path: str) -> bytes | None:
-    """What a file holds."""
+    """The content of a file."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""What supervisors see of processes in simulated time, in place of `supervisor.processes.WorkerProcess`.
+"""The supervisors' view of processes in simulated time, in place of `supervisor.processes.WorkerProcess`.
 
 Must not know: what a process does, the store, Nimbus.
 """
@@ -17,12 +17,12 @@ from squall.worker_files import Orders
 from tests.simulation.machines import Habits, Machine, Program, VirtualProcess
 from tests.simulation.timeline import Killed, Timeline
 
-#: Seconds between two looks of a Nimbus at its secrets though nothing was told; in earnest it is one.
+#: Seconds between two looks of a Nimbus at its secrets without a notification; for a real one it is one second.
 LOOK_SECS: Final = 3.0
 
 
 class Processes:
-    """The processes of all machines of a run, and how supervisors get at them."""
+    """The processes of all machines of a run, and the operations of supervisors on them."""
 
     def __init__(
         self,
@@ -37,15 +37,15 @@ class Processes:
         self.make = make
         self.machines: list[Machine] = []
         self.pids = 1000
-        #: Told of each process that is started.
+        #: Called for each started process.
         self.on_start: Callable[[VirtualProcess], None] = lambda process: None
 
     def machine_of(self, directory: Path) -> Machine:
-        """The machine on whose disk a directory lies."""
+        """The machine with that directory on its disk."""
         return next(machine for machine in self.machines if machine.disk in directory.parents)
 
     def all(self) -> Iterator[VirtualProcess]:
-        """Every process that is there."""
+        """Every existing process."""
         for machine in self.machines:
             yield from machine.living()
 
@@ -79,13 +79,13 @@ class Processes:
         return ProcessHandle(self, process)
 
     def _die(self, machine: Machine) -> NoReturn:
-        """The supervisor that is in the middle of starting a process is no more."""
+        """The supervisor dies in the middle of starting a process."""
         assert machine.supervisor is not None
         machine.supervisor.die()
         raise Killed(machine.supervisor.name)
 
     def adopt(self, pid: int, started: int) -> ProcessHandle | None:
-        """A process that somebody else started."""
+        """A process that was started by another supervisor."""
         for machine in self.machines:
             process = machine.processes.get(pid)
             if process is not None and process.alive and started == pid:
@@ -93,19 +93,19 @@ class Processes:
         return None
 
     def find(self, directory: Path) -> ProcessHandle | None:
-        """A process that somebody else started in a directory."""
+        """A process that was started in a directory by another supervisor."""
         for process in self.machine_of(directory).living():
             if process.directory == directory:
                 return ProcessHandle(self, process)
         return None
 
     def __call__(self, pid: int, started: int, child: bool) -> Any:
-        """One that is over."""
+        """An ended process."""
         return GoneHandle(pid)
 
 
 class ProcessHandle:
-    """What a supervisor has of a process: `supervisor.processes.WorkerProcess`."""
+    """A supervisor's handle of a process: `supervisor.processes.WorkerProcess`."""
 
     def __init__(self, processes: Processes, process: VirtualProcess) -> None:
         self.processes = processes
@@ -167,7 +167,7 @@ def in_place_of_real_ones(processes: Processes) -> Iterator[None]:
         mock.patch("supervisor.worker_processes._KILL_PATIENCE", 0.0),
         mock.patch("supervisor.agent.secrets.randbits", random.getrandbits),
         mock.patch("supervisor.environments.constraints", tuple),  # no topology brings requirements
-        # Of what nobody has told a session knows for CACHE_SECS, so that looks in between find what they found before.
+        # A session caches unreported values for CACHE_SECS, so looks in between find the same as before.
         mock.patch("nimbus.security.secrets.LOOK_SECS", LOOK_SECS),
     ):
         yield

@@ -1,7 +1,7 @@
 """Runs of the simulation: one seed, many seeds, and the shortest story of a seed that still breaks.
 
-    python -m tests.simulation.run --seconds 60          # as many seeds as there is time for, from a random one on
-    python -m tests.simulation.run --seed 4711           # one seed, told step by step
+    python -m tests.simulation.run --seconds 60          # as many seeds as possible, from a random one on
+    python -m tests.simulation.run --seed 4711           # one seed, step by step
     python -m tests.simulation.run --seed 4711 --shrink  # and the fewest steps with which it breaks
 
 Must not know: what a cluster is.
@@ -33,27 +33,27 @@ from tests.simulation.story import Step, all_is_well, settings_of, story_of
 from tests.simulation.tuples import BOOKS, problems_of_book, real_workers
 from tests.simulation.world import World
 
-#: Simulated seconds after the last fault until all is as it should be, and from the last kill until nothing is left.
+#: Simulated seconds from the last fault until all is as it should be, and from the last kill until nothing is left.
 RECOVERY_SECS: Final = 120.0
 REMOVAL_SECS: Final = 90.0
 COMPLETION_SECS: Final = 120.0
-#: Seconds for which nothing may be wrong any more, and for which nothing may come back of what is gone.
+#: Seconds in which no problem may reappear, and in which no removed thing may come back.
 REST_SECS: Final = 4.0
 GONE_SECS: Final = 2.0
-#: Events that are worked off in one run at most: more are a loop without end.
+#: Limit of events in one run: more are an endless loop.
 MOST_EVENTS: Final = 400_000
-#: Broken runs after which no more are looked for.
+#: Broken runs after which the search stops.
 MOST_BROKEN: Final = 30
 
 
 @dataclass
 class Outcome:
-    """What became of a run."""
+    """The result of a run."""
 
     seed: int
     steps: list[Step]
     problem: str | None = None
-    #: A digest of all that happened: two runs of one seed are the same.
+    #: A hash of all events: two runs of one seed are the same.
     digest: str = ""
     events: int = 0
     simulated: float = 0.0
@@ -69,7 +69,7 @@ class Outcome:
 
 
 def run(seed: int, directory: Path, without: Collection[int] = (), verbose: bool = False) -> Outcome:
-    """The story of a seed, without some of its steps; everything that must hold is checked."""
+    """The story of a seed, without some of its steps, with all checks."""
     settings = settings_of(seed)
     steps = [step for number, step in enumerate(story_of(seed, settings)) if number not in without]
     world = World(str(seed), directory, settings)
@@ -109,7 +109,7 @@ def run(seed: int, directory: Path, without: Collection[int] = (), verbose: bool
 
 
 def tell(world: World, steps: list[Step]) -> None:
-    """All of a story, and how it ends."""
+    """A complete story and its end."""
     world.begin()
     for step in steps:
         world.line.at(step.at, world.nature, lambda step=step: step.do(world))  # type: ignore[misc]
@@ -152,7 +152,7 @@ def wait_for(
 
 
 def check_books(world: World) -> None:
-    """Have every topology come to its end, and see whether what its tasks wrote down adds up."""
+    """End every topology, and check whether its ledger adds up."""
     for record in world.registry.all_topologies():
         BOOKS[world.book_of(record.name)].stopping = True
         if record.state == "INACTIVE":
@@ -176,7 +176,7 @@ def check_books(world: World) -> None:
 
 
 def check_submissions(world: World) -> None:
-    """What was submitted, and never killed, is there."""
+    """Every topology that was submitted and never killed exists."""
     there = {record.name: record.id for record in world.registry.all_topologies()}
     for asked in world.asked:
         if asked.what != "submit" or asked.answer is None:
@@ -191,7 +191,7 @@ def check_submissions(world: World) -> None:
 
 
 def shrunk(outcome: Outcome, directory: Path) -> Outcome:
-    """The run of the same seed with as few steps as still break it."""
+    """The run of the same seed with the fewest steps that still break it."""
     every = len(story_of(outcome.seed, settings_of(outcome.seed)))
     without: set[int] = set()
     best = outcome
@@ -205,7 +205,7 @@ def shrunk(outcome: Outcome, directory: Path) -> Outcome:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """What daemons log is of no interest while thousands of them run."""
+    """The logs of daemons are not wanted while thousands of them run."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -215,7 +215,7 @@ def quiet() -> Iterator[None]:
 
 
 def place() -> str | None:
-    """Where files cost least."""
+    """The place where files are cheapest."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -246,7 +246,7 @@ def main() -> int:
 
 
 def one(seed: int, directory: Path, shrink: bool) -> int:
-    """Run one seed and tell all of it."""
+    """Run one seed and print all of it."""
     outcome = run(seed, directory / "run", verbose=not shrink)
     if outcome.problem is not None and shrink:
         outcome = shrunk(outcome, directory)
@@ -256,7 +256,7 @@ def one(seed: int, directory: Path, shrink: bool) -> int:
 
 @dataclass
 class Sums:
-    """What became of many runs."""
+    """The results of many runs."""
 
     runs: int = 0
     events: int = 0
@@ -265,7 +265,7 @@ class Sums:
 
 
 def many(first: int | None, seconds: float, directory: Path, keep_going: bool, jobs: int) -> int:
-    """Run seeds until the time is over, in so many processes; those that broke are told."""
+    """Run seeds until the time is over, in several processes; print those that broke."""
     begin = SystemRandom().randrange(10**9) if first is None else first
     began = time.monotonic()
     with get_context("fork").Pool(jobs) as pool:
@@ -280,7 +280,7 @@ def many(first: int | None, seconds: float, directory: Path, keep_going: bool, j
 
 
 def row(seed: int, step: int, seconds: float, directory: Path, keep_going: bool) -> Sums:
-    """Every so many seeds, until the time is over."""
+    """Every n-th seed, until the time is over."""
     sums, began = Sums(), time.monotonic()
     while time.monotonic() - began < seconds:
         outcome = run(seed, directory / str(seed))

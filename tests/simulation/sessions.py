@@ -1,10 +1,10 @@
-"""A process's session with the store, and what can go wrong with it.
+"""A process's session with the store, and its possible faults.
 
-`SimulatedSession` is a `squall.cluster.store.Store` over sessions of an `InMemoryStore`, with what a client of ZooKeeper has
-besides: reads from a cache that hears of changes a little later (or, when the event was lost, after eight seconds), calls
-that fail before or after they were done, calls during which the process stands still, a connection that can be cut, and a
-session that expires when the process was out of contact for too long; the next one begins by itself.
-Must not know: who uses it, what values mean.
+`SimulatedSession` is a `squall.cluster.store.Store` over sessions of an `InMemoryStore`, with the features of a ZooKeeper
+client: reads from a cache that gets changes a little later (or, if the event was lost, after eight seconds), calls that fail
+before or after they were done, calls during which the process is suspended, a connection that can be cut, and a session that
+expires when the process was out of contact for too long; the next one begins by itself.
+Must not know: its users, what values mean.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from squall.cluster.store import Cancel, Guard, Unavailable, Watch, below
 from tests.simulation.timeline import Actor, Killed
 
 T = TypeVar("T")
-#: What was read at a path, and until when that counts.
+#: The value read at a path, and how long it may be used.
 Known = dict[str, tuple[T, float]]
 
 SESSION_SECS: Final = 10.0
-#: Seconds that an entry of the cache lives though no event says that it is old.
+#: Seconds that a cache entry lives without an event.
 CACHE_SECS: Final = 8.0
-#: Seconds between two looks of the servers at who was heard.
+#: Seconds between two checks of the servers for expired sessions.
 LOOK_SECS: Final = 0.5
 GARBAGE: Final = b'{"kind": "Garbage"'
-#: Seconds after which a client that was cut off is back.
+#: Seconds after which a client that was cut off reconnects.
 RECONNECT_SECS: Final = (0.05, 1.0)
-#: Seconds that a call is tried for while nothing answers.
+#: Seconds for which a call is retried without an answer.
 CALL_SECS: Final = 3.0
 
 
 @dataclass
 class Chances:
-    """How often a session meets with what, and for how long; 0: never."""
+    """The chances and lengths of a session's faults; 0: never."""
 
-    #: Of each call: to fail before it is done, after it is done, to take `slow` seconds at most, to stand still for `stall`.
+    #: Of each call: to fail before it is done, after it is done, to take `slow` seconds at most, to be suspended for `stall`.
     fail_before: float = 0.0
     fail_after: float = 0.0
     slow: float = 0.0
@@ -55,22 +55,22 @@ class Chances:
     rough: bool = False
 
     def calm(self) -> None:
-        """From now on nothing goes wrong."""
+        """No faults from now on."""
         self.__dict__.update(vars(Chances()))
 
     def become(self, chances: Mapping[str, float]) -> None:
-        """From now on it is like this."""
+        """Use these from now on."""
         self.__dict__.update(chances, rough=any(chances.values()))
 
 
 class Observer:
-    """What is told of every write that was done; see `tests.simulation.checks`."""
+    """Called for every write that was done; see `tests.simulation.checks`."""
 
     def wrote(self, actor: Actor, kind: str, path: str, guard: Guard | None) -> None:
-        """An actor has changed what stands at a path."""
+        """An actor has changed the value at a path."""
 
     def damaged(self, path: str) -> None:
-        """What stands at a path has been damaged."""
+        """The value at a path has been damaged."""
 
 
 class SimulatedSession:
@@ -83,13 +83,13 @@ class SimulatedSession:
         self.actor = actor
         self.chances = chances
         self.random = random
-        #: Whether nothing gets through; and since when there has been no contact.
+        #: Whether no message arrives; and since when there has been no contact.
         self.cut = False
         self.away_since: float | None = None
         self.connected = True
-        #: Whether the session was ended before its time, and the process has not asked since whether it leads.
+        #: Whether the session was ended early, and the process has not asked since whether it leads.
         self.early = False
-        #: After so many further writes the process dies, before or after the last of them.
+        #: After this many further writes the process dies, before or after the last of them.
         self.dies_after: int | None = None
         self._inner = server.store.session()
         self._watches: list[tuple[str, Watch]] = []
@@ -102,7 +102,7 @@ class SimulatedSession:
         self._unwatch = server.store.watch("/", self._event)
 
     def close(self) -> None:
-        """The process is gone; the session goes when it was silent for long enough."""
+        """The process has died; the session ends when it was silent for long enough."""
         if self._closed:
             return
         self._closed = True
@@ -116,7 +116,7 @@ class SimulatedSession:
 
     @property
     def reachable(self) -> bool:
-        """Whether a message would come through."""
+        """Whether a message would arrive."""
         return not self.cut and self.server.up
 
     def expire(self) -> None:
@@ -129,7 +129,7 @@ class SimulatedSession:
         self.expire()
 
     def look(self) -> None:
-        """The servers' side: has the process been heard?"""
+        """On the servers' side: has the process been heard?"""
         line = self.actor.line
         if self.reachable and not self.actor.frozen and self.actor.alive:
             self.away_since = None
@@ -175,9 +175,9 @@ class SimulatedSession:
         return cancel
 
     def _event(self, path: str) -> None:
-        """The store has changed; the process hears of it in a moment."""
+        """The store has changed; the process learns of it a moment later."""
         if not self.reachable or not self.connected or not self.actor.alive:
-            return  # it looks at everything when it is back
+            return  # it reads everything again when it is back
         chances, draw, line = self.chances, self.random.random, self.actor.line
         times = 1
         if chances.rough:
@@ -274,9 +274,9 @@ class SimulatedSession:
             self._drop(path)
 
     def _call(self, do: Callable[[], T]) -> T:
-        """A call of the servers, with all that can become of it."""
+        """A call to the servers, with all possible faults."""
         if not self.chances.rough and self.connected and not self.cut and self.server.up:
-            self.away_since = None  # the servers have heard of it
+            self.away_since = None  # the servers have received it
             return do()
         return self._rough_call(do)
 
@@ -302,23 +302,23 @@ class SimulatedSession:
         if inner is not self._inner or not self.reachable:
             raise Unavailable("the session in which this was asked for is over")
         answer = do()
-        self.away_since = None  # the servers have heard of it
+        self.away_since = None  # the servers have received it
         if not actor.line.deep and draw() < chances.stall:
-            actor.stall(chances.stall_secs * draw())  # done, and nobody knows yet
+            actor.stall(chances.stall_secs * draw())  # done, and not known yet
         return answer
 
 
 class Server:
-    """The store's servers: what stands in them, whether they answer, and all sessions with them."""
+    """The store's servers: their values, whether they answer, and all their sessions."""
 
     def __init__(self, actor: Actor) -> None:
-        #: Never frozen, never killed.
+        #: An actor that is never frozen or killed.
         self.actor = actor
         self.store = InMemoryStore()
         self.up = True
         self.observer = Observer()
         self.sessions: list[SimulatedSession] = []
-        #: Whether they have come back without what they held.
+        #: Whether they have come back without their values.
         self.empty = False
         #: How many values were damaged so far.
         self.damages = 0
@@ -326,7 +326,7 @@ class Server:
         self._look()
 
     def enter(self, session: SimulatedSession) -> None:
-        """A session begins."""
+        """Begin a session."""
         self.sessions.append(session)
         session.look()
 
@@ -336,7 +336,7 @@ class Server:
             session.look()
 
     def damage(self, path: str) -> Callable[[], None]:
-        """What stands at a path is garbage from now on; gives what repairs it, if it still stands there."""
+        """Replace the value at a path with garbage; return a function that repairs it, if it is still there."""
         found = self.store.get(path)
         assert found is not None
         self.observer.damaged(path)
@@ -365,7 +365,7 @@ class Server:
             tree.owners.clear()
 
     def find_everything(self) -> None:
-        """The old servers are back, with what stood in them but what belonged to sessions: those are over."""
+        """The old servers are back with their values, except for ephemeral ones: those sessions have ended."""
         if not self.empty:
             return
         self.empty = False
@@ -380,7 +380,7 @@ class Server:
 
 @lru_cache(8192)
 def _upwards(path: str) -> tuple[str, ...]:
-    """A path and all above it."""
+    """A path and all paths above it."""
     found = [path]
     while path != "/":
         path = path.rpartition("/")[0] or "/"

@@ -1,6 +1,6 @@
-"""What happens to a simulated cluster: commands and faults at random times, all of it from a seed.
+"""The events of a simulated cluster: commands and faults at random times, all from a seed.
 
-A story is a list of `Step`s; each stands for itself, so that a shorter story can be told by leaving some out.
+A story is a list of independent `Step`s, so that a shorter story can leave some of them out.
 Must not know: what is checked.
 """
 
@@ -20,9 +20,9 @@ from tests.simulation.world import Settings, World
 #: Seconds between the first step and the last, at most.
 LENGTH: Final = 60.0
 NAMES: Final = ("alpha", "beta", "gamma")
-#: The part of all stories in which workers are real; they take some ten times as long as the others.
+#: The share of stories with real workers; they take about ten times as long as the others.
 WITH_TUPLES: Final = 0.02
-#: What may be damaged.
+#: Values that may be damaged.
 DAMAGED: Final = tuple(
     f"{top}/"
     for top in (
@@ -30,7 +30,7 @@ DAMAGED: Final = tuple(
         *(paths.SUPERVISORS, paths.REPLACEMENTS, paths.REPLACED),
     )
 )
-#: What operators ask; what stands here twice they ask twice as often.
+#: Commands of operators; one listed twice is twice as frequent.
 COMMANDS: Final = (
     *("submit", "submit", "kill", "resubmit", "resubmit", "rebalance", "rebalance", "rebalance", "rebalance"),
     *("deactivate", "activate", "drain", "drain", "undrain", "replace", "replace"),
@@ -39,7 +39,7 @@ COMMANDS: Final = (
 
 @dataclass(frozen=True)
 class Step:
-    """Something that happens."""
+    """An event."""
 
     at: float
     what: str
@@ -49,7 +49,7 @@ class Step:
         return f"{self.at:7.3f}  {self.what}({', '.join(map(repr, self.args))})"
 
     def do(self, world: World) -> None:
-        """Have it happen."""
+        """Make it happen."""
         world.log(f"* {self}")
         DOINGS[self.what](world, *self.args)
 
@@ -82,9 +82,9 @@ def story_of(seed: int, settings: Settings) -> list[Step]:
         steps.append(a_command(random, settings, random.choice(names), random.uniform(1.0, length)))
     kinds = random.sample(
         sorted(FAULTS), random.randint(1, 4)
-    )  # a story has few kinds of faults, and those often
+    )  # a story has few kinds of faults, but each of them often
     for _ in range(random.choice([0, 1, 2, 4, 8])):
-        # Half of them soon after a command, when something is under way.
+        # Half of them soon after a command, while an operation is in progress.
         at = random.uniform(1.0, length)
         if random.random() < 0.5:
             at = random.choice(steps).at + 3.0 * random.random() ** 2
@@ -101,7 +101,7 @@ def a_topology(random: Random, settings: Settings) -> tuple[Any, ...]:
 
 
 def a_command(random: Random, settings: Settings, name: str, at: float) -> Step:
-    """Something that an operator asks."""
+    """A command of an operator."""
     what = random.choice(COMMANDS)
     if what == "submit":
         return Step(at, "submit", (name, *a_topology(random, settings)))
@@ -127,7 +127,7 @@ def a_nimbus(random: Random, settings: Settings) -> str:
 
 
 def rough(random: Random) -> tuple[Any, ...]:
-    """Seconds of a bad time, and what it is like."""
+    """The length of a bad period in seconds, and its faults."""
 
     def bad(most: float) -> float:
         return random.choice([0.0, 0.0, most / 10, most])
@@ -146,7 +146,7 @@ def rough(random: Random) -> tuple[Any, ...]:
 
 
 def seconds(random: Random, most: float) -> float:
-    """A time that is short as often as long."""
+    """A duration that is short as often as long."""
     return round(most * random.random() ** 2, 3)
 
 
@@ -183,7 +183,7 @@ FAULTS: Final[dict[str, Make]] = {
 }
 
 
-# What is done.
+# Actions.
 
 
 def submit(
@@ -232,7 +232,7 @@ def pause(world: World, actor: Actor, secs: float) -> None:
 
 
 def cut(world: World, actor: Any, secs: float) -> None:
-    """Nothing comes through between a process and the store."""
+    """No message arrives between a process and the store."""
     actor.session.cut = True
 
     def heal() -> None:
@@ -253,7 +253,7 @@ def dies_starting(world: World, name: str, when: str, back_after: float) -> None
 
 
 def when_dead(world: World, actor: Actor, start: Callable[[], None], back_after: float) -> None:
-    """Have a process started again, so long after it died."""
+    """Have a process started again, this long after it died."""
     actor.on_death.append(lambda: world.line.after(back_after, world.nature, start))
 
 
@@ -299,7 +299,7 @@ def cut_machine(world: World, name: str, secs: float) -> None:
 
 
 def a_worker(world: World, which: float) -> Any:
-    """One of the processes that run, by a number from 0 to 1."""
+    """One of the running processes, selected by a number from 0 to 1."""
     there = list(world.processes.all())
     return there[int(which * len(there))] if there else None
 
@@ -326,17 +326,17 @@ def store_down(world: World, secs: float) -> None:
 
 
 def store_empty(world: World, secs: float) -> None:
-    """The store comes back empty, and later with all that it held."""
+    """The store comes back empty, and later with all its values."""
     if world.server.empty or not world.server.up:
         return
     if not all(memory.cluster for memory in world.memories.values()):
-        return  # who remembers no cluster may begin one in an empty store
+        return  # a process that remembers no cluster may found one in an empty store
     world.server.lose_everything()
     world.line.after(secs, world.nature, world.server.find_everything)
 
 
 def damage(world: World, which: float, secs: float) -> None:
-    """Something in the store becomes garbage; somebody repairs it later, if it is still there."""
+    """Replace a value in the store with garbage; it is repaired later, if it is still there."""
     there = sorted(path for path in world.server.store._tree.values if path.startswith(DAMAGED))
     if not there or world.server.empty:
         return
@@ -380,7 +380,7 @@ def rough_time(
 
 
 def all_is_well(world: World) -> None:
-    """The last fault is over: everything is back, and nothing goes wrong any more."""
+    """The last fault is over: everything is back, and no faults occur any more."""
     world.server.up = True
     world.server.find_everything()
     for repair in reversed(world.repairs):

@@ -1,6 +1,6 @@
-"""A cluster's daemons in simulated time promise: whatever is killed, frozen, cut off, lost, doubled or late, nobody writes who
-does not lead, no slot and no task has two owners, nothing that was answered is lost, and when the faults are over everything
-becomes as it should be, and after a kill nothing is left. Each seed is another cluster with another story.
+"""A cluster's daemons in simulated time promise: whatever is killed, frozen, cut off, lost, doubled or late, only the leader
+writes, no slot and no task has two owners, no answered request is lost, when the faults are over everything recovers, and after
+a kill nothing is left. Each seed is another cluster with another story.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FEW, MANY = 8, 100
 
 
 def check_seeds(seeds: range, count: int, directory: Path) -> None:
-    """Run so many stories; each must end well."""
+    """Run this many stories; each must end well."""
     with quiet():
         for seed in seeds[:count]:
             outcome = run(seed, directory / str(seed))
@@ -34,7 +34,7 @@ def test_many_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> Non
     check_seeds(seeds[FEW:] or seeds, MANY, tmp_path)
 
 
-def test_a_seed_tells_the_same_story_twice(tmp_path: Path) -> None:
+def test_a_seed_gives_the_same_story_twice(tmp_path: Path) -> None:
     with quiet():
         first, again = (run(4711, tmp_path / which) for which in ("first", "again"))
     assert first.events > 100

@@ -1,4 +1,4 @@
-"""Single stories of a cluster in simulated time, each told on purpose: what random ones find rarely, or have found.
+"""Single stories of a cluster in simulated time, each written on purpose: random ones find them rarely, or have found them.
 
 Must not know: how time is simulated.
 """
@@ -19,7 +19,7 @@ from tests.simulation.world import Settings, World
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    """Two Nimbuses and two machines, of which nothing runs yet."""
+    """Two Nimbuses and two machines, not started yet."""
     made = World("told", tmp_path, Settings(candidates=2, machines=2, slots=2))
     watcher = Watcher(made)
     made.server.observer = watcher
@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def pids(world: World) -> set[int]:
-    """The workers that run."""
+    """The running workers."""
     return {process.pid for process in world.processes.all()}
 
 
@@ -73,7 +73,7 @@ def test_daemons_that_are_killed_over_an_empty_store_still_end_no_worker(world: 
     assert problems_at_rest(world) == []
 
 
-def test_a_leader_without_keys_lets_a_nimbus_lead_that_comes_back_with_them(world: World) -> None:
+def test_a_leader_without_keys_yields_to_a_nimbus_that_comes_back_with_them(world: World) -> None:
     world.start_candidate("n1")
     world.start_agent("h1")
     world.line.run(5)
@@ -109,7 +109,7 @@ def test_twenty_deaths_of_a_supervisor_cost_no_worker(world: World) -> None:
     assert problems_at_rest(world) == []
 
 
-def test_the_slots_of_an_assignment_that_is_damaged_for_a_while_are_given_to_nobody(world: World) -> None:
+def test_the_slots_of_a_temporarily_damaged_assignment_are_not_given_away(world: World) -> None:
     world.begin()
     world.line.run(5)
     alpha = world.submit("alpha", 2, 2, 3)
@@ -126,7 +126,7 @@ def test_the_slots_of_an_assignment_that_is_damaged_for_a_while_are_given_to_nob
 
 
 @pytest.mark.parametrize("what", [paths.assignment, paths.leaving])
-def test_a_slot_that_a_new_leader_gives_away_while_it_cannot_know_is_one_topologys_in_the_end(
+def test_a_slot_that_a_new_leader_gives_away_unknowingly_ends_with_one_topology(
     world: World, what: Callable[[str], str]
 ) -> None:
     world.begin()
@@ -151,10 +151,10 @@ def test_a_slot_that_a_new_leader_gives_away_while_it_cannot_know_is_one_topolog
     world.line.run(120)
     assert problems_at_rest(world) == []
     if what is paths.assignment:
-        assert pids(world) > there  # the older one's workers run on
+        assert pids(world) > there  # the older one's workers go on
 
 
-def test_a_supervisors_record_that_is_damaged_while_it_is_down_moves_none_of_its_workers(
+def test_a_supervisors_record_damaged_while_it_is_down_moves_none_of_its_workers(
     world: World,
 ) -> None:
     world.begin()

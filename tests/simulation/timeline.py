@@ -1,9 +1,9 @@
-"""Simulated time: what happens when, and to whom.
+"""Simulated time: events, their times and their actors.
 
 A `Timeline` is a queue of events; each belongs to an `Actor`, one process of the simulated cluster. An actor can be frozen (its
-events wait until it thaws) and killed (its events are dropped). An actor that is frozen in the middle of an event, inside
-a call of the store say, lets the others go on below it: the queue is worked off by the frozen call itself, which comes back
-when the actor thaws, or raises `Killed` when there is nobody left to come back to.
+events wait until it thaws) and killed (its events are dropped). If an actor is frozen in the middle of an event, for example
+inside a call of the store, the others continue below it: the frozen call itself processes the queue, and returns when the actor
+thaws, or raises `Killed` if the actor was killed.
 Must not know: stores, daemons, what events do.
 """
 
@@ -13,14 +13,14 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
-#: When, in which order among those of that moment, to whom, what.
+#: Time, order among events of that time, actor, action.
 Event = tuple[float, int, "Actor", Callable[[], None]]
-#: Actors that may be frozen inside each other's events, at most: Python's stack grows with each.
+#: Limit of actors that may be frozen inside each other's events: Python's stack grows with each.
 DEEPEST: Final = 6
 
 
 class Killed(BaseException):
-    """The process that was in the middle of this is no more. No code of a process may catch it for good."""
+    """The process in the middle of this has died. No code of a process may swallow it."""
 
 
 class Actor:
@@ -32,11 +32,11 @@ class Actor:
         self.alive = True
         self.thaws_at = 0.0
         self.clock_began = clock_began
-        #: Whether one of its events is being worked off: no other begins inside it.
+        #: Whether one of its events is being processed: no other begins inside it.
         self.busy = False
-        #: What came meanwhile, in its order.
+        #: Events that came meanwhile, in order.
         self.waiting: list[Event] = []
-        #: What follows from its death, for what is outside of it.
+        #: Consequences of its death for the outside.
         self.on_death: list[Callable[[], None]] = []
 
     def now(self) -> float:
@@ -45,22 +45,24 @@ class Actor:
 
     @property
     def frozen(self) -> bool:
-        """Whether it stands still."""
+        """Whether it is suspended."""
         return self.line.now < self.thaws_at
 
     def freeze(self, seconds: float) -> None:
-        """Stand still for so long from now on."""
+        """Suspend it for this long from now on."""
         self.thaws_at = max(self.thaws_at, self.line.now + seconds)
 
     def die(self) -> None:
-        """Be no more, without a word."""
+        """Die without a message."""
         if self.alive:
             self.alive = False
             for follow in self.on_death:
                 follow()
 
     def stall(self, seconds: float) -> None:
-        """From inside an event of its own: stand still for so long while the others go on. `Killed` when it was meanwhile."""
+        """From inside an event of its own: be suspended for this long while the others go on. `Killed` if it was killed
+        meanwhile.
+        """
         self.freeze(seconds)
         while self.alive and self.frozen and self.line.step(self.thaws_at):
             pass
@@ -69,7 +71,7 @@ class Actor:
 
 
 class Timeline:
-    """What is to happen, in the order of time."""
+    """Coming events in order of time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -81,21 +83,21 @@ class Timeline:
         self._number = 0
 
     def at(self, moment: float, actor: Actor, do: Callable[[], None]) -> None:
-        """Have something happen to an actor then, or as soon as it can."""
+        """Schedule an action of an actor at a time, or as soon as it can run."""
         self._number += 1
         heappush(self._queue, (moment if moment > self.now else self.now, self._number, actor, do))
 
     def after(self, seconds: float, actor: Actor, do: Callable[[], None]) -> None:
-        """Have something happen to an actor so long from now."""
+        """Schedule an action of an actor after this long."""
         self.at(self.now + seconds, actor, do)
 
     def run(self, until: float) -> None:
-        """Let everything happen that is due until then."""
+        """Run all events that are due until then."""
         while self.step(until):
             pass
 
     def step(self, until: float) -> bool:
-        """Let the next thing happen; False when nothing more is due until then, and it is then."""
+        """Run the next event; False if no more are due until then, and it is then."""
         queue = self._queue
         if not queue or queue[0][0] > until:
             if until > self.now:

@@ -1,8 +1,8 @@
-"""Runs with tuples: virtual processes that run the real worker (`worker.process.daemon` over `Worker` and `Exchange`),
-joined by a network in memory, and a ledger of all that was emitted, seen and told.
+"""Runs with tuples: virtual processes that run the real worker (`worker.process.daemon` over `Worker` and `Exchange`), joined
+by a network in memory, and a ledger of everything emitted, seen, acked and failed.
 
-The loop of the real worker is its own here too; what is pretended is its process: the heartbeat's thread, the sleep between
-rounds, sockets. A spout goes on where the lives of its task before it stopped, as one with a durable source does.
+The loop of the real worker is used here too; only its process is simulated: the heartbeat's thread, the sleep between rounds,
+sockets. A spout continues where earlier lives of its task stopped, as one with a durable source does.
 Must not know: the store, supervisors, which faults there are.
 """
 
@@ -39,28 +39,28 @@ from worker.tasks.runners import InlineRunner
 from worker.tasks.scratch import Scratch
 from worker.tasks.simulated_async import SimulatedAsync
 
-#: Rounds of a worker's loop in one event; one that has more to do goes on in the next.
+#: Rounds of a worker's loop in one event; one with more work continues in the next.
 ROUNDS: Final = 200
 #: Seconds between two such events.
 TURN_SECS: Final = 0.002
-#: Calls of next_tuple within one instant: calls take no simulated time.
+#: Calls of next_tuple at the same instant: calls take no simulated time.
 CALLS_AN_INSTANT: Final = 50
 KEYS: Final = 7
 
 
-# The topology, and what it writes down
+# The topology, and its ledger
 
 
 @dataclass
 class Book:
-    """What the tasks of the topologies of one name have written down."""
+    """The ledger of the tasks of all topologies of one name."""
 
     line: Timeline
     lives: list[Life] = field(default_factory=list)
     entries: list[list[Entry]] = field(default_factory=list)
-    #: The process that runs now.
+    #: The running process.
     pid: int = 0
-    #: Spouts emit nothing new any more, and finish when all is settled.
+    #: Spouts emit nothing new any more, and finish when all is acked or failed.
     stopping: bool = False
     #: Processes whose tasks were given to others, and when.
     superseded: dict[int, int] = field(default_factory=dict)
@@ -84,12 +84,12 @@ class Book:
         ]
 
 
-#: By the name of a run and of a topology. Components are pickled, and find what they write to here.
+#: By the name of a run and of a topology. Components are pickled, and find their ledger here.
 BOOKS: dict[str, Book] = {}
 
 
 class Numbers(Spout):
-    """Writes down each emission before it is made, and each verdict when it comes."""
+    """Writes down each emission before it makes it, and each outcome when it is reported."""
 
     outputs = ("number", "key")
     replay = None
@@ -148,7 +148,7 @@ class Numbers(Spout):
 
 
 class Relay(Bolt):
-    """Hands each tuple on."""
+    """Passes each tuple on."""
 
     outputs = ("number", "key")
 
@@ -184,11 +184,11 @@ def tuple_topology(book: str, name: str, spouts: int, bolts: int, pause: float) 
 
 
 class Network(LoopbackNetwork):
-    """Messages in memory; who gets one is woken a moment later."""
+    """Messages in memory; a receiver is woken a moment later."""
 
     def __init__(self, latency: float) -> None:
         super().__init__()
-        #: Seconds until who gets a message looks at it.
+        #: Seconds until a receiver reads its messages.
         self.latency = latency
         self.owners: dict[Address, TupleProgram] = {}
 
@@ -201,7 +201,7 @@ class Network(LoopbackNetwork):
 
 
 class Air:
-    """What is between machines: which of them hear each other, and how bad it is."""
+    """The network between machines: which of them are connected, and its faults."""
 
     def __init__(self, random: Random) -> None:
         self.network = Network(random.choice([0.002, 0.02, 0.2]))
@@ -212,7 +212,7 @@ class Air:
         self.faults: list[Faults] = []
 
     def carrier(self, program: TupleProgram) -> LossyCarrier:
-        """What moves the messages of a process."""
+        """The carrier of a process."""
         inner = LoopbackCarrier(self.network)
         self.network.owners[inner.address] = program
         faults = Faults(Random(self.random.random()), *self.chances)
@@ -230,7 +230,7 @@ class Air:
         return LossyCarrier(inner, faults)
 
     def be(self, chances: tuple[float, float, float]) -> None:
-        """From now on it is as bad as this."""
+        """Use these faults from now on."""
         self.chances = chances
         for faults in self.faults:
             faults.chances = (*chances, 0.0)
@@ -240,7 +240,7 @@ class Air:
 
 
 class Beat:
-    """Stands in for the heartbeat's thread: keeps what the loop says."""
+    """Stands in for the heartbeat's thread: keeps the reports of the loop."""
 
     def __init__(self, flags: WorkerFlags) -> None:
         self.flags = flags
@@ -322,7 +322,7 @@ class TupleProgram:
         self.turn_in(0.0)
 
     def turn_in(self, seconds: float) -> None:
-        """Have the loop go on then at the latest."""
+        """Let the loop continue then at the latest."""
         moment = self.process.line.now + seconds
         if self.process.alive and (self.turn_at is None or moment < self.turn_at):
             self.turn_at = moment
@@ -330,7 +330,7 @@ class TupleProgram:
 
     def _turn(self) -> None:
         if self.turn_at is not None and self.process.line.now < self.turn_at:
-            return  # another one is to come
+            return  # another one will come
         self.turn_at = None
         self.process.guarded(self._rounds)
 
@@ -360,7 +360,7 @@ class TupleProgram:
         )
 
     def next_time(self) -> float | None:
-        """See `Program`. It has turns of its own."""
+        """See `Program`. It has rounds of its own."""
         return None
 
     def die(self) -> None:
@@ -383,11 +383,11 @@ def real_workers() -> Iterator[None]:
         yield
 
 
-# What it adds up to
+# The check of the ledger
 
 
 def problems_of_book(book: Book, complete: bool, tasks: set[int]) -> list[str]:
-    """What does not add up. `complete`: the topology is, so every emission of the spouts with these indexes has a verdict."""
+    """The problems. `complete`: the topology is, so every emission of the spouts with these indexes has an outcome."""
     result = ledger.Account()
     lives = book.read()
     spouts, sinks = ledger.lives_of(lives, ledger.SPOUT), ledger.lives_of(lives, ledger.SINK)
@@ -400,7 +400,7 @@ def problems_of_book(book: Book, complete: bool, tasks: set[int]) -> list[str]:
     for life in spouts:
         ledger.judge(life, result)
     if complete:
-        # What a process does of which nobody takes notice any more concerns itself alone.
+        # The actions of a process that has lost its tasks concern only itself.
         counted = [until(life, book.superseded.get(life.pid)) for life in spouts]
         for index in sorted(tasks):
             ledger.succession(ledger.lives_of(counted, ledger.SPOUT, index), acked, result)

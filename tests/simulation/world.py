@@ -1,6 +1,6 @@
-"""The simulated cluster, put together: the store's servers, candidates, machines with their supervisors, and an operator.
+"""The simulated cluster: the store's servers, candidates, machines with their supervisors, and an operator.
 
-Every random choice comes from the seed, by the name of who makes it, so that leaving a fault out changes little else.
+Every random choice comes from the seed, by the name of its user, so that omitting a fault changes little else.
 Must not know: what is checked, which faults come when (`tests.simulation.story`).
 """
 
@@ -33,7 +33,7 @@ from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subsc
 
 @dataclass
 class Asked:
-    """What the operator has asked for, and what was answered."""
+    """The operator's requests, and their answers."""
 
     what: str
     name: str
@@ -47,18 +47,18 @@ class Asked:
 
 @dataclass
 class Settings:
-    """How big a simulated cluster is."""
+    """The size of a simulated cluster."""
 
     candidates: int = 2
     machines: int = 3
     slots: int = 2
     habits: Habits = field(default_factory=Habits)
-    #: Whether workers are real ones, and there are tuples.
+    #: Whether workers are real, and there are tuples.
     tuples: bool = False
 
 
 def idle_topology(name: str, spouts: int, bolts: int) -> Topology:
-    """A spout of some tasks and perhaps a bolt, whose pickles nobody can load."""
+    """A spout of some tasks and optionally a bolt, whose pickles cannot be loaded."""
     label = "lines"
     spout = ComponentSpec(label, "spout", spouts, {}, {"default": StreamSpec(("line",))})
     if not bolts:
@@ -74,21 +74,21 @@ class World:
     def __init__(self, seed: str, directory: Path, settings: Settings) -> None:
         self.seed = seed
         self.directory = directory
-        #: No two runs have the same.
+        #: Different in each run.
         self.run_key = f"{seed}/{directory}"
         self.settings = settings
         self.line = Timeline()
         self.nature = Actor(self.line, "nature")
         self.server = Server(self.nature)
-        #: The records as the servers have them, past all sessions.
+        #: The records on the servers, without any session.
         self.registry = Registry(self.server.store)
         self.link_chances = LinkChances()
         self.chances = {name: Chances() for name in (*self.candidate_names, *self.machine_names)}
-        #: Topologies whose sources last so many seconds, by their name.
+        #: Seconds that the sources of topologies last, by their name.
         self.finite: dict[str, float] = {}
         self.asked: list[Asked] = []
         self.lives = 0
-        #: Nothing is submitted any more.
+        #: Whether no more topologies are submitted.
         self.closing = False
         self.processes = Processes(self.line, self.random("processes"), settings.habits, self.program)
         self.processes.machines = [Machine(name, directory / name) for name in self.machine_names]
@@ -98,10 +98,10 @@ class World:
         self.candidates: dict[str, Candidate] = {}
         self.agents: dict[str, Agent] = {}
         self.memories: dict[str, Memory] = {}
-        #: What repairs what was damaged.
+        #: Functions that repair damaged values.
         self.repairs: list[Callable[[], None]] = []
         self.air = Air(self.random("air"))
-        #: Told of what is done to the cluster.
+        #: Called for each action on the cluster.
         self.log: Callable[[str], None] = lambda text: None
 
     @property
@@ -115,7 +115,7 @@ class World:
         return [f"h{number}" for number in range(1, self.settings.machines + 1)]
 
     def random(self, name: str) -> Random:
-        """A source of random numbers of somebody's own."""
+        """A source of random numbers for one user."""
         return Random(f"{self.seed}/{name}")
 
     def begin(self) -> None:
@@ -160,23 +160,23 @@ class World:
             )
 
     def program(self, process: VirtualProcess, orders: Orders) -> Program:
-        """What runs in a process."""
+        """The daemon in a process."""
         if self.settings.tuples:
             return TupleProgram(process, orders, self.air, BOOKS[self.book_of(orders.topology)])
         return IdleProgram(process, self.settings.habits, self.finite.get(orders.topology))
 
-    # What there is
+    # Queries
 
     @property
     def leader(self) -> Candidate | None:
-        """Who leads by the servers."""
+        """The leader according to the servers."""
         found = self.server.store.get(paths.LEADER)
         return None if found is None else self.candidates.get(found[0].decode())
 
     # The operator
 
     def ask(self, what: str, name: str, do: Callable[[Nimbus], Any], patience: float = 120.0) -> Asked:
-        """Have an operator ask for something until there is an answer."""
+        """Have an operator repeat a request until there is an answer."""
         asked = Asked(what, name, self.line.now)
         self.asked.append(asked)
         random = self.random(f"operator/{len(self.asked)}")
@@ -215,7 +215,7 @@ class World:
         return asked
 
     def give_up_asking(self) -> None:
-        """What was not answered so far is not asked again."""
+        """Requests without an answer so far are not repeated."""
         self.closing = True
         for asked in self.asked:
             asked.given_up = True
@@ -251,7 +251,7 @@ class World:
         return self.ask("replace" if replace else "submit", name, do)
 
     def submit_when_free(self, name: str, *topology: Any) -> None:
-        """Submit a topology as soon as its name is nobody's."""
+        """Submit a topology as soon as its name is free."""
 
         def look() -> None:
             if self.closing:
@@ -264,16 +264,16 @@ class World:
         look()
 
     def drain(self, supervisor: str, on: bool) -> None:
-        """Have a supervisor get no work, or work again."""
+        """Drain a supervisor, or undrain it."""
         self.ask("drain" if on else "undrain", supervisor, lambda nimbus: nimbus.drain(supervisor, on))
 
     @property
     def habits(self) -> Habits:
-        """How the processes behave."""
+        """The behaviour of the processes."""
         return self.settings.habits
 
     def make_topology(self, name: str, spouts: int, bolts: int) -> Topology:
-        """What is submitted."""
+        """The topology to submit."""
         if not self.settings.tuples:
             return idle_topology(name, spouts, bolts)
         key = self.book_of(name)
@@ -282,14 +282,14 @@ class World:
             key, name, spouts, bolts, self.random(f"{name}/pause").choice([0.01, 0.05, 0.3])
         )
 
-    # What tasks write down
+    # The ledgers of tasks
 
     def book_of(self, name: str) -> str:
-        """The key of what the topologies of a name write down."""
+        """The key of the ledger for topologies of a name."""
         return f"{self.run_key}/{name}"
 
     def superseded(self, process: VirtualProcess) -> None:
-        """A process's tasks are others' from now on."""
+        """A process's tasks belong to others from now on."""
         if self.settings.tuples and process.identity is not None and process.topology is not None:
             book = BOOKS[self.book_of(process.topology)]
             book.superseded.setdefault(process.pid, book.moment)
@@ -301,5 +301,5 @@ class World:
 
 
 def paths_free(world: World, name: str) -> bool:
-    """Whether nobody has a name."""
+    """Whether a name is free."""
     return world.server.store.get(paths.topology(name)) is None

@@ -1,10 +1,10 @@
-"""A sink's task as tests want it: it writes given rows, a batch at a time, by the real commit protocol.
+"""A sink's task for tests: it writes given rows, a batch at a time, by the real commit protocol.
 
     task = SinkTask(files, "word string, count bigint")
     task.write(spark, [("a", 1), ("b", 2)], committed=100.0)    # Spark writes it
     task.put({"a.txt": b"anything"}, rows=3)                     # or no Spark at all
 
-Each step may be taken alone: `stage`, then `commit_of(...).run()`.
+The steps are available separately: `stage`, then `commit_of(...).run()`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SinkTask:
-    """The owner of a writer id of a table, which it makes when it is not there."""
+    """The owner of a writer id of a table, which it creates if necessary."""
 
     def __init__(
         self,
@@ -60,14 +60,14 @@ class SinkTask:
         return self._commit(name, len(rows), committed)
 
     def put(self, content: Mapping[str, bytes], rows: int = 1, committed: float = 0.0) -> BatchEntry:
-        """Commit files with this content, by their paths below the folder that Spark would write to."""
+        """Commit files with this content, by their paths below the folder into which Spark would write."""
         name = self.next_name()
         for path, data in content.items():
             assert self.files.put_if_absent(f"{name.attempt(1)}/{path}", data)
         return self._commit(name, rows, committed)
 
     def stage(self, spark: SparkSession, name: BatchName, rows: Sequence[Any]) -> None:
-        """Write rows to the batch's folder, with the columns of the table's schema as it was when the task began."""
+        """Write rows to the batch's folder, with the columns of the table's schema at the start of the task."""
         frame = spark.createDataFrame(list(rows), str(self.schema.schema)).coalesce(1)
         writer = frame.write.format(self.table.file_format).options(**write_options(self.table.file_format))
         writer.partitionBy(*self.table.partition_by).mode("overwrite").save(
@@ -75,7 +75,7 @@ class SinkTask:
         )
 
     def commit_of(self, name: BatchName, rows: int, committed: float = 0.0) -> BatchCommit:
-        """The commit of a batch that was staged."""
+        """The commit of a staged batch."""
         return BatchCommit(self.files, self.owner, name, rows, self.schema.number, wall=lambda: committed)
 
     def _commit(self, name: BatchName, rows: int, committed: float) -> BatchEntry:

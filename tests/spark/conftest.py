@@ -1,4 +1,4 @@
-"""What needs Spark is skipped where there is none, and fails in CI. The session is that of tests/spark_session.py."""
+"""Tests that need Spark are skipped if there is none, and fail in CI. The session is that of tests/spark_session.py."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIMIT = 400
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spark takes its time on a machine under load."""
+    """Spark is slow on a machine under load."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_LIMIT))

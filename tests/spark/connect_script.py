@@ -1,6 +1,6 @@
-"""What a process does with Spark Connect, for test_sink_connect: `python -m tests.spark.connect_script FOLDER`.
+"""A process that uses Spark Connect, for test_sink_connect: `python -m tests.spark.connect_script FOLDER`.
 
-It starts the server itself, since it kills it while a batch is written. Writes what it found as JSON to FOLDER/found.json.
+It starts the server itself, since it kills it while a batch is written. It writes its findings as JSON to FOLDER/found.json.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.spark.random_rows import rows_of
 from tests.spark.sessions_script import store_numbers
 from tests.spark.test_formats import SCHEMAS, numbered, round_trip
 
-#: Rows of a batch that Spark Connect would send ahead of the call that writes them, and keep.
+#: Rows of a batch that Spark Connect would send before the call that writes them, and keep.
 MANY = 60_000
 
 
 def refusals(url: str) -> dict[str, str]:
-    """What is said when no session can be had."""
+    """The message when there is no session."""
     said = {}
     wrong = {
         "address": SessionRequest.of("sc://", {}),
@@ -46,7 +46,7 @@ def refusals(url: str) -> dict[str, str]:
 
 
 def formats(session: Any, folder: Path) -> list[str]:
-    """What became another value on its way through a session."""
+    """Values that changed on their way through a session."""
     found = []
     for file_format, text in SCHEMAS.items():
         schema = parse_schema(text)
@@ -56,7 +56,7 @@ def formats(session: Any, folder: Path) -> list[str]:
 
 
 def store_many(url: str, table: Path, session: Any) -> tuple[int, int, int]:
-    """Store a batch of some megabytes: tuples that were acked, rows that are there, files."""
+    """Store a batch of some megabytes; return the numbers of acked tuples, stored rows, and files."""
     given = [(number, f"word {number}" * 8) for number in range(MANY)]
     bolt = SparkSink(str(table), "number int, word string", batch_size=MANY, batch_interval=60, master=url)
     acked = len(run_bolt(bolt, given, source_fields=("number", "word")).acked())
@@ -64,7 +64,7 @@ def store_many(url: str, table: Path, session: Any) -> tuple[int, int, int]:
 
 
 def reprocess(url: str, folder: Path) -> dict[str, Any]:
-    """Have the command reprocess the numbers by the session that there is; what it says."""
+    """Have the command reprocess the numbers with the existing session; return its output."""
     tables = ["--input", str(folder / "numbers"), "--output", str(folder / "places")]
     query = "select place, count(*) as numbers from rows group by place"
     arguments = ["reprocess", "--sql", query, *tables, "--master", url, "--json"]
@@ -75,7 +75,7 @@ def reprocess(url: str, folder: Path) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    """Have sinks store rows by a server, and the server killed."""
+    """Have sinks store rows by a server, and kill the server."""
     found: dict[str, Any] = {}
     server = ConnectServer(folder)
     try:

@@ -15,7 +15,7 @@ from tests.spark_classes import small_java
 from tests.zookeeper_servers import eventually, free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What a server that starts may take on a machine under load; some 10 seconds on an idle one.
+#: The longest start of a server on a machine under load; about 10 seconds on an idle one.
 START_SECS = 180.0
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -60,7 +60,7 @@ class ConnectServer(Killable):
         ]
 
     def start(self) -> ConnectServer:
-        """Start it and wait until it takes connections."""
+        """Start it and wait until it accepts connections."""
         self.launch(self._command)
         try:
             eventually(self._serves, START_SECS)
@@ -79,7 +79,7 @@ class ConnectServer(Killable):
 
 
 def run_script(module: str, *arguments: object, seconds: float = 300) -> None:
-    """Run a module of the tests in a Python of its own: a process has one kind of Spark session."""
+    """Run a module of the tests in a Python of its own, since a process has only one kind of Spark session."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", module, *map(str, arguments)],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Rows for a schema, made by a seed: values at the edges of each type, those that formats are known to lose, and others."""
+"""Rows for a schema, made from a seed: values at the limits of each type, those that formats are known to lose, and others."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _FLOATS: Final = (
 
 
 def rows_of(schema: Schema, count: int, seed: int) -> list[list[Any]]:
-    """Rows that fit the schema; at least every sixth value is None where that may be."""
+    """Rows that fit the schema; at least every sixth value is None where allowed."""
     chance = random.Random(seed)
     return [
         [value_of(column.type, chance, column.nullable) for column in schema.columns] for _ in range(count)
@@ -113,9 +113,8 @@ _SIMPLE: Final[Mapping[str, Any]] = {
 
 
 def differences(names: Sequence[str], written: Sequence[Any], read: Sequence[Any]) -> list[str]:
-    """Where rows that were read are not those that were written, the first columns of both telling them apart.
-
-    By their texts, so that NaN is NaN and the signs of zeros count. A map, whose pairs Arrow gives as tuples, has no order.
+    """Where the rows that were read differ from those written; the first columns of both identify a row. Values are compared by
+    their texts, so that NaN is NaN and the signs of zeros count. A map, whose pairs Arrow gives as tuples, has no order.
     """
     before, after = ({row[0]: row for row in rows} for rows in (written, read))
     found = [

@@ -1,6 +1,6 @@
-"""What a process does with Spark sessions of its own, for test_sessions_shared: the one of the tests' own process stays.
+"""A process with Spark sessions of its own, for test_sessions_shared: that of the tests' own process is not affected.
 
-Writes what it found as JSON to the file that its second argument names; the first is a folder for a table.
+It writes its findings as JSON to the file that its second argument names; the first is a folder for a table.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def jvm_process() -> Any:
 def store_numbers(
     table: Path, master: str, conf: Mapping[str, str], trouble: Callable[[], object]
 ) -> tuple[int, int]:
-    """Run a topology whose sinks get into trouble as they write for the second time; trees that were acked, and that failed."""
+    """Run a topology whose sinks meet faults in their second write; return the numbers of trees acked and failed."""
     jobs = []
 
     def at(step: str) -> None:
@@ -84,7 +84,7 @@ def store_numbers(
 
 
 def main(table: Path, out: Path) -> None:
-    """Take a lease, have it refused to others, kill Java under it, give it back."""
+    """Take a lease, have it refused to others, kill Java under it, release it."""
     found: dict[str, Any] = {}
     before = signal.getsignal(signal.SIGINT)
     try:

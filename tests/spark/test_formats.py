@@ -1,4 +1,4 @@
-"""What is written to a table in one of its formats is read by Spark exactly as it was, whatever the values, names and zones."""
+"""Spark reads a table in each format exactly as it was written, whatever the values, names and zones."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def round_trip(
     schema: Schema,
     rows: Sequence[Sequence[Any]],
 ) -> list[str]:
-    """Write rows as a sink does, read them as `read_committed` does; what differs."""
+    """Write rows as a sink does, read them as `read_committed` does; return the differences."""
     assert format_problems(schema, write_as.file_format, write_as.partition_by, write_as.compression) == []
     checker = RowChecker(schema, write_as.file_format, write_as.partition_by)
     columns, bad = checker.split(rows)
@@ -59,7 +59,7 @@ def round_trip(
     table = checker.table(columns)
 
     TableWriter(spark, schema, write_as).write(table, folder.as_uri())
-    # Not as URIs: Spark takes paths as they are, and folders of partitions have "%" in their names.
+    # Not as URIs: Spark uses paths literally, and folders of partitions have "%" in their names.
     files = [f"file://{path}" for path in folder.rglob("*") if path.is_file() and path.name[0] not in "._"]
     reader = spark.read.schema(str(schema)).options(**read_options(write_as.file_format))
     frame = reader.option("basePath", f"file://{folder}").format(write_as.file_format).load(files)
@@ -68,7 +68,7 @@ def round_trip(
 
 
 def in_utc(read: Any, schema: Schema) -> Any:
-    """What a session of any zone has read, labelled as what was written. Columns of files may all hold nulls."""
+    """The rows as read by a session of any zone, labelled like the written ones. Columns of files are all nullable."""
     return read.cast(arrow_schema(parse_schema(str(schema).replace(" NOT NULL", ""))))
 
 
@@ -85,7 +85,7 @@ def numbered(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_every_value_of_every_type_comes_back_as_it_was(
+def test_every_value_of_every_type_is_read_unchanged(
     file_format: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     schema = parse_schema(SCHEMAS[file_format])
@@ -95,7 +95,7 @@ def test_every_value_of_every_type_comes_back_as_it_was(
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_rows_of_nothing_but_nulls_and_empty_texts_are_rows(
+def test_rows_of_only_nulls_and_empty_texts_are_kept(
     file_format: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     schema = parse_schema("word string")
@@ -124,22 +124,20 @@ def test_columns_may_have_any_names(file_format: str, spark: SparkSession, tmp_p
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_partitions_keep_every_value_that_is_not_refused(
-    file_format: str, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_partitions_keep_every_accepted_value(file_format: str, spark: SparkSession, tmp_path: Path) -> None:
     schema = parse_schema("n bigint, word string, `the day/` date, big bigint, yes boolean")
     partition_by = ("word", "the day/", "big", "yes")
     rows: list[list[object]] = [[-1 - n, None, day, big, yes] for n, (day, big, yes) in enumerate(
         [(date.min, 2**63 - 1, True), (date(1582, 10, 10), -(2**63), False), (date.max, None, None), (None, 0, True)]
     )]  # fmt: skip
-    texts = FOLDERS if file_format == "json" else FOLDERS[::5]  # folders are made in one way for all
+    texts = FOLDERS if file_format == "json" else FOLDERS[::5]  # folders are made in the same way for all
     rows += [[n, word, None, None, None] for n, word in enumerate(texts)]
 
     assert round_trip(spark, tmp_path / "t", WriteAs(file_format, partition_by, None), schema, rows) == []
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_each_compression_works_with_what_spark_brings(
+def test_each_compression_works_with_sparks_own_libraries(
     file_format: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     schema = parse_schema("n bigint, word string")
@@ -151,7 +149,7 @@ def test_each_compression_works_with_what_spark_brings(
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_times_do_not_depend_on_the_zones_of_those_who_write_and_read(
+def test_times_do_not_depend_on_the_zones_of_writers_and_readers(
     file_format: str, spark: SparkSession, tmp_path: Path
 ) -> None:
     at = "timestamp_ntz" if file_format == "orc" else "timestamp"
@@ -170,7 +168,7 @@ def test_times_do_not_depend_on_the_zones_of_those_who_write_and_read(
     assert differences(schema.names, as_rows(checker.table(checker.split(rows)[0])), as_rows(read)) == []
 
 
-def test_a_text_may_be_longer_than_sparks_parser_of_json_takes_by_itself(
+def test_a_text_may_be_longer_than_the_default_limit_of_sparks_json_parser(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "long.json"
@@ -183,7 +181,7 @@ def test_a_text_may_be_longer_than_sparks_parser_of_json_takes_by_itself(
 
 @contextmanager
 def java_zone(spark: SparkSession, zone: str) -> Iterator[None]:
-    """The time zone of the Java process, where the tests' session has everything in one."""
+    """The time zone of the Java process, in which the tests' session has everything."""
     zones = spark._jvm.java.util.TimeZone  # type: ignore[union-attr]
     before = zones.getDefault()
     zones.setDefault(zones.getTimeZone(zone))
@@ -193,7 +191,7 @@ def java_zone(spark: SparkSession, zone: str) -> Iterator[None]:
         zones.setDefault(before)
 
 
-def test_a_file_that_is_cut_off_fails_the_query_instead_of_giving_nulls(
+def test_a_truncated_file_fails_the_query_instead_of_giving_nulls(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     from py4j.protocol import Py4JJavaError

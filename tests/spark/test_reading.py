@@ -1,4 +1,4 @@
-"""`read_committed` gives the rows of committed batches, whole, in the newest schema, and those that replays brought once."""
+"""`read_committed` gives the rows of committed batches, completely, in the newest schema, and replayed rows once."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def files(tmp_path: Path) -> Iterator[OpenStore]:
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """What is in a frame, sorted as text."""
+    """The content of a frame, sorted as text."""
     return sorted((tuple(row) for row in frame.collect()), key=repr)
 
 
@@ -46,7 +46,7 @@ def on_disk(files: Files, path: str) -> Path:
     return Path(files.root.removeprefix("file://")) / path
 
 
-def test_rows_are_seen_once_their_batch_is_committed_and_not_before(
+def test_rows_are_visible_once_their_batch_is_committed_and_not_before(
     spark: SparkSession, files: OpenStore
 ) -> None:
     task = SinkTask(files, WORDS)
@@ -61,7 +61,7 @@ def test_rows_are_seen_once_their_batch_is_committed_and_not_before(
     assert rows(read_committed(spark, files.root)) == [("a", 1), ("b", 2), ("c", 3)]
 
 
-def test_a_relative_path_is_one_of_this_machine_and_arguments_in_the_wrong_order_are_reported(
+def test_a_relative_path_is_on_this_machine_and_swapped_arguments_are_reported(
     spark: SparkSession, files: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     SinkTask(files, WORDS).write(spark, [("a", 1)])
@@ -79,7 +79,7 @@ def test_a_relative_path_is_one_of_this_machine_and_arguments_in_the_wrong_order
         read_committed(spark, None)  # type: ignore[arg-type]
 
 
-def test_a_frame_shows_the_moment_it_was_made_at(spark: SparkSession, files: OpenStore) -> None:
+def test_a_frame_shows_the_table_at_the_moment_it_was_made(spark: SparkSession, files: OpenStore) -> None:
     task = SinkTask(files, WORDS)
     task.write(spark, [("a", 1)])
     before = read_committed(spark, files.root)
@@ -87,7 +87,7 @@ def test_a_frame_shows_the_moment_it_was_made_at(spark: SparkSession, files: Ope
     assert rows(before) == [("a", 1)]
 
 
-def test_entries_in_a_checkpoint_are_read_as_the_others(spark: SparkSession, files: OpenStore) -> None:
+def test_entries_in_a_checkpoint_are_read_like_the_others(spark: SparkSession, files: OpenStore) -> None:
     task = SinkTask(files, WORDS)
     task.write(spark, [("a", 1)])
     state = read_state(files)
@@ -106,7 +106,7 @@ def test_a_table_without_a_batch_is_an_empty_frame_with_its_columns(
     assert count_keys(spark, files.root, ["word"]) == KeyCounts(("word",), 0, 0, 0)
 
 
-def test_where_there_is_no_table_or_none_yet_it_says_so(spark: SparkSession, files: OpenStore) -> None:
+def test_a_missing_or_unfinished_table_is_reported(spark: SparkSession, files: OpenStore) -> None:
     with pytest.raises(NoTable, match="there is no Squall table at file:///"):
         read_committed(spark, files.root)
     open_table(files, TableRecord("rows", "parquet", ()))
@@ -115,10 +115,10 @@ def test_where_there_is_no_table_or_none_yet_it_says_so(spark: SparkSession, fil
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_added_columns_are_null_in_the_rows_before_and_columns_keep_their_order(
+def test_added_columns_are_null_in_earlier_rows_and_columns_keep_their_order(
     spark: SparkSession, files: OpenStore, file_format: str
 ) -> None:
-    """Twice, so that the schemas are three; a column of the partition directories stands in the middle."""
+    """Twice, so that there are three schemas; a column of the partition directories is in the middle."""
 
     def task(schema: str) -> SinkTask:
         return SinkTask(files, schema, file_format=file_format, partition_by=["day"])
@@ -141,15 +141,15 @@ def test_added_columns_are_null_in_the_rows_before_and_columns_keep_their_order(
     assert rows(frame.where("late").select("word")) == [("c",)]
 
 
-def test_values_of_partitions_are_those_that_were_written(spark: SparkSession, files: OpenStore) -> None:
-    """Not what Spark would take them for, if it guessed: numbers and dates."""
+def test_values_of_partitions_are_read_unchanged(spark: SparkSession, files: OpenStore) -> None:
+    """Not as Spark would guess them: numbers and dates."""
     task = SinkTask(files, "n int, name string", partition_by=["name"])
     odd = ["007", "1e3", "2026-03-01", "a/b=c%d", "ä {x} [y]", "null", " ", None]
     task.write(spark, list(enumerate(odd)))
     assert dict(read_committed(spark, files.root).collect()) == dict(enumerate(odd))
 
 
-def test_a_span_takes_batches_from_since_on_and_before_until(spark: SparkSession, files: OpenStore) -> None:
+def test_a_span_includes_batches_from_since_until_before_until(spark: SparkSession, files: OpenStore) -> None:
     task = SinkTask(files, WORDS)
     for number in (100, 200, 300):
         task.write(spark, [("a", number)], committed=float(number))
@@ -167,10 +167,10 @@ def test_a_span_takes_batches_from_since_on_and_before_until(spark: SparkSession
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "csv"])  # the others find a row's place as CSV does
-def test_of_rows_with_one_key_the_first_committed_stays(
+def test_of_rows_with_one_key_the_first_committed_one_stays(
     spark: SparkSession, files: OpenStore, file_format: str
 ) -> None:
-    """Whatever order the batches' names have, and in one batch the row that was written first."""
+    """Whatever the order of the batches' names, and within a batch the row that was written first."""
     later = SinkTask(files, WORDS, file_format=file_format, index=0)
     first = SinkTask(files, WORDS, file_format=file_format, index=1)
     later.write(spark, [("a", 3), ("b", 4)], committed=200.0)
@@ -216,7 +216,7 @@ def test_a_key_that_was_committed_before_since_is_a_replay_too(spark: SparkSessi
     assert of(until=200) + of(since=200, until=300) + of(since=300) == of()
 
 
-def test_replays_are_removed_as_a_plain_loop_over_all_commits_would(
+def test_replays_are_removed_as_by_a_plain_loop_over_all_commits(
     spark: SparkSession, files: OpenStore
 ) -> None:
     """Keys of all odd kinds, from two tasks whose commits are mixed, in every span."""
@@ -243,9 +243,7 @@ def test_replays_are_removed_as_a_plain_loop_over_all_commits_would(
         assert sorted(row.n for row in frame.select("n").collect()) == expected, (since, until)
 
 
-def test_a_key_may_have_a_partition_column_and_one_that_was_added(
-    spark: SparkSession, files: OpenStore
-) -> None:
+def test_a_key_may_have_a_partition_column_and_an_added_one(spark: SparkSession, files: OpenStore) -> None:
     SinkTask(files, "n int, day string", partition_by=["day"]).write(spark, [(1, "x")], committed=1.0)
     task = SinkTask(files, "n int, day string, `odd ``name` struct<a: int>", partition_by=["day"])
     task.write(spark, [(2, "x", (7,)), (3, "x", (7,)), (4, "y", (7,)), (5, "x", None)], committed=2.0)
@@ -261,7 +259,7 @@ def test_a_key_may_have_a_partition_column_and_one_that_was_added(
         (["tags"], "which is array<map<string, int>>: Spark does not compare maps"),
     ],
 )
-def test_a_key_that_cannot_be_one_is_refused_by_name(
+def test_an_unusable_key_is_refused_by_name(
     spark: SparkSession, files: OpenStore, key: list[str], said: str
 ) -> None:
     SinkTask(files, "word string, tags array<map<string,int>>")
@@ -274,7 +272,7 @@ def test_a_key_that_cannot_be_one_is_refused_by_name(
         assert said in str(told.value)
 
 
-def test_what_cannot_be_read_is_named_and_the_rest_can_be_had(
+def test_unreadable_parts_are_named_and_the_rest_is_available(
     spark: SparkSession, files: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = SinkTask(files, WORDS)
@@ -290,10 +288,10 @@ def test_what_cannot_be_read_is_named_and_the_rest_can_be_had(
         read_committed(spark, files.root, unreadable="ignore")  # type: ignore[arg-type]
 
 
-def test_a_committed_file_that_is_gone_or_damaged_is_never_left_out_silently(
+def test_a_missing_or_damaged_committed_file_is_never_omitted_silently(
     spark: SparkSession, files: OpenStore
 ) -> None:
-    """Whatever the session's own settings say."""
+    """Whatever the session's own settings are."""
     from py4j.protocol import Py4JJavaError
 
     settings = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.ignoreCorruptFiles": "true"}
@@ -316,7 +314,7 @@ def test_a_committed_file_that_is_gone_or_damaged_is_never_left_out_silently(
             spark.conf.unset(name)
 
 
-def test_many_files_are_read_whole_and_the_session_keeps_its_settings(
+def test_many_files_are_read_completely_and_the_session_keeps_its_settings(
     spark: SparkSession, files: OpenStore
 ) -> None:
     setting = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
@@ -333,10 +331,10 @@ def test_many_files_are_read_whole_and_the_session_keeps_its_settings(
     assert spark.conf.get(setting) == before
 
 
-def test_of_a_reprocessed_table_the_newest_version_is_read_whole(
+def test_of_a_reprocessed_table_the_newest_version_is_read_completely(
     spark: SparkSession, files: OpenStore
 ) -> None:
-    """Its rows lie in a folder that is hidden from plain readers, in one that the next version does not touch."""
+    """Its rows are in a folder that is hidden from plain readers, and that the next version does not touch."""
     open_table(files, TableRecord(RESULTS, "parquet", ("day",)))
     with pytest.raises(CannotRead, match="has no version yet"):
         read_committed(spark, files.root)
@@ -358,7 +356,9 @@ def test_of_a_reprocessed_table_the_newest_version_is_read_whole(
 def test_a_table_can_be_registered_and_its_readers_see_files_instead_of_batches(
     spark: SparkSession, files: OpenStore
 ) -> None:
-    """In Hive's layout: nothing of `_squall` is seen, replays and moved files of a batch that is not committed yet are."""
+    """In Hive's layout: nothing of `_squall` is visible, but replays and moved files of a batch that is not
+    committed yet are.
+    """
     task = SinkTask(files, f"{WORDS}, day string", partition_by=["day"])
     task.write(spark, [("a", 1, "x"), ("b", 2, "y")])
     spark.sql(
@@ -384,7 +384,7 @@ def test_a_table_can_be_registered_and_its_readers_see_files_instead_of_batches(
         spark.catalog.refreshTable("counts")
         assert ("d", 4, "z") not in rows(
             spark.table("counts")
-        )  # a new partition is one after it was looked for
+        )  # a new partition is visible after a search for it
         spark.sql("MSCK REPAIR TABLE counts")
         assert rows(spark.table("counts")) == rows(read_committed(spark, files.root))
     finally:

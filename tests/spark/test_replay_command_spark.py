@@ -1,4 +1,4 @@
-"""squall replay with a Spark: from files and tables to tables, once per state of what is read. One session for all."""
+"""squall replay with Spark: from files and tables to tables, once per state of the input. One session for all tests."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(*arguments: str) -> Result:
-    """The command, with the user's modules imported again as in a process of its own."""
+    """Run the command, with the user's modules imported again as in a process of its own."""
     for name in ("replayed", "replayed_bolts"):
         sys.modules.pop(name, None)
     return CliRunner().invoke(squall, ["replay", "replayed.py", *arguments], prog_name="squall")
@@ -142,7 +142,7 @@ def test_when_one_output_cannot_be_written_none_is_published(spark: SparkSession
     assert list((folder / "counts" / "_squall" / "results").glob("*-*")) == [], "nothing is left"
 
 
-def test_when_storage_fails_between_two_outputs_what_is_published_is_named(
+def test_when_storage_fails_between_two_outputs_the_published_ones_are_named(
     spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish, calls = versions.publish, []
@@ -163,7 +163,7 @@ def test_when_storage_fails_between_two_outputs_what_is_published_is_named(
     assert versions.newest_version(open_files(str(folder / "counts"))) is None
 
 
-def test_the_errors_of_a_replay_are_known_of_its_version_and_judged_again(
+def test_the_errors_of_a_replay_are_recorded_with_its_version_and_judged_again(
     spark: SparkSession, folder: Path
 ) -> None:
     with open_files(str(folder / "table")) as files:
@@ -180,7 +180,7 @@ def test_the_errors_of_a_replay_are_known_of_its_version_and_judged_again(
     assert "with 1 error; --max-errors allows 0" in strict.output
 
 
-def test_files_are_read_by_their_names_and_what_is_not_there_is_reported(
+def test_files_are_read_by_their_suffixes_and_missing_ones_are_reported(
     spark: SparkSession, folder: Path
 ) -> None:
     spark.createDataFrame([("a",), ("a",)], "word string").write.json(str(folder / "words.json"))

@@ -1,4 +1,4 @@
-"""A replay on a standalone Spark cluster: master and two workers are processes of their own, with no file of the user's."""
+"""A replay on a standalone Spark cluster: master and two workers are processes of their own, without the user's files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.spark_classes import small_java
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Seconds until a Java process has begun to serve, on a busy machine.
+#: Longest start of a Java server in seconds, on a busy machine.
 PATIENCE = 120.0
 
 
@@ -43,7 +43,7 @@ class Cluster:
         self.url = f"spark://127.0.0.1:{self.port}"
 
     def start(self) -> None:
-        """Start all of it, and wait until both workers are known to the master."""
+        """Start all of it, and wait until both workers are registered with the master."""
         self.run("master", "master.Master", "--port", str(self.port), "--webui-port", "0")
         self.wait_for("master", r"I have been elected leader", 1)
         for name in ("one", "two"):
@@ -80,7 +80,7 @@ class Cluster:
         )
 
     def wait_for(self, name: str, pattern: str, times: int) -> None:
-        """Until a process has logged something so many times."""
+        """Wait until a process has logged a text this many times."""
         until = time.monotonic() + PATIENCE
         log = self.folder / f"{name}.log"
         while len(re.findall(pattern, log.read_text())) < times:
@@ -89,7 +89,7 @@ class Cluster:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """End every process, with those that it has started."""
+        """End every process and its children."""
         for process in reversed(self.processes):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGTERM)
@@ -112,7 +112,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
 
 
-#: The first task to count a word ends its Python worker, so that Spark tries it again; and each says where it ran.
+#: The first task to count a word ends its Python worker, so that Spark tries it again; each reports where it ran.
 DIES_ONCE = """
 import os
 
@@ -131,9 +131,7 @@ class DiesOnce(Count):
 
 
 @pytest.mark.timeout(700)
-def test_a_replay_brings_its_modules_and_a_task_that_is_tried_again_counts_once(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_a_replay_ships_its_modules_and_a_retried_task_counts_once(cluster: Cluster, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     mark = tmp_path / "died"

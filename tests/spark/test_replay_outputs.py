@@ -1,4 +1,4 @@
-"""Replays: the tuples of an output come out of the bytes that Spark keeps as they went in."""
+"""Replays: the tuples of an output are restored unchanged from the bytes that Spark keeps."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read(blobs: list[bytes], checker: RowChecker) -> list[dict[str, Any]]:
     ]
 
 
-def test_what_tasks_wrote_by_their_own_types_is_read_by_those_of_all_of_them() -> None:
+def test_values_written_with_a_tasks_own_types_are_read_with_the_merged_types() -> None:
     kinds = [kinds_of(NAMES, [row]) for row in ROWS]
     all_kinds = kinds[0]
     for other in kinds[1:]:
@@ -62,7 +62,7 @@ def test_what_tasks_wrote_by_their_own_types_is_read_by_those_of_all_of_them() -
     assert len(types) == 3 and len(set(types)) == 1
 
 
-def test_values_that_do_not_fit_the_type_of_all_are_reported() -> None:
+def test_values_that_do_not_fit_the_merged_type_are_reported() -> None:
     (blob,) = blobs_of(RowChecker(parse_schema("x string")), [("a",)])
     with pytest.raises(ReplayFailed, match="field 'x': 'a'"):
         list(from_blob(blob, RowChecker(parse_schema("x bigint"))))
@@ -76,7 +76,7 @@ def test_large_rows_are_several_blobs_in_order() -> None:
     assert [tuple(row.values()) for row in read(blobs, checker)] == rows
 
 
-def test_a_row_larger_than_a_blob_should_be_is_one() -> None:
+def test_a_row_larger_than_the_usual_blob_is_one_blob() -> None:
     checker = RowChecker(parse_schema("text string"))
     blobs = blobs_of(checker, [("x" * (3 << 20),)] * 2)
     assert len(blobs) == 2

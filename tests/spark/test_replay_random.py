@@ -1,4 +1,4 @@
-"""Random topologies through Spark: a few of those that tests/squall_io/test_replay_equals_stream.py plays without it."""
+"""Random topologies through Spark: a few of those that tests/squall_io/test_replay_equals_stream.py runs without it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEEDS = (3, 6, 59)
 
 
 def shape_of(seed: int) -> Shape:
-    """Three or four bolts; so few tasks that Spark has not much to start."""
+    """Three or four bolts, with few tasks, so that Spark has little to start."""
     chance = random.Random(seed)
     return [
         (
@@ -39,7 +39,7 @@ def shape_of(seed: int) -> Shape:
 
 
 def rows_by_output(done: dict[str, DataFrame]) -> dict[str, Counter[int]]:
-    """The rows of all outputs, by one job of Spark's."""
+    """The rows of all outputs, by one Spark job."""
     from pyspark.sql import functions as sql
 
     named = [frame.select(sql.lit(name).alias("output"), "n") for name, frame in done.items()]
@@ -58,7 +58,7 @@ def test_the_seeds_have_every_bolt_and_every_grouping() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_topology_gives_with_spark_what_its_stream_gives(spark: SparkSession, seed: int) -> None:
+def test_a_random_topology_gives_with_spark_the_results_of_its_stream(spark: SparkSession, seed: int) -> None:
     shape = shape_of(seed)
     topology, outputs = build(shape), streams_of(shape)
     chance = random.Random(seed)

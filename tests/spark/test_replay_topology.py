@@ -1,4 +1,6 @@
-"""replay_topology on Spark: what Spark adds to the tasks, which tests/squall_io tests without it. Few tests, one session."""
+"""replay_topology on Spark: Spark's own part, beside the tasks, which tests/squall_io tests without it. Few
+tests, one session.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def spark_hash() -> Any:
 
 @pytest.fixture(autouse=True)
 def nothing_is_kept(spark: SparkSession) -> Iterator[None]:
-    """Every test lets go of what it had Spark keep."""
+    """Every test releases what Spark keeps for it."""
     yield
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == 0
 
@@ -60,7 +62,7 @@ def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in frame.collect()]
 
 
-def test_outputs_are_what_the_tasks_give_without_spark_and_the_schema_is_found(
+def test_outputs_equal_those_of_the_tasks_without_spark_and_the_schema_is_inferred(
     spark: SparkSession, lines: DataFrame
 ) -> None:
     before = spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch")
@@ -78,7 +80,7 @@ def test_outputs_are_what_the_tasks_give_without_spark_and_the_schema_is_found(
     assert spark.conf.get("spark.sql.execution.arrow.maxBytesPerBatch") == before
 
 
-def test_a_component_with_other_parallelism_and_more_tasks_than_spark_has_threads(
+def test_a_component_may_have_another_parallelism_and_more_tasks_than_spark_has_threads(
     spark: SparkSession, lines: DataFrame
 ) -> None:
     topology = word_count(counter=Totals)
@@ -114,7 +116,7 @@ def test_more_errors_than_allowed_stop_the_job_with_the_first_ones(spark: SparkS
     assert "of at most 3 (max_errors):\n  it[2] execute of" in str(caught.value)
 
 
-def test_a_task_that_cannot_be_prepared_fails_the_job_with_its_own_words(spark: SparkSession) -> None:
+def test_a_task_that_fails_in_prepare_fails_the_job_with_its_own_message(spark: SparkSession) -> None:
     class Unprepared(Picky):
         def prepare(self, context: Context) -> None:
             raise ConnectionError("no database here")
@@ -131,7 +133,7 @@ ALL_TYPES = (
 )
 
 
-def test_values_go_through_a_bolt_as_they_are(spark: SparkSession) -> None:
+def test_values_go_through_a_bolt_unchanged(spark: SparkSession) -> None:
     moment = datetime(2026, 1, 2, 3, 4, 5, 678901)
     whole = (
         True,
@@ -173,7 +175,7 @@ def test_values_go_through_a_bolt_as_they_are(spark: SparkSession) -> None:
     )
 
 
-def test_objects_of_the_users_travel_between_tasks(spark: SparkSession) -> None:
+def test_users_own_objects_travel_between_tasks(spark: SparkSession) -> None:
     builder = TopologyBuilder("points")
     builder.set_spout("numbers", Numbers("n"))
     builder.set_bolt("points", Points()).shuffle_grouping("numbers")
@@ -185,7 +187,7 @@ def test_objects_of_the_users_travel_between_tasks(spark: SparkSession) -> None:
     assert (error.component, error.call) == ("points", "emit")
 
 
-def test_a_source_with_two_readers_is_read_once_and_its_rows_are_the_same_for_both(
+def test_a_source_with_two_readers_is_read_once_and_both_get_the_same_rows(
     spark: SparkSession,
 ) -> None:
     from pyspark.sql import functions as sql
@@ -214,7 +216,7 @@ def test_a_source_with_two_readers_is_read_once_and_its_rows_are_the_same_for_bo
     ],
     ids=["rows", "anothers-frame", "no-dict", "builder", "none"],
 )
-def test_what_is_no_topology_and_no_frame_is_named_with_its_type(
+def test_arguments_that_are_no_topology_or_no_frame_are_named_with_their_type(
     spark: SparkSession, topology: Any, sources: Any, said: str
 ) -> None:
     with pytest.raises(CannotReplay) as caught:
@@ -228,7 +230,7 @@ def test_a_single_output_need_not_be_in_a_list(spark: SparkSession, lines: DataF
         assert list(done) == ["count"]
 
 
-def test_fields_may_be_called_what_spark_has_its_own_use_for(spark: SparkSession) -> None:
+def test_fields_may_have_names_that_spark_uses_itself(spark: SparkSession) -> None:
     names = ("partition", "user.id", "a`b", "field0")
     builder = TopologyBuilder("names")
     builder.set_spout("numbers", Numbers(*names))
@@ -240,7 +242,7 @@ def test_fields_may_be_called_what_spark_has_its_own_use_for(spark: SparkSession
 
 
 class Deadly(Bolt):
-    """Ends the process that it runs in."""
+    """Ends its process."""
 
     outputs = Fields("n")
 
@@ -256,7 +258,7 @@ def test_a_worker_that_dies_is_reported_with_what_it_ran(spark: SparkSession) ->
     assert "EOFException" not in str(caught.value)
 
 
-def test_what_is_wrong_with_columns_and_schemas_is_reported_before_anything_runs(
+def test_mistakes_in_columns_and_schemas_are_reported_before_anything_runs(
     spark: SparkSession, lines: DataFrame
 ) -> None:
     with pytest.raises(CannotReplay) as caught:
@@ -273,7 +275,7 @@ def test_what_is_wrong_with_columns_and_schemas_is_reported_before_anything_runs
     assert "'split' is no output" in third
 
 
-def test_types_that_do_not_fit_in_one_column_are_reported_with_the_way_out(spark: SparkSession) -> None:
+def test_types_that_do_not_fit_in_one_column_are_reported_with_advice(spark: SparkSession) -> None:
     class Mixed(Bolt):
         outputs = Fields("x")
 

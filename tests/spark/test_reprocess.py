@@ -1,4 +1,4 @@
-"""`squall reprocess` with Spark: a result is published whole and once; errors of the job name the user's line."""
+"""`squall reprocess` with Spark: a result is published completely and once; errors of the job name the user's line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from pyspark.sql import functions as F
 def reprocess(spark, rows):
     return rows.groupBy("word").agg(F.sum("count").alias("total"))
 """
-#: Longer than anything here takes; whoever waits that long has failed.
+#: Longer than any step here takes; a wait of this length is a failure.
 CAP = 300.0
 
 
@@ -52,31 +52,31 @@ class Place:
         self.jobs = 0
 
     def commit(self, rows: list[tuple[str, int]], at: float = 0.0) -> None:
-        """A batch of the stream, without Spark."""
+        """Commit a batch of the stream, without Spark."""
         text = "".join(json.dumps({"word": word, "count": count}) + "\n" for word, count in rows)
         self.task.put({"part-0.json": text.encode()}, rows=len(rows), committed=at)
 
     def job(self, text: str) -> str:
-        """The file of a job; each has a name of its own, for Python has imported the others."""
+        """Write the file of a job; each has a name of its own, since Python has imported the others."""
         self.jobs += 1
         path = self.folder / f"job_{self.folder.name.replace('-', '_')}_{self.jobs}.py"
         path.write_text(text)
         return str(path)
 
     def run(self, *arguments: str) -> Result:
-        """The command, in this process: it uses the tests' session."""
+        """Run the command in this process: it uses the tests' session."""
         tables = ["--input", self.input, "--output", self.output]
         return CliRunner().invoke(squall, ["reprocess", *arguments, *tables], prog_name="squall")
 
     def outcome(self, *arguments: str) -> dict[str, Any]:
-        """What it says with --json, when it ends well."""
+        """Its --json output, if it ends well."""
         done = self.run(*arguments, "--json")
         assert done.exit_code == 0, done.output
         found: dict[str, Any] = json.loads(done.stdout)
         return found
 
     def left(self) -> list[str]:
-        """What lies among the results."""
+        """The content of the results folder."""
         return [status.name for status in self.results.list("_squall/results")]
 
 
@@ -170,7 +170,9 @@ def test_an_empty_result_is_a_version_too(spark: SparkSession, place: Place) -> 
         assert versions.newest_number(files) == 2
 
 
-def test_the_version_before_is_read_until_the_new_one_is_whole(spark: SparkSession, place: Place) -> None:
+def test_the_previous_version_is_read_until_the_new_one_is_complete(
+    spark: SparkSession, place: Place
+) -> None:
     place.outcome("--sql", "select 'old' as word, 0L as total from rows limit 1")
     text = (
         TOTALS
@@ -190,10 +192,10 @@ def reprocess(spark, rows):
     assert rows(spark, place.output) == [("a", 4), ("b", 2)]
 
 
-def test_of_the_same_run_twice_at_once_one_publishes_and_the_other_says_so(
+def test_of_two_equal_runs_at_once_one_publishes_and_the_other_reports_it(
     spark: SparkSession, place: Place
 ) -> None:
-    """The job starts the whole command once more, in its middle; what that publishes sweeps what the outer one writes."""
+    """The job starts the whole command again in the middle; that one's publication sweeps the files of the outer one."""
     text = (
         TOTALS
         + f"""
@@ -250,7 +252,7 @@ def reprocess(spark, rows):
     ],
     ids=["raises", "returns-none", "returns-a-list", "no-such-column", "in-a-worker", "type", "columns-twice"],
 )  # fmt: skip
-def test_what_is_wrong_with_a_job_is_reported_with_its_line_and_nothing_is_published(
+def test_mistakes_in_a_job_are_reported_with_its_line_and_nothing_is_published(
     spark: SparkSession, place: Place, text: str, said: list[str]
 ) -> None:
     job = place.job(text)
@@ -277,7 +279,7 @@ def test_sql_that_spark_refuses_is_reported_in_its_words(spark: SparkSession, pl
     assert place.left() == []
 
 
-def test_after_a_first_run_that_failed_the_next_one_may_take_another_format(
+def test_after_a_failed_first_run_the_next_one_may_use_another_format(
     spark: SparkSession, place: Place
 ) -> None:
     wrong = place.run("--sql", "select nothing from rows", "--format", "csv")
@@ -291,7 +293,7 @@ def test_after_a_first_run_that_failed_the_next_one_may_take_another_format(
     assert "is another table already" in refused.stderr, "it is published: that binds"
 
 
-def test_a_job_that_is_interrupted_leaves_nothing(spark: SparkSession, place: Place) -> None:
+def test_an_interrupted_job_leaves_nothing(spark: SparkSession, place: Place) -> None:
     done = place.run(place.job("def reprocess(spark, rows):\n    raise KeyboardInterrupt\n"))
 
     assert done.exit_code == 1
@@ -300,7 +302,7 @@ def test_a_job_that_is_interrupted_leaves_nothing(spark: SparkSession, place: Pl
 
 
 def waiting_job(place: Place, waits: Path) -> str:
-    """A job whose function, of a module beside it, waits in Spark's workers until the file `waits`/go on is there."""
+    """A job whose function, in a module beside it, waits in Spark's workers until the file `waits`/go on exists."""
     (place.folder / "a_module_beside_a_job.py").write_text("def one_more(number):\n    return number + 1\n")
     waits.mkdir()
     return place.job(f"""
@@ -340,10 +342,10 @@ def begin(job: str, place: Place) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
-def test_a_run_that_is_killed_is_published_once_by_the_next_one(
+def test_a_killed_run_is_published_once_by_the_next_one(
     spark: SparkSession, place: Place, number: signal.Signals
 ) -> None:
-    """The command as a process of its own: its functions travel to Spark's workers, and a kill leaves the version before."""
+    """The command as a process of its own: its functions travel to Spark's workers, and a kill leaves the previous version."""
     place.outcome("--sql", "select 'old' as word, 0L as total from rows limit 1")
     waits = place.folder / "it waits"
     job = waiting_job(place, waits)
@@ -374,7 +376,7 @@ def test_a_run_that_is_killed_is_published_once_by_the_next_one(
     assert place.outcome(job)["published"] is False
 
 
-def test_the_progress_is_that_of_sparks_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_progress_follows_sparks_tasks(spark: SparkSession, tmp_path: Path) -> None:
     here, go_on = str(tmp_path / "here"), str(tmp_path / "go on")
 
     def slowly(numbers: Iterable[int]) -> Iterable[int]:

@@ -1,4 +1,4 @@
-"""The examples with Spark: flights as a stream into two tables, and the three jobs over them, held against plain loops."""
+"""The examples with Spark: flights as a stream into two tables, and the three jobs over them, compared with plain loops."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sample() -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def tables(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """What the stream has written. Its sinks use the tests' session."""
+    """The output of the stream. Its sinks use the tests' session."""
     path = tmp_path_factory.mktemp("flights")
     before = list(sys.path)
     sys.path.insert(0, str(ROOT / "examples"))  # as `squall run` does
@@ -61,7 +61,7 @@ def rows(spark: SparkSession, path: Path) -> list[dict[str, Any]]:
 
 
 def reprocess(job: str, source: Path, target: Path, *arguments: str) -> dict[str, Any]:
-    """The command of the example's header; what it says."""
+    """Run the command of the example's header; return its output."""
     command = [
         f"{ROOT}/examples/{job}.py",
         "--input",
@@ -78,7 +78,7 @@ def reprocess(job: str, source: Path, target: Path, *arguments: str) -> dict[str
 
 
 def seconds(hour: datetime) -> float:
-    """A moment, whichever way it is written: Spark gives times of this machine without a zone."""
+    """A moment in either form: Spark gives times of this machine without a zone."""
     return hour.timestamp()
 
 
@@ -116,7 +116,7 @@ def test_history_is_counted_again_by_the_new_logic(
     assert found == expected
 
 
-def test_rows_of_an_hour_that_came_late_are_added_up(
+def test_late_rows_of_an_hour_are_added_up(
     spark: SparkSession, tables: Path, sample: list[dict[str, Any]], tmp_path: Path
 ) -> None:
     outcome = reprocess("reprocess_late", tables / "delays", tmp_path / "hours")
@@ -135,7 +135,7 @@ def test_flights_are_joined_with_the_weather(
     weather = SAMPLES / "weather_sample.csv"
     spark.conf.set(
         "spark.flights.weather", str(weather)
-    )  # what --conf does for a session of the command's own
+    )  # the effect of --conf in a session of the command's own
     try:
         reprocess("reprocess_join", tables / "flights", tmp_path / "wind")
     finally:

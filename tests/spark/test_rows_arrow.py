@@ -1,4 +1,4 @@
-"""Rows that were checked become Arrow tables that hold what was given; NumPy's and pandas' values are what they hold."""
+"""Checked rows become Arrow tables with the same values; values of NumPy and pandas count by their content."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ UTC = timezone.utc
 
 
 def outcome(kind: str, value: object) -> object:
-    """The value out of the Arrow table, or what is said against it."""
+    """The value from the Arrow table, or the error."""
     checker = RowChecker(parse_schema(f"v {kind}"))
     columns, bad = checker.split([(value,)])
     return bad[0][1] if bad else checker.table(columns).column(0).to_pylist()[0]
 
 
-def test_values_of_numpy_are_what_they_hold() -> None:
+def test_values_of_numpy_count_by_their_content() -> None:
     import numpy as np
 
     assert outcome("bigint", np.int64(-3)) == -3
@@ -70,7 +70,7 @@ def test_values_of_numpy_that_do_not_fit_exactly_are_refused() -> None:
         assert text in str(outcome(kind, value))
 
 
-def test_timestamps_of_pandas_are_taken_unless_they_are_finer() -> None:
+def test_timestamps_of_pandas_are_accepted_unless_they_are_finer() -> None:
     import pandas as pd  # type: ignore[import-untyped]
 
     noon = pd.Timestamp("2026-11-21 12:00:00.000001")
@@ -84,7 +84,7 @@ def test_timestamps_of_pandas_are_taken_unless_they_are_finer() -> None:
     assert "<NA> (NAType) is no bigint" in str(outcome("bigint", pd.NA))
 
 
-def test_what_goes_into_spark_as_an_arrow_table_comes_out_equal(spark: SparkSession) -> None:
+def test_an_arrow_table_goes_through_spark_unchanged(spark: SparkSession) -> None:
     from pyspark.sql.types import StructType
 
     schema = parse_schema(
@@ -105,7 +105,7 @@ def test_what_goes_into_spark_as_an_arrow_table_comes_out_equal(spark: SparkSess
     assert differences(schema.names, written, given) == []
 
 
-def test_an_arrow_table_holds_what_the_rows_held() -> None:
+def test_an_arrow_table_has_the_content_of_the_rows() -> None:
     schema = parse_schema(
         "n bigint, a decimal(20,5), b double, c timestamp, d map<int, array<date>>, e struct<x: binary>"
     )

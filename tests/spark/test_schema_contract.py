@@ -1,4 +1,4 @@
-"""What the parser of schemas takes, Spark's own takes for the same; Arrow's types are those that Spark maps its own to."""
+"""Spark parses every schema that Squall accepts alike; Arrow's types are those to which Spark maps its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-#: Texts that parsers could take for different things. Those that Squall refuses are not looked at, but some must be left.
+#: Texts that parsers could interpret differently. Those that Squall refuses are skipped, but some must remain.
 NASTY = (
     "a int", "a: int", "a: int, b string", "a INT not NULL, B STRING NOT null COMMENT 'x'", "a struct<b int, c: string>",
     "a struct<b: int NOT NULL COMMENT 'q', c string>", "a array<array<int>>", "a map<string,map<int,decimal>>",
@@ -48,7 +48,7 @@ def test_spark_reads_the_text_of_any_schema_as_what_it_is(spark: SparkSession, s
     assert as_read_by_spark(str(schema)) == as_spark(schema)
 
 
-def test_what_squall_takes_spark_takes_for_the_same(spark: SparkSession) -> None:
+def test_spark_parses_what_squall_accepts_alike(spark: SparkSession) -> None:
     taken = {}
     for ddl in NASTY:
         try:
@@ -64,7 +64,7 @@ def test_what_squall_takes_spark_takes_for_the_same(spark: SparkSession) -> None
 
 @given(SCHEMAS)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_arrows_types_are_those_that_spark_maps_its_own_to(spark: SparkSession, schema: Schema) -> None:
+def test_arrows_types_are_those_to_which_spark_maps_its_own(spark: SparkSession, schema: Schema) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
 

@@ -1,4 +1,4 @@
-"""One Spark session in a process: shared, refused to who wants another, replaced when Java dies, ended with its last user."""
+"""One Spark session per process: shared, refused to conflicting requests, replaced when Java dies, ended with its last user."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What sessions_script found, run in the C locale: as it is in containers and under cron."""
+    """The findings of sessions_script, run in the C locale: the usual one in containers and under cron."""
     folder = tmp_path_factory.mktemp("sessions")
     out = folder / "found.json"
     done = subprocess.run(
@@ -45,7 +45,7 @@ def test_a_process_shares_a_session_and_gets_another_when_java_is_killed(found: 
     assert "Invalid maximum heap size" in found["wrong memory"]
     assert "with master local[1]" in found["mismatch"] and "wanted was master local[2]" in found["mismatch"]
     assert found["settled"] == [60, 0]
-    assert found["numbers"] == list(range(60))  # each once, though Java was killed as they were written
+    assert found["numbers"] == list(range(60))  # each once, though Java was killed during the write
     assert not found["same process"] and found["first has ended"] and found["renewed by the sink"]
     assert found["second has ended"] and found["threads"] == []
     assert found["interrupt"]
@@ -58,7 +58,7 @@ def test_folders_of_partitions_keep_letters_beyond_ascii_in_the_c_locale(found: 
     assert found["folders"] == ["place=Rome", "place=Zürich", "place=東京"]
 
 
-def test_a_session_that_the_user_has_made_is_used_and_not_stopped(spark: SparkSession) -> None:
+def test_a_session_made_by_the_user_is_used_and_not_stopped(spark: SparkSession) -> None:
     with shared_session() as lease:
         assert lease.session is spark
     with shared_session("local[2]", {"squall.webhdfs.address": "host:9870"}) as lease:
@@ -66,7 +66,7 @@ def test_a_session_that_the_user_has_made_is_used_and_not_stopped(spark: SparkSe
     assert spark.range(3).count() == 3
 
 
-def test_a_session_that_the_user_has_made_with_other_settings_is_refused(spark: SparkSession) -> None:
+def test_a_users_session_with_other_settings_is_refused(spark: SparkSession) -> None:
     with pytest.raises(
         SessionMismatch, match=r"its master is local\[2\], wanted was yarn; spark\.a is not set there"
     ):

@@ -1,4 +1,4 @@
-"""SparkSink with a real Spark, on local files: what is acked is in the table, once, and reads back as it was."""
+"""SparkSink with a real Spark, on local files: acked rows are in the table, once, and are read unchanged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIELDS = ("word", "count")
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark on a busy machine takes its time."""
+    """Spark is slow on a busy machine."""
     monkeypatch.setattr(bolt_run, "TIMEOUT", 250.0)
 
 
@@ -62,7 +62,7 @@ def test_rows_of_a_batch_are_in_the_table_in_each_format(
     assert leftovers(tmp_path) == []
 
 
-def test_rows_that_do_not_fit_fail_one_by_one_and_the_others_are_there(
+def test_rows_that_do_not_fit_fail_individually_and_the_others_are_stored(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -90,7 +90,7 @@ def test_a_batch_without_a_good_row_writes_nothing(spark: SparkSession, tmp_path
         assert read_state(files).entries == ()
 
 
-def test_batches_go_by_size_and_by_interval(spark: SparkSession, tmp_path: Path) -> None:
+def test_batches_are_written_by_size_and_by_interval(spark: SparkSession, tmp_path: Path) -> None:
     given = [("a", number) for number in range(7)]
     bolt = SparkSink(str(tmp_path), SCHEMA, batch_size=3, batch_interval=2.0)
     run_bolt(bolt, [*given[:4], Pause(3), *given[4:]], source_fields=FIELDS)
@@ -98,7 +98,7 @@ def test_batches_go_by_size_and_by_interval(spark: SparkSession, tmp_path: Path)
         assert [entry.rows for entry in read_state(files).entries] == [3, 1, 3]
 
 
-def test_columns_that_one_sink_adds_are_null_in_the_rows_of_another(
+def test_columns_added_by_one_sink_are_null_in_the_rows_of_another(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     run_bolt(SparkSink(str(tmp_path), SCHEMA, "csv"), [("a", 1)], source_fields=FIELDS)
@@ -123,7 +123,7 @@ def test_a_table_of_another_schema_is_refused_at_the_start_with_both_named(
         run_bolt(SparkSink(str(tmp_path), SCHEMA, "orc"), [("a", 1)], source_fields=FIELDS)
 
 
-def test_a_path_that_cannot_be_written_is_reported_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unwritable_path_is_reported_at_the_start(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     with pytest.raises(TopologyFailed, match="a file lies where a folder must be"):
         run_bolt(SparkSink(str(tmp_path / "file" / "table"), SCHEMA), [("a", 1)], source_fields=FIELDS)
@@ -153,7 +153,7 @@ def test_a_superseded_task_fails_its_batches_and_leaves_nothing(
     )
     assert run.acked() == [] and len(run.failed()) == len(given)
     assert all(taken in str(failure.error) for _, failure in run.failed())
-    [error] = run.errors  # of the first batch alone
+    [error] = run.errors  # only of the first batch
     assert taken in error.text and "squall rebalance" in error.text
     assert rows_of(spark, tmp_path) == []
 
@@ -175,7 +175,7 @@ class Numbers(Spout):
         return None
 
 
-#: Set while a sink's batch is held up: of this process, so that the spout's copy finds it.
+#: Set while a sink's batch is held up: in this process, so that the spout's instance finds it.
 HELD = threading.Event()
 
 
@@ -188,7 +188,7 @@ class Others(Numbers):
 
 
 class Passes(Bolt):
-    """Gives on what it gets."""
+    """Passes its tuples on."""
 
     outputs = Fields("word", "count")
 
@@ -197,7 +197,7 @@ class Passes(Bolt):
 
 
 class Ends(Bolt):
-    """Takes what it gets."""
+    """Accepts its tuples."""
 
     def execute(self, tup: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""SparkSink, read_committed and `squall reprocess` by a Spark Connect server, which is killed meanwhile."""
+"""SparkSink, read_committed and `squall reprocess` with a Spark Connect server, which is killed meanwhile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.spark.connect_servers import run_script
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
-def test_rows_are_stored_once_by_a_spark_connect_server_that_is_killed_and_started_again(
+def test_rows_are_stored_once_by_a_spark_connect_server_that_is_killed_and_restarted(
     tmp_path: Path,
 ) -> None:
     run_script("tests.spark.connect_script", tmp_path)

@@ -1,4 +1,4 @@
-"""Every code block of docs/spark*.md does what it says, in this process and with the session that its tests share."""
+"""Every code block of docs/spark*.md works, in this process and with the tests' shared session."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ DOCUMENTS = sorted(ROOT.glob("docs/spark*.md"))
 
 @pytest.fixture
 def as_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty folder, whose modules are found and forgotten again; a document brings a `__main__` and commands of its own."""
+    """An empty folder, whose modules are importable and unloaded afterwards; a document brings a `__main__` and commands of its
+    own.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

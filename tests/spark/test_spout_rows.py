@@ -1,4 +1,4 @@
-"""CommittedRows gives the rows that were committed, as they were, from every format; and goes on after what may happen."""
+"""CommittedRows gives the committed rows, unchanged, from every format, and continues after faults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def files(tmp_path: Path) -> Iterator[OpenStore]:
 
 
 class Take(Bolt):
-    """Takes what comes: what nobody reads is emitted to nobody."""
+    """Accepts its tuples; streams without readers are not emitted."""
 
     def execute(self, tup: Tuple) -> None: ...
 
@@ -64,7 +64,7 @@ def topology(spout: CommittedRows, tasks: int = 1) -> Topology:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "json", "csv"])
-def test_rows_come_back_as_they_were_written_in_every_format(
+def test_rows_are_read_unchanged_in_every_format(
     spark: SparkSession, files: OpenStore, file_format: str
 ) -> None:
     ddl = SCHEMAS[file_format]
@@ -107,7 +107,7 @@ def test_partitions_and_added_columns_come_with_the_rows(
     assert emitted[3:] == [(42, "new", date(2026, 1, 1), "y", 0)]
 
 
-def test_several_tasks_share_the_batches_and_a_second_run_goes_on_where_the_first_ended(
+def test_several_tasks_share_the_batches_and_a_second_run_continues_where_the_first_ended(
     spark: SparkSession, files: OpenStore, tmp_path: Path
 ) -> None:
     task = SinkTask(files, "number bigint")
@@ -120,7 +120,7 @@ def test_several_tasks_share_the_batches_and_a_second_run_goes_on_where_the_firs
     assert again.emitted("rows") == []
 
 
-def test_a_file_that_is_not_what_was_committed_is_named_and_gives_no_row(
+def test_a_file_that_differs_from_its_commit_is_named_and_gives_no_row(
     spark: SparkSession, files: OpenStore
 ) -> None:
     task = SinkTask(files, "number bigint")

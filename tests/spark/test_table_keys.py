@@ -1,4 +1,4 @@
-"""`squall table --key` has Spark count the rows that are replays, and says of what fails there what helps."""
+"""`squall table --key` has Spark count the rows that are replays, and reports failures there with advice."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_rows_are_counted_by_key(spark: SparkSession, tmp_path: Path) -> None:
     assert kept == answer["rows"] - answer["duplicates"]
 
 
-def test_what_fails_in_spark_is_said_in_a_sentence_and_damaged_rows_are_not_counted(
+def test_a_failure_in_spark_is_reported_in_one_sentence_and_damaged_rows_are_not_counted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with open_files(str(tmp_path)) as files:

@@ -1,4 +1,4 @@
-"""A process with two Javas, Spark's and a small one that only asks file systems: each answers for its own exceptions."""
+"""A process with two Javas, Spark's and a small one only for file systems: each answers for its own exceptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-#: Objects that are made in Spark's Java, under the names that the exceptions of the small one will have.
+#: Objects made in Spark's Java, under the names that the exceptions of the small one will have.
 HELD = 400
 
 
@@ -34,7 +34,7 @@ def small() -> Iterator[Jvm]:
 
 
 def number(held: Any) -> int:
-    """What Py4J calls an object: o12 is the 12th of its Java."""
+    """Py4J's name of an object: o12 is the 12th of its Java."""
     return int(held._get_object_id().removeprefix("o"))
 
 
@@ -80,10 +80,10 @@ def test_a_stopped_session_is_named(spark: SparkSession, monkeypatch: pytest.Mon
         Jvm.of_session(spark)
 
 
-def test_two_javas_that_start_at_once_are_connected_to_one_after_the_other(
+def test_two_javas_that_start_at_once_are_connected_one_after_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """PySpark takes where to connect to from the environment, which all threads share."""
+    """PySpark reads the address of its Java from the environment, which all threads share."""
     from pyspark import java_gateway
 
     both = threading.Barrier(2)
@@ -91,7 +91,7 @@ def test_two_javas_that_start_at_once_are_connected_to_one_after_the_other(
     def launch() -> tuple[str, str]:
         port = os.environ["PYSPARK_GATEWAY_PORT"]
         with suppress(threading.BrokenBarrierError):
-            both.wait(0.3)  # until the other one is here as well, which it must not be
+            both.wait(0.3)  # until the other one arrives as well, which must not happen
         return port, os.environ["PYSPARK_GATEWAY_PORT"]
 
     unused: Any = None
@@ -102,7 +102,7 @@ def test_two_javas_that_start_at_once_are_connected_to_one_after_the_other(
     assert both.broken and "PYSPARK_GATEWAY_PORT" not in os.environ
 
 
-def test_a_java_that_is_frozen_is_ended_by_a_thread_that_never_asked_it(small: Jvm) -> None:
+def test_a_frozen_java_is_ended_by_a_thread_that_never_used_it(small: Jvm) -> None:
     process = small.gateway.proc
     os.kill(process.pid, signal.SIGSTOP)
     ending = threading.Thread(target=small.close, daemon=True)

@@ -1,4 +1,4 @@
-"""Context: a view of what the runtime gives."""
+"""Context: a view of the runtime's values."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def context(**given: Any) -> Context:
     return Context(**{**values, **given})
 
 
-def test_it_says_where_the_task_runs() -> None:
+def test_it_shows_where_the_task_runs() -> None:
     here = context()
     assert (here.topology, here.component, here.task, here.index, here.parallelism) == (
         "word-count",
@@ -57,7 +57,7 @@ def test_it_says_where_the_task_runs() -> None:
     assert "count" in repr(here)
 
 
-def test_conf_is_a_copy_that_cannot_be_written() -> None:
+def test_conf_is_a_read_only_copy() -> None:
     conf = {"a": 1}
     here = context(conf=conf)
     conf["a"] = 2
@@ -72,7 +72,7 @@ def test_the_list_of_tasks_belongs_to_the_caller() -> None:
     assert here.tasks("count") == [3, 4]
 
 
-def test_the_directory_is_asked_for_only_when_it_is_used() -> None:
+def test_the_directory_is_requested_only_when_it_is_used() -> None:
     made: list[str] = []
 
     def make() -> str:

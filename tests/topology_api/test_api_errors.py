@@ -1,4 +1,4 @@
-"""The tree of errors."""
+"""The class hierarchy of errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_error_of_the_module_is_in_the_samples() -> None:
 
 
 @pytest.mark.parametrize("error", SAMPLES, ids=lambda error: type(error).__name__)
-def test_an_error_comes_through_a_pickle_as_it_was(error: Exception) -> None:
+def test_an_error_is_unchanged_by_pickling(error: Exception) -> None:
     back = pickle.loads(pickle.dumps(error))
     assert type(back) is type(error)
     assert str(back) == str(error)
@@ -60,7 +60,7 @@ def test_invalid_topology_lists_every_problem_and_names_the_topology() -> None:
     assert str(error) == "topology 'word-count' has 2 problems:\n  - first\n  - second\n    line"
 
 
-def test_what_cannot_be_packed_is_said_with_its_place_and_what_helps() -> None:
+def test_objects_that_cannot_be_packed_are_reported_with_their_place_and_advice() -> None:
     text = str(CannotPack("bolt 'count'", "self.db.lock", "TypeError: cannot pickle '_thread.lock' object"))
     assert text.startswith("bolt 'count': self.db.lock cannot be shipped")
     assert "prepare" in text

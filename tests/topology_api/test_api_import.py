@@ -1,4 +1,4 @@
-"""What `import topology_api` gives, and what it does not drag in."""
+"""The names in `topology_api`, and modules that it does not import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAVY = (
 )
 
 
-def test_it_exports_everything_of_the_page() -> None:
+def test_it_exports_everything_on_the_page() -> None:
     page = (
         "Fields Stream Spout Replay Failure Bolt BatchBolt FailTuple Tuple Context TopologyBuilder"
         " Grouping Hook SquallError InvalidTopology InvalidConfig EmitError Topology"

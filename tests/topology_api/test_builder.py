@@ -1,4 +1,4 @@
-"""TopologyBuilder: what is declared is what is built."""
+"""TopologyBuilder: the built topology is the declared one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_every_grouping_becomes_a_subscription_and_calls_chain() -> None:
     assert pickle.loads(custom).by == 3
 
 
-def test_outputs_are_read_in_every_form_that_they_may_have() -> None:
+def test_outputs_are_read_in_every_permitted_form() -> None:
     class AsProperty(Pass):
         def __init__(self, names: Any) -> None:
             self.names = names
@@ -117,7 +117,7 @@ def test_a_component_without_outputs_has_none_and_fields_may_be_empty() -> None:
     assert topology.component("signal").outputs == {"default": StreamSpec(())}
 
 
-def test_handles_and_declarers_are_taken_wherever_an_id_is() -> None:
+def test_handles_and_declarers_are_accepted_wherever_an_id_is() -> None:
     builder = TopologyBuilder("t")
     spout = builder.set_spout("s", Source())
     first = builder.set_bolt("first", Pass()).shuffle_grouping(spout)
@@ -134,7 +134,7 @@ def test_a_source_may_be_declared_after_the_bolt_that_reads_it() -> None:
     assert [component.id for component in builder.build().components] == ["b", "s"]
 
 
-def test_fields_are_taken_one_by_one_or_as_a_sequence() -> None:
+def test_fields_are_accepted_one_by_one_or_as_a_sequence() -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("s", Source())
     for name, fields in {"one": ("a", "b"), "list": (["a", "b"],), "fields": (Fields("a", "b"),)}.items():
@@ -142,7 +142,7 @@ def test_fields_are_taken_one_by_one_or_as_a_sequence() -> None:
     assert {bolt.inputs[0].grouping.fields for bolt in builder.build().bolts} == {("a", "b")}
 
 
-def test_dead_letters_add_their_stream_to_the_spout_that_they_are_read_of() -> None:
+def test_dead_letters_add_their_stream_to_their_spout() -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("read", Source())
     builder.set_spout("unread", Source())
@@ -153,7 +153,7 @@ def test_dead_letters_add_their_stream_to_the_spout_that_they_are_read_of() -> N
     assert "__dead_letters" not in topology.component("unread").outputs
 
 
-def test_instance_attributes_beat_those_of_the_class() -> None:
+def test_instance_attributes_override_those_of_the_class() -> None:
     source = Source()
     source.replay = Replay(max_attempts=7)
     source.outputs = {"default": Fields("z")}
@@ -164,7 +164,7 @@ def test_instance_attributes_beat_those_of_the_class() -> None:
     assert topology.load("s").replay.max_attempts == 7
 
 
-def test_configuration_is_copied_as_json_would_bring_it_back() -> None:
+def test_configuration_is_copied_as_json_would_return_it() -> None:
     conf: dict[str, Any] = {"my.list": (1, [2, 3]), "topology.auto.task.hooks": ("m:C",)}
     own: dict[str, Any] = {"my.dict": {"x": (1,)}, "topology.tick.tuple.freq.secs": 2}
     builder = TopologyBuilder("t", conf)
@@ -176,7 +176,7 @@ def test_configuration_is_copied_as_json_would_bring_it_back() -> None:
     assert topology.component("s").conf == {"my.dict": {"x": [1]}, "topology.tick.tuple.freq.secs": 2}
 
 
-def test_a_builder_can_be_used_on_and_what_it_built_stays() -> None:
+def test_a_builder_can_be_used_further_without_changing_its_topologies() -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("s", Source())
     first = builder.build()
@@ -202,7 +202,7 @@ def test_building_the_same_topology_twice_gives_equal_descriptions() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 65_534])
-def test_parallelism_goes_up_to_what_task_ids_can_count(parallelism: int) -> None:
+def test_parallelism_is_limited_only_by_task_ids(parallelism: int) -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("s", Source())
     builder.set_bolt("b", Pass(), parallelism).shuffle_grouping("s")

@@ -11,7 +11,7 @@ from topology_api import BatchBolt, Bolt, EmitError, Fields, Replay, Spout, Squa
 
 
 class Task:
-    """Writes down what reaches the runtime."""
+    """Records the calls that reach the runtime."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
@@ -44,7 +44,7 @@ def test_defaults_are_those_of_the_page() -> None:
     assert (BatchBolt.batch_size, BatchBolt.batch_interval) == (1000, 1.0)
 
 
-def test_what_a_spout_does_reaches_its_task() -> None:
+def test_calls_of_a_spout_reach_its_task() -> None:
     spout = Numbers()
     task = vars(spout)["_squall_task"] = Task()
     spout.next_tuple()
@@ -57,7 +57,7 @@ def test_what_a_spout_does_reaches_its_task() -> None:
     ]
 
 
-def test_what_a_bolt_does_reaches_its_task() -> None:
+def test_calls_of_a_bolt_reach_its_task() -> None:
     bolt = Double(2)
     task = vars(bolt)["_squall_task"] = Task()
     tup: Any = (21,)
@@ -75,7 +75,7 @@ def test_what_a_bolt_does_reaches_its_task() -> None:
     ]
 
 
-def test_a_call_without_a_task_says_where_it_works() -> None:
+def test_a_call_without_a_task_names_where_it_works() -> None:
     with pytest.raises(EmitError, match=r"Numbers\.emit .* call it in open or later"):
         Numbers().next_tuple()
     with pytest.raises(EmitError, match=r"Double\.ack .* call it in prepare or later"):
@@ -91,7 +91,7 @@ def test_a_component_that_answers_every_attribute_does_not_fool_the_base() -> No
         Greedy(1).emit((1,))
 
 
-def test_optional_methods_do_nothing_and_missing_ones_say_so() -> None:
+def test_optional_methods_do_nothing_and_missing_ones_are_reported() -> None:
     spout, bolt, batch = Spout(), Bolt(), BatchBolt()
     nothing: Any = None
     optional: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [

@@ -1,4 +1,4 @@
-"""Which core runs: the compiled one only where it was built from the very sources that lie beside it, and never a mixture."""
+"""Which core runs: the compiled one only if it was built from exactly the sources beside it, and never a mixture."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from topology_api.core_choice import CHOICE, HOT, Choice, choose, fingerprint, s
 
 ROOT = Path(__file__).resolve().parents[2]
 SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
-#: What the environment says that this run is of: "compiled", "plain"; "": of what there is.
+#: The core of this run according to the environment: "compiled", "plain"; "": the available one.
 EXPECTED = os.environ.get("SQUALL_EXPECT_CORE", "")
-#: Imports the hot modules; prints the choice, what each was loaded from, and what the compiler told it.
+#: Imports the hot modules; prints the choice, the file of each, and the compiler's marks.
 ASK = """
 import importlib, json
 from topology_api.core_choice import CHOICE, HOT
@@ -35,13 +35,13 @@ def path_of(root: Path, module: str, ending: str) -> Path:
 
 
 def file_of(module: str, ending: str) -> str:
-    """As users are told of it."""
+    """The text for users."""
     return module.replace(".", "/") + ending
 
 
 @pytest.fixture
 def built(tmp_path: Path) -> Path:
-    """A folder as a build leaves it: sources, some with types, extensions and their stamp."""
+    """A folder as left by a build: sources, some with types, extensions and their stamp."""
     for number, module in enumerate(HOT):
         source = path_of(tmp_path, module, ".py")
         source.parent.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ def built(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_extensions_of_these_very_sources_run(built: Path) -> None:
+def test_extensions_of_exactly_these_sources_run(built: Path) -> None:
     assert choose(str(built)) == Choice(True)
     assert str(choose(str(built))) == "compiled"
 
@@ -65,7 +65,7 @@ def test_squall_pure_runs_plain_python(built: Path, pure: str) -> None:
 
 
 @pytest.mark.parametrize("pure", ["", "0"])
-def test_squall_pure_that_says_no_changes_nothing(built: Path, pure: str) -> None:
+def test_a_false_squall_pure_changes_nothing(built: Path, pure: str) -> None:
     assert choose(str(built), pure).compiled
 
 
@@ -79,7 +79,7 @@ def test_an_empty_folder_was_not_compiled(tmp_path: Path) -> None:
     assert not choose(str(tmp_path)).compiled
 
 
-def test_the_stamp_of_another_python_counts_for_nothing(built: Path) -> None:
+def test_the_stamp_of_another_python_is_ignored(built: Path) -> None:
     stamp = Path(stamp_path(str(built)))
     stamp.rename(stamp.with_name("core.cpython-27m-x86_64-linux-gnu.so.stamp"))
     assert not choose(str(built)).compiled
@@ -88,12 +88,12 @@ def test_the_stamp_of_another_python_counts_for_nothing(built: Path) -> None:
 @pytest.mark.parametrize(
     "garbage", [b"", b"\n", b"\xff\xfe\x00", "é".encode(), b"topology_api.tuples.py\n" * 3]
 )
-def test_a_stamp_that_says_nothing_is_none(built: Path, garbage: bytes) -> None:
+def test_an_empty_stamp_is_no_stamp(built: Path, garbage: bytes) -> None:
     Path(stamp_path(str(built))).write_bytes(garbage)
     assert not choose(str(built)).compiled
 
 
-def test_a_stamp_that_cannot_be_read_is_none(built: Path) -> None:
+def test_an_unreadable_stamp_is_no_stamp(built: Path) -> None:
     stamp = Path(stamp_path(str(built)))
     stamp.unlink()
     stamp.mkdir()
@@ -105,7 +105,7 @@ def test_one_changed_byte_of_any_source_makes_the_extensions_stale(built: Path, 
     source = path_of(built, module, ".py")
     before = source.stat()
     source.write_bytes(source.read_bytes()[:-2] + b"?\n")
-    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))  # its time says nothing
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))  # its time does not matter
     assert choose(str(built)) == Choice(
         False, f"{file_of(module, '.py')} was changed since it was compiled: install again"
     )
@@ -128,13 +128,13 @@ CHANGES: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_differs_from_the_stamp_is_named(built: Path, name: str) -> None:
+def test_sources_that_differ_from_the_stamp_are_named(built: Path, name: str) -> None:
     change, named = CHANGES[name]
     change(built)
     assert choose(str(built)) == Choice(False, f"{named} was changed since it was compiled: install again")
 
 
-def test_a_module_that_became_hot_is_not_compiled_yet(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_newly_hot_module_is_not_compiled_yet(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core_choice, "HOT", (*HOT, "worker.new"))
     path_of(built, "worker.new", ".py").write_text("NEW = 1\n")
     assert choose(str(built)) == Choice(False, "the extension of worker.new is missing: install again")
@@ -142,7 +142,7 @@ def test_a_module_that_became_hot_is_not_compiled_yet(built: Path, monkeypatch: 
     assert choose(str(built)).why == "worker/new.py was changed since it was compiled: install again"
 
 
-def test_a_module_that_is_hot_no_more_makes_the_extensions_stale(
+def test_a_module_that_is_no_longer_hot_makes_the_extensions_stale(
     built: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(core_choice, "HOT", HOT[:-1])
@@ -159,7 +159,7 @@ def test_one_missing_extension_means_that_none_runs(built: Path, module: str) ->
 
 
 def ask(root: Path, pure: str | None) -> tuple[str, list[str], list[bool]]:
-    """What a process says that runs from a folder."""
+    """The output of a process that runs from a folder."""
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     environment.pop("SQUALL_PURE", None)
     if pure is not None:
@@ -179,7 +179,7 @@ def test_with_squall_pure_every_hot_module_is_the_python_source() -> None:
 
 
 @pytest.mark.parametrize("pure", [None, "", "0"])
-def test_without_squall_pure_the_build_that_is_there_runs_whole_or_not_at_all(pure: str | None) -> None:
+def test_without_squall_pure_the_existing_build_runs_completely_or_not_at_all(pure: str | None) -> None:
     chosen, files, compiled = ask(ROOT, pure)
     there = choose(str(ROOT))
     assert chosen == str(there)
@@ -189,14 +189,14 @@ def test_without_squall_pure_the_build_that_is_there_runs_whole_or_not_at_all(pu
 
 
 @pytest.mark.skipif(not EXPECTED, reason="SQUALL_EXPECT_CORE does not say which core this run is of")
-def test_the_core_of_this_run_is_the_one_that_was_asked_for() -> None:
+def test_the_core_of_this_run_is_the_requested_one() -> None:
     assert EXPECTED in ("compiled", "plain")
     assert ("compiled" if CHOICE.compiled else "plain") == EXPECTED, str(CHOICE)
 
 
 # A stale extension in an editable installation, which runs from the checkout itself
 
-#: Executes one tuple through the core; prints the choice and what the bolt's task emitted.
+#: Executes one tuple through the core; prints the choice and the emissions of the bolt's task.
 RUN = """
 import sys
 from local_cluster.testing import run_bolt
@@ -215,7 +215,7 @@ print(run.emitted(), "worker.tasks.bolt" in sys.modules)
 
 
 def run_in(root: Path) -> list[str]:
-    """The lines that RUN prints where the package runs from this folder."""
+    """The output of RUN if the package runs from this folder."""
     environment = {**os.environ, "PYTHONPATH": str(root)}
     environment.pop("SQUALL_PURE", None)
     command = [sys.executable, "-W", "ignore", "-c", RUN]
@@ -246,5 +246,5 @@ def test_an_edited_source_runs_and_its_stale_extension_never_does(tmp_path: Path
         "[(42,), (42,)] True",
     ]
 
-    source.write_text(text, encoding="utf-8")  # as it was: what was compiled is its own again
+    source.write_text(text, encoding="utf-8")  # restored: the compiled source is its own again
     assert run_in(tmp_path) == compiled

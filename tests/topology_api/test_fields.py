@@ -1,4 +1,4 @@
-"""Fields and Stream: what the user wrote, kept as it is."""
+"""Fields and Stream: the user's input, kept unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_fields_are_given_one_by_one_or_as_a_sequence() -> None:
     )
 
 
-def test_a_string_is_one_field_not_its_letters() -> None:
+def test_a_string_is_one_field_and_not_its_letters() -> None:
     assert Fields("word") == ("word",)
     assert Stream("word").fields == Fields("word")
 
@@ -39,5 +39,5 @@ def test_streams_with_the_same_fields_and_directness_are_equal() -> None:
     assert pickle.loads(pickle.dumps(Stream("a", direct=True))) == Stream("a", direct=True)
 
 
-def test_their_repr_is_what_one_would_write() -> None:
+def test_their_repr_is_valid_source() -> None:
     assert repr(Stream(["a", "b"], direct=True)) == "Stream(Fields('a', 'b'), direct=True)"

@@ -1,4 +1,4 @@
-"""What a bolt says of its inputs is known where the topology is built."""
+"""A bolt's own check of its inputs runs when the topology is built."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build(bolt: Bolt, *streams: str) -> None:
     builder.build()
 
 
-def test_what_fits_is_built() -> None:
+def test_valid_inputs_are_built() -> None:
     build(NeedsDelay(), "late")
 
 

@@ -1,4 +1,4 @@
-"""What a spout or bolt must be like to be taken: its kind, methods, attributes, outputs, and that it can be shipped."""
+"""Requirements on a spout or bolt: its kind, methods, attributes, outputs, and that it can be shipped."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ def given_bolt_problem(component: Any) -> str:
     return only(builder)
 
 
-def test_a_class_instead_of_an_instance_is_said_so() -> None:
+def test_a_class_instead_of_an_instance_is_reported() -> None:
     assert has(spout_problem(Source), "spout 'x'", "class Source", "Source(...)")
     assert has(given_bolt_problem(Pass), "bolt 'x'", "class Pass", "Pass(...)")
 
 
-def test_a_bolt_given_as_a_spout_and_the_reverse_are_said_so() -> None:
+def test_a_bolt_given_as_a_spout_and_the_reverse_are_reported() -> None:
     assert has(spout_problem(Pass()), "spout 'x'", "is a Bolt", "set_bolt")
     assert has(given_bolt_problem(Source()), "bolt 'x'", "is a Spout", "set_spout")
 
 
-def test_something_else_or_both_at_once_is_refused() -> None:
+def test_another_object_or_one_that_is_both_is_refused() -> None:
     class Both(Source, Pass):  # type: ignore[misc]
         pass
 
@@ -214,7 +214,7 @@ def test_a_property_that_raises_is_a_problem_with_its_error() -> None:
 
     builder = builder_with_source()
     builder.set_bolt("x", Broken()).shuffle_grouping("s")
-    # What reads the streams that could not be told is not blamed for it.
+    # Readers of streams that could not be determined are not blamed.
     builder.set_bolt("y", Pass()).fields_grouping("x", "whatever")
     found = problems(builder)
     assert len(found) == 2
@@ -245,7 +245,7 @@ def test_malformed_outputs_are_refused(outputs: Any) -> None:
     assert has(attribute_problem(Source(), outputs=outputs), "spout 'x'", "outputs")
 
 
-def test_what_cannot_be_pickled_is_named_by_its_path() -> None:
+def test_values_that_cannot_be_pickled_are_named_by_their_path() -> None:
     class Database:
         def __init__(self) -> None:
             self.lock = threading.Lock()
@@ -254,7 +254,7 @@ def test_what_cannot_be_pickled_is_named_by_its_path() -> None:
     assert has(problem, "bolt 'x'", "self.db.lock", "cannot pickle", "prepare")
 
 
-def test_a_wrapper_may_supply_arguments_of_the_method_that_it_wraps() -> None:
+def test_a_wrapper_may_supply_arguments_of_its_wrapped_method() -> None:
     def with_database(method: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(method)
         def call(self: Any, tup: Any) -> None:

@@ -1,4 +1,4 @@
-"""The options table: what a configuration may hold."""
+"""The options table: the permitted content of a configuration."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_defaults_are_those_of_the_page() -> None:
     assert defaults() == KEYS_OF_THE_PAGE
 
 
-def test_the_defaults_are_sound_and_a_new_dict_each_time() -> None:
+def test_the_defaults_are_valid_and_a_new_dict_each_time() -> None:
     assert problems_of(defaults()) == []
     hooks: Any = defaults()["topology.auto.task.hooks"]
     hooks.append("x")
@@ -52,7 +52,7 @@ def test_each_option_is_documented_and_its_default_has_its_type(option: Any) -> 
     assert option.name.startswith(PREFIXES)
     assert option.text.endswith(".")
     assert isinstance(defaults("daemon")[option.name], option.types)
-    # A value of no option is an object of a user's class.
+    # An object of a user's class is valid for no option.
     assert option.problem(object()) is not None
 
 
@@ -84,7 +84,7 @@ def test_each_option_is_documented_and_its_default_has_its_type(option: Any) -> 
         ("topology.sleep.spout.wait.strategy.time.ms", -1, "milliseconds"),
     ],
 )
-def test_a_wrong_type_unit_or_range_names_the_key_and_what_is_wanted(
+def test_a_wrong_type_unit_or_range_names_the_key_and_the_expected_value(
     key: str, value: object, said: str
 ) -> None:
     (problem,) = problems_of({key: value})
@@ -104,7 +104,7 @@ def test_a_wrong_type_unit_or_range_names_the_key_and_what_is_wanted(
         ("topology.auto.task.hooks", ("m:C",)),
     ],
 )
-def test_right_values_are_taken(key: str, value: object) -> None:
+def test_valid_values_are_accepted(key: str, value: object) -> None:
     assert problems_of({key: value}) == []
 
 
@@ -115,7 +115,7 @@ def test_right_values_are_taken(key: str, value: object) -> None:
         ("topology.max.spout.pendng", "topology.max.spout.pending"),
         ("topology.on_error", "topology.on.error"),
         ("topology.message.timeout.seconds", "topology.message.timeout.secs"),
-        # A slip in the first word, which would make it a key of the user's own.
+        # A typing error in the first word, which would make it a key of the user's own.
         ("topolgy.workers", "topology.workers"),
         ("Topology.Debug", "topology.debug"),
     ],
@@ -157,7 +157,7 @@ def test_a_users_own_key_may_not_have_a_value_that_json_lacks(value: object) -> 
     assert "'my.key'" in problem
 
 
-def test_a_value_that_holds_itself_is_a_problem_not_a_recursion_error() -> None:
+def test_a_value_that_contains_itself_is_a_problem_and_no_recursion_error() -> None:
     endless: list[Any] = []
     endless.append(endless)
     assert "levels deep" in problems_of({"my.key": endless})[0]
@@ -176,6 +176,6 @@ def test_a_configuration_that_is_no_mapping_is_one_problem(conf: object) -> None
     assert len(problems_of(conf)) == 1
 
 
-def test_all_problems_come_at_once_and_wrong_keys_are_among_them() -> None:
+def test_all_problems_come_at_once_including_wrong_keys() -> None:
     conf: dict[Any, Any] = {"topology.workers": 0, 3: 4, "": 1, "topology.nope": 1, "mine": {1}}
     assert len(problems_of(conf)) == 5

@@ -1,4 +1,4 @@
-"""Packing: what comes through a pickle, and how what does not is named."""
+"""Packing: which objects survive a pickle, and how others are named."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Thing:
-    """Holds whatever it is given."""
+    """Contains its argument."""
 
     def __init__(self, **attributes: Any) -> None:
         vars(self).update(attributes)
@@ -33,7 +33,7 @@ class Holder(Bolt):
 
 
 class OneWay(Exception):
-    """Pickles, and cannot be made again from its arguments: the classic."""
+    """Can be pickled, but not created again from its arguments: the classic."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -83,7 +83,7 @@ def slots() -> Slots:
     return made
 
 
-def test_the_path_of_what_cannot_be_pickled_is_named() -> None:
+def test_the_path_of_an_unpicklable_object_is_named() -> None:
     lock = threading.Lock()
     assert culprit(lock=lock) == "self.lock"
     assert culprit(fine=1, db=Thing(host="x", lock=lock)) == "self.db.lock"
@@ -99,30 +99,30 @@ def test_an_open_file_is_named(tmp_path: Path) -> None:
         assert culprit(out=Thing(file=file)) == "self.out.file"
 
 
-def test_what_a_function_has_captured_is_named() -> None:
+def test_captured_variables_of_a_function_are_named() -> None:
     lock = threading.Lock()
     assert culprit(parse=lambda line: lock) == "self.parse (a function; its variable 'lock')"
     assert culprit(parse=lambda line, lock=lock: line).startswith("self.parse (a function; its defaults)")
     assert culprit(method=Thing(lock=lock).__eq__) != "self"
 
 
-def test_what_pickles_but_does_not_unpickle_is_named() -> None:
+def test_an_object_that_pickles_but_does_not_unpickle_is_named() -> None:
     with pytest.raises(CannotPack) as caught:
         pack(Holder(seen=[Thing(last=OneWay(1, "x"))]), "bolt 'b'", Bolt)
     assert caught.value.attribute == "self.seen[0].last"
     assert "does not unpickle" in caught.value.reason
 
 
-def test_what_comes_back_as_something_else_is_refused() -> None:
+def test_an_object_that_comes_back_as_another_one_is_refused() -> None:
     with pytest.raises(CannotPack, match="comes back as dict"):
         pack(Liar(), "bolt 'b'", Bolt)
 
 
-def test_a_component_may_take_care_of_its_own_state() -> None:
+def test_a_component_may_pickle_its_own_state() -> None:
     assert isinstance(pickle.loads(pack(Stateful(), "bolt 'b'", Bolt)), Stateful)
 
 
-def test_objects_that_refer_to_each_other_end_the_search() -> None:
+def test_objects_that_refer_to_each_other_do_not_loop_the_search() -> None:
     one, two = Thing(lock=threading.Lock()), Thing()
     one.two, two.one = two, one  # type: ignore[attr-defined]
     assert culprit(two=two) in ("self.two.one.lock", "self.two.one.two.lock")
@@ -182,11 +182,11 @@ def test_a_class_of_main_travels_by_value_with_the_globals_it_uses(tmp_path: Pat
     assert run_main(tmp_path, MAIN % ("word", "Main")) == "True"
 
 
-def test_a_global_that_a_class_of_main_uses_is_named_when_it_cannot_travel(tmp_path: Path) -> None:
+def test_an_unpicklable_global_used_by_a_class_of_main_is_named(tmp_path: Path) -> None:
     assert run_main(tmp_path, MAIN % ("lock", "Main")) == "class Main.execute (a function; its global 'lock')"
 
 
-def test_a_class_attribute_that_cannot_travel_is_named(tmp_path: Path) -> None:
+def test_an_unpicklable_class_attribute_is_named(tmp_path: Path) -> None:
     assert run_main(tmp_path, MAIN % ("word", "Shared")) == "class Shared.lock"
 
 

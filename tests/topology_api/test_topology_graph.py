@@ -82,7 +82,7 @@ graphs = st.integers(1, 9).flatmap(
 
 
 def reachable(start: str, edges: list[Edge]) -> set[str]:
-    """Everything that can be reached from `start` by one edge or more."""
+    """Everything reachable from `start` by one edge or more."""
     found: set[str] = set()
     ends = [start]
     while ends:
@@ -110,7 +110,7 @@ def test_cycles_are_exactly_the_groups_that_can_reach_each_other(
 
 
 @given(graphs)
-def test_without_its_closing_edges_a_graph_has_no_cycle_and_each_is_needed(
+def test_a_graph_without_its_closing_edges_has_no_cycle_and_each_is_needed(
     graph: tuple[list[str], list[tuple[int, int]]],
 ) -> None:
     ids, pairs = graph
@@ -130,7 +130,7 @@ def test_a_chain_of_ten_thousand_bolts_is_no_problem() -> None:
     assert closing_edges(ids, [*chain, back]) == (back,)
 
 
-def test_a_description_is_json_and_comes_back_equal() -> None:
+def test_a_description_is_json_and_is_read_back_equal() -> None:
     topology = sample()
     description = json.loads(json.dumps(topology.describe()))
     back = Topology.from_description(description, topology.pickles)
@@ -172,7 +172,7 @@ def test_a_description_with_junk_in_it_is_an_invalid_topology_and_nothing_else(
     place: Any = description
     for step in path[:-1]:
         place = place[step]
-    # What would be fine in its place is made wrong in its own way.
+    # Values that would be valid in its place are invalidated in their own way.
     fine = (path == ("name",) and junk == "ä") or (path == ("conf",) and junk == {"x": 1})
     place[path[-1]] = {"name": "ä/", "conf": {"topology.x": 1}}[path[0]] if fine else junk
     with pytest.raises(InvalidTopology):
@@ -232,7 +232,7 @@ def test_load_gives_a_fresh_instance_each_time() -> None:
     assert first.n == second.n == 1
 
 
-def test_load_of_an_unknown_or_broken_component_says_which() -> None:
+def test_loading_an_unknown_or_broken_component_names_it() -> None:
     topology = sample()
     with pytest.raises(SquallError, match="no component 'three'"):
         topology.load("three")
@@ -241,7 +241,7 @@ def test_load_of_an_unknown_or_broken_component_says_which() -> None:
         broken.load("one")
 
 
-def test_a_renamed_topology_is_the_same_but_for_its_name() -> None:
+def test_a_renamed_topology_is_the_same_except_for_its_name() -> None:
     topology = sample()
     other = topology.renamed("other")
     assert (other.name, other.components, topology.name) == ("other", topology.components, "sample")
@@ -249,7 +249,7 @@ def test_a_renamed_topology_is_the_same_but_for_its_name() -> None:
         topology.renamed("a/b")
 
 
-def test_more_configuration_beats_what_was_there_and_is_validated() -> None:
+def test_further_configuration_overrides_existing_values_and_is_validated() -> None:
     topology = sample().with_conf({"topology.workers": 3, "topology.debug": True})
     assert topology.conf["topology.workers"] == 3
     assert topology.conf["topology.debug"] is True
@@ -273,7 +273,7 @@ def test_other_numbers_of_tasks_change_nothing_else() -> None:
     assert other.load("two").__class__ is topology.load("two").__class__
 
 
-def test_numbers_of_tasks_that_are_none_are_refused_with_all_problems() -> None:
+def test_invalid_numbers_of_tasks_are_refused_with_all_problems() -> None:
     wrong: Any = {"tow": 2, "one": 0, "two": True, 7: 1, "source": 65_536}
     with pytest.raises(InvalidConfig) as caught:
         sample().with_parallelism(wrong)
@@ -287,7 +287,7 @@ def test_numbers_of_tasks_that_are_none_are_refused_with_all_problems() -> None:
         sample().with_parallelism(nothing)
 
 
-def test_spouts_and_bolts_are_told_apart() -> None:
+def test_spouts_and_bolts_are_distinguished() -> None:
     topology = sample()
     assert [component.id for component in topology.spouts] == ["source"]
     assert [component.id for component in topology.bolts] == ["one", "two"]

@@ -1,4 +1,4 @@
-"""What a bolt says of the other bolts of its topology is known where the topology is built."""
+"""A bolt's own check of the other bolts runs when the topology is built."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def problems(**bolts: Bolt) -> tuple[str, ...]:
         ({"a": Stumbles()}, ("bolt 'a': its topology_problems() raised KeyError: 'plain'",)),
     ],
 )
-def test_each_bolt_is_asked_of_those_that_were_declared_before_it(
+def test_each_bolt_is_asked_about_those_declared_before_it(
     bolts: dict[str, Bolt], said: tuple[str, ...]
 ) -> None:
     assert problems(**bolts) == said

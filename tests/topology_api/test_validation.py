@@ -58,7 +58,7 @@ def only(builder: TopologyBuilder) -> str:
 
 
 def bolt_problem(declare: Callable[[Any], object]) -> str:
-    """The only problem of a bolt `b` beside a sound spout `s`; `declare` gets its declarer."""
+    """The only problem of a bolt `b` beside a valid spout `s`; `declare` gets its declarer."""
     builder = builder_with_source()
     declare(builder.set_bolt("b", Pass()))
     return only(builder)
@@ -91,12 +91,12 @@ def test_an_unknown_component_is_named_with_the_nearest() -> None:
     assert has(only(builder), "bolt 'b'", "stream='default'", "no component 'splt'", "did you mean 'split'?")
 
 
-def test_an_unknown_stream_is_named_with_those_there_are() -> None:
+def test_an_unknown_stream_is_named_with_the_known_ones() -> None:
     problem = bolt_problem(lambda bolt: bolt.shuffle_grouping("s", stream="sied"))
     assert has(problem, "bolt 'b'", "spout 's' has no stream 'sied'", "'default'", "did you mean 'side'?")
 
 
-def test_a_source_without_outputs_is_said_to_have_none() -> None:
+def test_a_source_without_outputs_is_reported_as_such() -> None:
     builder = builder_with_source()
     builder.set_bolt("sink", Sink()).shuffle_grouping("s")
     builder.set_bolt("b", Pass()).shuffle_grouping("sink")
@@ -124,7 +124,7 @@ def test_ids_are_unique_across_spouts_and_bolts() -> None:
     assert has(only(builder), "'s' is used twice", "a spout and a bolt")
 
 
-def test_a_field_that_no_component_of_an_id_used_twice_has_is_a_problem_too() -> None:
+def test_a_field_that_no_component_with_a_duplicate_id_has_is_a_problem_too() -> None:
     builder = builder_with_source()
     builder.set_bolt("s", Pass()).fields_grouping("s", "nowhere")
     found = problems(builder)
@@ -213,7 +213,7 @@ def test_dead_letters_are_refused_where_there_are_none() -> None:
     assert has(found[3], "bolt 'four'", "twice")
 
 
-def test_the_stream_of_dead_letters_is_not_a_users() -> None:
+def test_the_stream_of_dead_letters_is_reserved() -> None:
     assert has(bolt_problem(lambda bolt: bolt.shuffle_grouping("s", stream="__dead_letters")), "reserved")
     assert has(
         attribute_problem(Source(), outputs={"__dead_letters": ["a"]}), "'x'", "'__dead_letters'", "reserved"
@@ -264,7 +264,7 @@ def test_an_unusable_parallelism_is_refused(parallelism: Any) -> None:
     assert has(only(builder), "bolt 'b'", "parallelism", repr(parallelism)[:5], "65535")
 
 
-def test_a_topology_has_at_most_65535_tasks_in_all() -> None:
+def test_a_topology_has_at_most_65535_tasks_in_total() -> None:
     builder = TopologyBuilder("t")
     builder.set_spout("s", Source(), 40_000)
     builder.set_bolt("b", Pass(), 25_536).shuffle_grouping("s")
@@ -340,7 +340,7 @@ def test_a_wrong_custom_grouping_is_a_problem() -> None:
         assert has(problem, "bolt 'b'", "custom_grouping('s')", said)
 
 
-def test_what_follows_from_a_reported_mistake_is_not_reported_again() -> None:
+def test_consequences_of_a_reported_mistake_are_not_reported_again() -> None:
     builder = TopologyBuilder("t")
     wrong: Any = Source
     handle = builder.set_spout("s", wrong)
