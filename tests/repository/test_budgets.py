@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,9 +25,15 @@ OTHER_FOLDERS = ("examples", "benchmarks", "tests", "scripts", ".ci")
 def modules(*folders: str) -> Iterator[tuple[str, ast.Module, str]]:
     """(path from the root, syntax tree, text) of every Python file below these folders."""
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            text = path.read_text(encoding="utf-8")
-            yield str(path.relative_to(ROOT)), ast.parse(text), text
+        yield from modules_below(folder)
+
+
+@cache
+def modules_below(folder: str) -> list[tuple[str, ast.Module, str]]:
+    """The same for one folder; each file is read and parsed once."""
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    texts = [(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")) for path in paths]
+    return [(path, ast.parse(text), text) for path, text in texts]
 
 
 def test_every_package_of_the_design_exists_and_names_squall() -> None:
