@@ -146,11 +146,7 @@ class MemoryFiles:
         self.store = MemoryStore() if store is None else store
         self._gate = gate
         self._manners = manners
-
-    @property
-    def root(self) -> str:
-        """The URL that it reports."""
-        return ROOT
+        self.root = ROOT
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """The content of a folder, in two pages."""

@@ -62,9 +62,8 @@ def status_in(folder: str, name: str, size: int, is_folder: bool, modified: floa
 class Files(Protocol):
     """The file system below one table. Every method may raise `FilesUnavailable` or `FilesRefused`. Any thread may call."""
 
-    @property
-    def root(self) -> str:
-        """The table's full path, as people write it: `hdfs://host:9000/warehouse/counts`."""
+    root: str
+    """The table's full path, as people write it: `hdfs://host:9000/warehouse/counts`."""
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """Return the entries of a folder, by name; nothing if there is no such folder."""

@@ -16,7 +16,7 @@ from decimal import Context, Inexact, InvalidOperation
 from decimal import Decimal as Number
 from typing import Any, Final
 
-from squall_io.spark.rows.types import WHOLE, Array, Column, Decimal, Map, Simple, Struct, Type
+from squall_io.spark.rows.types import WHOLE, Array, Column, Decimal, Map, Struct, Type
 from topology_api.wording import listed, nearest, shown, typed
 
 #: By the name of a simple type: says why a value of it would be lost where it is written, or None.
@@ -65,14 +65,12 @@ def converter(kind: Type, rules: Rules) -> Convert:
         return _struct(kind, rules)
     if isinstance(kind, Decimal):
         return _decimal(kind)
-    convert = _whole(kind.name) if kind.name in WHOLE else _SIMPLE[kind.name]
-    rule = rules.get(kind.name)
+    convert, rule = _SIMPLE[kind.name], rules.get(kind.name)
     return convert if rule is None else _kept(convert, rule)
 
 
-def _refused(value: object, kind: object, more: str = "") -> BadValue:
-    name = kind.name if isinstance(kind, Simple) else kind
-    return BadValue(f"{typed(value)} is no {name}{more}")
+def _refused(value: object, kind: Type | str, more: str = "") -> BadValue:
+    return BadValue(f"{typed(value)} is no {kind}{more}")
 
 
 def _kept(convert: Convert, rule: Callable[[Any], str | None]) -> Convert:
@@ -88,12 +86,14 @@ def _kept(convert: Convert, rule: Callable[[Any], str | None]) -> Convert:
 
 def _unboxed(value: Any) -> Any:
     """Return the contents of a NumPy scalar; any other value unchanged. (NumPy's dates exceed Python's, and stay.)"""
-    kind = type(value)
-    if kind in (int, str, float):
+    if type(value) in (int, str, float):
         return value
-    if kind.__module__ == "numpy" and kind.__name__ not in ("ndarray", "datetime64", "timedelta64"):
-        return value.item()
-    return value
+    return value if _numpy_type(value) in ("", "ndarray", "datetime64", "timedelta64") else value.item()
+
+
+def _numpy_type(value: object) -> str:
+    """Return the name of a value's type if it is one of NumPy's, else ""."""
+    return type(value).__name__ if type(value).__module__ == "numpy" else ""
 
 
 # Numbers
@@ -202,7 +202,8 @@ def _binary(value: Any) -> bytes:
 
 
 def _date(value: Any) -> date:
-    plain = value.item() if _is_datetime64(value) and value.dtype.name == "datetime64[D]" else value
+    in_days = _numpy_type(value) == "datetime64" and value.dtype.name == "datetime64[D]"
+    plain = value.item() if in_days else value
     if not isinstance(plain, date) or isinstance(plain, datetime):
         more = ": give its date()" if isinstance(plain, datetime) else ""
         raise _refused(value, "date", more)
@@ -210,7 +211,7 @@ def _date(value: Any) -> date:
 
 
 def _timestamp(value: Any) -> datetime:
-    if _is_datetime64(value):
+    if _numpy_type(value) == "datetime64":
         raise _refused(value, "timestamp", ": it has no time zone; give a datetime with a tzinfo")
     plain = _plain_datetime(value, "timestamp")
     if plain.utcoffset() is None:
@@ -225,7 +226,7 @@ def _timestamp(value: Any) -> datetime:
 
 
 def _timestamp_ntz(value: Any) -> datetime:
-    if _is_datetime64(value):
+    if _numpy_type(value) == "datetime64":
         micros = value.astype("datetime64[us]")
         plain = micros.item()
         if not isinstance(plain, datetime) or micros != value:
@@ -236,11 +237,6 @@ def _timestamp_ntz(value: Any) -> datetime:
         way_out = ": it has a tzinfo; declare timestamp, or give its replace(tzinfo=None)"
         raise _refused(value, "timestamp_ntz", way_out)
     return plain
-
-
-def _is_datetime64(value: Any) -> bool:
-    kind = type(value)
-    return kind.__module__ == "numpy" and kind.__name__ == "datetime64"
 
 
 def _plain_datetime(value: Any, name: str) -> datetime:
@@ -256,6 +252,7 @@ def _plain_datetime(value: Any, name: str) -> datetime:
 
 
 _SIMPLE: Final[Mapping[str, Convert]] = {
+    **{name: _whole(name) for name in WHOLE},
     "boolean": _boolean,
     "float": _float,
     "double": _floating,
@@ -269,14 +266,10 @@ _SIMPLE: Final[Mapping[str, Convert]] = {
 # Values of values
 
 
-def _is_numpy_list(value: Any) -> bool:
-    kind = type(value)
-    return kind.__module__ == "numpy" and kind.__name__ == "ndarray" and value.ndim == 1
-
-
 def _array(kind: Array, element: Convert) -> Convert:
     def array(value: Any) -> list[Any]:
-        if not isinstance(value, (list, tuple)) and not _is_numpy_list(value):
+        is_numpy_list = _numpy_type(value) == "ndarray" and value.ndim == 1
+        if not (isinstance(value, (list, tuple)) or is_numpy_list):
             raise _refused(value, kind, ": a list or a tuple is expected")
         plain: list[Any] = []
         try:

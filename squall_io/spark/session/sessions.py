@@ -134,12 +134,10 @@ def shared_session(
                 request, start_session(request, log, progress), owned=True
             )
             _process.shared = shared
-        elif shared.owned:
-            problem = request_conflict(request, shared.request)
-            if problem is not None:
-                raise SessionMismatch(problem)
-        else:
+        elif not shared.owned:
             _require_fit(request, shared.session)
+        elif (problem := request_conflict(request, shared.request)) is not None:
+            raise SessionMismatch(problem)
         shared.users += 1
     return SessionLease(shared, log, progress)
 
@@ -158,7 +156,7 @@ def is_broken(session: SparkSession) -> bool:
 
 def is_classic(session: SparkSession) -> bool:
     """Whether a session has, or had, a JVM of its own; sessions of Spark Connect have none."""
-    return getattr(session, "_sc", None) is not None
+    return getattr(session, "_jsc", None) is not None
 
 
 def stop_session(session: SparkSession) -> None:
@@ -340,14 +338,12 @@ def _has_ended(gateway: Any) -> bool:
 @contextmanager
 def _sigint_kept() -> Iterator[None]:
     """Keep the Ctrl-C handler: PySpark replaces it to cancel jobs when a session is made in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -162,10 +163,9 @@ def _is_no_storage(cause: Thrown) -> bool:
 
 def text_of(error: BaseException) -> str:
     """Return an error's text; "" if Java would have to be asked, and is gone."""
-    try:
+    with suppress(Exception):
         return str(error)
-    except Exception:
-        return ""
+    return ""
 
 
 def _trace_of(error: BaseException) -> str:
@@ -216,12 +216,15 @@ class Retries:
         self.failures += 1
         verdict = verdict_on(error)
         self.unknown = self.unknown + 1 if verdict is Verdict.UNKNOWN else 0
-        if not in_doubt:
-            self._give_up_if_due(error, verdict, now)
+        lasting = now - self.since
+        late = self.limit is not None and lasting >= self.limit
+        if not in_doubt and (verdict is Verdict.REFUSED or late or self.unknown >= UNKNOWN_TRIES):
+            tried = f" (tried {self.failures} times in {lasting:.0f} s)" if self.failures > 1 else ""
+            raise NotCommitted(f"{self.what}{tried}: {reason_of(error)}") from error
         if self.failures == 1 or now - self._logged >= LOG_AGAIN:
             self._logged = now
-            lasting = f", for {now - self.since:.0f} s now" if self.failures > 1 else ""
-            self.log.warning("%s%s: %s; trying again", self.what, lasting, reason_of(error))
+            for_long = f", for {lasting:.0f} s now" if self.failures > 1 else ""
+            self.log.warning("%s%s: %s; trying again", self.what, for_long, reason_of(error))
         self.pause(self._wait, reason_of(error))
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
@@ -247,10 +250,3 @@ class Retries:
             if (left := until - self.now()) <= 0:
                 return
             self.sleep(min(left, _LONGEST_SLEEP))
-
-    def _give_up_if_due(self, error: Exception, verdict: Verdict, now: float) -> None:
-        assert self.since is not None
-        tried = f" (tried {self.failures} times in {now - self.since:.0f} s)" if self.failures > 1 else ""
-        late = self.limit is not None and now - self.since >= self.limit
-        if verdict is Verdict.REFUSED or late or self.unknown >= UNKNOWN_TRIES:
-            raise NotCommitted(f"{self.what}{tried}: {reason_of(error)}") from error

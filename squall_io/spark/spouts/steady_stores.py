@@ -81,17 +81,13 @@ class SteadyStore(OpenStore):
 
     def __init__(self, path: str, conf: Mapping[str, str]) -> None:
         self._path = path
+        self.root = check_path(path)
         self._conf = dict(conf)
         self._lock = threading.Lock()
         self._shared: _SharedJvm | None = None
         self._store: OpenStore | None = None
         self._closed = False
         self._opened()
-
-    @property
-    def root(self) -> str:
-        """The whole path."""
-        return check_path(self._path)
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """What lies in a folder, by name."""

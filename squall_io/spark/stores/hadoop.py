@@ -150,7 +150,7 @@ class HadoopFiles(RenamingFiles):
             with self._translated_errors("list", folder):
                 statuses = self._statuses(folder, self._system.listStatus(self._at(folder)))
                 # One that may be the file itself, which Hadoop lists as being in itself.
-                alone = [status.name for status in statuses] == [(folder or self._root).rpartition("/")[2]]
+                alone = [status.name for status in statuses] == [(folder or self.root).rpartition("/")[2]]
                 if alone and not self._system.getFileStatus(self._at(folder)).isDirectory():
                     raise FilesRefused(f"{self._what('list', folder)}: it is a file; give another path")
         except AbsentFile:
@@ -196,7 +196,7 @@ class HadoopFiles(RenamingFiles):
         self._jvm.close()
 
     def _at(self, path: str) -> Any:
-        return self._path(f"{self._root}/{path}" if path else self._root)
+        return self._path(f"{self.root}/{path}" if path else self.root)
 
     def _statuses(self, folder: str, found: Any) -> builtins.list[FileStatus]:
         """Return Java's array of statuses in Python."""
@@ -216,16 +216,16 @@ class HadoopFiles(RenamingFiles):
 
     def _require_writable(self) -> None:
         if self._read_only is not None:
-            raise FilesRefused(f"cannot write to {self._root}: {self._read_only}")
+            raise FilesRefused(f"cannot write to {self.root}: {self._read_only}")
 
     def _require_host(self) -> None:
         """Check that the path names a host, or that Hadoop's configuration does."""
         default = str(self._jvm.configuration.get("fs.defaultFS"))
-        scheme = scheme_of(self._root)
-        if authority_of(self._root) == "" and scheme != scheme_of(default):
+        scheme = scheme_of(self.root)
+        if authority_of(self.root) == "" and scheme != scheme_of(default):
             raise FilesRefused(
-                f"cannot open {self._root}: it names no host, and Hadoop's own file system here (fs.defaultFS) is"
-                f" {default}; write {scheme}://host:port{folder_of(self._root)}, or set spark.hadoop.fs.defaultFS"
+                f"cannot open {self.root}: it names no host, and Hadoop's own file system here (fs.defaultFS) is"
+                f" {default}; write {scheme}://host:port{folder_of(self.root)}, or set spark.hadoop.fs.defaultFS"
             )
 
     def _write(self, path: str, data: bytes) -> None:
@@ -238,7 +238,7 @@ class HadoopFiles(RenamingFiles):
                 stream.close()
 
     def _rename(self, source: str, target: str, over: bool) -> None:
-        with self._translated_errors("rename", source, f" to {self._root}/{target}"):
+        with self._translated_errors("rename", source, f" to {self.root}/{target}"):
             self._require_writable()
             self._context.rename(self._at(source), self._at(target), self._over if over else self._plain)
 

@@ -52,11 +52,8 @@ class LocalFiles(OpenStore):
 
     def __init__(self, path: str) -> None:
         self._folder = folder_of(check_path(path))
-
-    @property
-    def root(self) -> str:
-        """The table's full path, `file:///...`: on this machine for Spark, whatever its default file system is."""
-        return f"file://{self._folder}"
+        # With the scheme: on this machine for Spark, whatever its default file system is.
+        self.root = f"file://{self._folder}"
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """Return the entries of a folder, by name."""
@@ -78,12 +75,10 @@ class LocalFiles(OpenStore):
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
-        with self._translated_errors("look for", path):
-            try:
-                os.stat(self._at(path))
-                return True
-            except FileNotFoundError:
-                return False
+        with self._translated_errors("look for", path), suppress(FileNotFoundError):
+            os.stat(self._at(path))
+            return True
+        return False
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return a file's bytes."""
@@ -192,8 +187,7 @@ class LocalFiles(OpenStore):
         try:
             yield
         except OSError as error:
-            place = f"{self.root}/{path}" if path else self.root
-            what = f"cannot {call} {place}{rest}: {error.strerror or error}".replace("\n", " ")
+            what = f"{self._what(call, path)}{rest}: {error.strerror or error}".replace("\n", " ")
             if error.errno == errno.ENOENT:
                 raise AbsentFile(what) from None
             if error.errno in _REFUSED:

@@ -1,5 +1,4 @@
-"""`Files` for a file system with atomic renames: one to an absent name has one winner, one over an existing name is a single
-step.
+"""`Files` for a file system with atomic renames: one to an absent name has one winner, one over an existing name is one step.
 
 A file is written under a name in `_squall/tmp`, then renamed. What a crash leaves there, `sweep` deletes.
 Must not know: how the calls are made.
@@ -40,17 +39,16 @@ class OpenStore(Files, Protocol):
     def __exit__(self, *raised: object) -> None:
         self.close()
 
+    def _what(self, call: str, path: str) -> str:
+        """Return the beginning of an error's text."""
+        return f"cannot {call} {self.root}{'/' if path else ''}{path}"
+
 
 class RenamingFiles(OpenStore):
     """The parts of `Files` that are built from simpler calls."""
 
     def __init__(self, root: str) -> None:
-        self._root = root
-
-    @property
-    def root(self) -> str:
-        """The table's whole path."""
-        return self._root
+        self.root = root
 
     @abstractmethod
     def _write(self, path: str, data: bytes) -> None:
@@ -65,7 +63,7 @@ class RenamingFiles(OpenStore):
         """Create a folder and those above it."""
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder and below it, by path."""
+        """Return everything below a folder, by path."""
         found: builtins.list[FileStatus] = []
         level = [folder]
         while level:
@@ -75,11 +73,11 @@ class RenamingFiles(OpenStore):
         return sorted(found)
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Make a file, unless there is one."""
+        """Create a file, unless there is one."""
         return self._put(path, data, over=False)
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make a file, or replace the one that is there."""
+        """Create a file, or replace the existing one."""
         self._put(path, data, over=True)
 
     def move_if_absent(self, source: str, target: str) -> bool:
@@ -113,7 +111,3 @@ class RenamingFiles(OpenStore):
         except FileTaken:
             return False
         return True
-
-    def _what(self, call: str, path: str) -> str:
-        """Return the beginning of an error's text."""
-        return f"cannot {call} {self._root}{'/' if path else ''}{path}"

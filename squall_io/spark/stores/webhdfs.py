@@ -19,7 +19,7 @@ import socket
 import ssl
 import string
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -72,11 +72,10 @@ class WebHdfsFiles(RenamingFiles):
 
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
-        try:
+        with suppress(AbsentFile):
             self._ask(self._what("look for", path), "GET", path, "GETFILESTATUS")
-        except AbsentFile:
-            return False
-        return True
+            return True
+        return False
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return a file's bytes."""
@@ -105,7 +104,7 @@ class WebHdfsFiles(RenamingFiles):
             pass
 
     def _rename(self, source: str, target: str, over: bool) -> None:
-        what = f"{self._what('rename', source)} to {self._root}/{target}"
+        what = f"{self._what('rename', source)} to {self.root}/{target}"
         option = "OVERWRITE" if over else "NONE"
         destination = f"{self._folder}/{target}"
         self._ask(what, "PUT", source, "RENAME", destination=destination, renameoptions=option)
