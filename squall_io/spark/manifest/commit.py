@@ -77,6 +77,7 @@ Must not know: Spark, tuples, threads.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 
 from squall_io.spark.concurrently import map_concurrently
@@ -179,11 +180,9 @@ class BatchCommit:
 
     def _move(self, source: str, file: DataFile) -> None:
         """Rename a file to its place, unless an earlier try, whose answer was lost, did it."""
-        try:
+        with suppress(AbsentFile):
             if self.files.move_if_absent(source, file.path):
                 return
-        except AbsentFile:
-            pass
         try:
             digest = self.files.digest(file.path)
         except AbsentFile as missing:

@@ -53,9 +53,7 @@ class RowChecker:
         self.schema = schema
         partitions = {same_name(name) for name in partition_by}
         self._columns = [
-            _Column(
-                column, unkept(file_format, column.name if same_name(column.name) in partitions else None)
-            )
+            _Column(column, unkept(file_format, column.name, same_name(column.name) in partitions))
             for column in schema.columns
         ]
 

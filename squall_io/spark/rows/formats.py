@@ -1,8 +1,7 @@
 """The file formats of a table: Spark's options for writing and reading each, so that what is read is what was written.
 
 Spark's own defaults lose data: CSV takes an empty line for no row and truncates microseconds, JSON takes a broken line for
-nulls. With the options here every row comes back as it was, and what a format cannot store is refused: a type when the
-sink
+nulls. With the options here every row comes back as it was, and what a format cannot store is refused: a type when the sink
 is built (`format_problems`), a value in its row (`unkept`, called by checker.py). Tests verify it with generated rows.
 Must not know: sessions, paths, manifests.
 """
@@ -173,13 +172,13 @@ def _meant(name: object, schema: Schema) -> str:
     return nearest(name, schema.names)
 
 
-def unkept(file_format: str, partition: str | None) -> dict[str, Callable[[Any], str | None]]:
-    """Return, by names of simple types, what tells why a value would be lost, or None if it is kept.
+def unkept(file_format: str, column: str, partitioned: bool) -> dict[str, Callable[[Any], str | None]]:
+    """Return, by names of simple types, functions that say why a value would be lost; None: it is kept.
 
-    partition: the column's name if the table is partitioned by it.
+    partitioned: whether the table is partitioned by this column.
     """
-    if partition is not None:
-        prefix = _folder_size(partition) + len("=")
+    if partitioned:
+        prefix = _folder_size(column) + len("=")
         return {"string": lambda value: _lost_in_folder(prefix, value)}
     if file_format == "csv":
         return {"string": lambda value: "csv takes it for null" if value == CSV_NULL else None}

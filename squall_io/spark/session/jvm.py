@@ -64,11 +64,6 @@ class JavaProcess:
         self._reader = threading.Thread(target=self._read, name=f"squall-jvm-{process.pid}", daemon=True)
         self._reader.start()
 
-    @property
-    def alive(self) -> bool:
-        """Whether the process runs."""
-        return self.process.poll() is None
-
     def stop(self) -> None:
         """End the process, within seconds. Does nothing if it has ended."""
         assert self.process.stdin is not None
@@ -175,7 +170,7 @@ def _await_connection(java: JavaProcess, connection: Path, progress: Callable[[]
     """Wait until Java has written where it listens (it renames the file into place)."""
     deadline = time.monotonic() + _START_SECONDS
     while not connection.is_file():
-        if not java.alive:
+        if java.process.poll() is not None:
             java._reader.join(_END_SECONDS)
             raise JavaFailed(
                 f"Spark's Java process ended with code {java.process.returncode} as it started: {java.why()}"

@@ -1,9 +1,8 @@
 """The writer of one task of a sink: opens the table, commits batches, retries while something is away.
 
 A batch whose publishing has begun may be in the table, whatever was answered: from then on it is never given up, since its
-tuples would be replayed and their rows duplicated. Before that, an error that retries cannot help ends it. A writer id
-that
-a sweep claimed, because it presumed this task dead, is taken back.
+tuples would be replayed and their rows duplicated. Before that, an error that retries cannot help ends it. A writer id that a
+sweep claimed, because it presumed this task dead, is taken back.
 Must not know: tuples.
 """
 
@@ -117,7 +116,7 @@ class SinkWriter:
                 (self._reach, "the table is opened"),
                 (self._agree, "the table is opened"),
                 (self._take_over, "the table is opened"),
-                (self._sweep, "what was left is deleted"),
+                (self._sweep, "leftovers are deleted"),
                 (self._warm_up, "Spark's first write"),
             ):
                 self._progress(doing)
