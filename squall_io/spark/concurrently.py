@@ -1,6 +1,6 @@
 """Several blocking calls at once, and reports of progress while one is in flight that reports none itself.
 
-Apart, so that the manifest, which decides what counts, imports no threads itself. Must not know: what is called.
+Apart, so that the manifest, which decides what counts, imports no threads itself. Must not know: the functions.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ def retire(files: Files, writer_id: WriterId, epoch: int, owner: str, now: float
 
 
 def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
-    """Return a claim, or None if it is damaged: the order of the epochs decides what counts, whoever owned them."""
+    """Return a claim, or None if it is damaged: the order of the epochs decides what counts, not their owners."""
     try:
         return read_claim(files, writer_id, epoch)
     except UnreadableRecord as problem:

@@ -150,7 +150,7 @@ class BatchCommit:
         return self._entry
 
     def clear(self) -> None:
-        """Delete what is left of the staging folder, and what attempts before this one have moved; the batch has been acked."""
+        """Delete the rest of the staging folder, and files that earlier attempts have moved; the batch has been acked."""
         self.at("clear")
         if self.attempt > 1:
             delete_leftovers(self.files, self.name, {file.path for _, file in self._moves or ()})

@@ -4,7 +4,7 @@ A table does not know which topologies run. It shows activity: what a submission
 and when, by the file system's clock. A submission without activity for long is presumed ended. That is a guess, and no row may
 depend on it. So whatever might still be committed is fenced off first: the sweeper claims its writer id (`claims.retire`). If
 the task is alive after all, it finds the claim as any zombie does: what it commits in that epoch does not count, and is not
-acked. It takes its writer id back and writes the batch again. What is deleted afterwards can never count (see `commit`).
+acked. It takes its writer id back and writes the batch again. Nothing that is deleted afterwards can count (see `commit`).
 
 A batch that counts needs no claim: all of its files are in its entry, and its owner moves no other files.
 Claims and fences stay, for zombies to find.

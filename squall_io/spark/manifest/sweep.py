@@ -5,7 +5,7 @@ the batch's owner once the batch is acked. So a sweeper only needs to check the 
 epochs. A batch's data is in the partition directories that its attempts also have: moving files out of them leaves them there,
 empty. Entries that do not count are visible as such, and temporary files carry their owner's name.
 
-Only past epochs are swept: the claim after them exists, and its fence. What is deleted of them can never count any more, even
+Only past epochs are swept: the claim after them exists, and its fence. Nothing that is deleted there can ever count, even
 if two tasks sweep at once (see `commit`). A task sweeps its own writer id after taking it over, and those of its sink's tasks
 that are gone (their index is not below the sink's parallelism). Of the latter it takes over only those whose newest owner left
 something: otherwise every start that cannot sweep would add claims. A task never touches writer ids of other components or
@@ -39,12 +39,12 @@ TMP_AGE: Final = 24 * 3600.0
 
 
 def sweep(files: Files, writer_id: WriterId, epoch: int) -> int:
-    """Delete what is left of a writer id's epochs before `epoch`, the caller's; return how many data files were deleted."""
+    """Delete the leftovers of a writer id's epochs before `epoch`, the caller's; return how many data files were deleted."""
     return sweep_before(files, {writer_id: epoch})
 
 
 def sweep_before(files: Files, epochs: Mapping[WriterId, int]) -> int:
-    """Delete what is left of writer ids' epochs before these, whose claims and fences exist; return how many data files it was.
+    """Delete the leftovers of writer ids' epochs before these, whose claims and fences exist; return how many data files.
 
     Deletes nothing while part of the manifest cannot be read: it may say that a batch counts.
     """

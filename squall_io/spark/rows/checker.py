@@ -197,7 +197,7 @@ def _packed(code: str) -> Fit:
 
 
 def _is_float32(values: Sequence[float]) -> bool:
-    # By `struct` with "<": `array`, and packing as the machine has it, give infinity for what is too large.
+    # By `struct` with "<": `array`, and packing as the machine has it, give infinity for values that are too large.
     struct.pack(f"<{len(values)}f", *values)
     return True
 

@@ -1,4 +1,4 @@
-"""The file formats of a table: Spark's options for writing and reading each, so that what is read is what was written.
+"""The file formats of a table: Spark's options for writing and reading each, so that rows are read as they were written.
 
 Spark's own defaults lose data: CSV takes an empty line for no row and truncates microseconds, JSON takes a broken line for
 nulls. With the options here every row comes back as it was, and what a format cannot store is refused: a type when the sink
@@ -14,7 +14,7 @@ from datetime import date
 from typing import Any, Final
 
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.rows.types import WHOLE, Array, Column, Map, Simple, Struct, Type, same_name
+from squall_io.spark.rows.types import WHOLE, Array, Column, Map, Simple, Struct, same_name
 from topology_api.wording import listed, nearest, shown, typed
 
 #: Spark's name for the folder of a null partition value; it reads the empty string and this text as null, too.
@@ -109,8 +109,11 @@ def format_problems(
     return [*problems, *_partition_problems(schema, partition_by)]
 
 
-def _type_problems(file_format: str, path: str, kind: Type) -> Iterable[str]:
-    """Yield why a format cannot store the type of the column or field at `path`."""
+def _column_problems(file_format: str, path: str, column: Column) -> Iterable[str]:
+    """Yield why a format cannot store the column or field at `path`."""
+    kind = column.type
+    if file_format == "orc" and "`" in column.name:
+        yield f"column {path!r} has a back quote in its name, which orc cannot keep: give it another name"
     here = f"column {path!r} is {kind}, which {file_format} cannot keep"
     if file_format == "csv" and (isinstance(kind, (Array, Map, Struct)) or kind == Simple("binary")):
         yield f"{here}: take parquet, orc or json, or declare a string and write the value as text"
@@ -123,19 +126,13 @@ def _type_problems(file_format: str, path: str, kind: Type) -> Iterable[str]:
             "timestamp_ntz and give times in UTC without a tzinfo"
         )
     if isinstance(kind, Array):
-        yield from _type_problems(file_format, f"{path}[]", kind.element)
+        yield from _column_problems(file_format, f"{path}[]", Column("element", kind.element))
     elif isinstance(kind, Map):
-        yield from _type_problems(file_format, f"{path}'s keys", kind.key)
-        yield from _type_problems(file_format, f"{path}'s values", kind.value)
+        yield from _column_problems(file_format, f"{path}'s keys", Column("key", kind.key))
+        yield from _column_problems(file_format, f"{path}'s values", Column("value", kind.value))
     elif isinstance(kind, Struct):
         for each in kind.fields:
             yield from _column_problems(file_format, f"{path}.{each.name}", each)
-
-
-def _column_problems(file_format: str, path: str, column: Column) -> Iterable[str]:
-    if file_format == "orc" and "`" in column.name:
-        yield f"column {path!r} has a back quote in its name, which orc cannot keep: give it another name"
-    yield from _type_problems(file_format, path, column.type)
 
 
 def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Iterable[str]:

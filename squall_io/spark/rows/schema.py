@@ -1,7 +1,7 @@
 """The schema of a table's rows: parsed from Spark's DDL text, `"word string, count bigint NOT NULL"`, and merged as it grows.
 
 The text is parsed without Spark, so that a schema is checked where a topology is submitted, possibly without Java and PySpark.
-What is accepted here Spark reads in the same way; some of what Spark accepts is refused, with what to write instead.
+Spark reads every accepted text in the same way. Some texts that Spark accepts are refused, with a text to write instead.
 Columns may be added; nothing else about a table changes, so that every row ever written can be read with the latest schema.
 Must not know: PySpark, rows, formats, files.
 """
@@ -219,7 +219,7 @@ class _Parser:
                     token, f"a comma or the {'end' if closing == 'end' else f'{closing!r} of {of}'}"
                 )
 
-    # What is declared
+    # Declarations
 
     def _columns(self, depth: int, closing: str, of: str) -> tuple[Column, ...]:
         """Return columns or fields with different names, up to what closes their list."""

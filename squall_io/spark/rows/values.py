@@ -19,7 +19,7 @@ from typing import Any, Final
 from squall_io.spark.rows.types import WHOLE, Array, Column, Decimal, Map, Struct, Type
 from topology_api.wording import listed, nearest, shown, typed
 
-#: By the name of a simple type: says why a value of it would be lost where it is written, or None.
+#: By the name of a simple type: says why one of its values would be lost where it is written, or None.
 Rules = Mapping[str, Callable[[Any], "str | None"]]
 #: Takes a value and gives the plain one; `BadValue`.
 Convert = Callable[[Any], Any]

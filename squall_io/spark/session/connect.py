@@ -60,10 +60,7 @@ def copied(session: SparkSession) -> SparkSession:
 
 
 def discard(session: SparkSession) -> None:
-    """End a session on its server, if that answers, and the connection to it. (PySpark's `stop` would also end a server that
-    it has
-    started in this process.)
-    """
+    """End a session on its server, if that answers, and the connection. PySpark's own `stop` ends a server that it started."""
     with suppress(Exception):
         _client(session).release_session()
     close(session)

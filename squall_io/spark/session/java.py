@@ -111,7 +111,7 @@ def _is_ours(version: str) -> bool:
 
 
 def spark_home_problem(environ: Mapping[str, str]) -> str | None:
-    """Return what is wrong with SPARK_HOME: PySpark starts the Spark in there, which must have PySpark's version."""
+    """Return why SPARK_HOME cannot be used: PySpark starts the Spark in there, which must have PySpark's version."""
     home = environ.get("SPARK_HOME", "")
     if not home:
         return None

@@ -223,7 +223,7 @@ def _as_they_are(values: Row) -> Row:
 
 
 def _getter(places: list[int | None]) -> _Getter:
-    """Return what takes the values at these places; None stands for a null."""
+    """Return what takes the values at these places; None: a null."""
     if None in places:
         whole = _getter([-1 if place is None else place for place in places])
         return lambda values: whole((*values, None))

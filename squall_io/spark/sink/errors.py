@@ -2,7 +2,7 @@
 
 Spark's errors come as a stack trace of Java; the classes in it decide, as they do for file systems
 (`stores.hadoop_errors`). The JVM is not asked: it may be what has died.
-Must not know: sessions, batches, what is tried.
+Must not know: sessions, batches, the work that is retried.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def _short(text: str) -> str:
 class Retries:
     """The retries of one piece of work.
 
-    what: what is wrong, for the log and the error: "batch x of 10 rows is not in hdfs://...". limit: seconds after the first
+    what: the trouble, for the log and the error: "batch x of 10 rows is not in hdfs://...". limit: seconds after the first
         failure at which it is given up though it may succeed later; None: never. stopped: whether its worker is ending, which
         also ends it.
     """

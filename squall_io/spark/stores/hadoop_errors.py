@@ -171,7 +171,7 @@ def translated_errors(what: str) -> Iterator[None]:
 
 
 def _meaning(what: str, error: BaseException, handled: BaseException | None) -> FilesError | None:
-    """Return the error of `Files` that an exception stands for; None: no call to Java has failed."""
+    """Return the error of `Files` that an exception means; None: no call to Java has failed."""
     thrown = _thrown_before(error, handled)
     try:
         if thrown is not None:

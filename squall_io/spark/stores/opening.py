@@ -1,4 +1,4 @@
-"""Which file system a path names, how it is reached, and what can be said against a path and settings without Spark.
+"""Which file system a path names, how it is reached, and which problems of paths and settings are known without Spark.
 
 `/a/b` and `file:///a/b` are on this machine and need no Java; everything else goes through the Hadoop client of Spark's JVM, or
 of a JVM of its own if there is no session. HDFS is reached by WebHDFS, without a JVM, if `squall.webhdfs.address` is set
@@ -105,7 +105,7 @@ def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str,
 def place_problems(
     master: str | None, conf: Mapping[str, str], *, reads: Iterable[str] = (), writes: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield what is wrong with where Spark runs, and with paths in normal form that it reads or writes; a sentence each."""
+    """Yield the problems of Spark's place, and of paths in normal form that it reads or writes; a sentence each."""
     request = SessionRequest.of(master, conf)
     if (problem := master_problem(request.where)) is not None:
         yield problem
@@ -122,7 +122,7 @@ def place_problems(
 
 
 def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is wrong with Squall's own settings, a sentence each."""
+    """Yield the problems of Squall's own settings, a sentence each."""
     for name in conf:
         if name.startswith(OWN_PREFIX) and name not in (WEBHDFS, UNSAFE):
             yield f"conf has {shown(name)}: of Squall's own there are {WEBHDFS} and {UNSAFE}{nearest(name, (WEBHDFS, UNSAFE))}"

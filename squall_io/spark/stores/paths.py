@@ -1,6 +1,6 @@
 """Paths of tables, as people write them: which are valid, and their normal form. No I/O: checked at submission.
 
-Must not know: what is at a path, which file systems exist.
+Must not know: the contents of a path, which file systems exist.
 """
 
 from __future__ import annotations

@@ -188,7 +188,7 @@ def _user() -> str:
 
 @contextmanager
 def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http.client.HTTPResponse]:
-    """Yield the open answer to a request; raise the error that it stands for."""
+    """Yield the open answer to a request; raise the error that it means."""
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.netloc, timeout=_PATIENCE)
@@ -213,7 +213,7 @@ def _unreachable(what: str, server: str, error: Exception) -> Exception:
 
 
 def _failure(what: str, status: int, body: bytes) -> Exception:
-    """Return the error that an answer stands for."""
+    """Return the error that an answer means."""
     try:
         remote = json.loads(body)["RemoteException"]
         thrown = Thrown([str(remote["javaClassName"])], str(remote.get("message") or ""))
