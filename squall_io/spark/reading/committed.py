@@ -118,8 +118,10 @@ def choose(
     if unreadable not in ("refuse", "skip"):
         raise CannotRead(f"unreadable is {unreadable!r}: give 'refuse' or 'skip'")
     span = Span.of(since, until)
-    source = _contents(files, skip=unreadable == "skip")
-    if source.is_result and (span or key is not None):
+    table = read_table(files)
+    is_result = table.holds == RESULTS
+    source = _result(files) if is_result else _stream(files, table, skip=unreadable == "skip")
+    if is_result and (span or key is not None):
         raise CannotRead(
             f"{source.root} holds versions of a result, which is read whole: leave since, until and key away"
         )
@@ -178,9 +180,9 @@ def count_keys(spark: SparkSession, path: str | os.PathLike[str], key: Sequence[
     from pyspark.sql import functions as F
 
     with _opened(spark, path) as files:
-        contents = _contents(files, skip=False)
-    names = key_names(contents.schema, key)
-    rows = _frame(spark, contents, contents.batches)
+        choice = choose(files)
+    names = key_names(choice.source.schema, key)
+    rows = choice.frame(spark)
     columns = [rows[quoted(name)] for name in names]
     # Under names of its own: a column of the key may have any name.
     aliased = (column.alias(f"key{place}") for place, column in enumerate(columns))
@@ -216,14 +218,6 @@ class TableContents:
     schema: Schema
     batches: tuple[CommittedBatch, ...]
     """The batches with files, in the order of their commits."""
-    is_result: bool = False
-    """Whether it is the newest version of a table of results."""
-
-
-def _contents(files: Files, skip: bool) -> TableContents:
-    """Return what a table's manifest says now."""
-    table = read_table(files)
-    return _result(files) if table.holds == RESULTS else _stream(files, table, skip)
 
 
 def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:
@@ -262,9 +256,7 @@ def _result(files: Files) -> TableContents:
         tuple(file.path for file in version.files), schema, version.rows, version.published
     )
     batches = (batch,) if batch.paths else ()
-    return TableContents(
-        files.root, version.folder, version.table.file_format, schema, batches, is_result=True
-    )
+    return TableContents(files.root, version.folder, version.table.file_format, schema, batches)
 
 
 def _frame(

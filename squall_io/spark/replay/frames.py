@@ -37,6 +37,7 @@ from squall_io.spark.replay.tasks import route_rows, run_tasks
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.types import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +72,7 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
 
     # Spark looks columns up by name again, so these get distinct names that need no quotes.
     names = plan.fields_of(key)
-    columns = [sql.col(always_quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
+    columns = [sql.col(quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
     # A column, as the task's own id counts partitions of the whole stage, other inputs included.
     return frame.select(*columns, sql.spark_partition_id().alias("partition")).mapInArrow(in_worker, RECORDS)
 
@@ -221,8 +222,3 @@ def errors_to_arrow(notes: Sequence[ErrorNote], sources: Sequence[str]) -> pa.Re
 def printable(text: str | None) -> str | None:
     """Return a text without lone surrogates, which UTF-8 cannot encode."""
     return None if text is None else text.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def always_quoted(name: str) -> str:
-    """Return a column's name for an expression, where a dot would mean a field of a struct."""
-    return "`" + name.replace("`", "``") + "`"

@@ -18,11 +18,11 @@ from squall_io.spark.sink.errors import WRITE, reason_of, text_of
 from topology_api import SquallError
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
-_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+#: A frame of a traceback, or of `faulthandler`, which writes no second comma.
+_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+),? in (.+)$', re.MULTILINE)
 #: Spark's text about a lost Python worker, and what `faulthandler` left of it, if enabled: a stack with
 #: the innermost frame first.
 _DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
-_FAULT_FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+) in (.+)$', re.MULTILINE)
 _FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
 #: Frames of these are PySpark's, or of what it runs on.
 _NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
@@ -123,8 +123,7 @@ def _call_in(text: str) -> str:
 
 def _of_dead_worker(text: str) -> str | None:
     """Return that a Python worker has died, and what may help; None: none has. The closed connection that Spark also reports
-    is only
-    the consequence.
+    is only the consequence.
     """
     found = _DIED.search(text)
     if found is None:
@@ -135,10 +134,9 @@ def _of_dead_worker(text: str) -> str | None:
             f"{what}\n  fewer tasks at a time leave more memory to each (--master 'local[1]');"
             f" --conf {_FAULTHANDLER}=true tells the line of a crash"
         )
-    frames = _FAULT_FRAME.findall(text, found.end())
+    frames = _FRAME.findall(text, found.end())
     theirs = [frame for frame in frames if not _NOT_THEIRS.search(frame[0])] or frames
-    place = "".join(f"\n  at {file}:{line}, in {name}" for file, line, name in theirs[:1])
-    return f"a Python worker of Spark's died: {_short(found[1])}{place}"
+    return f"a Python worker of Spark's died: {_short(found[1])}{_places(theirs[:1])}"
 
 
 def _from_worker(text: str) -> str | None:
@@ -149,11 +147,12 @@ def _from_worker(text: str) -> str | None:
     trace = text[start + len(_TRACEBACK) :]
     frames = [frame for frame in _FRAME.findall(trace) if not _NOT_THEIRS.search(frame[0])]
     said = [line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
-    what = said[0] if said else "an error"
-    if not frames:
-        return _short(what)
-    file, line, name = frames[-1]
-    return f"{_short(what)}\n  at {file}:{line}, in {name}"
+    return _short(said[0] if said else "an error") + _places(frames[-1:])
+
+
+def _places(frames: list[tuple[str, str, str]]) -> str:
+    """Return a line for each frame."""
+    return "".join(f"\n  at {file}:{line}, in {name}" for file, line, name in frames)
 
 
 def _first_paragraph(text: str) -> str:

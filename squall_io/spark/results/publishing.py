@@ -53,11 +53,10 @@ def open_output(
     files: Files, file_format: str | None, partition_by: Sequence[str] | None, keep: int = versions.KEEP
 ) -> OutputTable:
     """Return the table for results at a path, which exists or can be created. None: as its versions have it, or parquet
-    without
-    partitions.
+    without partitions.
 
-    `TableMismatch`: it holds something else, or is written in another way; `FolderTaken`: it cannot be created. Writes
-    nothing.
+    `TableMismatch`: it holds something else, or is written in another way; `FolderTaken`: it cannot be created.
+    Writes nothing.
     """
     newest = versions.newest_version(files)
     there = versions.DEFAULT_TABLE if newest is None else newest.table
@@ -97,8 +96,7 @@ def publish_frames(
     """Publish each result as the newest version of its table; add what is published to `done`, also when this raises.
 
     All of them are written and counted before the first one is published, so errors of `make` and Spark leave nothing
-    behind. Each
-    is published by a step of its own: an error of `Files` between two of them leaves the first published.
+    behind. Each is published by a step of its own: an error of `Files` between two of them leaves the first published.
     cancel: has Spark give up its work; called in a thread of its own when the caller is interrupted.
     `CannotPublish`, `AttemptLost`, `TableMismatch`, Spark's errors, and those of `Files`.
     """
@@ -177,19 +175,13 @@ def _in_a_thread(call: Callable[[], None]) -> None:
     thread.join(_CANCEL_SECS)
 
 
-def _ddl_of(frame: DataFrame) -> str:
-    """Return a frame's schema as DDL. PySpark's `toDDL` needs a session of this thread, which Spark Connect may lack."""
-    if is_classic(frame.sparkSession):
-        return str(frame.schema.toDDL())
-    session: Any = frame.sparkSession
-    return str(session._to_ddl(frame.schema))
-
-
 def schema_of(frame: DataFrame, table: TableRecord) -> Schema:
     """Return the schema of a frame that is to be written to a table; `CannotPublish` names every obstacle."""
-    text = _ddl_of(frame)
+    session: Any = frame.sparkSession
+    # PySpark's `toDDL` needs a session of this thread, which Spark Connect may lack.
+    text = frame.schema.toDDL() if is_classic(session) else session._to_ddl(frame.schema)
     try:
-        schema = parse_schema(text)
+        schema = parse_schema(str(text))
     except SchemaError as error:
         raise CannotPublish(f"the columns of the result cannot be written: {error}") from None
     problems = format_problems(schema, table.file_format, table.partition_by)
