@@ -1,8 +1,7 @@
 """The replay of a topology as a job: frames in, frames out, and the errors.
 
 Everything is computed once, by this call, and kept by Spark until `unpersist`; the results are views of that. A
-component's
-records are kept if several components read them, and those of the outputs; everything else streams through.
+component's records are kept if several components read them, and those of the outputs; everything else streams through.
 Must not know: how tasks run, how records are made.
 """
 

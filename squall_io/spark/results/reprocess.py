@@ -1,8 +1,7 @@
 """Reprocessing: committed rows go through a user's job, and its result becomes the newest version of another table.
 
 The manifest determines what is read before Spark is involved, and a digest of it, of the job and of how its result is
-written
-identifies the run: a run whose result is the newest version already is not repeated.
+written identifies the run: a run whose result is the newest version already is not repeated.
 Must not know: command lines, terminals, how the job was found.
 """
 

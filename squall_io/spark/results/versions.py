@@ -1,32 +1,27 @@
 """Versions of a table of results: how a result is published in one step, and what happens to the results before it.
 
 A *run* is a computation and its inputs; runs with the same id have the same result. It makes an *attempt*: a folder of its
-own,
-`_squall/results/<attempt>/`, that Spark writes rows into. The attempt becomes version n by one `put_if_absent` of
+own, `_squall/results/<attempt>/`, that Spark writes rows into. The attempt becomes version n by one `put_if_absent` of
 `versions/<n>.json`: before it a reader sees version n - 1, after it version n, and never anything in between.
 
 1. begin    remember the newest number as `base`; put `<attempt>/begun.json`. While it works, the attempt rewrites `alive`.
 2. write    Spark writes to `<attempt>/rows/`.
 3. seal     the version's record is put at `results/<attempt>.seal.json`, if absent.
 4. publish  check the numbers after `base`, one by one: a version of the same run ends it; at the first free one the record
-is
-            put, if absent, and `table.json` before it.
+            is put, if absent, and `table.json` before it.
 5. clear    the seal is deleted. Then old versions are pruned, and abandoned attempts are swept.
 
 **Once.** Version records are never deleted (pruned ones are emptied), so the numbers have no holes, and going through all
-of them
-after `base` finds any version that was made of this run since it began. So any process may take step 4, repeatedly and
-concurrently: a later run finishes what one that was killed after step 3 left.
+of them after `base` finds any version that was made of this run since it began. So any process may take step 4, repeatedly
+and concurrently: a later run finishes what one that was killed after step 3 left.
 
 **Nothing that is published is swept, nothing that is swept is published.** Both need the seal, and one gets it. A sweeper
-takes
-the seal first and then looks at the versions: an attempt whose own seal is already cleared is in one. A publisher takes
-the seal
-first and then looks at its files: they all exist, or were swept before and are gone for good, `begun.json` with them.
+takes the seal first and then looks at the versions: an attempt whose own seal is already cleared is in one. A publisher
+takes the seal first and then looks at its files: they all exist, or were swept before and are gone for good, `begun.json`
+with them.
 
 **How rows are written**, the format and the partition columns, is fixed by version 1, and so in one step: each record has
-it, and
-a run that meets a record with another gives up. Before that nothing is binding, whatever failed runs have left.
+it, and a run that meets a record with another gives up. Before that nothing is binding, whatever failed runs have left.
 
 Must not know: Spark, how rows are computed.
 """
@@ -240,8 +235,7 @@ def kept_versions(files: Files) -> list[Version]:
 
 def begin(files: Files, run: Run) -> Attempt | Version:
     """Begin an attempt of a run; return the newest version instead if it already is this run's result. `TableMismatch`: the
-    versions
-    are written in another way.
+    versions are written in another way.
     """
     settle(files)
     base = newest_number(files)
@@ -340,8 +334,7 @@ def _sealed(files: Files, draft: Version) -> Version:
 
 def _finish(files: Files, draft: Version) -> Version:
     """Publish what is sealed and clear the seal; return the version. `AttemptLost`, `TableMismatch` and `FolderTaken` clear
-    it too:
-    it can never become one.
+    it too: the attempt can never become a version.
     """
     try:
         version = _numbered(files, draft)

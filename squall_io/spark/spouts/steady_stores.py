@@ -1,8 +1,7 @@
 """Stores for tasks that read for months: all of a process share one small JVM, and get a new one when it has died.
 
 A task that only reads needs no Spark, only Hadoop's client; so it uses neither the session nor the settings of a sink in
-the
-same worker.
+the same worker.
 Must not know: what files hold, spouts.
 """
 
