@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
@@ -26,7 +26,7 @@ from squall_io.spark.replay.records import (
     decode_totals,
 )
 from squall_io.spark.replay.tasks import route_rows, run_tasks
-from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.schema import parse_schema
 from topology_api import Topology
 
 Row = tuple[Any, ...]
@@ -60,17 +60,12 @@ def replay(
     sources: Mapping[str, Partitions],
     outputs: Sequence[str],
     max_errors: int | None = None,
-    checkers: Mapping[int, RowChecker] | None = None,
+    schemas: Mapping[str, str] | None = None,
 ) -> Replayed:
     """Run the components that the outputs depend on over the partitions of the sources."""
     plan = plan_replay(topology, sources, outputs, max_errors, now=1_000_000.0, topology_id="replay-1")
-    return replay_plan(plan, sources, checkers or {})
-
-
-def replay_plan(
-    plan: ReplayPlan, sources: Mapping[str, Partitions], checkers: Mapping[int, RowChecker]
-) -> Replayed:
-    """The same for an existing plan."""
+    wanted = {plan.outputs[name]: parse_schema(ddl) for name, ddl in (schemas or {}).items()}
+    plan = replace(plan, schemas=wanted)
     every: list[Record] = []
     for key, partitions in zip(plan.sources, sources.values()):
         for number, rows in enumerate(partitions):
@@ -80,7 +75,7 @@ def replay_plan(
         own = [record for record in every if record.target in tasks]
         every = [record for record in every if record.target not in tasks]
         own += [Record(task, BEGIN, -1, -1, b"") for task in tasks]
-        every += run_tasks(plan, sorted(own, key=lambda record: record[:4]), checkers)
+        every += run_tasks(plan, sorted(own, key=lambda record: record[:4]))
     done = Replayed(plan, records=every)
     found: dict[int, list[Row]] = defaultdict(list)
     for record in every:

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from squall_io.spark.replay.inference import TypeConflict, kinds_of, merge_all, schema_of
-from squall_io.spark.replay.plan import plan_replay
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import parse_schema
-from tests.squall_io.replay_in_memory import Replayed, replay_plan
+from tests.squall_io.replay_in_memory import Replayed, replay
 from tests.squall_io.replay_topologies import one_bolt
 from topology_api import Bolt, Fields, Tuple
 
@@ -128,10 +127,9 @@ class Emits(Bolt):
 
 def emitted(values: list[Any], schema: str | None = None) -> Replayed:
     """A replay that emits these values, with a schema of its output or without."""
-    plan = plan_replay(one_bolt(Emits(values)), ["numbers"], ["it"], None, 0.0)
-    (key,) = plan.outputs.values()
-    checkers = {} if schema is None else {plan.number_of[key]: RowChecker(parse_schema(schema))}
-    return replay_plan(plan, {"numbers": [[(n,) for n in range(len(values))]]}, checkers)
+    rows = [(n,) for n in range(len(values))]
+    schemas = {} if schema is None else {"it": schema}
+    return replay(one_bolt(Emits(values)), {"numbers": [rows]}, ["it"], schemas=schemas)
 
 
 def test_a_value_that_does_not_fit_the_schema_is_an_error_of_its_emitter_and_the_others_go_on() -> None:

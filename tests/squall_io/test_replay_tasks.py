@@ -12,8 +12,6 @@ from local_cluster.testing import complete_topology
 from squall_io.spark.replay.plan import plan_replay
 from squall_io.spark.replay.records import Checked, arrived
 from squall_io.spark.replay.tasks import route_rows
-from squall_io.spark.rows.checker import RowChecker
-from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io.replay_in_memory import Replayed, replay
 from tests.squall_io.replay_topologies import (
     Batches,
@@ -331,8 +329,7 @@ def test_a_value_that_does_not_fit_its_output_is_its_emitters_error_and_names_it
             super().emit((str(first) if first in (2, 300) else first,), **more)
 
     rows = [(n,) for n in range(400)]
-    checkers = {1: RowChecker(parse_schema("n bigint"))}
-    batch = replay(one_bolt(Texts()), {"numbers": [rows]}, ["it"], checkers=checkers)
+    batch = replay(one_bolt(Texts()), {"numbers": [rows]}, ["it"], schemas={"it": "n bigint"})
     assert batch.output == [(n,) for n in range(0, 400, 2) if n not in (2, 300)]
     assert [(note.call, note.values, note.sources) for note in batch.errors] == [
         ("emit", "('2',)", ((0, 0, 2), (0, 0, 3))),

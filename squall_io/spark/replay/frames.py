@@ -14,7 +14,7 @@ Must not know: what tasks do, when frames are computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -78,22 +78,16 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
 
 
 def component_records(
-    spark: SparkSession,
-    plan: ReplayPlan,
-    step: str,
-    inputs: Sequence[DataFrame],
-    schemas: Mapping[StreamKey, Schema],
+    spark: SparkSession, plan: ReplayPlan, step: str, inputs: Sequence[DataFrame]
 ) -> DataFrame:
     """Return what the tasks of a component send, given the records for them."""
     from pyspark.sql import functions as sql
 
     tasks = plan.tasks_of[step]
     first, count = tasks[0], len(tasks)
-    wanted = {plan.number_of[key]: schema for key, schema in schemas.items() if key.component == step}
 
     def in_worker(batches: Batches) -> Batches:
-        checkers = {number: RowChecker(schema) for number, schema in wanted.items()}
-        return to_arrow(run_tasks(plan, from_arrow(batches), checkers))
+        return to_arrow(run_tasks(plan, from_arrow(batches)))
 
     beginnings = spark.range(first, first + count, 1, 1).select(
         sql.col("id").cast("int").alias("target"),

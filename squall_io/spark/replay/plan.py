@@ -8,12 +8,13 @@ Must not know: Spark, user code, tuples.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, NamedTuple
 
 from squall_io.spark.replay.problems import CannotReplay
 from squall_io.spark.replay.records import MOST_SOURCES, NO_TASK
+from squall_io.spark.rows.schema import Schema
 from topology_api import Topology
 from topology_api.graph import Edge, cycles
 from topology_api.options import defaults, json_copy
@@ -60,6 +61,8 @@ class ReplayPlan:
     now: float
     """The time in all tasks, in seconds since 1970: time stands still in a replay."""
     topology_id: str = ""
+    schemas: Mapping[StreamKey, Schema] = field(default_factory=dict)
+    """Of the outputs whose types are not inferred."""
 
     @cached_property
     def streams(self) -> tuple[StreamKey, ...]:

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -114,12 +114,12 @@ def replay_topology(
     run_id = f"replay-{topology.name}-{int(now)}_{secrets.token_hex(4)}"  # unique within a second, too
     plan = plan_replay(topology, sources, outputs, max_errors, now, run_id)
     given = {key: sources[name] for name, key in plan.given.items()}
-    wanted = schemas_of(plan, given, schemas or {})
+    plan = replace(plan, schemas=schemas_of(plan, given, schemas or {}))
     SHIPPING.ship(spark, modules_of(plan.topology) if modules is None else modules)
     kept: list[DataFrame] = []
     try:
         with changed_settings(spark, {_BYTES_SETTING: _BYTES}), readable_errors(plan.steps):
-            return compute(spark, plan, given, wanted, kept)
+            return compute(spark, plan, given, kept)
     except BaseException:
         for frame in kept:
             frame.unpersist()
@@ -202,11 +202,7 @@ def in_order_of_fields(fields: Sequence[str], ddl: str) -> Schema:
 
 
 def compute(
-    spark: SparkSession,
-    plan: ReplayPlan,
-    given: Mapping[StreamKey, DataFrame],
-    schemas: Mapping[StreamKey, Schema],
-    kept: list[DataFrame],
+    spark: SparkSession, plan: ReplayPlan, given: Mapping[StreamKey, DataFrame], kept: list[DataFrame]
 ) -> Replayed:
     """Build the job, run it, and check what its tasks reported."""
     records: dict[StreamKey | str, DataFrame] = {}
@@ -217,7 +213,7 @@ def compute(
     for step in plan.steps:
         inputs = dict.fromkeys(key if key in records else key.component for key in plan.inputs_of(step))
         read = [records[key] for key in inputs]
-        records[step] = frames.component_records(spark, plan, step, read, schemas)
+        records[step] = frames.component_records(spark, plan, step, read)
         if plan.is_output(step) or len(plan.readers_of(step)) > 1:
             kept.append(records[step].persist())
     ends = [records[step] for step in plan.steps if plan.is_output(step)]
@@ -225,12 +221,10 @@ def compute(
         decode_totals(row.blob) for end in ends for row in frames.noted(end, TOTALS).select("blob").collect()
     ]
     judge(plan, totals)
-    outputs = {
-        name: frames.output_rows(
-            records[key.component], plan, key, schemas.get(key) or found_schema(plan, name, totals)
-        )
-        for name, key in plan.outputs.items()
-    }
+    outputs = {}
+    for name, key in plan.outputs.items():
+        schema = plan.schemas.get(key) or found_schema(plan, name, totals)
+        outputs[name] = frames.output_rows(records[key.component], plan, key, schema)
     return Replayed(outputs, frames.error_rows(ends, plan), by_component(plan, totals), kept)
 
 

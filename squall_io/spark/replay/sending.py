@@ -5,7 +5,6 @@ Must not know: Spark, how outboxes are filled.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Final
 
 from squall_io.spark.replay.inference import TypeConflict, kinds_of, merge_all, schema_of
@@ -60,20 +59,21 @@ class OutputRoute(Route):
 class Sender:
     """What one task, or one partition of a source, sends: records in order, and notes beside them."""
 
-    def __init__(
-        self, plan: ReplayPlan, sender: int, heir: int, totals: Totals, checkers: Mapping[int, RowChecker]
-    ) -> None:
-        """heir: the task that passes on its notes. checkers: of the output streams that have a schema, by number."""
+    def __init__(self, plan: ReplayPlan, sender: int, heir: int, totals: Totals) -> None:
+        """heir: the task that passes on its notes."""
         self.plan = plan
         self.sender = sender
         self.heir = heir
         self.totals = totals
-        self.checkers = checkers
         self.seq = 0
         self.records: list[Record] = []
         self.errors: list[ErrorNote] = []
-        #: By output stream without a schema: what checks rows of the types that were seen.
-        self.found: dict[int, RowChecker] = {}
+        #: By output stream: what checks rows by its schema, or, without one, by the types that were seen.
+        self.checkers = {
+            plan.number_of[key]: RowChecker(schema)
+            for key, schema in plan.schemas.items()
+            if key.component == totals.component
+        }
         #: Tuples that an outbox gathers, for a task and for an output: fewer of large ones.
         self.least = self.least_rows = _FIRST
 
@@ -118,7 +118,7 @@ class Sender:
         start = 0
         while start < len(tuples.rows):
             rows = tuples.rows[start : start + self.least_rows]
-            checker = self.checker_of(stream, source.fields, rows)
+            checker = self.checker_of(stream, source, rows)
             if checker is None:  # the job fails
                 return
             columns, bad = checker.split(rows)
@@ -134,13 +134,15 @@ class Sender:
         self.records.append(Record(target, stream, self.sender, self.seq, blob))
         self.seq += 1
 
-    def checker_of(self, stream: int, fields: Sequence[str], rows: list[Row]) -> RowChecker | None:
+    def checker_of(self, stream: int, source: Source, rows: list[Row]) -> RowChecker | None:
         """Return what checks rows of an output: by its schema, or by the types of these rows, which are recorded; None if
         they have no common schema.
         """
-        totals = self.totals
-        if stream in self.checkers or stream in totals.conflicts:
-            return self.checkers.get(stream)
+        totals, fields = self.totals, source.fields
+        if StreamKey(source.component, source.stream) in self.plan.schemas:
+            return self.checkers[stream]
+        if stream in totals.conflicts:
+            return None
         known = totals.kinds.get(stream)
         try:
             kinds = kinds_of(fields, rows)
@@ -148,11 +150,11 @@ class Sender:
                 kinds = merge_all(fields, known, kinds)
             if known != kinds:
                 totals.kinds[stream] = kinds
-                self.found[stream] = RowChecker(schema_of(fields, kinds))
+                self.checkers[stream] = RowChecker(schema_of(fields, kinds))
         except TypeConflict as conflict:
             totals.conflicts[stream] = str(conflict)
             return None
-        return self.found[stream]
+        return self.checkers[stream]
 
     def refuse(self, source: Source, tuples: Tuples, at: int, why: str) -> None:
         """Record that a tuple cannot be sent, as an error of its emitter."""

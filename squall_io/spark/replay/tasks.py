@@ -19,7 +19,7 @@ import gc
 import logging
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from random import Random
@@ -41,7 +41,6 @@ from squall_io.spark.replay.records import (
     sent_by_partition,
 )
 from squall_io.spark.replay.sending import Sender, add_output
-from squall_io.spark.rows.checker import RowChecker
 from topology_api import Context, EmitError, FailTuple, Failure, SquallError
 from topology_api.tuples import Tuple
 from worker.errors.reports import ErrorReport, describe, failure_text
@@ -63,25 +62,21 @@ _EMITS: Final = 8192
 _COLLECTIONS: Final = (10_000, 10, 10)
 
 
-def run_tasks(
-    plan: ReplayPlan, records: Iterable[Record], checkers: Mapping[int, RowChecker]
-) -> Iterator[Record]:
+def run_tasks(plan: ReplayPlan, records: Iterable[Record]) -> Iterator[Record]:
     """Run the tasks of these records: sorted as records are, those of a task together and nowhere else."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECTIONS)
     try:
         for target, own in groupby(records, key=attrgetter("target")):
-            yield from run_task(plan, target, own, checkers)
+            yield from run_task(plan, target, own)
     finally:
         gc.set_threshold(*before)
 
 
-def run_task(
-    plan: ReplayPlan, target: int, records: Iterable[Record], checkers: Mapping[int, RowChecker]
-) -> Iterator[Record]:
+def run_task(plan: ReplayPlan, target: int, records: Iterable[Record]) -> Iterator[Record]:
     """Run one task from beginning to end."""
     with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
-        run = TaskRun(plan, target, directory, checkers)
+        run = TaskRun(plan, target, directory)
         try:
             for record in records:
                 run.receive(record)
@@ -103,15 +98,13 @@ class SameEdges(Random):
 class TaskRun:
     """One running task."""
 
-    def __init__(
-        self, plan: ReplayPlan, target: int, directory: str, checkers: Mapping[int, RowChecker]
-    ) -> None:
+    def __init__(self, plan: ReplayPlan, target: int, directory: str) -> None:
         component, _ = plan.place_of[target]
         self.plan = plan
         self.worker_plan = plan.for_worker(directory)
         self.target = target
         self.totals = Totals(component, target)
-        self.sender = Sender(plan, target, plan.heir_of(component), self.totals, checkers)
+        self.sender = Sender(plan, target, plan.heir_of(component), self.totals)
         self.task: BoltTask | None = None
         #: Nothing is executed any more: the task failed, or too many tuples did.
         self.given_up = False
@@ -300,7 +293,7 @@ class Routing:
         index = partition % spec.parallelism
         task = plan.tasks_of[name][index]
         self.totals = Totals(name, task)
-        self.sender = Sender(plan, partition_sender(number, partition), plan.heir_of(key), self.totals, {})
+        self.sender = Sender(plan, partition_sender(number, partition), plan.heir_of(key), self.totals)
         self.dirty: list[Outbox] = []
         self.root = first_root(number, partition)
         worker_plan = plan.for_worker(directory)
