@@ -205,7 +205,7 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
 
 def check_paths(ctx: click.Context, options: ReplayOptions) -> None:
     """Raise `UsageError` if a result would be among what is read, or two in one place, or Spark cannot reach a path."""
-    from squall_io.spark.results.reprocess import overlap
+    from squall_io.spark.stores.paths import overlap
 
     read = list(options.sources.values())
     written = [*options.outputs.values(), *([] if options.errors is None else [options.errors])]

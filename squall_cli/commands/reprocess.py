@@ -135,7 +135,7 @@ def job_of(ctx: click.Context, job_file: str | None, sql: str | None) -> Job:
 
 def check_paths(ctx: click.Context, options: ReprocessOptions) -> None:
     """Raise `UsageError` if the result would be among what is read, or Spark cannot reach a path."""
-    from squall_io.spark.results.reprocess import overlap
+    from squall_io.spark.stores.paths import overlap
 
     check_places(ctx, options.master, options.conf, reads=[options.source], writes=[options.target])
     problem = overlap(options.source, options.target)

@@ -17,9 +17,10 @@ from squall_cli.main import squall
 from squall_cli.packing.reprocess_job import load_job
 from squall_io.spark.reading.committed import choose
 from squall_io.spark.results.publishing import open_output
-from squall_io.spark.results.reprocess import Job, overlap, run_of
+from squall_io.spark.results.reprocess import Job, run_of
 from squall_io.spark.results.versions import Attempt, begin, newest_number, publish
 from squall_io.spark.stores import open_files
+from squall_io.spark.stores.paths import overlap
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
 from topology_api import SquallError

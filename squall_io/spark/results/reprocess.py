@@ -8,7 +8,6 @@ Must not know: command lines, terminals, how the job was found.
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.reading.committed import Selection
 from squall_io.spark.results.publishing import OutputTable, Result, publish_frame
 from squall_io.spark.results.versions import Published, Run
-from squall_io.spark.stores.paths import LOCAL, authority_of, check_path, folder_of, scheme_of
 from topology_api import SquallError
 from topology_api.wording import typed
 
@@ -55,26 +53,6 @@ class Job:
             return spark.sql(text)
 
         return cls(f"--sql {text}", digest_of(text.encode()), apply)
-
-
-def overlap(one: str, other: str) -> str | None:
-    """Return why two tables cannot be at these paths; None: they can."""
-    return f"both are {one}" if _place(one) == _place(other) else nested(one, other)
-
-
-def nested(one: str, other: str) -> str | None:
-    """Which of two paths is below the other, in words; None: neither is."""
-    for inner, outer in ((one, other), (other, one)):
-        below, above = _place(inner), _place(outer)
-        if below[:2] == above[:2] and below[2].startswith(f"{above[2]}/"):
-            return f"{inner} lies in {outer}"
-    return None
-
-
-def _place(path: str) -> tuple[str, str, str]:
-    path = check_path(path)
-    scheme, folder = scheme_of(path), folder_of(path)
-    return scheme, authority_of(path), os.path.realpath(folder) if scheme == LOCAL else folder
 
 
 def run_of(job: Job, choice: Selection, output: OutputTable, again: bool = False) -> Run:

@@ -15,7 +15,7 @@ from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import SchemaError
 from squall_io.spark.session.request import SessionRequest, request_conflict
 from squall_io.spark.stores.opening import place_problems, settings_in
-from squall_io.spark.stores.paths import InvalidPath, check_table_path
+from squall_io.spark.stores.paths import InvalidPath, check_table_path, nested
 from topology_api import Fields, InvalidConfig
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import listed, nearest, shown, typed
@@ -87,8 +87,6 @@ def missing_fields(schema: Schema, inputs: Mapping[tuple[str, str], Fields]) -> 
 
 def neighbour_problems(own: SinkSettings, earlier: Mapping[str, SinkSettings]) -> Iterator[str]:
     """Yield why a sink cannot be in one topology with sinks that were declared before it, a sentence each."""
-    from squall_io.spark.results.reprocess import nested  # here: it brings much that no sink needs
-
     for component, other in earlier.items():
         requests = SessionRequest.of(other.master, other.conf), SessionRequest.of(own.master, own.conf)
         if request_conflict(*requests) is not None:

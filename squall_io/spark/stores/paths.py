@@ -88,6 +88,26 @@ def folder_of(path: str) -> str:
     return _split(path)[2]
 
 
+def overlap(one: str, other: str) -> str | None:
+    """Return why two tables cannot be at these paths; None: they can."""
+    return f"both are {one}" if _place(one) == _place(other) else nested(one, other)
+
+
+def nested(one: str, other: str) -> str | None:
+    """Which of two paths is below the other, in words; None: neither is."""
+    for inner, outer in ((one, other), (other, one)):
+        below, above = _place(inner), _place(outer)
+        if below[:2] == above[:2] and below[2].startswith(f"{above[2]}/"):
+            return f"{inner} lies in {outer}"
+    return None
+
+
+def _place(path: str) -> tuple[str, str, str]:
+    """Return scheme, authority and folder, equal for all paths of one place."""
+    scheme, authority, folder = _split(check_path(path))
+    return ("", "", os.path.realpath(folder)) if scheme in ("", LOCAL) else (scheme, authority, folder)
+
+
 def _split(text: str) -> tuple[str, str, str]:
     found = _PARTS.fullmatch(text)
     assert found is not None  # any text matches
