@@ -10,7 +10,7 @@ import inspect
 import logging
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
@@ -74,23 +74,10 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
             made.wait.wake()
         environment.wake()
 
-    context = Context(
-        topology=plan.topology.name,
-        component=component,
-        task=task,
-        index=index,
-        parallelism=spec.parallelism,
-        conf=conf,
-        _tasks=lambda name: tasks_of(plan, name),
-        log=logging.getLogger(plan.logger_of(component, index)),
+    context = replace(
+        build_context(environment, task, component, index),
         _metrics=metrics,
-        resources=environment.resources,
-        _directory=lambda: environment.make_scratch(component, index),
-        _now=environment.now,
-        random=Random(f"{plan.seed}/{component}/{index}/user"),
         _wake=wake,
-        topology_id=plan.topology_id,
-        incarnation=(plan.incarnation.version, plan.incarnation.restart),
         _progress=lambda why: made.goes_on(why),
         _stopped=lambda: made.stopped,
     )
@@ -107,6 +94,29 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
         assert isinstance(made.emitter, Observed)
         made.emitter.observer = made.observer
     return made
+
+
+def build_context(environment: TaskEnvironment, task: int, component: str, index: int) -> Context:
+    """Return the context of a task; what only the running task can answer has its default."""
+    plan = environment.plan
+    return Context(
+        topology=plan.topology.name,
+        component=component,
+        task=task,
+        index=index,
+        parallelism=plan.topology.component(component).parallelism,
+        conf=plan.conf_of(component),
+        _tasks=lambda name: tasks_of(plan, name),
+        log=logging.getLogger(plan.logger_of(component, index)),
+        _metrics=TaskMetrics(),
+        resources=environment.resources,
+        _directory=lambda: environment.make_scratch(component, index),
+        _now=environment.now,
+        random=Random(f"{plan.seed}/{component}/{index}/user"),
+        _wake=environment.wake,
+        topology_id=plan.topology_id,
+        incarnation=(plan.incarnation.version, plan.incarnation.restart),
+    )
 
 
 Outputs = dict[str, StreamOutput]

@@ -16,10 +16,9 @@ Must not know: Spark, Arrow.
 from __future__ import annotations
 
 import gc
-import logging
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 from random import Random
@@ -41,15 +40,14 @@ from squall_io.spark.replay.records import (
     sent_by_partition,
 )
 from squall_io.spark.replay.sending import Sender, add_output
-from topology_api import Context, EmitError, FailTuple, Failure, SquallError
+from topology_api import EmitError, FailTuple, Failure, SquallError
 from topology_api.tuples import Tuple
 from worker.errors.reports import ErrorReport, describe, failure_text
-from worker.loop.build import TaskEnvironment, build_outputs, build_task, tasks_of
+from worker.loop.build import TaskEnvironment, build_context, build_outputs, build_task
 from worker.loop.timers import tick_interval
 from worker.routing.outbox import Outbox
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
-from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncThread
 from worker.tasks.scratch import Scratch
 from worker.tasks.task import TaskLimits
@@ -88,6 +86,13 @@ def run_task(plan: ReplayPlan, target: int, records: Iterable[Record]) -> Iterat
         yield from run.sender.pop_records()
 
 
+def environment_of(
+    plan: ReplayPlan, directory: str, calls: AsyncThread, wake: Callable[[], None]
+) -> TaskEnvironment:
+    """Return what a replay gives a task, instead of a worker."""
+    return TaskEnvironment(plan.for_worker(directory), lambda: plan.now, wake, calls, Scratch())
+
+
 class SameEdges(Random):
     """The source of edge ids in plain Python: all of them are 1. Trees are never completed here, and 1 is cheap."""
 
@@ -101,7 +106,6 @@ class TaskRun:
     def __init__(self, plan: ReplayPlan, target: int, directory: str) -> None:
         component, _ = plan.place_of[target]
         self.plan = plan
-        self.worker_plan = plan.for_worker(directory)
         self.target = target
         self.totals = Totals(component, target)
         self.sender = Sender(plan, target, plan.heir_of(component), self.totals)
@@ -110,6 +114,7 @@ class TaskRun:
         self.given_up = False
         self.arrived = threading.Event()
         self.calls = AsyncThread(f"replay-{component}")
+        self.environment = environment_of(plan, directory, self.calls, self.arrived.set)
         #: The last reported failure, and the report of its error.
         self.last_failure: tuple[Failure, ErrorReport | None] | None = None
         #: Reports of the task that were passed on already.
@@ -129,11 +134,8 @@ class TaskRun:
     def begin(self) -> None:
         """Create the task and prepare it."""
         component, index = self.plan.place_of[self.target]
-        environment = TaskEnvironment(
-            self.worker_plan, lambda: self.plan.now, self.arrived.set, self.calls, Scratch()
-        )
         try:
-            task = build_task(environment, self.target, component, index)
+            task = build_task(self.environment, self.target, component, index)
         except SquallError as error:
             return self.fail_for_good(str(error))
         assert isinstance(task, BoltTask)
@@ -165,7 +167,7 @@ class TaskRun:
         partition = sent_by_partition(record.sender)
         tasks = self.plan.tasks_of[key.component]
         sender = record.sender if partition is None else tasks[partition % len(tasks)]
-        box = Outbox(self.worker_plan.source(key.component, sender, key.stream), self.target)
+        box = Outbox(self.environment.plan.source(key.component, sender, key.stream), self.target)
         box.fill(tuples.rows, tuples.roots, tuples.more)
         task.inbox.append(box.dequeue(len(tuples.rows)))
         self.run(task)
@@ -296,28 +298,13 @@ class Routing:
         self.sender = Sender(plan, partition_sender(number, partition), plan.heir_of(key), self.totals)
         self.dirty: list[Outbox] = []
         self.root = first_root(number, partition)
-        worker_plan = plan.for_worker(directory)
-        context = Context(
-            topology=plan.topology.name,
-            topology_id=plan.topology_id,
-            component=name,
-            task=task,
-            index=index,
-            parallelism=spec.parallelism,
-            conf=worker_plan.conf_of(name),
-            _tasks=lambda other: tasks_of(worker_plan, other),
-            log=logging.getLogger(f"squall.{plan.topology.name}.{name}.{index}"),
-            _metrics=TaskMetrics(),
-            resources={},
-            _directory=lambda: Scratch().make(worker_plan.scratch(name, index)),
-            _now=lambda: plan.now,
-            random=Random(f"{worker_plan.seed}/{name}/{partition}/user"),
-            _wake=lambda: None,
-        )
+        environment = environment_of(plan, directory, AsyncThread(name), lambda: None)
+        context = build_context(environment, task, name, index)
+        context.random = Random(f"{environment.plan.seed}/{name}/{partition}/user")
         self.output = None
         try:
             # Round robin begins elsewhere for each partition, so that many short ones do not all fill the same task.
-            self.output = build_outputs(worker_plan, context, partition)[key.stream]
+            self.output = build_outputs(environment.plan, context, partition)[key.stream]
         except Exception as error:  # a grouping of the user's cannot be unpickled or prepared
             self.totals.fatal = f"source {str(key)!r}: {describe(error)}"
 
