@@ -39,10 +39,11 @@ ENDLESS_SECS: Final = 10.0
 
 
 class _Rounds:
-    """What is done at each round, and at once when something below a path has changed, until it is over."""
+    """What is done for an ephemeral value at each round, and at once when something below a path has changed."""
 
-    def __init__(self, store: Store, watched: str) -> None:
+    def __init__(self, store: Store, path: str, watched: str) -> None:
         self._store = store
+        self._path = path
         self._next = -math.inf
         self._look = True  # set by the watch
         self._over = False
@@ -53,6 +54,19 @@ class _Rounds:
         if self._over:
             return math.inf
         return now if self._look else max(now, self._next)
+
+    def leave(self) -> None:
+        """Go: the value is removed at once where the store answers, and with the session where it does not."""
+        self._over = True
+        self._cancel()
+        try:
+            self._let_go()
+        except StoreError as error:
+            _log.info("%s goes when its session has ended: %s", self._path, error)
+
+    def _let_go(self) -> None:
+        if self._store.owns(self._path):
+            self._store.delete(self._path)
 
     def _changed(self, path: str) -> None:
         self._look = True
@@ -72,7 +86,7 @@ class Leadership(_Rounds):
     def __init__(
         self, store: Store, id: str, clock: Clock, why_not: Callable[[], str | None] = lambda: None
     ) -> None:
-        super().__init__(store, paths.LEADERSHIP)
+        super().__init__(store, paths.LEADER, paths.LEADERSHIP)
         self._id = id
         self._clock = clock
         self._why_not = why_not
@@ -130,13 +144,8 @@ class Leadership(_Rounds):
 
     def resign(self) -> None:
         """Stop leading and take part in no further election, so that another may lead at once."""
-        self._over = True
         self._guard = None
-        self._cancel()
-        try:
-            self._let_go()
-        except StoreError as error:
-            _log.info("Nimbus %s: resigned; others lead when its session has ended: %s", self._id, error)
+        self.leave()
 
     def _end(self, why: str) -> None:
         self._guard = None
@@ -202,10 +211,6 @@ class Leadership(_Rounds):
             self._store.delete(paths.LEADER)
         return None
 
-    def _let_go(self) -> None:
-        if self._store.owns(paths.LEADER):
-            self._store.delete(paths.LEADER)
-
     def _end_of(self, asked: float) -> float:
         return asked + TERM_PART * self._store.session_secs
 
@@ -260,8 +265,7 @@ class Presence(_Rounds):
     def __init__(
         self, store: Store, path: str, data: bytes, ours: Callable[[bytes], bool] = lambda data: True
     ) -> None:
-        super().__init__(store, path)
-        self._path = path
+        super().__init__(store, path, path)
         self._data = data
         self._ours = ours
         self._next_replacement = -math.inf
@@ -301,16 +305,6 @@ class Presence(_Rounds):
         if data != self._data:
             self._data = data
             self._look = True
-
-    def leave(self) -> None:
-        """Go: the value is removed at once where the store answers, and with the session where it does not."""
-        self._over = True
-        self._cancel()
-        try:
-            if self._store.owns(self._path):
-                self._store.delete(self._path)
-        except StoreError as error:
-            _log.info("%s goes when its session has ended: %s", self._path, error)
 
     def _stand(self, now: float) -> None:
         if self._store.owns(self._path):
