@@ -16,6 +16,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
+from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
 from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
 
@@ -32,6 +33,8 @@ ONE_AT_A_TIME = {
 TWO_AT_A_TIME = {"tests/cluster_faults"}
 
 __all__ = [
+    "pytest_addoption",
+    "pytest_collection_modifyitems",
     "pytest_runtest_logreport",
     "pytest_runtest_makereport",
     "pytest_terminal_summary",

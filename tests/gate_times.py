@@ -20,6 +20,8 @@ from tests.long_tests import LONG_TESTS
 #: A test above this many seconds needs a line in `LONG_TESTS`.
 LONG_SECS = 10.0
 SLOWEST = 30
+#: Tests from this many seconds on are in the file.
+NOTICED_SECS = 0.5
 FILE = Path(__file__).resolve().parents[1] / "build" / "test-times.txt"
 
 _BEFORE: Final = pytest.StashKey[float]()
@@ -54,6 +56,11 @@ def by_folder(seconds: Mapping[str, float]) -> dict[str, float]:
     return dict(sums)
 
 
+def rows(tests: Iterable[tuple[str, float]], processor: Mapping[str, float]) -> list[str]:
+    """A line for each test: seconds, processor seconds, name."""
+    return [f"{spent:7.1f} {processor.get(test, 0.0):9.1f}  {test}" for test, spent in tests]
+
+
 def table(seconds: Mapping[str, float], processor: Mapping[str, float]) -> list[str]:
     """Lines: seconds, processor seconds and tests by folder, the slowest tests, and long tests without a reason."""
     tests = Counter(folder_of(test) for test in seconds)
@@ -65,10 +72,7 @@ def table(seconds: Mapping[str, float], processor: Mapping[str, float]) -> list[
     ]
     lines += [f"{sum(seconds.values()):7.1f} {sum(processor.values()):9.1f} {len(seconds):6,}  all"]
     lines += ["", "seconds processor  slowest tests"]
-    lines += [
-        f"{spent:7.1f} {processor.get(test, 0.0):9.1f}  {test}"
-        for test, spent in [*longest_first(seconds)][:SLOWEST]
-    ]
+    lines += rows([*longest_first(seconds)][:SLOWEST], processor)
     unexplained = [
         f"{spent:7.1f}  {test}"
         for test, spent in longest_first(seconds)
@@ -104,7 +108,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     stages = Path(os.environ["SQUALL_TEST_STAGES"])
     FILE.parent.mkdir(exist_ok=True)
     before = stages.read_text(encoding="utf-8") if stages.exists() else ""
-    FILE.write_text(before + "\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    noticed = [(test, spent) for test, spent in longest_first(_seconds) if spent >= NOTICED_SECS]
+    more = ["", f"seconds processor  all tests from {NOTICED_SECS} s on", *rows(noticed, _processor)]
+    FILE.write_text("\n".join([before, *lines, *more, ""]), encoding="utf-8")
     terminalreporter.section(f"where the time went ({FILE.relative_to(FILE.parents[1])})")
     terminalreporter.write_line(before)
     for line in lines:

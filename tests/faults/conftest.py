@@ -4,18 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.soak import soak_of
+
 #: Seconds that a test of this folder may take with faults of the usual length.
 TIMEOUT = 120.0
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--soak",
-        type=float,
-        default=1.0,
-        metavar="N",
-        help="let the faults of tests/faults last N times as long",
-    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by `-m`
@@ -24,12 +16,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("faults"):
             item.add_marker(pytest.mark.slow)
             item.add_marker(pytest.mark.timeout(TIMEOUT * max(1.0, soak_of(config))))
-
-
-def soak_of(config: pytest.Config) -> float:
-    """The factor; 1 if this folder's options were unknown when the command line was read."""
-    factor: float = config.getoption("--soak", default=1.0)
-    return factor
 
 
 @pytest.fixture

@@ -115,7 +115,9 @@ def test_connections_that_break_repeatedly_are_made_again(tmp_path: Path, soak: 
         untouched(run, pids)
 
 
-@pytest.mark.parametrize("distance", [0, 1, 9, 64, 1000, 5000])
+@pytest.mark.parametrize(
+    "distance", [0, 9, 5000, *(pytest.param(at, marks=pytest.mark.soak) for at in (1, 64, 1000))]
+)
 def test_a_bit_flipped_on_the_way_is_refused_and_the_link_repaired(tmp_path: Path, distance: int) -> None:
     with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
@@ -126,7 +128,7 @@ def test_a_bit_flipped_on_the_way_is_refused_and_the_link_repaired(tmp_path: Pat
         untouched(run, pids)
 
 
-@pytest.mark.parametrize("distance", [0, 12, 70, 200])
+@pytest.mark.parametrize("distance", [0, 70, *(pytest.param(at, marks=pytest.mark.soak) for at in (12, 200))])
 def test_a_bit_flipped_in_a_handshake_costs_a_connection_and_no_link(tmp_path: Path, distance: int) -> None:
     with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)
@@ -134,7 +136,7 @@ def test_a_bit_flipped_in_a_handshake_costs_a_connection_and_no_link(tmp_path: P
         run.flows(200, cap=5 * RECOVERY)
 
 
-@pytest.mark.parametrize("count", [1, 100, 3000])
+@pytest.mark.parametrize("count", [100, *(pytest.param(at, marks=pytest.mark.soak) for at in (1, 3000))])
 def test_bytes_lost_on_the_way_are_noticed_and_the_link_repaired(tmp_path: Path, count: int) -> None:
     with linked_run(tmp_path) as run:
         links, (first, second) = links_of(run)

@@ -33,7 +33,7 @@ def books(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("least", [0, 1, 200])
+@pytest.mark.parametrize("least", [0, 200, pytest.param(1, marks=pytest.mark.soak)])
 def test_leaving_a_cluster_under_load_leaves_nothing_behind(tmp_path: Path, books: Path, least: int) -> None:
     with cluster_without_leaks(tmp_path) as cluster:
         cluster.submit(ledger_topology(books, rate=None, conf=dict(QUICK)))

@@ -40,7 +40,7 @@ def kill_one(run: Run, chance: random.Random, component: str | None = None) -> N
 
 
 @pytest.mark.parametrize(
-    ("load", "seconds"), [("steady", 30.0), ("replays of the runtime", 6.0), ("deep backlog", 9.0)]
+    ("load", "seconds"), [("steady", 12.0), ("replays of the runtime", 6.0), ("deep backlog", 9.0)]
 )
 def test_killing_a_random_worker_every_three_seconds_loses_no_acked_tuple(
     tmp_path: Path, load: str, seconds: float, soak: float

@@ -25,7 +25,9 @@ if "-m" in command and "worker" in command:
 """
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize(
+    "order", [(2, 1, 0), *(pytest.param(order, marks=pytest.mark.soak) for order in ((0, 1, 2), (1, 2, 0)))]
+)
 def test_workers_that_start_late_and_in_any_order_lose_nothing(
     tmp_path: Path, order: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

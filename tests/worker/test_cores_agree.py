@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 MAIN = "from tests.worker.random_stories import main; main()"
-#: The number of stories, and how many one pair of processes runs.
+#: The number of stories with `--soak`, and how many one pair of processes runs.
 STORIES, AT_ONCE = 100, 25
 #: The first one: in CI the same in every run.
 FIRST = 0 if os.environ.get("CI") == "true" else SystemRandom().randrange(10**9)
@@ -82,7 +82,9 @@ def compiled_core() -> None:
         pytest.skip(f"the core is {chosen}")
 
 
-@pytest.mark.parametrize("number", range(0, STORIES, AT_ONCE))
+@pytest.mark.parametrize(
+    "number", [0, *(pytest.param(at, marks=pytest.mark.soak) for at in range(AT_ONCE, STORIES, AT_ONCE))]
+)
 def test_both_cores_give_the_same_stories(compiled_core: None, number: int) -> None:
     processes = [start(pure, FIRST + number, AT_ONCE) for pure in ("1", "")]
     (plain_core, plain), (other_core, compiled) = (journal_of(process) for process in processes)
