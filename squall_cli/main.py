@@ -44,7 +44,7 @@ COMMANDS: Final = {
     "deactivate": Entry(
         "Stop the spouts of a topology; tuples in flight are finished.", "lifecycle:deactivate"
     ),
-    "rebalance": Entry("Change the number of workers or tasks of a topology.", "rebalance"),
+    "rebalance": Entry("Change the number of workers or tasks of a topology.", "lifecycle:rebalance"),
     "errors": Entry("Show the errors that a topology's components reported.", "errors"),
     "logs": Entry("Show what the workers of a topology logged.", "logs"),
     "top": Entry("Watch the busiest components of a cluster.", "top"),

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from squall_cli.options.file_names import files
+from squall.api.answers import TopologySummary
+from squall_cli.options.kinds import files
 from topology_api.errors import SquallError
 from topology_api.wording import nearest
 
 if TYPE_CHECKING:
-    from squall.api.answers import TopologySummary
     from squall.http.client import Refused
     from squall_cli.cluster.nimbus_client import NimbusClient
 
@@ -98,11 +98,11 @@ def echo_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def site_settings(config: str | None, environ: Mapping[str, str] | None = None) -> dict[str, object]:
+def site_settings(config: str | None) -> dict[str, object]:
     """What the site's file and the environment say, the environment with the last word."""
     from squall_cli.options.site import read_layers
 
-    layers = read_layers(config, os.environ if environ is None else environ, ())
+    layers = read_layers(config, os.environ, ())
     return {**layers.site, **layers.environment}
 
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from squall.api.answers import LogAnswer
+from squall.api.answers import LogAnswer
 
 #: Bytes that are asked for at first, in one go, and at most for the end of a log.
 FIRST: Final = 16 * 1024
@@ -74,17 +73,17 @@ def merged(of_workers: Iterable[list[LogEntry]]) -> list[LogEntry]:
     return [entry for _, entry in sorted(keyed, key=lambda pair: pair[0])]
 
 
+@dataclass(eq=False)
 class Tail:
     """One worker's log."""
 
-    def __init__(self, worker: str, host: str, ask: Ask) -> None:
-        self.worker = worker
-        self.host = host
-        self.ask = ask
-        #: Where to go on reading; None before the first look.
-        self.offset: int | None = None
-        #: The beginning of a line that has not ended yet.
-        self.rest = ""
+    worker: str
+    host: str
+    ask: Ask
+    #: Where to go on reading.
+    offset: int = 0
+    #: The beginning of a line that has not ended yet.
+    rest: str = ""
 
     def last(self, number: int, component: str | None = None, following: bool = True) -> list[LogEntry]:
         """Return the last `number` entries, of one component if it is named. An unfinished line counts unless `following`."""
@@ -117,8 +116,6 @@ class Tail:
         """Return the entries that have come since the last call."""
         lines: list[str] = []
         for _ in range(MOST // PIECE):
-            if self.offset is None:
-                self.offset = 0
             answer = self.ask(self.offset, PIECE)
             if answer.size < self.offset:
                 lines += self.close()

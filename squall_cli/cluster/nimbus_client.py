@@ -45,7 +45,7 @@ class NimbusClient(Client):
         return self.read(TopologiesAnswer, "topologies").topologies
 
     def topology(self, name: str) -> TopologyAnswer:
-        return self.read(TopologyAnswer, at("topologies", name))
+        return self.read(TopologyAnswer, "topologies", name)
 
     def topology_or_none(self, name: str) -> TopologyAnswer | None:
         """Return the status of a topology, None if there is none of that name."""
@@ -60,30 +60,30 @@ class NimbusClient(Client):
         self, name: str, change: str, body: object = None, repeatable: bool = True
     ) -> tuple[StateAnswer, Any]:
         """Ask for a change of a topology: activate, deactivate or rebalance."""
-        return self.post_json(StateAnswer, at("topologies", name, change), body, repeatable)
+        return self.post_json(StateAnswer, "topologies", name, change, body=body, repeatable=repeatable)
 
-    def read(self, kind: type[A], path: str, **query: object) -> A:
+    def read(self, kind: type[A], *place: str, **query: object) -> A:
         """GET."""
-        return self.read_json(kind, path, **query)[0]
+        return self.read_json(kind, *place, **query)[0]
 
-    def read_json(self, kind: type[A], path: str, **query: object) -> tuple[A, Any]:
+    def read_json(self, kind: type[A], *place: str, **query: object) -> tuple[A, Any]:
         """GET, for a command that prints the JSON."""
-        return _decoded(kind, self.get(path, **query), path)
+        return _decoded(kind, self.get(at(*place), **query), at(*place))
 
     def post_json(
         self,
         kind: type[A],
-        path: str,
+        *place: str,
         body: object = None,
-        repeatable: bool = False,
+        repeatable: bool = True,
         timeout: float | None = None,
     ) -> tuple[A, Any]:
         """POST."""
-        return _decoded(kind, self.post(path, body, repeatable, timeout), path)
+        return _decoded(kind, self.post(at(*place), body, repeatable, timeout), at(*place))
 
-    def delete_json(self, kind: type[A], path: str, **query: object) -> tuple[A, Any]:
+    def delete_json(self, kind: type[A], *place: str, **query: object) -> tuple[A, Any]:
         """DELETE."""
-        return _decoded(kind, self.delete(path, **query), path)
+        return _decoded(kind, self.delete(at(*place), **query), at(*place))
 
 
 def _decoded(kind: type[A], value: object, path: str) -> tuple[A, Any]:

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
 from squall.values import TopologyState
 from squall_cli.terminal.formats import duration, plural
-
-if TYPE_CHECKING:
-    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
 
 #: States of workers that were withdrawn, or whose host is gone.
 LEAVING: Final = ("STOPPING", "STOPPED", "LOST")

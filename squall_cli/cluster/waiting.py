@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from types import TracebackType
+from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from squall_cli.terminal.formats import cropped
@@ -21,6 +21,8 @@ from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
     from rich.status import Status
+
+    from squall.http.client import Refused, Unreachable
 
 T = TypeVar("T")
 
@@ -51,9 +53,7 @@ class WaitProgress:
             self.status.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if self.status is not None:
             self.status.stop()
 
@@ -90,36 +90,44 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
 
 
 def patiently(look: Callable[[], T], progress: WaitProgress) -> T:
-    """What `look` gives; asked again while no Nimbus leads or answers."""
+    """Return what `look` gives; ask again while no Nimbus leads or answers."""
+    return _again(look, is_away, PATIENCE, progress.show)
+
+
+def obeyed(command: Callable[[], T]) -> T:
+    """Return what `command`, a change that Nimbus is asked for, gives; ask again while no Nimbus leads that could make it, as
+    for moments after the leader's death. Any other refusal is the command's."""
+    with ExitStack() as stack:
+        # Nothing is drawn for a command that is obeyed at once.
+        progress = cache(lambda: stack.enter_context(WaitProgress()))
+        return _again(
+            command,
+            lambda error: getattr(error, "kind", "") == NO_LEADER,
+            TAKEOVER_SECS,
+            lambda text: progress().show(text),
+        )
+
+
+def is_away(error: Unreachable | Refused) -> bool:
+    """Whether no Nimbus leads or answers at the moment."""
+    return getattr(error, "status", 503) == 503
+
+
+def _again(
+    ask: Callable[[], T],
+    passes: Callable[[Unreachable | Refused], bool],
+    within: float,
+    show: Callable[[str], object],
+) -> T:
+    """Ask again while an error `passes`, for so many seconds."""
     from squall.http.client import Refused, Unreachable
 
     began = time.monotonic()
     while True:
         try:
-            return look()
+            return ask()
         except (Unreachable, Refused) as error:
-            if isinstance(error, Refused) and error.status != 503:
+            if not passes(error) or time.monotonic() - began > within:
                 raise
-            if time.monotonic() - began > PATIENCE:
-                raise
-            progress.show(f"asked again in a moment: {error}")
+            show(f"asked again in a moment: {error}")
         time.sleep(PAUSES[1])
-
-
-def obeyed(command: Callable[[], T]) -> T:
-    """What `command`, a change that Nimbus is asked for, gives; asked again while no Nimbus leads that could make it, as for
-    moments after the leader's death. Any other refusal is the command's."""
-    from squall.http.client import Refused
-
-    began = time.monotonic()
-    with ExitStack() as stack:
-        progress: WaitProgress | None = None  # nothing is drawn for a command that is obeyed at once
-        while True:
-            try:
-                return command()
-            except Refused as error:
-                if error.kind != NO_LEADER or time.monotonic() - began > TAKEOVER_SECS:
-                    raise
-                progress = progress or stack.enter_context(WaitProgress())
-                progress.show(f"asked again in a moment: {error}")
-            time.sleep(PAUSES[1])

@@ -11,10 +11,10 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import click
 
+from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
 from squall.security.redaction import redacted
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
@@ -24,19 +24,21 @@ from squall_cli.terminal.lines import plain
 from squall_cli.terminal.tables import TableColumn, lines_of, table
 from topology_api.options import OPTIONS, defaults
 
-if TYPE_CHECKING:
-    from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
-
-
 COLUMNS = (TableColumn("OPTION"), TableColumn("VALUE"), TableColumn("UNIT"), TableColumn("FROM"))
 
 
 @dataclass(frozen=True)
 class Setting:
+    """One setting in force; one of a component only has the component's name before its own."""
+
     name: str
     value: object
-    unit: str
     source: str
+
+    @property
+    def unit(self) -> str:
+        option = OPTIONS.get(self.name.rpartition(":")[2])
+        return option.unit if option else ""
 
 
 def settings_in_force(layers: Layers) -> list[Setting]:
@@ -47,42 +49,35 @@ def settings_in_force(layers: Layers) -> list[Setting]:
         ("environment", layers.environment),
         ("-o", layers.overrides.topology),
     ]
-    found: dict[str, Setting] = {}
-    for source, conf in sources:
-        for name, value in redacted(conf).items():
-            found[name] = Setting(name, value, OPTIONS[name].unit if name in OPTIONS else "", source)
-    for component, conf in layers.overrides.components.items():
-        for name, value in redacted(conf).items():
-            unit = OPTIONS[name].unit if name in OPTIONS else ""
-            found[f"{component}:{name}"] = Setting(f"{component}:{name}", value, unit, "-o")
-    return list(found.values())
+    found = {
+        name: Setting(name, value, source)
+        for source, conf in sources
+        for name, value in redacted(conf).items()
+    }
+    return [*found.values()] + [
+        Setting(f"{component}:{name}", value, "-o")
+        for component, conf in layers.overrides.components.items()
+        for name, value in redacted(conf).items()
+    ]
 
 
 def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
     """What holds for a topology; of its components only what differs from that."""
-    conf = answer.conf
-    found = [Setting(name, value, _unit(name), _told(name, value)) for name, value in conf.items()]
-    for component, own in answer.component_confs.items():
-        found += [
-            Setting(f"{component}:{name}", value, _unit(name), "component")
-            for name, value in own.items()
-            if name not in conf or conf[name] != value
-        ]
-    return found
+    return settings_of(answer.conf) + [
+        Setting(f"{component}:{name}", value, "component")
+        for component, own in answer.component_confs.items()
+        for name, value in own.items()
+        if name not in answer.conf or answer.conf[name] != value
+    ]
 
 
-def settings_of_nimbus(answer: ConfigurationAnswer) -> list[Setting]:
-    """What a Nimbus was started with."""
-    return [Setting(name, value, _unit(name), _told(name, value)) for name, value in answer.conf.items()]
-
-
-def _unit(name: str) -> str:
-    return OPTIONS[name].unit if name in OPTIONS else ""
-
-
-def _told(name: str, value: object) -> str:
-    """Whether anybody has changed it: what is merged does not say who."""
-    return "default" if name in OPTIONS and defaults("daemon")[name] == value else "set"
+def settings_of(conf: Mapping[str, object]) -> list[Setting]:
+    """Return what a Nimbus was started with, or holds for a topology. Who has changed a setting is not known."""
+    usual = defaults("daemon")
+    return [
+        Setting(name, value, "default" if name in OPTIONS and usual[name] == value else "set")
+        for name, value in conf.items()
+    ]
 
 
 @click.command()
@@ -119,15 +114,11 @@ def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...])
 
 def settings_there(cluster: ClusterOptions, name: str | None) -> list[Setting]:
     """Return the settings of a topology on its cluster, or of a Nimbus."""
-    from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
-    from squall.http.client import at
 
     with cluster.asked(name) as client:
         if name is None:
-            return settings_of_nimbus(client.read(ConfigurationAnswer, "configuration"))
-        return settings_of_topology(
-            client.read(ConfigurationsAnswer, at("topologies", name, "configuration"))
-        )
+            return settings_of(client.read(ConfigurationAnswer, "configuration").conf)
+        return settings_of_topology(client.read(ConfigurationsAnswer, "topologies", name, "configuration"))
 
 
 def show(found: list[Setting], as_json: bool) -> None:

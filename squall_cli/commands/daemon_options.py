@@ -17,9 +17,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from squall_cli.cluster.cluster_client import Command
-from squall_cli.options.file_names import folders
-from squall_cli.options.numbers import Whole
+from squall_cli.cluster.cluster_client import Command, site_settings
+from squall_cli.options.kinds import Whole, folders
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
@@ -106,25 +105,18 @@ def host_port(ctx: click.Context, option: click.Parameter, value: str | None) ->
     return host, int(port)
 
 
-def daemon_settings(config: str | None, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+def daemon_settings(config: str | None) -> dict[str, Any]:
     """Defaults, the site's file and the environment, the last with the last word."""
-    from squall_cli.cluster.cluster_client import site_settings
-
-    return {**defaults("daemon"), **site_settings(config, environ)}
+    return {**defaults("daemon"), **site_settings(config)}
 
 
-def state_place(kind: str, given: str | None, environ: Mapping[str, str] | None = None) -> Path:
+def state_place(kind: str, given: str | None) -> Path:
     """Return a daemon's state directory: the option, else one below ~/.local/state/squall."""
     if given is not None:
         return Path(given)
-    environ = os.environ if environ is None else environ
-    above = environ.get("XDG_STATE_HOME") or ""
-    # Others than absolute ones are to be ignored, says the XDG specification.
-    base = (
-        Path(above)
-        if Path(above).is_absolute()
-        else Path(environ.get("HOME") or Path.home()) / ".local/state"
-    )
+    base = Path(os.environ.get("XDG_STATE_HOME") or "")
+    if not base.is_absolute():  # to be ignored, says the XDG specification
+        base = Path(os.environ.get("HOME") or Path.home()) / ".local/state"
     return base / "squall" / kind
 
 
@@ -153,6 +145,35 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperS
         session_secs=float(settings["squall.zookeeper.session.timeout.secs"]),
         credentials=credentials,
     )
+
+
+def run_daemon(
+    store: ZooKeeperStore,
+    run: Callable[[], object],
+    stop: Callable[[], object],
+    release: Callable[[], object],
+    needed: Callable[[], bool] = lambda: False,
+) -> None:
+    """Connect the store, and run a daemon until it has ended, when `release` gives back what it holds.
+
+    If ZooKeeper refuses the daemon, `stop` makes it end, unless it is still needed; the error is raised after its end."""
+    refusals: list[SquallError] = []
+
+    def refused(error: SquallError) -> None:
+        if needed():
+            _log.error("%s", error)
+        else:
+            refusals.append(error)
+            stop()
+
+    try:
+        connect(store, refused)
+        run()
+    finally:
+        release()
+        store.close()
+    for error in refusals:
+        raise error
 
 
 def connect(store: ZooKeeperStore, refused: Callable[[SquallError], object]) -> None:

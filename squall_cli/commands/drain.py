@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from squall.api.answers import DrainAnswer, SupervisorEntry
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
-from squall_cli.cluster.next_command import to_type
 from squall_cli.cluster.placed import LAG_SECS
 from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
 from squall_cli.commands.supervisors import free_slots
-from squall_cli.terminal.formats import plural
+from squall_cli.terminal.formats import plural, to_type
 from topology_api.errors import SquallError
 from topology_api.wording import listed, nearest
 
 if TYPE_CHECKING:
-    from squall.api.answers import SupervisorEntry
     from squall_cli.cluster.nimbus_client import NimbusClient
 
 
@@ -45,14 +44,11 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
         raise click.UsageError("--undo has nothing to wait for: leave out --wait")
     from msgspec import to_builtins
 
-    from squall.api.answers import DrainAnswer
-    from squall.http.client import at
-
     with cluster.asked() as client:
         meant = [each.id for each in meant_by(supervisor, client.supervisors())]
         for each in meant:
-            path = at("supervisors", each, "undrain" if undo else "drain")
-            obeyed(partial(client.post_json, DrainAnswer, path, repeatable=True))
+            change = "undrain" if undo else "drain"
+            obeyed(partial(client.post_json, DrainAnswer, "supervisors", each, change))
         if waits:
             wait_until_empty(client, supervisor, meant)
         there = client.supervisors()
@@ -60,11 +56,10 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
     used = sum(each.used for each in found)
     full = "" if undo or not used else no_room(there, meant)
     if undo:
-        text = f"Work may be placed on {supervisor} again; `squall rebalance NAME` spreads a topology anew."
+        text = f"Work may be placed on {supervisor} again; `squall rebalance NAME` spreads a topology over it, too."
     elif used:
-        text = (
-            f"{supervisor} is being drained: {plural(used, 'worker')} to move{', but ' * bool(full)}{full}."
-        )
+        but = f", but {full}" if full else ""
+        text = f"{supervisor} is being drained: {plural(used, 'worker')} to move{but}."
     else:
         text = f"{supervisor} is drained: no worker is left there."
     cluster.answer({"supervisors": to_builtins(found)}, text)

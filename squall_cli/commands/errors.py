@@ -5,20 +5,17 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
+from squall.api.answers import ErrorEntry, ErrorsAnswer
+from squall.status import ComponentStatus
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.events import own_paths
 from squall_cli.commands import completion
 from squall_cli.terminal.formats import moment
 from squall_cli.terminal.lines import Line, harmless, write_lines
-
-if TYPE_CHECKING:
-    from squall.api.answers import ErrorEntry
-    from squall.status import ComponentStatus
 
 
 @click.command()
@@ -37,11 +34,9 @@ def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
       squall errors word-count
       squall errors word-count --component split
     """
-    from squall.api.answers import ErrorsAnswer
-    from squall.http.client import at
 
     with cluster.asked(name) as client:
-        answer, shown = client.read_json(ErrorsAnswer, at("topologies", name, "errors"), component=component)
+        answer, shown = client.read_json(ErrorsAnswer, "topologies", name, "errors", component=component)
         components = client.topology(name).components
     whose = name if component is None else f"{component} of {name}"
     if not cluster.answer_list(shown, answer.errors, f"{whose} has reported no errors."):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from squall.api.answers import SupervisorEntry, TopologiesAnswer, TopologyAnswer, TopologySummary
 from squall.values import TopologyState
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
@@ -16,10 +17,6 @@ from squall_cli.cluster.placed import PLACED, held_up, no_workers, on_trial
 from squall_cli.terminal.formats import cropped_inside, short, span
 from squall_cli.terminal.lines import harmless
 from squall_cli.terminal.tables import Cell, TableColumn, show, table
-
-if TYPE_CHECKING:
-    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
-
 
 #: Nimbus places the workers of what is submitted within this time, when there is room.
 SOON_SECS: Final = 2.0
@@ -54,7 +51,6 @@ def listing(cluster: ClusterOptions) -> None:
       squall list
       squall list --json | jq '.topologies[] | select(.state == "FAILED") | .name'
     """
-    from squall.api.answers import TopologiesAnswer
 
     with cluster.asked() as client:
         answer, shown = client.read_json(TopologiesAnswer, "topologies")

@@ -7,23 +7,24 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from squall.api.answers import LogAnswer, TopologyAnswer, WorkerEntry, WorkersAnswer
 from squall.values import TopologyState
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.log_tail import Ask, LogEntry, Tail, merged
+from squall_cli.cluster.waiting import is_away
 from squall_cli.commands import completion
-from squall_cli.options.numbers import Whole
+from squall_cli.options.kinds import Whole
 from squall_cli.terminal.lines import harmless, write_lines
 from topology_api.errors import SquallError
 from topology_api.wording import listed, nearest
 
 if TYPE_CHECKING:
-    from squall.api.answers import TopologyAnswer, WorkerEntry
     from squall_cli.cluster.nimbus_client import NimbusClient
 
 
@@ -99,8 +100,8 @@ def logs(
             show(found, as_json, reader.whose, one_document=True)
             return
         show(found, as_json, reader.whose)
-        if waits := reader.waits_for():
-            click.echo(waits, err=True)
+        if not reader.tails:
+            click.echo(f"{reader.no_workers()}; waiting for them.", err=True)
         follow_on(reader, as_json)
 
 
@@ -111,22 +112,20 @@ def check_built(client: NimbusClient, name: str) -> None:
         raise SquallError(f"{name} has no requirements, so no environment was built for it")
 
 
+@dataclass(eq=False)
 class LogReader:
     """The logs of a topology's workers: those that are there, also as they come and go."""
 
-    def __init__(
-        self, client: NimbusClient, name: str, component: str | None, worker: str | None, file: str
-    ) -> None:
-        self.client = client
-        self.name = name
-        self.component = component
-        self.worker = worker
-        self.file = file
-        self.tails: dict[str, Tail] = {}
-        #: Workers whose log could not be read, and why; each is shown once.
-        self.silent: dict[str, str] = {}
-        self.could_read = False
-        self.has_found = False
+    client: NimbusClient
+    name: str
+    component: str | None
+    worker: str | None
+    file: str
+    tails: dict[str, Tail] = field(default_factory=dict)
+    #: Workers whose log could not be read, and why; each is shown once.
+    silent: dict[str, str] = field(default_factory=dict)
+    could_read: bool = False
+    has_found: bool = False
 
     @property
     def whose(self) -> str:
@@ -137,10 +136,8 @@ class LogReader:
 
     def find(self) -> None:
         """Find the workers that exist now."""
-        from squall.api.answers import WorkersAnswer
-        from squall.http.client import at
 
-        there = self.client.read(WorkersAnswer, at("topologies", self.name, "workers")).workers
+        there = self.client.read(WorkersAnswer, "topologies", self.name, "workers").workers
         if self.worker is not None:
             found = [each for each in there if each.worker == self.worker]
             if not found and not self.has_found:
@@ -175,15 +172,14 @@ class LogReader:
 
     def nothing(self) -> str:
         """Return why there is no log at all."""
-        if self.tails:
-            return f"no log of {self.name} could be read"
-        return f"{self.name} is {self.status().state} and has no workers at the moment, so there is no log"
+        return (
+            f"no log of {self.name} could be read"
+            if self.tails
+            else f"{self.no_workers()}, so there is no log"
+        )
 
-    def waits_for(self) -> str:
-        """Return what following waits for at first; "" when there are logs."""
-        if self.tails:
-            return ""
-        return f"{self.name} is {self.status().state} and has no workers at the moment; waiting for them."
+    def no_workers(self) -> str:
+        return f"{self.name} is {self.status().state} and has no workers at the moment"
 
     def status(self) -> TopologyAnswer:
         return self.client.topology(self.name)
@@ -199,15 +195,11 @@ class LogReader:
         return f"{self.name} has no {kind} {name!r} that runs now{nearest(name, there) or f'; there are: {listed(there)}'}"
 
     def asking(self, worker: str) -> Ask:
-        from squall.api.answers import LogAnswer
-        from squall.http.client import at
 
-        path = at("topologies", self.name, "workers", worker, "log")
-
-        def ask(offset: int, limit: int) -> LogAnswer:
-            return self.client.read(LogAnswer, path, file=self.file, offset=offset, limit=limit)
-
-        return ask
+        place = ("topologies", self.name, "workers", worker, "log")
+        return lambda offset, limit: self.client.read(
+            LogAnswer, *place, file=self.file, offset=offset, limit=limit
+        )
 
     def last(self, number: int, following: bool) -> list[LogEntry]:
         """Return the last entries of all logs together."""
@@ -271,12 +263,11 @@ def follow_on(reader: LogReader, as_json: bool) -> None:
                 return
             away = False
         except (Unreachable, Refused) as error:
-            if isinstance(error, Refused):
-                if error.kind == "NoSuchTopology":
-                    click.echo(f"{reader.name} is gone.", err=True)
-                    return
-                if error.status != 503:
-                    raise
+            if isinstance(error, Refused) and error.kind == "NoSuchTopology":
+                click.echo(f"{reader.name} is gone.", err=True)
+                return
+            if not is_away(error):
+                raise
             if not away:
                 click.echo(f"{error}; asked again", err=True)
             away = True

@@ -11,17 +11,16 @@ import click
 
 from squall_cli.cluster.cluster_client import config_option
 from squall_cli.commands.daemon_options import (
-    connect,
     daemon_settings,
     insecure_option,
     listen_option,
     log_to_stderr,
     make_store,
+    run_daemon,
     state_option,
     state_place,
     zookeeper_option,
 )
-from topology_api.errors import SquallError
 
 
 @click.command()
@@ -85,17 +84,4 @@ def nimbus(
     daemon = NimbusDaemon(store, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: daemon.ask_to_stop())
-    refusals: list[SquallError] = []
-
-    def refused(error: SquallError) -> None:
-        refusals.append(error)
-        daemon.ask_to_stop()
-
-    try:
-        connect(store, refused)
-        daemon.run()
-    finally:
-        daemon.stop()
-        store.close()
-    for error in refusals:
-        raise error
+    run_daemon(store, daemon.run, daemon.ask_to_stop, daemon.stop)

@@ -7,25 +7,23 @@ Must not know: how a replay runs, how a result is published (see the modules it 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli.options.file_names import files as files_completed
-from squall_cli.options.file_names import folders
-from squall_cli.options.numbers import Whole
+from squall_cli.options.kinds import Whole, folders, pairs, task_counts
+from squall_cli.options.kinds import files as files_completed
 from squall_cli.options.spark_options import any_path, check_places, result_options, table_path
 from squall_cli.packing.loading import WrongSource, load_topology
-from squall_cli.packing.user_modules import Before, find_modules
+from squall_cli.packing.user_modules import Before, digest_of_parts, find_modules
 from squall_cli.spark.started_spark import ResultOptions, StartedSpark, version_in_json
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import write
@@ -75,42 +73,18 @@ class Outcome:
     """Both as counted when the outputs were made; None: unknown."""
 
 
-def _pairs(
-    ctx: click.Context, parameter: click.Parameter, given: Sequence[str], what: str
-) -> list[tuple[str, str]]:
-    """Return NAME=VALUE of an option that may be repeated."""
-    found: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise click.BadParameter(f"{text!r}: write {what}", ctx, parameter)
-        if name in found:
-            raise click.BadParameter(f"{name!r} is given twice", ctx, parameter)
-        found[name] = value
-    return list(found.items())
-
-
 def _paths(
     ctx: click.Context,
     parameter: click.Parameter,
     given: Sequence[str],
     check: Callable[[click.Context, click.Parameter, str], str | None] = table_path,
 ) -> dict[str, str]:
-    pairs = _pairs(ctx, parameter, given, "COMPONENT=PATH, or COMPONENT:STREAM=PATH")
-    return {name: check(ctx, parameter, path) or path for name, path in pairs}
+    found = pairs(ctx, parameter, given, "COMPONENT=PATH, or COMPONENT:STREAM=PATH")
+    return {name: check(ctx, parameter, path) or path for name, path in found.items()}
 
 
 def _schemas(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    return dict(_pairs(ctx, parameter, given, "OUTPUT=DDL, as in 'count=word string, count bigint'"))
-
-
-def _tasks(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, int]:
-    found = {}
-    for name, number in _pairs(ctx, parameter, given, "COMPONENT=N"):
-        if not number.isdecimal() or not int(number):
-            raise click.BadParameter(f"{name}={number}: N is a whole number from 1 on", ctx, parameter)
-        found[name] = int(number)
-    return found
+    return pairs(ctx, parameter, given, "OUTPUT=DDL, as in 'count=word string, count bigint'")
 
 
 @click.command()
@@ -162,7 +136,7 @@ def _tasks(ctx: click.Context, parameter: click.Parameter, given: Sequence[str])
     "--parallelism",
     metavar="COMPONENT=N",
     multiple=True,
-    callback=_tasks,
+    callback=task_counts,
     help="Other numbers of tasks than the topology has. May be repeated.",
 )
 @result_options(again="Also when the newest versions are of the same code and rows.")
@@ -218,24 +192,17 @@ def check_paths(ctx: click.Context, options: ReplayOptions) -> None:
             )
 
 
+@dataclass(eq=False)
 class ReplayJob:
     """One replay: started when the first output asks for its rows, for all of them."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        plan: ReplayPlan,
-        modules: Mapping[str, Path],
-        options: ReplayOptions,
-        started: StartedSpark,
-    ) -> None:
-        self.topology = topology
-        self.plan = plan
-        self.modules = modules
-        self.options = options
-        self.started = started
-        self.given: dict[str, Selection | FileSource] = {}
-        self.replayed: Replayed | None = None
+    topology: Topology
+    plan: ReplayPlan
+    modules: Mapping[str, Path]
+    options: ReplayOptions
+    started: StartedSpark
+    given: dict[str, Selection | FileSource] = field(default_factory=dict)
+    replayed: Replayed | None = None
 
     def run(self) -> Outcome:
         """Publish every output that does not exist yet, and the errors, once all of them are written."""
@@ -295,10 +262,7 @@ class ReplayJob:
         parts = {place: file.read_bytes() for place, file in self.modules.items()}
         parts |= {f":{component}": data for component, data in self.topology.pickles.items()}
         parts[":"] = json.dumps(self.topology.describe(), sort_keys=True, default=str).encode()
-        found = hashlib.sha256()
-        for place, data in sorted(parts.items()):
-            found.update(f"{place} {len(data)}\n".encode("utf-8", "surrogateescape") + data)
-        return f"sha256:{found.hexdigest()}"
+        return digest_of_parts(sorted(parts.items()))
 
     def frame(self, output: str) -> Any:
         """Return the rows of an output, or of the errors."""
@@ -317,7 +281,7 @@ class ReplayJob:
                 schemas=self.options.schemas,
                 modules=self.modules,
             )
-            self.started.stack.callback(self.forget, self.replayed)
+            self.started.stack.callback(forget, self.replayed)
         return self.replayed.errors if output == ERRORS else self.replayed[output]
 
     def check_columns(self, frames: Mapping[str, Any]) -> None:
@@ -349,11 +313,11 @@ class ReplayJob:
             return {}
         return {"errors": self.replayed.failures, "unsettled": self.replayed.unsettled}
 
-    @staticmethod
-    def forget(replayed: Replayed) -> None:
-        """Drop what Spark keeps, if it still runs."""
-        with suppress(Exception):
-            replayed.unpersist()
+
+def forget(replayed: Replayed) -> None:
+    """Drop what Spark keeps, if it still runs."""
+    with suppress(Exception):
+        replayed.unpersist()
 
 
 def refuse_errors(options: ReplayOptions, published: Mapping[str, Published]) -> None:

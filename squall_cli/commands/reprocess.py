@@ -17,8 +17,8 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli.options.file_names import files as files_completed
-from squall_cli.options.file_names import folders
+from squall_cli.options.kinds import files as files_completed
+from squall_cli.options.kinds import folders
 from squall_cli.options.spark_options import check_places, names, result_options, table_path
 from squall_cli.packing.loading import WrongSource
 from squall_cli.spark.started_spark import ResultOptions, version_in_json

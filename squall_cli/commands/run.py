@@ -21,8 +21,7 @@ from squall_cli.commands.completion import settings_option
 from squall_cli.local.local_run import Ended, LocalRun, begin_shutdown, end_at_once
 from squall_cli.local.summary import as_json, summary_lines, verdict
 from squall_cli.local.worker_logs import WorkerLogs
-from squall_cli.options.file_names import files
-from squall_cli.options.numbers import Seconds, Whole
+from squall_cli.options.kinds import Seconds, Whole, files
 from squall_cli.options.site import Layers, read_layers
 from squall_cli.packing.loading import WrongSource, load_topology
 from squall_cli.terminal.formats import plural

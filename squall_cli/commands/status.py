@@ -9,21 +9,20 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from squall.api.answers import SupervisorEntry, TopologyAnswer, WorkerEntry
 from squall.reports.error_reports import raised
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.events import on_one_line, own_paths
-from squall_cli.cluster.next_command import to_type
 from squall_cli.cluster.placed import fewer_workers, has_fewer_workers, no_workers, on_trial
 from squall_cli.commands.completion import name_argument
 from squall_cli.commands.listing import STYLES, waits_for_slots
 from squall_cli.terminal.component_table import rows_of, table_without_rates
-from squall_cli.terminal.formats import cropped_inside, duration, moment, plural
+from squall_cli.terminal.formats import cropped_inside, duration, moment, plural, to_type
 from squall_cli.terminal.lines import Line, harmless, plain, width_of, write_lines
 from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table
 
 if TYPE_CHECKING:
-    from squall.api.answers import SupervisorEntry, TopologyAnswer, WorkerEntry
     from squall.values import TaskRow
 
 
@@ -54,12 +53,10 @@ def status(cluster: ClusterOptions, name: str) -> None:
       squall status word-count
       squall status word-count --json | jq .components.count.executed
     """
-    from squall.api.answers import TopologyAnswer
-    from squall.http.client import at
 
     supervisors: Sequence[SupervisorEntry] = ()
     with cluster.asked(name) as client:
-        found, shown = client.read_json(TopologyAnswer, at("topologies", name))
+        found, shown = client.read_json(TopologyAnswer, "topologies", name)
         if cluster.as_json:
             cluster_client.echo_json(shown)
             return

@@ -22,11 +22,9 @@ import click
 from squall.packages.travel_rules import NEEDED
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
-from squall_cli.cluster.next_command import to_type
 from squall_cli.cluster.waiting import Interrupted, WaitProgress, patiently
 from squall_cli.commands.completion import settings_option
-from squall_cli.options import file_names
-from squall_cli.options.numbers import Seconds
+from squall_cli.options import kinds
 from squall_cli.options.site import Layers, read_layers
 from squall_cli.packing.loading import WrongSource, load_topology, parse_source
 from squall_cli.packing.packing import (
@@ -41,7 +39,7 @@ from squall_cli.packing.packing import (
     read_requirements,
 )
 from squall_cli.packing.user_modules import Before
-from squall_cli.terminal.formats import duration, in_bytes
+from squall_cli.terminal.formats import duration, in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import harmless
 from squall_cli.terminal.user_output import keep_stdout
@@ -79,9 +77,9 @@ class SubmitOptions:
 
 
 @click.command()
-@click.argument("source", metavar="FILE[:NAME]", shell_complete=file_names.files)
+@click.argument("source", metavar="FILE[:NAME]", shell_complete=kinds.files)
 @click.argument(
-    "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=file_names.files
+    "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=kinds.files
 )
 @click.option("--name", metavar="NAME", help="The name to submit it under.  [default: its own]")
 @click.option("--wait", is_flag=True, help="Show how it comes up; end when its first tree was acked.")
@@ -96,33 +94,33 @@ class SubmitOptions:
     "-w",
     "--wait-secs",
     metavar="SECS",
-    type=Seconds(),
+    type=kinds.Seconds(),
     help="With --replace: how long the old one may drain.  [default: its message timeout]",
 )
 @click.option(
     "--include",
     metavar="PATH",
-    shell_complete=file_names.files,
+    shell_complete=kinds.files,
     multiple=True,
     help="A module, package or folder that is imported by a name that is not in the code.",
 )
 @click.option(
     "--resource",
     metavar="PATH[=NAME]",
-    shell_complete=file_names.files,
+    shell_complete=kinds.files,
     multiple=True,
     help="A data file or folder, which lands beside the file: Path(__file__).with_name(...) finds it.",
 )
 @click.option(
     "--requirements",
     metavar="FILE",
-    shell_complete=file_names.files,
+    shell_complete=kinds.files,
     help="Packages that the hosts install for it, as pip reads them.",
 )
 @click.option(
     "--wheels",
     metavar="DIR",
-    shell_complete=file_names.folders,
+    shell_complete=kinds.folders,
     help="The wheels to install them from; nothing else is asked then.",
 )
 @settings_option

@@ -16,19 +16,19 @@ import click
 from squall.http.host_names import EVERYWHERE, is_local_name, own_host
 from squall_cli.cluster.cluster_client import config_option
 from squall_cli.commands.daemon_options import (
-    connect,
     daemon_settings,
     host_name,
     host_port,
     insecure_option,
     log_to_stderr,
     make_store,
+    run_daemon,
     slots_option,
     state_option,
     state_place,
     zookeeper_option,
 )
-from topology_api.errors import InvalidConfig, SquallError
+from topology_api.errors import InvalidConfig
 from topology_api.options import port_range
 
 if TYPE_CHECKING:
@@ -118,22 +118,8 @@ def supervisor(
     daemon = SupervisorDaemon(store, settings)
     for warning in unreached(host, settings.host, bind, listen[0], store.servers):
         _log.warning("%s", warning)
-    refusals: list[SquallError] = []
-
-    def refused(error: SquallError) -> None:
-        _log.error("%s", error)
-        if not daemon.has_workers:  # running workers need this process, even if a store refuses it
-            refusals.append(error)
-            daemon.stop()
-
-    try:
-        connect(store, refused)
-        daemon.run()
-    finally:
-        daemon.release()
-        store.close()
-    for error in refusals:
-        raise error
+    # Running workers need this process, even if a store refuses it.
+    run_daemon(store, daemon.run, daemon.stop, daemon.release, needed=lambda: daemon.has_workers)
 
 
 def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSettings]:

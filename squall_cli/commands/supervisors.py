@@ -5,18 +5,15 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
+from squall.api.answers import SupervisorEntry, SupervisorsAnswer
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.tables import Cell, TableColumn, show, table
-
-if TYPE_CHECKING:
-    from squall.api.answers import SupervisorEntry
-
 
 NOTHING: Final = "There are no supervisors; `squall supervisor` starts one on its host."
 COLUMNS: Final = (
@@ -43,7 +40,6 @@ def supervisors(cluster: ClusterOptions) -> None:
       squall supervisors
       squall supervisors --json | jq '.supervisors[] | select(.drained) | .host'
     """
-    from squall.api.answers import SupervisorsAnswer
 
     with cluster.asked() as client:
         answer, shown = client.read_json(SupervisorsAnswer, "supervisors")

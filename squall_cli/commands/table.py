@@ -15,8 +15,7 @@ import click
 
 from squall_cli.cluster.cluster_client import echo_json, json_option
 from squall_cli.cluster.waiting import WaitProgress
-from squall_cli.options.file_names import folders
-from squall_cli.options.numbers import Seconds
+from squall_cli.options.kinds import Seconds, folders
 from squall_cli.options.spark_options import check_places, names, spark_options, table_path
 from squall_cli.spark import table_sweep
 from squall_cli.spark.started_spark import StartedSpark
@@ -193,14 +192,14 @@ def print_summary(found: TableSummary) -> None:
         WRITERS,
         [
             (
-                by.topology,
-                by.component,
-                whole(by.batches),
-                whole(by.rows),
-                in_bytes(by.size),
-                moment(by.last_commit),
+                w.topology,
+                w.component,
+                whole(w.batches),
+                whole(w.rows),
+                in_bytes(w.size),
+                moment(w.last_commit),
             )
-            for by in writers
+            for w in writers
         ],
     )
     print_rows(

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from squall.api.answers import ClusterAnswer
+from squall.status import ComponentStatus
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.waiting import is_away
 from squall_cli.local.rates import Rates
-from squall_cli.options.numbers import Seconds
+from squall_cli.options.kinds import Seconds
 from squall_cli.terminal.formats import cropped, latency, plural, rate, short
 from squall_cli.terminal.lines import Line, console, harmless, is_terminal, painted, styles_of
 from squall_cli.terminal.tables import Cell, Table, TableColumn, lines_of, show, table
 
 if TYPE_CHECKING:
-    from squall.api.answers import ClusterAnswer
-    from squall.status import ComponentStatus
     from squall_cli.cluster.nimbus_client import NimbusClient
 
 
@@ -193,7 +194,7 @@ def follow(watched: WatchedCluster, delay: float) -> None:
             try:
                 latest, problem = watched.measure(time.monotonic()), ""
             except (Unreachable, Refused) as error:
-                if isinstance(error, Refused) and error.status != 503:
+                if not is_away(error):
                     raise
                 problem = str(error)
             resized = console(sys.stdout)  # the window may have been resized

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from squall import __version__
+from squall.api.answers import NimbusEntry, SupervisorEntry
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
 from topology_api.core_choice import CHOICE
-
-if TYPE_CHECKING:
-    from squall.api.answers import NimbusEntry, SupervisorEntry
-
 
 #: What is shown of each daemon; a supervisor has no URL, and does not lead.
 SHOWN: Final = ("host", "id", "url", "leader", "versions")
@@ -61,7 +58,6 @@ def _in_json(daemon: NimbusEntry | SupervisorEntry) -> dict[str, object]:
 
 def _line(daemon: NimbusEntry | SupervisorEntry) -> str:
     """Return one daemon with its versions. The URL tells the Nimbuses of one host apart."""
-    from squall.api.answers import NimbusEntry
 
     place = f"supervisor on {daemon.host}"
     if isinstance(daemon, NimbusEntry):

@@ -22,8 +22,7 @@ import click
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java, mode
 from squall.security.tls import InsecureBind, is_loopback
 from squall_cli.commands.daemon_options import listen_option, state_option, state_place
-from squall_cli.options.file_names import folders
-from squall_cli.options.numbers import Whole
+from squall_cli.options.kinds import Whole, folders
 
 #: How long the server has to end in good order.
 _END_SECS: Final = 5.0

@@ -14,7 +14,7 @@ import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotDone  # the built-in one only since Python 3.11
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import FrameType
 
 from local_cluster import LocalCluster, TopologyStatus
@@ -59,37 +59,29 @@ class Ended:
     reported: bool = False
 
 
+@dataclass(eq=False)
 class LocalRun:
-    """Follows one topology that was submitted."""
+    """Follows one topology that was submitted. `logs`: shows what worker processes write; None: there are none."""
 
-    def __init__(
-        self,
-        cluster: LocalCluster,
-        name: str,
-        view: RunView,
-        interrupts: Interrupts,
-        seconds: float | None,
-        drain_seconds: float,
-        logs: WorkerLogs | None = None,
-    ) -> None:
-        """`logs`: what worker processes write is shown by these; None: there are none."""
-        self.cluster = cluster
-        self.name = name
-        self.view = view
-        self.interrupts = interrupts
-        self.seconds = seconds
-        self.drain_seconds = drain_seconds
-        self.logs = logs
-        self.next_find = 0.0
+    cluster: LocalCluster
+    name: str
+    view: RunView
+    interrupts: Interrupts
+    seconds: float | None
+    drain_seconds: float
+    logs: WorkerLogs | None = None
+    next_find: float = 0.0
+    feed: ErrorFeed = field(default_factory=ErrorFeed)
+    failed_starts: FailedStarts = field(default_factory=FailedStarts)
+    started: float = field(default_factory=time.monotonic)
+    deadline: float | None = None
+    how: str = "completed"
+
+    def __post_init__(self) -> None:
         #: Worker processes whose calls hang are killed after a while.
-        self.grace = GRACE if logs is None else GRACE + STOP_SECS
-        self.started = time.monotonic()
-        self.feed = ErrorFeed()
-        self.failed_starts = FailedStarts()
-        self.status = cluster.last_status(name)
+        self.grace = GRACE if self.logs is None else GRACE + STOP_SECS
+        self.status = self.cluster.last_status(self.name)
         self.rates = Rates(self.started, self.status.components)
-        self.deadline: float | None = None
-        self.how = "completed"
 
     def follow(self) -> Ended:
         """Watch until it has ended, or until a second signal ends the wait."""

@@ -44,20 +44,16 @@ class Trees:
 
 def trees_of(status: TopologyStatus) -> Trees:
     """Return the trees of all spouts."""
-    spouts = {
-        name: with_left(component)
-        for name, component in status.components.items()
-        if component.kind == "spout"
-    }
-    firsts = [
+    spouts = {name: with_left(each) for name, each in status.components.items() if each.kind == "spout"}
+    firsts = (
         f"spout {name!r}, {spout.first_failure}" for name, spout in spouts.items() if spout.first_failure
-    ]
+    )
     return Trees(
         acked=sum(spout.acked for spout in spouts.values()),
         failed=sum(spout.failed for spout in spouts.values()),
         left=sum(spout.pending for spout in spouts.values()),
         replayed=sum(spout.replayed for spout in spouts.values()),
-        first_failure=next(iter(firsts), ""),
+        first_failure=next(firsts, ""),
     )
 
 
@@ -69,15 +65,11 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
         report = (status.error or "for an unknown reason") if shown is None else shown.in_brief()
         return 1, f"topology {status.name!r} failed:\n{report}"
     if trees.failed and not allow_failures:
-        return (
-            1,
-            f"{formats.plural(trees.failed, 'tree')} failed for good; the first: {trees.first_failure or 'unknown'}",
-        )
+        failed = formats.plural(trees.failed, "tree")
+        return 1, f"{failed} failed for good; the first: {trees.first_failure or 'unknown'}"
     if trees.left:
-        return (
-            1,
-            f"{formats.plural(trees.left, 'tree')} had no verdict yet when the topology was {_ended(ended)}",
-        )
+        left, when = formats.plural(trees.left, "tree"), "cut off" if ended.how == "cut off" else "stopped"
+        return 1, f"{left} had no verdict yet when the topology was {when}"
     if ended.how == "cut off":
         return 1, "the topology was cut off before it had drained"
     never = never_started(status)
@@ -93,10 +85,6 @@ def never_started(status: TopologyStatus) -> str | None:
     unopened = {report.component for report in status.errors if report.call in STARTING}
     idle = (name for name in status.components if name in unopened and not done(status.components[name]))
     return next(idle, None)
-
-
-def _ended(ended: Ended) -> str:
-    return "cut off" if ended.how == "cut off" else "stopped"
 
 
 def average_rates(ended: Ended) -> dict[str, float | None]:
@@ -153,12 +141,7 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
         "reason": reason,
         "state": status.state,
         "seconds": ended.seconds,
-        "trees": {
-            "acked": trees.acked,
-            "failed": trees.failed,
-            "left": trees.left,
-            "replayed": trees.replayed,
-        },
+        "trees": {name: number for name, number in vars(trees).items() if name != "first_failure"},
         "first_failure": trees.first_failure or None,
         "executed": total,
         "rate": total / ended.seconds if ended.seconds > 0 else None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
@@ -24,13 +25,13 @@ LINE = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d),\d{3} ([A-Z]+) (\S+) (.*)")
 OF_A_TASK = re.compile(r".+\[\d+\]")
 
 
+@dataclass(eq=False)
 class Followed:
     """One file that grows, and may be renamed away while a new one takes its place."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.file: FileIO | None = None
-        self.rest = b""
+    path: Path
+    file: FileIO | None = None
+    rest: bytes = b""
 
     def lines(self, last: bool) -> list[str]:
         """The lines that have come since the last time; with `last` also one that has not ended."""
@@ -79,13 +80,13 @@ class Followed:
             self.file = None
 
 
+@dataclass(eq=False)
 class WorkerLogs:
     """The logs of all workers that have run for a topology."""
 
-    def __init__(self) -> None:
-        self.workers: dict[Path, tuple[str, Followed, Followed]] = {}
-        #: Whether the last line of each log was shown: the lines of a text of several follow the first.
-        self.shown: dict[Path, bool] = {}
+    workers: dict[Path, tuple[str, Followed, Followed]] = field(default_factory=dict)
+    #: Whether the last line of each log was shown: the lines of a text of several follow the first.
+    shown: dict[Path, bool] = field(default_factory=dict)
 
     def follow(self, workers: Iterable[tuple[str, Path]]) -> None:
         """There are these workers, in these directories."""

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from squall_cli.options.numbers import Whole
+from squall_cli.options.kinds import Whole
 from squall_io.spark.results.versions import KEEP
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.stores.opening import place_problems, settings_in

@@ -8,20 +8,17 @@ Must not know: HTTP, terminals, who waits.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import Final
 
+from squall.api.answers import ErrorOutline, TopologyAnswer, WorkerEntry
 from squall.reports.error_reports import STARTING, raised
 from squall.reports.event_text import repetition, sentence
 from squall.reports.events import Event, subject
+from squall.status import ComponentStatus
 from squall_cli.cluster.events import own_paths
-from squall_cli.cluster.next_command import to_type
 from squall_cli.cluster.placed import LAG_SECS, LEAVING, on_trial
-from squall_cli.terminal.formats import plural, whole
-
-if TYPE_CHECKING:
-    from squall.api.answers import ErrorOutline, TopologyAnswer, WorkerEntry
-    from squall.status import ComponentStatus
+from squall_cli.terminal.formats import plural, to_type, whole
 
 #: Seconds without progress after which a topology with errors or events (a worker died, say) is given up.
 TROUBLE_SECS: Final = 30.0
@@ -39,34 +36,29 @@ class Seen:
     failure: str | None = None
 
 
+@dataclass(eq=False)
 class Arrival:
     """The start of one submission. While the version that it `replaces` may come back, Nimbus decides whether it is up or is
     rolled back."""
 
-    def __init__(
-        self,
-        name: str,
-        topology_id: str,
-        active: bool = True,
-        began: float = 0.0,
-        replaces: bool = False,
-    ) -> None:
-        self._name = name
-        self._id = topology_id
-        self._active = active
-        self._began = began
-        self._better = began  # when something got better last
-        self._trial = began  # when it was on trial last
-        self._best = (0, 0, 0)
-        self._reported: set[str] = set()
-        self._taken_over = False
-        self._events: set[Event] = set()
-        self._replaces = replaces
-        self._failed: float | None = None  # since when it is seen as FAILED
+    _name: str
+    _id: str
+    active: bool = True
+    began: float = 0.0
+    replaces: bool = False
+    _best: tuple[int, ...] = (0, 0, 0)
+    _reported: set[str] = field(default_factory=set)
+    _taken_over: bool = False
+    _events: set[Event] = field(default_factory=set)
+    _failed: float | None = None  # since when it is seen as FAILED
+
+    def __post_init__(self) -> None:
+        self._better = self.began  # when something got better last
+        self._trial = self.began  # when it was on trial last
 
     def missing(self, now: float) -> Seen:
         """Take the answer that no topology has this name."""
-        if not self._taken_over and now - self._began < LAG_SECS:
+        if not self._taken_over and now - self.began < LAG_SECS:
             return Seen("waiting for Nimbus to list it")
         return Seen("", failure=f"topology {self._name!r} is gone: it was killed")
 
@@ -80,7 +72,7 @@ class Arrival:
         failure = failure_of(status)
         if failure is not None:
             self._failed = now if self._failed is None else self._failed
-            if self._replaces and status.state == "FAILED" and now - self._failed < ROLLBACK_SECS:
+            if self.replaces and status.state == "FAILED" and now - self._failed < ROLLBACK_SECS:
                 return Seen("it failed: waiting for the version before")
             return Seen("", failure=failure)
         workers = [worker for worker in status.workers if worker.state not in LEAVING]
@@ -138,9 +130,9 @@ class Arrival:
         if self._taken_over:
             return Seen("", failure=rolled_back(status, self._id))
         if status.state == "REPLACING":
-            self._began = now
+            self.began = now
             return Seen("waiting for the drain of the version before")
-        if now - self._began < LAG_SECS:
+        if now - self.began < LAG_SECS:
             return Seen("waiting for Nimbus to begin")
         return Seen("", failure=rolled_back(status, self._id))
 
@@ -159,7 +151,7 @@ class Arrival:
     ) -> bool:
         if status.state == "COMPLETED" or acked:
             return True
-        if not self._active:
+        if not self.active:
             return bool(workers)  # its components are opened when it is activated
         return 0 < len(workers) == up and is_untracked(status.components)
 
@@ -168,7 +160,7 @@ class Arrival:
             return f"first ack: {whole(acked)} acked"
         if status.state == "COMPLETED":
             return "completed"
-        if not self._active:
+        if not self.active:
             return f"inactive: {to_type('activate', self._name)} lets it run"
         return "first tuples executed; none of them is tracked"
 

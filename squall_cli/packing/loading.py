@@ -93,16 +93,11 @@ def check_file(path: Path, or_else: str = "") -> None:
 def name_conflict(path: Path) -> str | None:
     """Why a file cannot be imported under its name, or None."""
     stem = path.stem
+    named, advice = f"{path}: a module named {stem!r}", f"rename the file, for example to my_{stem}.py"
     if stem in OURS:
-        return (
-            f"{path}: a module named {stem!r} cannot be shipped, because Squall has a package of that name;"
-            f" rename the file, for example to my_{stem}.py"
-        )
+        return f"{named} cannot be shipped, because Squall has a package of that name; {advice}"
     if stem in sys.stdlib_module_names or stem in sys.builtin_module_names:
-        return (
-            f"{path}: a module named {stem!r} hides the one of Python's standard library;"
-            f" rename the file, for example to my_{stem}.py"
-        )
+        return f"{named} hides the one of Python's standard library; {advice}"
     if stem.startswith("__"):
         return f"{path}: {path.name} has no name of its own; give the package's module: package.module[:NAME]"
     if "." in stem:
@@ -111,10 +106,7 @@ def name_conflict(path: Path) -> str | None:
     if loaded is not None:
         other = getattr(loaded, "__file__", None)
         if other is None or not same_file(other, path):
-            return (
-                f"{path}: the module {stem!r} is loaded already, from {other or 'elsewhere'};"
-                f" rename the file, for example to my_{stem}.py"
-            )
+            return f"{path}: the module {stem!r} is loaded already, from {other or 'elsewhere'}; {advice}"
     return neighbour_conflict(path.resolve().parent)
 
 
@@ -178,14 +170,12 @@ def imported(source: SourceName) -> ModuleType:
         return importlib.import_module(source.module)
     except KeyboardInterrupt:
         raise
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if source.file is None and f"{source.module}.".startswith(f"{missing}."):
+    except BaseException as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing and source.file is None and f"{source.module}.".startswith(f"{missing}."):
             raise WrongSource(
                 f"there is no module {missing!r} in {os.getcwd()} or on Python's path, and no such file"
             ) from None
-        raise CannotLoad(trouble(f"{source.shown} cannot be imported", error)) from None
-    except BaseException as error:
         raise CannotLoad(trouble(f"{source.shown} cannot be imported", error)) from None
 
 
@@ -295,12 +285,17 @@ def check_arguments(source: SourceName, function: Any, arguments: tuple[str, ...
         signature.bind(*arguments)
     except TypeError as error:
         given = f"given: {listed(arguments)}" if arguments else "none were given"
-        code = getattr(function, "__code__", None)
-        place = f"\n  at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+        place = defined_at(function)
         raise WrongSource(
             f"the arguments after -- do not fit {source.name}{signature} in {source.shown}:"
             f" {error} ({given}){place}"
         ) from None
+
+
+def defined_at(function: object) -> str:
+    """Return the place of a function as a line below an error; "" for one that was written in C."""
+    code = getattr(function, "__code__", None)
+    return "" if code is None else f"\n  at {code.co_filename}:{code.co_firstlineno}"
 
 
 def hint(made: object) -> str:

@@ -27,7 +27,6 @@ from squall_cli.packing.user_modules import (
     Before,
     CannotShip,
     Modules,
-    files_below,
     find_modules,
     is_installed,
     suffix_of,
@@ -124,12 +123,8 @@ def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
         place = path.relative_to(root).as_posix()
         if path.is_file():
             found.add(place, path)
-            continue
-        files = dict(files_below(path))
-        if not files:
+        elif not found.add_folder(place, path):
             raise CannotShip(f"--include {text}: there is nothing in it to ship")
-        for name, file in files.items():
-            found.add(f"{place}/{name}" if place != "." else name, file)
     return found.files
 
 
@@ -193,14 +188,10 @@ def add_resource(modules: Modules, resource: Resource, source: SourceName) -> No
     name = f"{folder}/{name}" if folder else name
     if path.is_file():
         modules.add(name, path)
-        return
-    if not path.is_dir():
+    elif not path.is_dir():
         raise CannotShip(f"{text}: it is neither a file nor a folder")
-    files = dict(files_below(path))
-    if not files:
+    elif not modules.add_folder(name, path):
         raise CannotShip(f"{text}: there is no file in it (hidden files are left out)")
-    for below, each in files.items():
-        modules.add(f"{name}/{below}" if name != "." else below, each)
 
 
 def check_names(files: Mapping[str, Path]) -> None:
@@ -225,13 +216,7 @@ def find_wheels(folder: Path) -> tuple[Path, ...]:
     """The wheels in a folder; CannotShip when there are none."""
     if not folder.is_dir():
         raise CannotShip(f"--wheels {folder}: there is no such folder")
-    wheels = tuple(
-        sorted(
-            path
-            for path in Path(os.path.abspath(folder)).iterdir()
-            if path.suffix == ".whl" and path.is_file()
-        )
-    )
+    wheels = tuple(sorted(path for path in Path(os.path.abspath(folder)).glob("*.whl") if path.is_file()))
     if not wheels:
         raise CannotShip(
             f"--wheels {folder}: there is no wheel (*.whl) in it; `pip wheel -r requirements.txt -w {folder}` makes them"
@@ -242,15 +227,12 @@ def find_wheels(folder: Path) -> tuple[Path, ...]:
 def pack_all(package: Package, folder: Path) -> list[Packed]:
     """Write the archives of a package into a folder; CannotShip for files that no archive takes."""
     packed = []
+    archives = ((CODE, package.code), (WHEELS, {wheel.name: wheel for wheel in package.wheels}))
     try:
-        if package.code:
-            target = folder / "code.tar.gz"
-            packed.append(Packed(CODE, target, pack(package.code, target)))
-        if package.wheels:
-            target = folder / "wheels.tar.gz"
-            packed.append(
-                Packed(WHEELS, target, pack({wheel.name: wheel for wheel in package.wheels}, target))
-            )
+        for purpose, files in archives:
+            if files:
+                target = folder / f"{purpose}.tar.gz"
+                packed.append(Packed(purpose, target, pack(files, target)))
         if package.requirements is not None:
             target = folder / "requirements.txt"
             target.write_bytes(package.requirements.read_bytes())

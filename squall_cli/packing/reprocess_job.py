@@ -7,7 +7,6 @@ Must not know: tables, sessions.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import sys
 from collections.abc import Callable, Iterable
@@ -17,7 +16,16 @@ from types import ModuleType
 from typing import Any, Final
 
 from squall.packages.travel_rules import OURS
-from squall_cli.packing.loading import CannotLoad, SourceName, check_file, import_file, same_file, trouble
+from squall_cli.packing.loading import (
+    CannotLoad,
+    SourceName,
+    check_file,
+    defined_at,
+    import_file,
+    same_file,
+    trouble,
+)
+from squall_cli.packing.user_modules import digest_of_parts
 from squall_io.spark.results.job_errors import reason_in
 from squall_io.spark.results.reprocess import Job
 from topology_api.errors import SquallError
@@ -85,11 +93,8 @@ def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
     except ValueError:  # a callable written in C may have no signature
         pass
     except TypeError as error:
-        code = getattr(function, "__code__", None)
-        place = "" if code is None else f"\n  at {code.co_filename}:{code.co_firstlineno}"
-        raise CannotLoad(
-            f"{FUNCTION}{inspect.signature(function)} in {path} must be  {SIGNATURE}: {error}{place}"
-        ) from None
+        given = f"{FUNCTION}{inspect.signature(function)}"
+        raise CannotLoad(f"{given} in {path} must be  {SIGNATURE}: {error}{defined_at(function)}") from None
     return function
 
 
@@ -108,12 +113,8 @@ def _neighbours(path: Path) -> list[ModuleType]:
 
 def _digest(modules: Iterable[ModuleType], folder: Path) -> str:
     """Return a digest of the modules' texts, independent of the folder's place."""
-    found = hashlib.sha256()
-    for module in modules:
-        place = Path(str(module.__file__)).resolve()
-        text = place.read_bytes()
-        found.update(f"{place.relative_to(folder)} {len(text)}\n".encode("utf-8", "surrogateescape") + text)
-    return f"sha256:{found.hexdigest()}"
+    files = [Path(str(module.__file__)).resolve() for module in modules]
+    return digest_of_parts((str(file.relative_to(folder)), file.read_bytes()) for file in files)
 
 
 def _described(head: str, error: BaseException) -> str:

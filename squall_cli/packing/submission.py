@@ -16,11 +16,10 @@ from typing import Any, Final
 from squall.api.answers import SubmittedAnswer
 from squall.http.client import Refused, Unreachable, at
 from squall.packages.versions import minor, misfits, own_versions
-from squall_cli.cluster.next_command import to_type
 from squall_cli.cluster.nimbus_client import NimbusClient
 from squall_cli.cluster.waiting import NO_LEADER
 from squall_cli.packing.packing import Packed
-from squall_cli.terminal.formats import in_bytes
+from squall_cli.terminal.formats import in_bytes, to_type
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
@@ -171,7 +170,7 @@ def post(
     unsure: Unreachable | Refused | None = None
     while True:
         try:
-            return client.post_json(SubmittedAnswer, "topologies", body, True, ANSWER_SECS)[0]
+            return client.post_json(SubmittedAnswer, "topologies", body=body, timeout=ANSWER_SECS)[0]
         except KeyboardInterrupt:
             raise not_known(submission, "it was interrupted before Nimbus had answered") from None
         except (Unreachable, Refused) as error:

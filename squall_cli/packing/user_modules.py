@@ -11,6 +11,7 @@ Must not know: archives, options, who receives the files.
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib.machinery
 import importlib.util
 import os
@@ -65,6 +66,13 @@ class Modules:
         there = self.files.setdefault(place, file)
         if there != file and not os.path.samefile(there, file):
             raise CannotShip(f"{there} and {file} would both travel as {place!r}: rename one of them")
+
+    def add_folder(self, place: str, folder: Path) -> bool:
+        """Let a folder travel whole; return whether there is anything in it. "." is the place beside the submitted file."""
+        files = dict(files_below(folder))
+        for name, file in files.items():
+            self.add(name if place == "." else f"{place}/{name}", file)
+        return bool(files)
 
 
 def installed_folders() -> tuple[str, ...]:
@@ -151,9 +159,17 @@ def add_loaded(found: Modules, name: str) -> None:
     if top not in found.packages:
         found.packages.add(top)
         for portion in portions_of(sys.modules.get(top)):
-            add_package(found, top, portion)
+            found.add_folder(top, portion)  # its data files are as much a part of it as its modules
     inside = ["__init__"] if path.name.startswith("__init__.") else []
     found.add("/".join([top, *below, *inside]) + suffix_of(path), path)  # there already but for odd packages
+
+
+def digest_of_parts(parts: Iterable[tuple[str, bytes]]) -> str:
+    """Return a digest of files, or other parts, and of their places."""
+    found = hashlib.sha256()
+    for place, data in parts:
+        found.update(f"{place} {len(data)}\n".encode("utf-8", "surrogateescape") + data)
+    return f"sha256:{found.hexdigest()}"
 
 
 def file_of(module: object) -> str | None:
@@ -174,12 +190,6 @@ def suffix_of(path: Path) -> str:
     """Return `.py`, or the whole suffix of an extension module."""
     suffixes = sorted(importlib.machinery.all_suffixes(), key=len, reverse=True)
     return next((suffix for suffix in suffixes if path.name.endswith(suffix)), path.suffix)
-
-
-def add_package(found: Modules, place: str, folder: Path) -> None:
-    """Add a folder whole: a package's data files are as much a part of it as its modules."""
-    for name, file in files_below(folder):
-        found.add(f"{place}/{name}", file)
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -342,5 +352,5 @@ def add_spec(found: Modules, name: str, spec: importlib.machinery.ModuleSpec) ->
     if spec.origin is None:  # a folder without __init__.py is a package only when there are modules in it
         portions = [folder for folder in portions if any(folder.rglob("*.py"))]
     for folder in portions:
-        add_package(found, name, folder)
+        found.add_folder(name, folder)
     return bool(portions)

@@ -1,4 +1,4 @@
-"""Short texts of counts, rates, sizes and times.
+"""Short texts of counts, rates, sizes and times, and of commands to type.
 
 Must not know: what is counted.
 """
@@ -6,6 +6,7 @@ Must not know: what is counted.
 from __future__ import annotations
 
 import time
+from shlex import quote
 from unicodedata import east_asian_width
 
 _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -122,3 +123,10 @@ def _three_digits(number: float) -> str:
     if number < 9.995:
         return f"{number:.2f}"
     return f"{number:.1f}" if number < 99.95 else f"{number:.0f}"
+
+
+def to_type(command: str, name: str, *options: str) -> str:
+    """A command to type next: `squall logs word-count --file build`, in backquotes. It is quoted so that the shell and
+    `squall` accept any name; one that looks like an option follows `--`."""
+    words = (*options, "--", name) if name.startswith("-") else (name, *options)
+    return f"`squall {' '.join(map(quote, (command, *words)))}`"

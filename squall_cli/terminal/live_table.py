@@ -13,6 +13,7 @@ import math
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import IO
 
 from squall_cli.terminal import formats
@@ -36,15 +37,15 @@ MOST_TROUBLES = 3
 SHARE_ABOVE = 4
 
 
+@dataclass(eq=False)
 class Screen:
     """The bottom lines of one terminal."""
 
-    def __init__(self, terminal: IO[str], styles: Mapping[str, str]) -> None:
-        self.terminal = terminal
-        self.styles = styles
-        #: The lengths of the lines on the screen.
-        self.there: list[int] = []
-        self.hidden = False
+    terminal: IO[str]
+    styles: Mapping[str, str]
+    #: The lengths of the lines on the screen.
+    there: list[int] = field(default_factory=list)
+    hidden: bool = False
 
     def size(self) -> tuple[int, int]:
         """Return the current columns and rows of the window."""
@@ -60,7 +61,7 @@ class Screen:
         elif self.hidden:
             text += SHOW_CURSOR
         self.hidden = bool(lines)
-        self.there = [len(plain(line)) for line in lines]
+        self.there = [formats.columns_of(plain(line)) for line in lines]
         self.terminal.write(text)
         self.terminal.flush()
 
@@ -74,18 +75,18 @@ class Screen:
         return f"\r{up}{ERASE_BELOW}"
 
 
+@dataclass(eq=False)
 class LiveTable:
     """Draws on a terminal; `close` removes the table and keeps the scrolled text."""
 
-    def __init__(self, screen: Screen, gathered: Gathered) -> None:
-        self.screen = screen
-        self.gathered = gathered
-        self.lines: list[Line] = []
-        self.next_drawing = FIRST
-        self.next_output = 0.0
-        self.closed = False
-        #: A component that writes a lot draws from its own thread.
-        self.drawing = threading.RLock()
+    screen: Screen
+    gathered: Gathered
+    lines: list[Line] = field(default_factory=list)
+    next_drawing: float = FIRST
+    next_output: float = 0.0
+    closed: bool = False
+    #: A component that writes a lot draws from its own thread.
+    drawing: threading.RLock = field(default_factory=threading.RLock)
 
     def show(self, moment: Moment) -> None:
         """Draw, if it is time."""

@@ -5,6 +5,7 @@ Must not know: clusters, colours.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import IO
 
 from squall.status import ComponentStatus
@@ -22,14 +23,14 @@ MOST = 12
 MOST_TROUBLE = 300
 
 
+@dataclass(eq=False)
 class PlainLines:
     """Writes progress to one stream and notices to another."""
 
-    def __init__(self, progress: IO[str], notices: IO[str]) -> None:
-        self.progress = progress
-        self.notices = notices
-        self.next_line = EVERY
-        self.errors_told = 0
+    progress: IO[str]
+    notices: IO[str]
+    next_line: float = EVERY
+    errors_told: int = 0
 
     def show(self, moment: Moment) -> None:
         """Write a progress line if it is due."""
@@ -40,10 +41,8 @@ class PlainLines:
         errors = sum(component.errors for component in moment.status.components.values())
         if errors > self.errors_told:
             for trouble in troubles(moment.status):
-                write(
-                    self.notices,
-                    f"{formats.plural(trouble.count, 'error')} in {formats.cropped_inside(trouble.line, MOST_TROUBLE)}",
-                )
+                where = formats.cropped_inside(trouble.line, MOST_TROUBLE)
+                write(self.notices, f"{formats.plural(trouble.count, 'error')} in {where}")
             self.errors_told = errors
 
     def notice(self, text: str) -> None:

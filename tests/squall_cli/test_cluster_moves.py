@@ -202,7 +202,7 @@ def test_rebalance_without_wait_reports_that_fewer_workers_are_possible(
     line = f"rebalance word_count -n {wanted} -e count={tasks - 1}"
     over = f", over {said}" if said else ""
     assert run(line).stdout == (
-        f"word_count is being rebalanced: it drains, then its tasks are placed anew{over}.\n"
+        f"word_count is being rebalanced: it drains, then its tasks are placed again{over}.\n"
     )
     assert run(f"{line} --json").stderr == (f"word_count: {said}\n" if said else "")
 

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from squall_cli.cluster.next_command import to_type
+from squall_cli.terminal.formats import to_type
 from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, topology
 
 

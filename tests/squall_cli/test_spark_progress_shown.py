@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from squall_cli.spark import spark_progress
-from squall_cli.spark.spark_progress import SparkProgress
+from squall_cli.spark import started_spark
+from squall_cli.spark.started_spark import SparkProgress
 from squall_io.spark.results.progress import JobProgress
 
 #: Far more than any step here takes.
@@ -52,8 +52,8 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def polls_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_progress, "_POLL_SECS", 0.001)
-    monkeypatch.setattr(spark_progress, "watch", lambda session: session)
+    monkeypatch.setattr(started_spark, "_POLL_SECS", 0.001)
+    monkeypatch.setattr(started_spark, "watch", lambda session: session)
 
 
 def shown(out: io.StringIO, watched: Any, seconds_a_look: float) -> str:

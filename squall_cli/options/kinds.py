@@ -1,0 +1,104 @@
+"""What arguments and options take: files, which the shell completes; whole numbers and seconds, each within its limits; pairs.
+
+Click's own ranges say `0<=x<=1000000000.0` in the help and take "nan", which is neither below a limit nor above one.
+Must not know: what the values are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+#: More than thirty years: a longer wait is a mistake in typing.
+LONGEST_SECS: Final = 1e9
+
+
+def files(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes with files and folders."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def folders(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Completes with folders."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="dir")]
+
+
+class Whole(click.types.IntParamType):
+    """A whole number from `least` to `most`."""
+
+    name = "whole number"
+
+    def __init__(self, least: int, most: int | None = None) -> None:
+        self.least = least
+        self.most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = self.least - 1
+        if number < self.least or (self.most is not None and number > self.most):
+            until = "on" if self.most is None else f"to {self.most:,}"
+            self.fail(f"{value!r}: give a whole number from {self.least} {until}", param, ctx)
+        return number
+
+
+class Seconds(click.types.FloatParamType):
+    """A time in seconds from `least` to `most`, or above `least` when that itself is none."""
+
+    name = "seconds"
+
+    def __init__(self, least: float = 0, most: float = LONGEST_SECS, above: bool = False) -> None:
+        self.least = least
+        self.most = most
+        self.above = above
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = float(value)
+        except ValueError:
+            seconds = float("nan")
+        enough = seconds > self.least if self.above else seconds >= self.least
+        if not (isfinite(seconds) and enough and seconds <= self.most):
+            beginning = "above" if self.above else "from"
+            limits = f"{beginning} {self.least:g} to {self.most:,.0f}"
+            self.fail(f"{value!r}: give a number of seconds {limits}", param, ctx)
+        return seconds
+
+
+def pairs(
+    ctx: click.Context,
+    option: click.Parameter,
+    given: Sequence[str],
+    form: str,
+    split: Callable[[str, str], tuple[str, str, str]] = str.partition,
+) -> dict[str, str]:
+    """Parse NAME=VALUE, each name once; `form` is what the user is to write."""
+    found: dict[str, str] = {}
+    for text in given:
+        name, equals, value = split(text, "=")
+        if not equals or not name or not value:
+            raise click.BadParameter(f"{text!r}: write {form}", ctx, option)
+        if name in found:
+            raise click.BadParameter(f"{name!r} is given twice", ctx, option)
+        found[name] = value
+    return found
+
+
+def task_counts(ctx: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, int]:
+    """The callback of COMPONENT=N."""
+    found = pairs(ctx, option, given, "COMPONENT=N", str.rpartition)  # a name may have a "="
+    for name, number in found.items():
+        if not (number.isascii() and number.isdigit() and int(number) > 0):
+            raise click.BadParameter(f"{name}={number}: N is a whole number from 1 on", ctx, option)
+    return {name: int(number) for name, number in found.items()}
