@@ -148,7 +148,7 @@ class NimbusDaemon:
             self._why_aside,
             state_mark(state.directory),
         )
-        self.views = Views(store, self.counters, time.time, self._housekeeping.lost)
+        self.views = Views(store, self.counters, time.time, self._housekeeping.missing.lost)
         conf = {**defaults("daemon"), **settings.conf}
         services = Services(self.views, self.files, self._control, self._driver, conf, self._ask_supervisor)
         authenticator = Authenticator(lambda: self._secrets.token, state.pair, store, self._control.given_up)
@@ -233,7 +233,7 @@ class NimbusDaemon:
 
     def _why_aside(self) -> str | None:
         """A reason to let another Nimbus lead."""
-        return self._secrets.steps_aside() or self._housekeeping.steps_aside()
+        return self._secrets.steps_aside() or self._housekeeping.missing.steps_aside()
 
     def _ask_nimbus(self, other: NimbusRecord) -> Client:
         authorization = partial(self._header, other.public_key, NIMBUS_TO_NIMBUS)

@@ -44,7 +44,7 @@ SAVE_SECS: Final = 5.0
 
 @dataclass(eq=False, repr=False)
 class Housekeeping:
-    """Runs in a thread of its own; `lacks` and `steps_aside` are called by the control thread."""
+    """Runs in a thread of its own; `lacks` is called by the control thread."""
 
     store: Store
     files: FileStore
@@ -62,7 +62,8 @@ class Housekeeping:
         self._ending = False
         self._thread = threading.Thread(target=self._serve, name="squall-nimbus-housekeeping", daemon=True)
         self._unwatch: list[Cancel] = []
-        self._missing = MissingFiles(PATIENCE_SECS, UNSURE_SECS)
+        #: May be asked from any thread.
+        self.missing = MissingFiles(PATIENCE_SECS, UNSURE_SECS)
         self._sources = FileSources(self.clock.now)
         #: sha256 -> the reason last logged why it could not be fetched.
         self._told: dict[str, str] = {}
@@ -87,15 +88,7 @@ class Housekeeping:
 
     def lacks(self) -> str | None:
         """Why this Nimbus should not begin to lead, if it lacks a file that a topology needs."""
-        return self._missing.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
-
-    def steps_aside(self) -> str | None:
-        """Why this Nimbus should let another one lead, which has a file that this one has lost."""
-        return self._missing.steps_aside()
-
-    def lost(self) -> frozenset[str]:
-        """The files (SHA-256) that topologies need and no reachable Nimbus has."""
-        return self._missing.lost()
+        return self.missing.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
 
     def _serve(self) -> None:
         collect_at = save_at = self.clock.now()
@@ -129,18 +122,18 @@ class Housekeeping:
         needed, _ = needed_files(self._registry)
         missing = self._missing_of(needed)
         if not missing:
-            self._missing.update({}, (), self.clock.now())
+            self.missing.update({}, (), self.clock.now())
             return
         others = {each.id: each for each in self._registry.all_nimbuses() if each.id != self.me.id}
         answers = [self._ask_one(other, missing, needed.keys() - missing.keys()) for other in others.values()]
         believed = [replace(each, has=each.has - self._sources.wrong(each.nimbus)) for each in answers]
-        self._missing.update(missing, believed, self.clock.now())
+        self.missing.update(missing, believed, self.clock.now())
         for sha256, name in missing.items():
             holders = [each.nimbus for each in answers if sha256 in each.has]
             for holder in self._sources.order(sha256, holders):
                 if self._ending or self._fetch(sha256, name, others[holder]):
                     break
-        self._missing.update(self._missing_of(missing), believed, self.clock.now())
+        self.missing.update(self._missing_of(missing), believed, self.clock.now())
         self._told = {sha256: text for sha256, text in self._told.items() if sha256 in missing}
 
     def _ask_one(self, other: NimbusRecord, missing: Collection[str], here: Collection[str]) -> Inventory:

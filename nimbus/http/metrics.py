@@ -106,14 +106,8 @@ def _one(name: str, kind: str, text: str, values: Sequence[_Sample]) -> Iterator
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    return f"{name}{_labels(labels)} {value}"
-
-
-def _labels(labels: Mapping[str, str]) -> str:
-    if not labels:
-        return ""
-    quoted = (f'{name}="{_escaped(value)}"' for name, value in labels.items())
-    return "{" + ",".join(quoted) + "}"
+    quoted = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    return f"{name}{{{quoted}}} {value}" if labels else f"{name} {value}"
 
 
 def _escaped(text: str) -> str:

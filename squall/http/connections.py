@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 import resource
 import socket
 import weakref
@@ -19,10 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import h11
-import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from squall.security.tls import ServerFiles
 
 #: Connections that wait until they are taken. As often asyncio tries again, and logs it, when no file can be opened.
 BACKLOG: Final = 128
@@ -53,32 +49,6 @@ PATIENCE: Final = {
     Awaited.REST: Patience(10.0),
     Awaited.TAKING: Patience(30.0, least=15_000),
 }
-
-
-def server_config(
-    app: Any, tls: ServerFiles | None, keep_alive_secs: int, most_requests: int, grace_secs: int
-) -> uvicorn.Config:
-    """How a daemon's uvicorn is set: it says nothing on stdout, only its warnings reach the log, and connections are ours."""
-    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
-    return uvicorn.Config(
-        app,
-        interface="asgi3",
-        http=Connection,
-        backlog=BACKLOG,
-        loop="asyncio",
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=most_requests,
-        timeout_keep_alive=keep_alive_secs,
-        timeout_graceful_shutdown=grace_secs,
-        ssl_certfile=None if tls is None else tls.certificate,
-        ssl_keyfile=None if tls is None else tls.key,
-        ssl_ciphers=None,  # Python's; older releases of uvicorn would take those of TLS 1.0
-    )
 
 
 class Connection(H11Protocol):

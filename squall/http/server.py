@@ -16,7 +16,7 @@ from typing import Final
 
 import uvicorn
 
-from squall.http.connections import BACKLOG, Listener, server_config
+from squall.http.connections import BACKLOG, Connection, Listener
 from squall.http.json_app import App
 from squall.security.tls import ServerFiles
 from topology_api.errors import SquallError
@@ -66,7 +66,28 @@ class HttpServer:
     ) -> None:
         self._listener = listener
         self._name = name
-        self._server = _Server(server_config(app, tls, keep_alive, most, GRACE_SECS))
+        # uvicorn writes nothing to stdout; only its warnings reach the log.
+        logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+        config = uvicorn.Config(
+            app,
+            interface="asgi3",
+            http=Connection,
+            backlog=BACKLOG,
+            loop="asyncio",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=most,
+            timeout_keep_alive=keep_alive,
+            timeout_graceful_shutdown=GRACE_SECS,
+            ssl_certfile=None if tls is None else tls.certificate,
+            ssl_keyfile=None if tls is None else tls.key,
+            ssl_ciphers=None,  # Python's; older releases of uvicorn would take those of TLS 1.0
+        )
+        self._server = _Server(config)
         self._thread: threading.Thread | None = None
 
     def run(self) -> None:

@@ -96,7 +96,7 @@ def text_at(client: Client, path: str) -> str:
     """What is at a path, whatever it is."""
     page = BytesIO()
     client.get_file(path, page)
-    return page.getvalue().decode()
+    return page.getvalue().decode("utf-8", "replace")
 
 
 def words(name: str = "words", conf: Mapping[str, object] | None = None, padding: int = 0) -> Topology:
