@@ -239,7 +239,7 @@ class Replacements:
 
     def drop_nameless(self) -> None:
         """Remove the versions of names that no topology has, except those that cannot be read."""
-        names = self.registry.topologies.names()
+        names = {record.name for record in self.registry.all_topologies()} | self.registry.bad.keys()
         nameless = [(name, version) for name, version in versions(self.registry) if name not in names]
         unread = {name for name, version in nameless if isinstance(version, Event)}
         for name in sorted(unread - self._logged):

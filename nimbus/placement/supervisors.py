@@ -107,10 +107,12 @@ def set_drained(registry: Registry, supervisor_id: str, on: bool) -> None:
     `NoSuchSupervisor` for an unknown one; a drained one that is gone can be undrained.
     """
     drained = supervisor_id in registry.drained_supervisors()
-    if not drained and supervisor_id not in registry.supervisors.names():
-        raise NoSuchSupervisor(
-            f"there is no supervisor {supervisor_id!r}: `squall supervisors` lists all of them"
-        )
+    if not drained:
+        there = {record.id for record in registry.all_supervisors()} | registry.unread_supervisors
+        if supervisor_id not in there:
+            raise NoSuchSupervisor(
+                f"there is no supervisor {supervisor_id!r}: `squall supervisors` lists all of them"
+            )
     if on and not drained:
         registry.save_drained(supervisor_id)
         _log.info("supervisor %s: gets no new work, what runs there moves away", supervisor_id)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from nimbus.lifecycle.assigning import Assigner
 from nimbus.lifecycle.cleanup import readable_record
 from nimbus.lifecycle.rebalancing import WORKERS
-from nimbus.lifecycle.replacing import Replacements, every_record
+from nimbus.lifecycle.replacing import Replacements, every_record, versions
 from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
 from nimbus.lifecycle.transition import MESSAGE_TIMEOUT
 from nimbus.placement.tasks import number_tasks
@@ -47,7 +48,10 @@ class Intake:
 
     def submitted(self, key: str) -> TopologyRecord | None:
         """Return the topology that was submitted with this key, also one that waits for its name."""
-        records = every_record(self.registry)[0] if key else ()
+        if not key:
+            return None
+        waiting = (version for _, version in versions(self.registry) if isinstance(version, TopologyRecord))
+        records = chain(self.registry.all_topologies(), waiting)
         return next((record for record in records if record.submission == key), None)
 
     def accept(self, submission: Submission, time: float) -> TopologyRecord:
