@@ -78,7 +78,6 @@ PARTS = {
     "worker/loop/timers.py": "the loop",
     "worker/loop/keep_alive.py": "the loop",
     "worker/loop/completion.py": "the loop",
-    "worker/tasks/bounded_inputs.py": "the loop",
     "worker/loop/snapshot.py": "the loop",
     "squall/clock.py": "the loop",
     "squall/worker_files.py": "the loop",

@@ -66,7 +66,6 @@ AROUND_THE_CORES = {
     "squall_io/spark/manifest/commit.py",  # sleeps between two attempts: the default of an argument
     "squall_io/spark/manifest/files.py",  # reads several files at once
     "worker/errors/reports.py",  # os.path: to whom the file of a frame belongs
-    "worker/tasks/forks.py",
     "worker/tasks/runners.py",
     "worker/tasks/scratch.py",
     "worker/tasks/simulated_async.py",

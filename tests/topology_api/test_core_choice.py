@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -192,6 +193,23 @@ def test_without_squall_pure_the_existing_build_runs_completely_or_not_at_all(pu
 def test_the_core_of_this_run_is_the_requested_one() -> None:
     assert EXPECTED in ("compiled", "plain")
     assert ("compiled" if CHOICE.compiled else "plain") == EXPECTED, str(CHOICE)
+
+
+@pytest.mark.skipif(
+    EXPECTED != "compiled", reason="the compiled core is not what this run is expected to be of"
+)
+@pytest.mark.parametrize("module", HOT)
+def test_each_hot_module_of_a_compiled_run_is_an_extension(module: str) -> None:
+    loaded = importlib.import_module(module)
+    assert type(loaded.__loader__).__name__ == "ExtensionFileLoader"
+    assert loaded.__file__ == str(path_of(ROOT, module, SUFFIX))
+
+
+def test_every_module_with_c_types_is_hot() -> None:
+    packages = {module.partition(".")[0] for module in HOT}
+    typed = {path for package in packages for path in (ROOT / package).rglob("*.pxd")}
+    assert typed
+    assert typed <= {path_of(ROOT, module, ".pxd") for module in HOT}
 
 
 # A stale extension in an editable installation, which runs from the checkout itself

@@ -13,7 +13,7 @@ from tests.worker.conftest import Launch
 from tests.worker.daemon_components import StartsPrograms, lines, one_bolt
 from tests.worker.test_daemon_ends import wait_gone
 from topology_api import Bolt, Tuple
-from worker.process.open_files import OpenFiles
+from worker.process.exit import OpenFiles
 
 
 class LowersItsLimit(Bolt):

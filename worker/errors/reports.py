@@ -16,6 +16,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Final
 
+from squall.packages import travel_rules
 from squall.reports.error_reports import KEPT, gist
 from squall.reports.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple, Failure
@@ -26,19 +27,7 @@ from worker.errors.hints import hint_for
 
 #: Frames below these folders are Squall's, and of no use to a user.
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-OURS: Final = tuple(
-    os.path.join(_ROOT, name) + os.sep
-    for name in (
-        "worker",
-        "topology_api",
-        "squall",
-        "squall_io",
-        "local_cluster",
-        "nimbus",
-        "supervisor",
-        "squall_cli",
-    )
-)
+OURS: Final = tuple(os.path.join(_ROOT, name, "") for name in travel_rules.OURS)
 #: Squall's own spouts and bolts: the frames that they call do not help a user.
 OUR_COMPONENTS: Final = os.path.join(_ROOT, "squall_io", "")
 #: Frames below these folders are Python's: shown below the user's, but never as "the user's own line".
@@ -234,18 +223,9 @@ def make_report(
     if tuple_text is not None:
         tuple_text = one_line(tuple_text)
     hint = hint_for(call, error)
-    lines = [*([] if hint is None else [hint]), *origin_lines(error)]
-    return ErrorReport(
-        topology,
-        component,
-        task,
-        call,
-        describe_in_full(error),
-        place_of(error),
-        tuple(lines),
-        tuple_text,
-        now,
-    )
+    frames = (*([] if hint is None else [hint]), *origin_lines(error))
+    text, place = describe_in_full(error), place_of(error)
+    return ErrorReport(topology, component, task, call, text, place, frames, tuple_text, now)
 
 
 class ErrorLog:

@@ -22,8 +22,7 @@ from worker.routing.outbox import Outbox
 from worker.routing.router import Reader, StreamOutput, add_route
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
-from worker.tasks.bolt import BoltTask
-from worker.tasks.bounded_inputs import BoundedInputs
+from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
 from worker.tasks.hooks import (
     DebugLog,
@@ -53,10 +52,6 @@ class TaskEnvironment:
     async_runner: AsyncDriver
     scratch: Scratch
     resources: dict[object, object] = field(default_factory=dict)
-
-    def make_scratch(self, component: str, index: int) -> str:
-        """Return the scratch directory of a task, made when it is first asked for."""
-        return self.scratch.make(self.plan.scratch(component, index))
 
 
 def build_task(environment: TaskEnvironment, task: int, component: str, index: int) -> Task:
@@ -110,7 +105,7 @@ def build_context(environment: TaskEnvironment, task: int, component: str, index
         log=logging.getLogger(plan.logger_of(component, index)),
         _metrics=TaskMetrics(),
         resources=environment.resources,
-        _directory=lambda: environment.make_scratch(component, index),
+        _directory=lambda: environment.scratch.make(plan.scratch(component, index)),
         _now=environment.now,
         random=Random(f"{plan.seed}/{component}/{index}/user"),
         _wake=environment.wake,

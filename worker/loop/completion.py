@@ -17,7 +17,6 @@ from worker.loop.links import Links
 from worker.loop.plan import WorkerPlan
 from worker.loop.task_table import TaskTable
 from worker.loop.timers import Timers
-from worker.tasks.bolt import BoltTask
 from worker.tasks.task import Task
 
 #: Seconds between two flush requests while spouts wait for trees.
@@ -136,14 +135,11 @@ class Completion:
             self.links.mark_end(source, targets)
 
     def cycle_idle(self, index: int) -> bool:
-        """Return whether all tasks here of a cycle are quiet, and no frame has come."""
+        """Return whether no frame has come, and each bolt here of a cycle is at rest: its outside inputs have ended, and it has
+        taken the last phase."""
         phase = self.cycles.cycles[index].phase
         return not self.arrived and all(
-            self.is_quiet(bolt, phase)
+            bolt.inputs.outside_ended and bolt.at_rest() and (not phase or bolt.end_called)
             for bolt in self.table.bolts
             if self.plan.cycle_of.get(bolt.spec.id) == index
         )
-
-    def is_quiet(self, bolt: BoltTask, phase: int) -> bool:
-        """Return whether a bolt of a cycle is at rest, its outside inputs have ended, and it has taken the last phase."""
-        return bolt.inputs.outside_ended and bolt.at_rest() and (not phase or bolt.end_called)

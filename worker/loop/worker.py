@@ -32,8 +32,7 @@ from worker.loop.task_table import TaskTable
 from worker.loop.timers import Timers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import short
-from worker.tasks.forks import end_returned_fork
-from worker.tasks.runners import AsyncDriver, Runner
+from worker.tasks.runners import AsyncDriver, Runner, end_returned_fork
 from worker.tasks.scratch import Scratch
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task

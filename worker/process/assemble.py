@@ -43,11 +43,10 @@ from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.process.call_watch import CallWatch
 from worker.process.daemon import Daemon
-from worker.process.exit import ProcessExit
+from worker.process.exit import OpenFiles, ProcessExit
 from worker.process.heartbeat import Flags, Heartbeat
 from worker.process.lease import Lease
 from worker.process.logs import open_log
-from worker.process.open_files import OpenFiles
 from worker.process.startup import Start, begin, plan_of
 from worker.tasks.runners import AsyncThread, ThreadRunner
 from worker.tasks.scratch import Scratch

@@ -1,7 +1,8 @@
 """The end of a worker process: writes the reason to its log and to end.json, and kills its process group.
 
 It works from every thread, and at once: no user call that hangs, no lock that is held and no full disk keeps a process alive
-that has to end.
+that has to end. One descriptor is reserved for end.json: each peer takes several, and so do strangers until they are refused;
+user code that does not close what it opens, or lowers the limit, leaves a worker that cannot even write its heartbeat.
 Must not know: what leads to an end.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import resource
 import signal
 import threading
 from contextlib import suppress
@@ -20,7 +22,6 @@ from squall.daemon.process_stat import all_processes
 from squall.values import Incarnation
 from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, End, write
 from worker.process.logs import close_log, write_stderr
-from worker.process.open_files import OpenFiles
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +30,33 @@ QUIET: Final = (EXIT_STOPPED, EXIT_UNOPENED)
 #: Seconds that writing the reason may take (the log's lock may be held), and what libraries do at the exit.
 LONGEST_WRITE: Final = 2.0
 LONGEST_EXIT: Final = 5.0
+
+
+class OpenFiles:
+    """The limit on open files. Made before anything else is opened: the reserved descriptor must be below any later limit."""
+
+    def __init__(self) -> None:
+        self._reserved: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(ValueError, OSError):  # a kernel may refuse its own maximum
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self.allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def release_reserved(self) -> None:
+        """Close the reserved descriptor, so that end.json can be written."""
+        reserved, self._reserved = self._reserved, None
+        if reserved is not None:
+            with suppress(OSError):  # user code has closed it, with all others
+                os.close(reserved)
+
+    def why_none(self) -> str:
+        """Say why no more files can be opened, once the system has refused one."""
+        now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if now < self.allowed:
+            why = f"user code has lowered RLIMIT_NOFILE from {self.allowed} to {now}"
+        else:
+            why = f"all {now} that RLIMIT_NOFILE allows are in use (by user code that does not close what it opens?)"
+        return f"it cannot open any more files: {why}"
 
 
 class ProcessExit:

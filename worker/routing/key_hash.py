@@ -57,8 +57,6 @@ from topology_api.errors import GroupingError
 from worker.routing.text_hash import mix as _mix
 from worker.routing.text_hash import text_hash
 
-__all__ = ["MAX_DEPTH", "UngroupableKey", "key_hash", "two_choices"]
-
 MAX_DEPTH = 64
 """How deeply a key may be nested: far beyond any sensible key, far below Python's recursion limit."""
 

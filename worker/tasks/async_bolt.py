@@ -18,8 +18,7 @@ from topology_api import Bolt, EmitError
 from topology_api.tuples import SETTLED, Tuple
 from worker.tasks.bolt import BoltTask, make_tuple, trees_of
 from worker.tasks.emitter import NOTHING
-from worker.tasks.forks import end_returned_fork
-from worker.tasks.runners import AsyncDriver, Calls
+from worker.tasks.runners import AsyncDriver, Calls, end_returned_fork
 from worker.tasks.task import RUN_SECONDS
 
 

@@ -12,8 +12,7 @@ import threading
 from topology_api import FailTuple, Failure
 from topology_api.tuples import SETTLED, Tuple
 from worker.errors.reports import failure_text
-from worker.tasks.bolt import BoltTask, make_tuples, trees_of
-from worker.tasks.bounded_inputs import BoundedInputs
+from worker.tasks.bolt import BoltTask, BoundedInputs, make_tuples, trees_of
 from worker.tasks.emitter import NOTHING, BoltEmitter, short
 from worker.tasks.task import TaskSetup
 

@@ -2,6 +2,8 @@
 
 The worker's core knows only "submit this job" and "which jobs are done"; in simulated time jobs run at once, in the loop.
 A task's jobs run one after the other in one thread, the same one from `prepare` to `cleanup`.
+A child that user code forks has a copy of every task, and must not go on with its work: one that returns to Squall is ended.
+One that runs another program, or leaves by `os._exit`, is left alone.
 Must not know: tasks, tuples.
 """
 
@@ -9,17 +11,17 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable, Coroutine
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 if TYPE_CHECKING:
     import asyncio
-
-from worker.tasks.forks import end_returned_fork
 
 _log = logging.getLogger(__name__)
 
@@ -203,3 +205,26 @@ class AsyncThread:
 def in_main_thread() -> bool:
     """Return whether the caller runs in the process's main thread."""
     return threading.current_thread() is threading.main_thread()
+
+
+def end_fork(error: BaseException) -> NoReturn:
+    """End a forked child that leaves its call by an error, such as sys.exit(), as Python would."""
+    status = 1
+    if isinstance(error, SystemExit):
+        if error.code is None or isinstance(error.code, int):
+            status = error.code or 0
+        else:
+            print(error.code, file=sys.stderr)
+    else:
+        traceback.print_exception(type(error), error, error.__traceback__)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status & 0xFF)
+
+
+def end_returned_fork(process: int) -> None:
+    """End a child of `process` whose forking call has returned; do nothing in the process itself."""
+    if os.getpid() != process:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

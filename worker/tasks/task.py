@@ -23,9 +23,8 @@ from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
 from worker.errors.reports import ErrorReport, make_report, short_line
 from worker.tasks.emitter import Emitter
-from worker.tasks.forks import end_fork
 from worker.tasks.metrics import TaskMetrics
-from worker.tasks.runners import in_main_thread
+from worker.tasks.runners import end_fork, in_main_thread
 
 #: References to an instance's dictionary that is not shared: the instance, the variable, the argument of getrefcount.
 REFERENCES = 3

@@ -25,7 +25,6 @@ cdef class Tracker:
     cpdef int forget(self, long long root) except -1
     cpdef merge(self, roots, xors)
     cpdef complete_all(self, list slots)
-    cpdef int complete(self, Py_ssize_t slot) except -1
     cpdef fail(self, long long root, failure)
     cpdef int close(self, Py_ssize_t slot) except -1
     cpdef grow(self)

@@ -75,7 +75,7 @@ class Tracker:
         slot = root & _SLOT_MASK
         self.xors[slot] = xor
         if xor == 0:
-            self.complete(slot)
+            self.complete_all([slot])
         elif self.wheel is not None:
             self.wheel.stamp(slot)
 
@@ -121,7 +121,7 @@ class Tracker:
         table=cython.longlong[::1], values=cython.longlong[::1], slot=cython.Py_ssize_t, root=cython.longlong
     )
     def complete_all(self, slots: list[int]) -> None:
-        """Of these slots (some perhaps twice), complete those whose tree is zero: `complete`, without a call for each."""
+        """Of these slots (some perhaps twice), complete those whose tree is zero: `close`, without a call for each."""
         table, values, emissions = self.roots, self.xors, self.emissions
         completed, free, holders = self.completed, self.free, self.holders
         before = len(completed)
@@ -136,13 +136,6 @@ class Tracker:
                 if holders:
                     holders.pop(root, None)
         self.pending -= len(completed) - before
-
-    def complete(self, slot: int) -> None:
-        """Complete a tree: every tuple was acked."""
-        emission = self.emissions[slot]
-        assert emission is not None
-        self.completed.append(emission)
-        self.close(slot)
 
     @cython.locals(slot=cython.Py_ssize_t)
     def fail(self, root: int, failure: Failure) -> None:
