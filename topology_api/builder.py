@@ -126,8 +126,7 @@ class _Build:
     def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, StreamSpec]:
         """The output streams of the component; its pickle goes into `pickles`."""
         component = declaration.component
-        problem = kind_problem(declaration.kind, component)
-        if problem is not None:
+        if problem := kind_problem(declaration.kind, component):
             self._problem(declaration, problem)
             self._unread(self.unread_outputs, declaration)
             return {}

@@ -92,8 +92,7 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
     except (OSError, UnicodeDecodeError):
         return Choice(False, "not compiled for this Python; see docs/compiled-core.md")
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
-    missing = [module for module in HOT if not os.path.exists(source_path(module, suffix, root))]
-    if missing:
+    if missing := [module for module in HOT if not os.path.exists(source_path(module, suffix, root))]:
         return Choice(False, f"the extension of {missing[0]} is missing: install again")
     built, here = set(stamp.splitlines()), set(fingerprint(root).splitlines())
     if built != here:

@@ -18,28 +18,22 @@ from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
 from topology_api.wording import shown, typed
 
-# What the runtime calls, and with which arguments.
-_SPOUT_CALLS = {
-    "open": ("context",),
-    "next_tuple": (),
-    "ack": ("message_id",),
-    "fail": ("message_id", "failure"),
-    "activate": (),
-    "deactivate": (),
-    "close": (),
-}
-_BOLT_CALLS = {
-    "input_problems": ("inputs",),
-    "topology_problems": ("earlier",),
-    "prepare": ("context",),
-    "execute": ("tup",),
-    "tick": (),
-    "end_of_input": (),
-    "cleanup": (),
-}
 # What the user calls: the names are taken.
 _SPOUT_OWN = ("emit", "emit_direct", "finish")
 _BOLT_OWN = ("emit", "emit_direct", "ack", "fail", "reset_timeout")
+
+
+def _calls_of(base: type, own: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    """What the runtime calls, and with which arguments: the methods of a base class but for the user's `own`."""
+    return {
+        name: tuple(inspect.signature(method).parameters)[1:]
+        for name, method in vars(base).items()
+        if inspect.isfunction(method) and name not in own
+    }
+
+
+_SPOUT_CALLS = _calls_of(Spout, _SPOUT_OWN)
+_BOLT_CALLS = _calls_of(Bolt, _BOLT_OWN)
 
 _MOST_AT_A_TIME = 65_535  # calls of an async execute
 _LARGEST_BATCH = 10_000_000  # tuples; they are kept in memory until the batch is done
@@ -110,8 +104,7 @@ def _stream_spec(value: object) -> tuple[StreamSpec | None, str | None]:
     if not isinstance(value, (list, tuple)):
         order = " (a set has no order)" if isinstance(value, (set, frozenset)) else ""
         return None, f"{typed(value)} is not Fields, a Stream, a string or a sequence of strings{order}"
-    wrong = [name for name in value if not isinstance(name, str)]
-    if wrong:
+    if wrong := [name for name in value if not isinstance(name, str)]:
         return None, f"the field name {typed(wrong[0])} is not a str"
     return StreamSpec(tuple(value), direct), None
 
@@ -123,7 +116,7 @@ def component_problems(component: Spout | Bolt) -> list[str]:
         _check_methods(component, _SPOUT_CALLS, _SPOUT_OWN, "next_tuple", problems)
         _check_spout(component, problems)
     elif isinstance(component, BatchBolt):
-        calls = {**_BOLT_CALLS, "execute_batch": ("tups",)}
+        calls = {**_BOLT_CALLS, **_calls_of(BatchBolt)}
         del calls["execute"]
         _check_methods(component, calls, _BOLT_OWN, "execute_batch", problems)
         _check_bolt(component, problems)
@@ -162,8 +155,7 @@ def grouping_problems(grouping: object) -> list[str]:
     if not isinstance(grouping, Grouping):
         return [f"{typed(grouping)} is not a Grouping: derive its class from topology_api.Grouping"]
     problems: list[str] = []
-    calls = {"prepare": ("context", "source", "stream", "target_tasks"), "choose": ("values",)}
-    _check_methods(grouping, calls, (), "choose", problems)
+    _check_methods(grouping, _calls_of(Grouping), (), "choose", problems)
     return problems
 
 
@@ -244,8 +236,7 @@ def _check_seconds(component: object, name: str, problems: list[str], *, optiona
     value = _read(component, name, problems)
     if value is _Missing or (optional and value is None):
         return
-    problem = number_problem(value, 0, MAX_SECONDS, "seconds", above=True)
-    if problem is not None:
+    if problem := number_problem(value, 0, MAX_SECONDS, "seconds", above=True):
         problems.append(f"{name} {problem}{', or None' if optional else ''}")
 
 

@@ -32,8 +32,7 @@ def field_problem(name: object) -> str | None:
 
 def name_problem(name: object) -> str | None:
     """What is wrong with the name of a topology, or None."""
-    problem = field_problem(name)
-    if problem is not None:
+    if problem := field_problem(name):
         return problem
     assert isinstance(name, str)
     for character in _FORBIDDEN:

@@ -311,12 +311,8 @@ def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
     """
     if not isinstance(conf, Mapping):
         return [f"the configuration is {typed(conf)}: give a dict from keys to values"]
-    problems = []
-    for key, value in conf.items():
-        problem = _problem_of(key, value, scope)
-        if problem is not None:
-            problems.append(problem)
-    return problems
+    found = (_problem_of(key, value, scope) for key, value in conf.items())
+    return [problem for problem in found if problem is not None]
 
 
 def json_copy(conf: Mapping[str, object]) -> dict[str, object]:
@@ -368,8 +364,7 @@ def _json_problem(value: object, depth: int = 0) -> str | None:
     if isinstance(value, (list, tuple)):
         parts: list[object] = list(value)
     elif isinstance(value, Mapping):
-        wrong = [key for key in value if not isinstance(key, str)]
-        if wrong:
+        if wrong := [key for key in value if not isinstance(key, str)]:
             return f"holds a dict with the key {typed(wrong[0])}: JSON has only str keys"
         parts = list(value.values())
     else:

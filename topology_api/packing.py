@@ -75,8 +75,7 @@ def _culprit(component: object) -> tuple[str, str]:
                 continue
             met.append(part)
             ids.add(id(part))
-            fault = _fault(part)
-            if fault is not None:
+            if fault := _fault(part):
                 value, reason = part, fault
                 path = name if name.startswith("class ") else path + name
                 break

@@ -159,8 +159,7 @@ class Topology:
 
     def renamed(self, name: str) -> Topology:
         """Return the topology under another name. Raises InvalidTopology for an invalid name."""
-        problem = name_problem(name)
-        if problem is not None:
+        if problem := name_problem(name):
             raise InvalidTopology([f"the topology's name {problem}"])
         return replace(self, name=name)
 
@@ -168,8 +167,7 @@ class Topology:
         """Return the topology with more configuration, which overrides its own. Raises InvalidConfig with all problems."""
         from topology_api.options import json_copy, problems_of
 
-        problems = problems_of(extra, "topology")
-        if problems:
+        if problems := problems_of(extra, "topology"):
             raise InvalidConfig(problems, f"topology {self.name!r}")
         return replace(self, conf={**self.conf, **json_copy(extra)})
 
@@ -178,8 +176,7 @@ class Topology:
         from topology_api.validation import problems_of_parallelism
 
         now = {component.id: component.parallelism for component in self.components}
-        problems = problems_of_parallelism(counts, now)
-        if problems:
+        if problems := problems_of_parallelism(counts, now):
             raise InvalidConfig(problems, f"topology {self.name!r}")
         if {**now, **counts} == now:
             return self

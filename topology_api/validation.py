@@ -69,8 +69,7 @@ def problems_of_parallelism(changes: object, counts: Mapping[str, int]) -> list[
             known = near or f" (it has: {listed(counts)})"
             problems.append(f"the topology has no component {shown(component)}{known}")
             continue
-        problem = _parallelism_problem(count)
-        if problem is not None:
+        if problem := _parallelism_problem(count):
             problems.append(f"component {shown(component)}: {problem}")
     total = 0 if problems else sum({**counts, **changes}.values())
     if total > MAX_TASKS:
@@ -83,8 +82,7 @@ def _place(component: ComponentSpec) -> str:
 
 
 def _topology_problems(name: object, conf: object, components: Sequence[ComponentSpec]) -> Iterator[str]:
-    problem = name_problem(name)
-    if problem is not None:
+    if problem := name_problem(name):
         yield f"the topology's name {problem}"
     for problem in problems_of(conf, "topology"):
         yield f"the topology's configuration: {problem}"
@@ -121,13 +119,11 @@ def _parallelism_problem(value: object) -> str | None:
 
 def _component_problems(component: ComponentSpec) -> Iterator[str]:
     place = _place(component)
-    problem = id_problem(component.id)
-    if problem is not None:
+    if problem := id_problem(component.id):
         yield f"{place}: its id {problem}"
     if component.kind not in ("spout", "bolt"):
         yield f"{place}: its kind is {component.kind!r}, which is neither spout nor bolt"
-    problem = _parallelism_problem(component.parallelism)
-    if problem is not None:
+    if problem := _parallelism_problem(component.parallelism):
         yield f"{place}: {problem}"
     for problem in problems_of(component.conf, "component"):
         yield f"{place}, configuration: {problem}"
@@ -139,12 +135,10 @@ def _component_problems(component: ComponentSpec) -> Iterator[str]:
 def _stream_problems(component: ComponentSpec, stream: str, spec: StreamSpec) -> Iterator[str]:
     if stream == DEAD_LETTERS and component.kind == "spout" and spec == StreamSpec(DEAD_LETTER_FIELDS):
         return
-    problem = id_problem(stream)
-    if problem is not None:
+    if problem := id_problem(stream):
         yield f"its name {problem}"
     for name in spec.fields:
-        problem = field_problem(name)
-        if problem is not None:
+        if problem := field_problem(name):
             yield f"the name of a field {problem}"
     yield from _repeated(spec.fields)
 

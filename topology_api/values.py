@@ -55,8 +55,7 @@ class Replay:
                 f"max_attempts is {typed(attempts)}: give an int from 1 to {_MAX_ATTEMPTS} (1 = never again)"
             )
         for name in ("first_delay", "max_delay"):
-            problem = number_problem(getattr(self, name), 0, MAX_SECONDS, "seconds")
-            if problem is not None:
+            if problem := number_problem(getattr(self, name), 0, MAX_SECONDS, "seconds"):
                 problems.append(f"{name} {problem}")
         if not problems and self.max_delay < self.first_delay:
             problems.append(
