@@ -212,7 +212,7 @@ def draw(rounds: Rounds, where: str, options: argparse.Namespace) -> None:
         0.01,
         "Squall: every word tracked, every sentence acked (at least once); workers speak CURVE; no snapshots of state.\n"
         f"{BYTEWAX.replace('==', ' ')}: no acks. Without snapshots a death loses the counts; with them (each "
-        f"{SNAPSHOT_SECONDS:g} s) it begins anew from the last.\n"
+        f"{SNAPSHOT_SECONDS:g} s) it resumes from the last.\n"
         "count_final adds up a batch's equal words before they are sent; fold_final and Squall send each word to where it is "
         f"counted.\nBy hand: plain Python, every sentence acked, no timeouts, replays or recovery.   {where}",
         fontsize=7.5,

@@ -19,7 +19,7 @@ from benchmarks.word_count import cost_of, rate
 
 WORD_COUNT = "word_count"
 ONE_PROCESS = 3
-"""One process gets so many times fewer sentences, as it has half of the cores and its start counts."""
+"""One process gets this many times fewer sentences, since it has half of the cores and its start counts."""
 
 
 class Variant(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.child import answer, ask, machine, peak_rss
 
 WORDS = 9
-"""A sentence has so many words on average."""
+"""The average number of words in a sentence."""
 DIFFERENT = 10_000
 """Different sentences."""
 BAR = 24

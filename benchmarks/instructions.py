@@ -35,7 +35,7 @@ FEW, MANY = 2_000, 6_000
 """Sentences of each spout. The start differs by half a million instructions from run to run; the difference has 500 million."""
 DIFFERENT = 1_000
 ALLOWED = 1.10
-"""So many times the record's figure is still none too many."""
+"""The permitted multiple of the record's figure."""
 TOO_MANY, NO_RECORD = 1, 3
 """Exit status."""
 INTERPRETER = "the interpreter and user code"

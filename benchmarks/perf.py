@@ -52,12 +52,12 @@ class Recorder:
     """Samples its own process, from `begin` to `end`, into a file."""
 
     def __init__(self, out: Path) -> None:
-        hears, self.commands = os.pipe()
+        reads, self.commands = os.pipe()
         self.answers, says = os.pipe()
-        control = ("--delay", "-1", f"--control=fd:{hears},{says}")
+        control = ("--delay", "-1", f"--control=fd:{reads},{says}")
         command = [*RECORD, *control, "-p", str(os.getpid()), "-o", str(out)]
-        self.process = subprocess.Popen(command, pass_fds=(hears, says))
-        os.close(hears)
+        self.process = subprocess.Popen(command, pass_fds=(reads, says))
+        os.close(reads)
         os.close(says)
         self.tell("ping")  # perf is attached once it answers
 

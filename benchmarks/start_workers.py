@@ -174,7 +174,7 @@ def print_starts(name: str, commands: list[list[str]]) -> None:
         "born": "both workers' processes are there",
         "prepared": "both have prepared their bolt",
         "emit": "the spout emits",
-        "ack": "and hears the ack",
+        "ack": "and gets the ack",
         "completed": "wait() returns",
         "over": "shutdown() returns",
     }

@@ -159,7 +159,7 @@ def run(job: Job, spout: type[Sentences] = Sentences) -> Measured:
     if (totals.acked, totals.failed) != (source.number, 0):
         raise AssertionError(f"{source.number} sentences: {totals.acked} acked, {totals.failed} failed")
     if spout is Sentences and source.acked != set(range(source.number)):
-        raise AssertionError(f"the spout was told of {len(source.acked)} acks for {source.number} sentences")
+        raise AssertionError(f"the spout got {len(source.acked)} acks for {source.number} sentences")
     check_counts(source)
     words = sum(sum(part.values()) for part in counts)
     streaming = source.closed - source.opened

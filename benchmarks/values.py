@@ -24,7 +24,7 @@ KINDS = {
 }
 """Kinds of rows, and their fields."""
 LOOK = 256
-"""Every so many-th row is compared."""
+"""The bolt compares every row whose number is a multiple of this."""
 
 
 def row(kind: str, number: int) -> tuple[Any, ...]:

@@ -220,10 +220,10 @@ def states() -> str:
         + states.meanings_as_markdown()
         + "\nWhat happens to it is an event. A cell says which state follows; an empty one is refused and changes"
         + " nothing.\n`activate`, `deactivate`, `rebalance` and `kill` are yours, and so is `replace`: it comes with"
-        + " `squall submit --replace`.\nThe others are the cluster's own: all tasks placed anew, the version before comes"
-        + " back, every source ended and worked off,\na crash, the last worker gone. A topology that had to run in fewer"
-        + " workers than it wants, for want of slots, is also\nrebalanced by the cluster once there are more, and so is one"
-        + " that has workers on a drained supervisor.\n\n"
+        + " `squall submit --replace`.\nThe others are the cluster's own: all tasks placed again, the previous version"
+        + " restored, every source ended and all tuples\nprocessed, a crash, the last worker gone. A topology that has to"
+        + " run in fewer workers than it wants because slots are missing\nis also rebalanced by the cluster once there are"
+        + " more, and so is one with workers on a drained supervisor.\n\n"
         + states.as_markdown()
         + "\n`GONE` is no state: the name is free again. `(previous)` is the state before the rebalance or the"
         + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as"

@@ -36,7 +36,7 @@ def test_a_bad_record_is_reported_and_stops_no_other_topology(
         run.another("second", "--wait")
         with store_of(run, zookeeper.servers) as store:
             store.put(paths.topology("second"), bad)
-        run.wait_for(lambda: states(run).get("second") == "BAD", "that it is told of")
+        run.wait_for(lambda: states(run).get("second") == "BAD", "that it is reported")
         run.flows_for(3.0, longest_gap=2.0)
         assert states(run)[run.name] == "ACTIVE"
         run.obey("kill", "second", "-w", "0", "--wait")
@@ -68,7 +68,7 @@ def test_nonsense_in_all_records_of_one_topology_stops_no_other(
             store.put(paths.LEADER, b"nonsense")
             # A record that can be decoded but has impossible content.
             store.put(paths.topology("second"), json.dumps({**body, "state": "BOGUS"}).encode())
-        run.wait_for(lambda: states(run).get("second") == "BAD", "that it is told of")
+        run.wait_for(lambda: states(run).get("second") == "BAD", "that it is reported")
         mine = [worker for directory, worker in run.daemons.processes().items() if run.name in str(directory)]
         os.kill(mine[0].pid, signal.SIGKILL)
         run.wait_for(
@@ -105,7 +105,7 @@ def test_a_value_above_a_megabyte_is_reported_and_stops_no_other_topology(
         finally:
             client.stop()
             client.close()
-        run.wait_for(lambda: run.state_of("second") == "BAD", "that it is told of")
+        run.wait_for(lambda: run.state_of("second") == "BAD", "that it is reported")
         assert "bytes" in run.status_of("second")["error"]
         run.rest_and_go_on()
         run.flows()

@@ -32,7 +32,7 @@ def test_the_second_supervisor_of_one_id_waits_and_disturbs_nothing(
                 )
                 told.clear()
                 run.flows_for(4.0, longest_gap=2.0)
-                assert len(told) < 10, f"ZooKeeper is written to all the time: {told}"
+                assert len(told) < 10, f"there are writes to ZooKeeper all the time: {told}"
             finally:
                 copy.end()
         assert len(run.daemons.living_workers()) == 2 and run.failed() == 0

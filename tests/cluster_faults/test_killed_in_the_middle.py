@@ -27,11 +27,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 #: An archive that takes a moment to unpack.
 MANY_FILES = 4000
-#: How often a moment may pass unseen: once the test itself was not scheduled for longer than the moment, say.
+#: How often a moment may be missed, for example because the test itself was not scheduled for that long.
 ATTEMPTS = 3
 #: Seconds for which the supervisor runs between two looks: a moment takes longer, and half of the time is left to its work.
 SLICE = 0.005
-#: In the name of what is not whole: it is being made, or removed.
+#: Part of the name of something incomplete: it is being created or removed.
 NOT_WHOLE = (".new-", ".gone-")
 
 
@@ -114,7 +114,7 @@ def test_the_next_supervisor_does_again_what_a_killed_one_left_unfinished(
     tally = Tally(books)
     run.wait_for(lambda: tally.of("A") > 50, "tuples of the topology that came")
     check_slots(run)
-    run.wait_for(lambda: not strangers(run), f"the end of what runs for nobody: {strangers(run)}")
+    run.wait_for(lambda: not strangers(run), f"the end of stray processes: {strangers(run)}")
     (books / STOP).touch()
     run.wait_for(lambda: run.status_of(name)["state"] == "COMPLETED", "its completion")
     assert not account(read(books)).problems

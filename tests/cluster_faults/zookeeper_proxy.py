@@ -117,7 +117,7 @@ class ZooKeeperProxy:
 
     def end_session(self) -> None:
         """Have the server end the session of the latest client: another connection takes it over and closes it."""
-        assert self._session is not None, "nobody has connected yet"
+        assert self._session is not None, "no client has connected yet"
         host, port = self._target
         other = KazooClient(f"{host}:{port}", client_id=self._session)
         other.start(CAP)

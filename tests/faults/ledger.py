@@ -6,7 +6,7 @@ before the event has consequences; a killed process loses at most the line that 
     spout-<index>-<began>-<pid>.log     E <ns> <number> <attempt>            emitted
                                         A <ns> <number> <attempt>            acked
                                         F <ns> <number> <attempt> <reason>   failed for good
-                                        P <ns>                               told to pause
+                                        P <ns>                               asked to pause
     sink-<index>-<began>-<pid>.log      S <ns> <number>                      seen, with the values it was emitted with
                                         W <ns> <number> <what>               seen with other values
 

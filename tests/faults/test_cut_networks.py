@@ -37,7 +37,7 @@ def test_workers_recover_when_lost_packets_come_through_again(tmp_path: Path, wa
             network.heal()
             run.flows(cap=5 * RECOVERY)
             assert run.pids() == pids, run.report()
-            assert set(run.drain().failed) <= {"lost"}, "what was lost was noticed, and did not time out"
+            assert set(run.drain().failed) <= {"lost"}, "the loss was noticed, and no tree timed out"
 
     in_own_network(body)
 

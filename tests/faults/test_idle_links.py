@@ -31,13 +31,13 @@ def test_a_worker_whose_peer_is_silent_reconnects_whatever_it_runs(tmp_path: Pat
         (host,) = (one.worker for one in run.hosts_of("numbers"))
         (other,) = (one.worker for one in run.workers() if one.worker != host)
         pids = run.pids()
-        hears, speaks = (other, host) if deaf == "the one with bolts alone" else (host, other)
-        before = made_by(links, hears, speaks)
+        listener, sender = (other, host) if deaf == "the one with bolts alone" else (host, other)
+        before = made_by(links, listener, sender)
         assert before > 0, "the proxies are in between"
-        links.cut(speaks, hears)
+        links.cut(sender, listener)
         run.wait_for(
-            lambda: made_by(links, hears, speaks) > before,
-            f"new connections of {hears}, which hears nothing",
+            lambda: made_by(links, listener, sender) > before,
+            f"new connections of {listener}, which receives nothing",
             cap=5 * NOTICE,
         )
         links.heal()

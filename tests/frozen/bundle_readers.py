@@ -1,6 +1,6 @@
-"""How bundles, submissions and archives are read to be compared, and a topology that is built anew each time.
+"""Readers of bundles, submissions and archives for comparison, and a topology that is built again each time.
 
-Must not know: what was read then.
+Must not know: the earlier results.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.frozen.plain_values import plain
 from tests.frozen.user_components import ByLength, Count, Gather, Words
 from topology_api import Topology, TopologyBuilder
 
-#: How a submission is sent: with nothing said, and with everything.
+#: The two submissions: with only the required fields, and with all fields.
 SAID: Final[dict[str, dict[str, Any]]] = {
     "least": {"conf": {}, "component_confs": {}},
     "full": {
@@ -30,7 +30,7 @@ SAID: Final[dict[str, dict[str, Any]]] = {
 
 
 def built() -> Topology:
-    """A topology of users' components, as the builder makes it."""
+    """A topology of users' components, as made by the builder."""
     builder = TopologyBuilder("built", {"topology.workers": 2})
     builder.set_spout("lines", Words(["to", "be"]), parallelism=2)
     counts: Any = builder.set_bolt("count", Count(), parallelism=3)
@@ -42,7 +42,7 @@ def built() -> Topology:
 
 
 def reader_of_folder(files: dict[str, bytes]) -> Callable[[bytes], object]:
-    """What reads a bundle by its manifest, with the other files as they are."""
+    """A reader of a bundle by its manifest, with the other files unchanged."""
 
     def read(manifest: bytes) -> object:
         with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
@@ -54,7 +54,7 @@ def reader_of_folder(files: dict[str, bytes]) -> Callable[[bytes], object]:
 
 
 def reader_of_body(description: bytes) -> Callable[[bytes], object]:
-    """What reads the body of a submission; an empty description in it stands for this one."""
+    """A reader of the body of a submission; an empty description in it means this one."""
 
     def read(data: bytes) -> object:
         body = json.loads(data)
@@ -65,7 +65,7 @@ def reader_of_body(description: bytes) -> Callable[[bytes], object]:
     return read
 
 
-def told_archive(data: bytes) -> Any:
+def archive_values(data: bytes) -> Any:
     """The members of an archive, or the error's name."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "archive.tar.gz"

@@ -1,6 +1,6 @@
-"""The product's code of today, by the names of the fixtures: what users import, what they pickle, what they submit.
+"""The present code of the product, by the names of the fixtures: user imports, pickles, submissions.
 
-See `current_code.py`. Must not know: what the fixtures hold.
+See `current_code.py`. Must not know: the contents of the fixtures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PACKAGES: Final = (
 ROOT: Final = Path(__file__).resolve().parents[2]
 #: A class of a module, and the classes above it.
 _CLASS: Final = re.compile(r"^class (\w+)\(([^)]*)\):", re.MULTILINE)
-#: The modules that users import, each of which says in `__all__` what they may.
+#: The modules that users import, each of which lists the permitted names in `__all__`.
 PUBLIC: Final = ("topology_api", "local_cluster", "local_cluster.testing", "squall_io.spark")
 
 
@@ -37,15 +37,15 @@ def packed(component: object) -> bytes:
 
 
 def public_names() -> dict[str, Any]:
-    """All that users import, by `module:name`."""
+    """All names that users import, as `module:name`."""
     modules = {name: importlib.import_module(name) for name in PUBLIC}
     return {
         f"{name}:{each}": getattr(module, each) for name, module in modules.items() for each in module.__all__
     }
 
 
-def told_component(component: Any) -> dict[str, Any]:
-    """What a component of ours was told by its user."""
+def component_values(component: Any) -> dict[str, Any]:
+    """The user's settings of one of our components."""
     if isinstance(component, SparkSink):
         told = component._settings
         return {
@@ -67,8 +67,9 @@ def told_component(component: Any) -> dict[str, Any]:
 
 
 def error_classes() -> dict[str, list[str]]:
-    """Every error of ours that there is, by `module:name`: its name, and those of all that it is one of. By the sources, since
-    to import all of them takes Spark, and time."""
+    """Every error of ours as `module:name`: its name, and those of all its base classes. Read from the sources, since importing
+    all of them needs Spark, and time.
+    """
     classes: list[tuple[str, str, list[str]]] = []
     for path in sorted(each for package in PACKAGES for each in (ROOT / package).rglob("*.py")):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
@@ -91,7 +92,7 @@ def error_classes() -> dict[str, list[str]]:
     }
 
 
-# What is submitted
+# Submissions
 
 
 def read_description(data: bytes, pickles: Mapping[str, bytes]) -> object:
@@ -100,7 +101,7 @@ def read_description(data: bytes, pickles: Mapping[str, bytes]) -> object:
 
 
 def read_body(data: bytes) -> object:
-    """A submission as Nimbus takes it in."""
+    """A submission as Nimbus accepts it."""
     found = read_submission(json.loads(data))
     return {**vars(found), "topology": described(found.topology)}
 
@@ -121,7 +122,7 @@ def archive_in(path: Path, limit: int = 10_000_000, unpacked: int = 10_000_000) 
 
 
 def unpacked(path: Path, folder: Path) -> dict[str, tuple[int, bytes]]:
-    """The files of an archive that was unpacked: mode and bytes."""
+    """The files of an unpacked archive: mode and bytes."""
     archives.unpack(path, folder, 10_000_000, 10_000_000)
     files = sorted(each for each in folder.rglob("*") if each.is_file())
     return {

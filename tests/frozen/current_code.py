@@ -1,9 +1,9 @@
-"""The product's code of today, by the names of the fixtures: stores, files of workers, state directories.
+"""The present code of the product, by the names of the fixtures: stores, files of workers, state directories.
 
 Only the modules `current_*.py` of `tests/frozen` know where the product's modules are; `current_wire.py` has messages, keys and
-ids of trees. Whoever moves or renames a module of the product changes an import here, and no fixture. A reader takes bytes and
-gives a value (`plain_values` says how values are compared), or raises an error of the product; a writer does the opposite.
-Must not know: what the fixtures hold.
+ids of trees. To move or rename a module of the product, change an import here, and no fixture. A reader takes bytes and returns
+a value (`plain_values` defines the comparison of values), or raises an error of the product; a writer does the opposite.
+Must not know: the contents of the fixtures.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ READ_RECORD: Final[Mapping[str, Reader]] = {
 }
 write_record: Writer = records.encode
 
-# All that stands in a store
+# The content of a store
 
 
 def store_of(values: Mapping[str, bytes]) -> Store:
@@ -75,7 +75,7 @@ def store_of(values: Mapping[str, bytes]) -> Store:
 
 
 def sqlite_values(path: Path) -> dict[str, bytes]:
-    """What stands in a file of `squall dev --state`."""
+    """The content of a file of `squall dev --state`."""
     store = SqliteStore(path)
     try:
         return dict(_values(store, "/"))
@@ -132,7 +132,7 @@ def _of_bundles(store: Store) -> dict[str, Any]:
 
 
 def described(topology: Any) -> dict[str, Any]:
-    """A topology as values: all but what its pickles make."""
+    """A topology as values: all except the objects in its pickles."""
     return {"description": topology.describe(), "pickles": dict(topology.pickles)}
 
 
@@ -148,12 +148,12 @@ READ_STORE: Final[Mapping[str, Callable[[Store], object]]] = {
 
 
 def read_cluster(data: bytes) -> object:
-    """The id of a cluster, from what stands at its place."""
+    """The id of a cluster, from the value at its path."""
     return identity.check(store_of({paths.CLUSTER: data}), None)
 
 
 def read_number(counter: str, data: bytes, values: Mapping[str, bytes]) -> int:
-    """The next number of a counter that holds these bytes, among other values."""
+    """The next number of a counter with these bytes, among other values."""
     return next_number(store_of({**values, paths.counter(counter): data}), counter)
 
 
@@ -164,7 +164,7 @@ def read_blob(manifest: bytes, chunks: Mapping[int, bytes]) -> bytes:
 
 
 def stands_already(data: bytes, mark: str) -> bool:
-    """Whether a sign of presence is that of an earlier process of the same state directory, so that a new one replaces it."""
+    """Whether a presence node is that of an earlier process of the same state directory, so that a new one replaces it."""
     store = InMemoryStore()
     store.session().create(paths.presence("s1"), data, ephemeral=True)
     presence = presence_of_process(store, "s1", mark)
@@ -180,12 +180,12 @@ number_of_topology: Callable[[str], int] = registry.number_of
 
 
 def open_sealed(secret: bytes, data: bytes, purpose: str) -> dict[str, str]:
-    """What was sealed for the owner of a key pair."""
+    """Open a text sealed for the owner of a key pair."""
     return KeyPair(secret).open_texts(data, purpose)
 
 
 def token_between(secret: bytes, public: str, context: str) -> str:
-    """By what two daemons know each other."""
+    """How two daemons identify each other."""
     return KeyPair(secret).token_with(public, context)
 
 
@@ -203,7 +203,7 @@ read_daemon_header: Callable[[str], tuple[str, str] | None] = sealing.read_daemo
 
 @cache
 def _folder() -> Path:
-    """A folder of this process, where files cost least: thousands of them are written and read."""
+    """A folder of this process, where files are cheapest: thousands of them are written and read."""
     memory = "/dev/shm"
     folder = mkdtemp(prefix="squall-frozen-", dir=memory if os.access(memory, os.W_OK) else None)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -211,7 +211,7 @@ def _folder() -> Path:
 
 
 def file_reader(name: str, read: Callable[[Path], object]) -> Reader:
-    """What reads a file of this name in a folder, as a reader of its bytes."""
+    """A reader of a file of this name in a folder, as a reader of its bytes."""
 
     def from_bytes(data: bytes) -> object:
         (_folder() / name).write_bytes(data)
@@ -221,7 +221,7 @@ def file_reader(name: str, read: Callable[[Path], object]) -> Reader:
 
 
 def file_writer(name: str, write: Callable[[Path, Any], object]) -> Writer:
-    """What writes a file of this name into a folder, as what gives its bytes."""
+    """A writer of a file of this name into a folder, as a function that returns its bytes."""
 
     def to_bytes(value: Any) -> bytes:
         write(_folder(), value)
@@ -266,7 +266,7 @@ def read_report(data: bytes) -> object:
 
 
 def read_histogram(data: bytes) -> object:
-    """A histogram, from its JSON; with what it says of its values."""
+    """A histogram, from its JSON; with its statistics."""
     found = LatencyHistogram.from_dict(json.loads(data))
     return {"histogram": found, "percentiles": [found.percentile(each) for each in (0, 25, 50, 99, 100)]}
 
@@ -275,7 +275,7 @@ READ_PART: Final[Mapping[str, Reader]] = {"error report": read_report, "histogra
 
 
 def found_worker(directory: Path) -> object:
-    """The worker that a supervisor finds in a directory of another one before it."""
+    """The worker that a supervisor finds in the directory of an earlier one."""
     processes = WorkerProcesses(_folder(), Registry(InMemoryStore()), "s1")
     found = processes._recover(directory)
     if found is None:
@@ -286,12 +286,12 @@ def found_worker(directory: Path) -> object:
 
 
 def worker_directory(state: Path, topology_id: str, worker: str) -> Path:
-    """Where a supervisor and a worker talk to each other."""
+    """The directory that a supervisor and a worker share."""
     return Directories(state).worker(topology_id, worker)
 
 
 def nimbus_state(folder: Path) -> dict[str, object]:
-    """Who a Nimbus is by its state directory."""
+    """The identity of a Nimbus by its state directory."""
     state = StateDirectory(folder)
     try:
         token = tokens.read_token(folder / tokens.FILE)
@@ -308,7 +308,7 @@ def nimbus_state(folder: Path) -> dict[str, object]:
 
 
 def supervisor_state(folder: Path, cluster: bytes) -> dict[str, object]:
-    """Who a supervisor is by its state directory; over a store whose cluster has this record."""
+    """The identity of a supervisor by its state directory; over a store whose cluster has this record."""
     known = KnownCluster(folder)
     known.admit(store_of({paths.CLUSTER: cluster}))
     return {"id": own_id(folder, "host"), "key": own_keys(folder).public}

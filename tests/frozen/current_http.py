@@ -1,6 +1,6 @@
-"""The product's code of today, by the names of the fixtures: a Nimbus that answers over HTTP, and a supervisor that is played.
+"""The present code of the product, by the names of the fixtures: a Nimbus that answers over HTTP, and a simulated supervisor.
 
-See `current_code.py`. Must not know: what the fixtures hold.
+See `current_code.py`. Must not know: the contents of the fixtures.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ BOOM = ErrorReport(
 
 
 def new_store() -> InMemoryStore:
-    """A store of a cluster to be."""
+    """The store of a new cluster."""
     return InMemoryStore()
 
 
 def put_garbage(store: InMemoryStore, name: str) -> None:
-    """The record of a topology that nobody can read."""
+    """An unreadable record of a topology."""
     store.put(paths.topology(name), b"no record at all")
 
 
 def submission(**changes: Any) -> dict[str, Any]:
-    """The body of a submission of a topology "words"; the same each time but for its key."""
+    """The body of a submission of a topology "words"; the same each time except for its key."""
     return nimbuses.submission(**{"submission": "a key", **changes})
 
 
@@ -64,11 +64,11 @@ class Cluster:
         return self._cluster.start_leader()
 
     def start_standby(self) -> Daemon:
-        """A Nimbus that stands by."""
+        """A standby Nimbus."""
         return self._cluster.start_standby("standby", self._store.session())
 
     def names(self) -> Mapping[str, str]:
-        """What this run has drawn, and what stands for it."""
+        """The random names of this run, and their replacements."""
         found = {str(self._folder): "<folder>", socket.gethostname(): "<host>"}
         for number, daemon in enumerate(self._cluster.running):
             found |= {daemon.url: f"<url {number}>", daemon.me.id: f"<nimbus {number}>"}
@@ -81,19 +81,19 @@ class Cluster:
 
 
 class Supervisor(PlayedSupervisor):
-    """A supervisor that says what it is told to say."""
+    """A supervisor that makes the given reports."""
 
     def __init__(self, store: InMemoryStore, daemon: Daemon, **fields: Any) -> None:
         super().__init__(store, daemon, "s1", **fields)
 
     def header(self) -> dict[str, str]:
-        """By what it is known."""
+        """Its identity."""
         [nimbus] = self.registry.all_nimbuses()
         token = self.pair.token_with(nimbus.public_key, SUPERVISOR_TO_NIMBUS)
         return {"Authorization": daemon_header(self.id, token)}
 
     def wait_for(self, name: str, state: str) -> None:
-        """Until a topology is in a state, and has its workers there."""
+        """Wait until a topology is in a state and has its workers."""
 
         def there() -> bool:
             record = self.registry.topologies.get(name)

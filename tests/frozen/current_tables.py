@@ -1,6 +1,7 @@
-"""The product's code of today, by the names of the fixtures: tables that Spark reads, their manifests, positions of readers.
+"""The present code of the product, by the names of the fixtures: tables that Spark reads, their manifests, positions of
+readers.
 
-See `current_code.py`. Must not know: what the fixtures hold.
+See `current_code.py`. Must not know: the contents of the fixtures.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from squall_io.spark.spouts.positions import (
 )
 from squall_io.spark.stores.local import LocalFiles
 
-#: The seat, the batch and the owners that single records are of.
+#: The writer id, the batch and the owners of single records.
 SEAT: Final = WriterId("words-1-0", "store", 0)
 BATCH: Final = BatchName(SEAT, 1, 2)
 READER: Final = ReaderIdentity("words", "lines", "/logs/*.gz")
@@ -86,7 +87,7 @@ def _state(files: Files) -> object:
 
 @dataclass(frozen=True)
 class PlacedClaim:
-    """A claim with what its path says: a claim of the commit held both."""
+    """A claim with the values in its path: a claim of the commit had both."""
 
     writer_id: WriterId
     epoch: int
@@ -142,7 +143,7 @@ READ_TABLE: Final[Mapping[str, Callable[[Files], object]]] = {
     "settled": _settled,
 }
 
-# Single records: by their path, and what reads it
+# Single records: by their path, with their reader
 
 
 def _checkpoint(files: Files) -> object:
@@ -164,7 +165,7 @@ def _file_list(files: Files) -> object:
     return [found.records, found.files]
 
 
-#: Kind -> where such a record lies, and what reads it there.
+#: Kind -> the path of such a record, and its reader.
 READ_RECORD_OF: Final[Mapping[str, tuple[str, Callable[[Files], object]]]] = {
     "table": ("_squall/table.json", tables.read_table),
     "schema": ("_squall/schemas/1.json", lambda files: str(tables.read_schema(files, 1).schema)),
@@ -186,7 +187,7 @@ READ_RECORD_OF: Final[Mapping[str, tuple[str, Callable[[Files], object]]]] = {
 
 
 def read_positions(files: Files, index: int, parallelism: int, units: list[tuple[str, int]]) -> object:
-    """What a task finds of the records of all owners before it."""
+    """What a task learns from the records of all earlier owners."""
     task = Positions(index, parallelism)
     PositionRecords(files, task, owner_name("words-9-0", (9, 0))).load()
     mine = [unit for unit in (Unit(series, number) for series, number in units) if task.mine(unit)]
@@ -210,7 +211,7 @@ def owner_of_unit(series: str, number: int, parallelism: int) -> int:
 
 
 def names_of(text: str) -> list[object]:
-    """What a file's name says, by each rule."""
+    """The meaning of a file's name, by each rule."""
     claim, batch = claim_of(text), batch_of(text)
     return [safe(text), None if batch is None else str(batch), None if claim is None else [str(claim[0]), *claim[1:]],
             number_of(text)]  # fmt: skip

@@ -1,6 +1,6 @@
-"""The product's code of today, by the names of the fixtures: messages between workers, keys of groupings, ids of trees.
+"""The present code of the product, by the names of the fixtures: messages between workers, keys of groupings, ids of trees.
 
-See `current_code.py`. Must not know: what the fixtures hold.
+See `current_code.py`. Must not know: the contents of the fixtures.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from topology_api.tuples import Source
 from worker.routing import key_hash, text_hash
 from worker.tracking import ids
 
-# Messages between workers. A message is told as values: {"kind", "header", ...}, so that no class of it need stay.
+# Messages between workers. A message is described by values: {"kind", "header", ...}, so that no class of it needs to stay.
 
 KINDS: Final = {
     "batch": wire.BATCH,
@@ -72,7 +72,7 @@ def _control_of(message: Mapping[str, Any]) -> Control:
 def read_message(
     parts: Sequence[bytes], codec: str, source: tuple[str, int, str, tuple[str, ...]]
 ) -> dict[str, Any]:
-    """A message out of its parts. `source`: what any task and stream number stands for."""
+    """A message from its parts. `source`: the component that any task and stream number means."""
     header, body = wire.open_header(parts)
     kind = next(name for name, number in KINDS.items() if number == header.kind)
     told: dict[str, Any] = {
@@ -80,7 +80,7 @@ def read_message(
         "header": [header.sender, header.incarnation, header.receiver, header.version, header.number],
     }
     if kind == "control":
-        return told | _told_control(*unpack_control(header.sender, body))
+        return told | _control_values(*unpack_control(header.sender, body))
     if kind == "sign":
         sign = wire.unpack_heartbeat(body)
         numbers = sign.control_sent, sign.control_received, sign.data_sent, sign.data_received
@@ -109,7 +109,7 @@ def read_message(
 
 
 def reader_of(message: Mapping[str, Any]) -> Callable[[Sequence[bytes]], dict[str, Any]]:
-    """What reads a message like this one."""
+    """A reader of messages like this one."""
     codec, source = (
         message.get("codec", "pickle"),
         message.get("source", ("words", 7, "default", ("f0", "f1"))),
@@ -117,7 +117,7 @@ def reader_of(message: Mapping[str, Any]) -> Callable[[Sequence[bytes]], dict[st
     return lambda parts: read_message(parts, codec, source)
 
 
-def _told_control(control: Control, received: int) -> dict[str, Any]:
+def _control_values(control: Control, received: int) -> dict[str, Any]:
     kinds = {kind: name for name, kind in _CYCLES.items()}
     return {
         "received": received,
@@ -140,11 +140,11 @@ def pack_values(codec: str, fields: Sequence[str], rows: Sequence[tuple[Any, ...
 
 
 def unpack_values(codec: str, parts: Sequence[bytes], tuples: int, fields: int) -> list[tuple[Any, ...]]:
-    """The rows that parts of a message hold."""
+    """The rows in parts of a message."""
     return [tuple(row) for row in columns.unpack_rows(codec, parts, tuples, fields)]
 
 
-# Where tuples go, and the ids of trees
+# The targets of tuples, and the ids of trees
 
 hash_of_key: Callable[[object], int] = key_hash.key_hash
 two_choices: Callable[[object, int], tuple[int, int]] = key_hash.two_choices

@@ -1,4 +1,4 @@
-"""How what the current code makes of a fixture is compared with what the old code made of it.
+"""Comparisons of the current code's results for a fixture with those of the old code.
 
 Must not know: which fixtures there are.
 """
@@ -18,18 +18,18 @@ SHOWN: Final = 20
 
 
 def check_read(read: Reader, data: bytes, value: Any) -> None:
-    """That bytes give the value that they gave."""
+    """Check that bytes give the same value as before."""
     assert lacking(plain(read(data)), value) == []
 
 
 def check_written(write: Callable[[Any], bytes], value: Any, data: bytes) -> None:
-    """That a value is written as it was, but for what JSON leaves open: escapes and the order of fields."""
+    """Check that a value is written as before, except for JSON's freedoms: escapes and the order of fields."""
     now, then = json.loads(write(value)), json.loads(data)
     assert text_of(now) == text_of(then)
 
 
 def check_mutations(of: str, read: Reader, table: Mapping[str, Any]) -> None:
-    """That each mutation is read or refused as it was."""
+    """Check that each mutation is read or refused as before."""
     data, numbers = table["data"].encode("ascii"), table["numbers"]
     assert digest(mutations(data, numbers)) == table["digest"], "mutations are made in another way than then"
     usual, wanted = plain(read(data)), expected(table)
@@ -43,7 +43,7 @@ def check_mutations(of: str, read: Reader, table: Mapping[str, Any]) -> None:
 
 
 def same_outcome(was: Any, now: Any) -> bool:
-    """Whether an outcome is what it was; a record in it may have more fields by now."""
+    """Whether an outcome is the same as before; a record in it may have more fields by now."""
     if isinstance(was, str) or isinstance(now, str):
         return bool(was == now)
     return was.keys() == now.keys() and not any(lacking(now[name], was[name]) for name in was)

@@ -1,6 +1,6 @@
-"""Where the frozen fixtures lie, and how they are read and written: `data/<commit>/<name>.json`, a line for each case.
+"""The files of frozen fixtures, and how to read and write them: `data/<commit>/<name>.json`, a line for each case.
 
-Must not know: what is in them.
+Must not know: their contents.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-#: The commit whose code has made them.
+#: The commit whose code made them.
 COMMIT: Final = "6407a8e"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 

@@ -1,6 +1,6 @@
-"""Answers over HTTP without what differs from run to run, and without what is said to people: for comparing.
+"""Answers over HTTP without values that differ from run to run, and without texts for people: for comparisons.
 
-Texts for people stand as `<text>`, times as `<time>`, names that a run draws as what they are. Must not know: requests.
+Texts for people become `<text>`, times `<time>`, random names of a run their meaning. Must not know: requests.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-#: Fields whose value is said to people.
+#: Fields whose value is for people.
 SAID: Final = frozenset({"message", "problems", "text", "error", "why", "errors", "idle", "first_failure"})
 TIMES: Final = frozenset({"uptime_secs", "state_secs", "submitted", "secs", "note_times", "time"})
 VERSIONS: Final = frozenset({"version", "python", "cloudpickle", "squall"})
 _TOPOLOGY_ID: Final = re.compile(r"-(\d+)-\d{9,}")
-#: Of an OpenAPI document: what is said to people.
+#: Fields of an OpenAPI document that are for people.
 DESCRIBED: Final = frozenset({"description", "summary", "title", "info", "tags", "operationId"})
 
 
 def normal(value: Any, names: Mapping[str, str], key: str = "") -> Any:
-    """JSON values of an answer, fit for comparing. `names`: texts of this run, and what stands for them."""
+    """JSON values of an answer in comparable form. `names`: texts of this run, and their replacements."""
     if isinstance(value, dict):
         return {_named(name, names): normal(each, names, name) for name, each in value.items()}
     if isinstance(value, list):
@@ -40,7 +40,7 @@ def _named(text: str, names: Mapping[str, str]) -> str:
 
 
 def normal_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer, fit for comparing."""
+    """An answer in comparable form."""
     names, body = answer["names"], answer["body"]
     if isinstance(body, dict) and "openapi" in body:
         body = without_words(body)
@@ -55,7 +55,7 @@ def normal_answer(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_words(value: Any) -> Any:
-    """An OpenAPI document for machines alone."""
+    """An OpenAPI document without texts for people."""
     if isinstance(value, dict):
         kept = {name: each for name, each in value.items() if name not in DESCRIBED or isinstance(each, dict)}
         return {name: without_words(each) for name, each in kept.items() if name != "info"}
@@ -67,7 +67,7 @@ def without_words(value: Any) -> Any:
 
 
 def missing(now: Any, then: Any, path: str = "") -> list[str]:
-    """Where an answer lacks something that it had. There may be more fields than there were."""
+    """The places where an answer lacks something that it had. Additional fields are allowed."""
     if isinstance(then, dict) and isinstance(now, dict):
         gone = [f"{path}/{name} is gone" for name in then if name not in now]
         both = [name for name in then if name in now]

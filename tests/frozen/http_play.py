@@ -1,7 +1,7 @@
-"""A cluster that is asked everything over HTTP, in the same way each time: what is answered, and how what is wrong is refused.
+"""A cluster that gets all requests over HTTP, in the same order each time: its answers, and its refusals of mistakes.
 
-A Nimbus of today, over a store in memory, with a supervisor that is played; requests are made by Python's own client.
-Must not know: what was answered then.
+A current Nimbus over a store in memory, with a simulated supervisor; Python's own client makes the requests.
+Must not know: the earlier answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.frozen.current_http import Cluster, Daemon, Supervisor, new_store, pu
 from tests.frozen.frozen_data import DATA
 from tests.frozen.http_requests import REFUSED, REPORTED
 
-#: An archive with a module in it, as `squall submit` packed it.
+#: An archive with a module in it, as packed by `squall submit`.
 CODE: Final = DATA / "code.tar.gz"
 Answer = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Play:
     def ask(
         self, name: str, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Any:
-        """Ask for something and keep the answer; gives its body. `headers` None: the operators' token."""
+        """Make a request and keep the answer; return its body. `headers` None: the operators' token."""
         shown = {"Authorization": f"Bearer {self.nimbus.token}"} if headers is None else dict(headers)
         data = body if isinstance(body, (bytes, type(None))) else json.dumps(body).encode()
         answer = asked_of(self.nimbus.url, method, path, data, shown)
@@ -45,7 +45,7 @@ class Play:
         return answer["body"]
 
     def get_all(self, when: str, name: str = "words") -> None:
-        """All that can be read of a topology, and of the cluster."""
+        """All read requests for a topology, and for the cluster."""
         for what in (
             "",
             "/workers",
@@ -87,7 +87,7 @@ KEPT_HEADERS: Final = ("www-authenticate", "allow", "location", "retry-after")
 
 
 def played(folder: Path) -> dict[str, Answer]:
-    """All answers of one play, as they came."""
+    """All answers of one play, unchanged."""
     play = Play(folder)
     try:
         for part in PARTS:
@@ -108,7 +108,7 @@ def nothing_runs(play: Play) -> None:
 
 
 def files(play: Play) -> None:
-    """A file that a topology brings."""
+    """A file of a topology."""
     data = CODE.read_bytes()
     name = hashlib.sha256(data).hexdigest()
     path = f"/api/v1/files/{name}"
@@ -142,13 +142,13 @@ def runs(play: Play) -> None:
 
 
 def refusals(play: Play) -> None:
-    """What is wrong, while a topology runs."""
+    """Mistakes, while a topology runs."""
     for name, (method, path, body, headers) in REFUSED.items():
         play.ask(f"refused: {name}", method, path, body, headers)
 
 
 def reports(play: Play) -> None:
-    """What a supervisor says, right and wrong."""
+    """The reports of a supervisor, valid and invalid."""
     header = play.supervisor.header()
     for name, body in REPORTED.items():
         play.ask(f"reported: {name}", "POST", "/api/v1/supervisors/s1/reports", body, header)
@@ -157,7 +157,7 @@ def reports(play: Play) -> None:
 
 
 def changes(play: Play) -> None:
-    """What changes a topology."""
+    """Commands that change a topology."""
     path = "/api/v1/topologies/words"
     play.ask("deactivated", "POST", f"{path}/deactivate")
     play.ask("deactivated: topology", "GET", path)
@@ -175,7 +175,7 @@ def changes(play: Play) -> None:
 
 
 def replaced(play: Play) -> None:
-    """A version that takes a name over."""
+    """A version that takes over a name."""
     code = hashlib.sha256(CODE.read_bytes()).hexdigest()
     body = submission(submission="the second", replace=True, wait_secs=600, files={"code": code})
     play.ask("replaced", "POST", "/api/v1/topologies", body)
@@ -188,7 +188,7 @@ def replaced(play: Play) -> None:
 
 
 def damaged(play: Play) -> None:
-    """A record that cannot be read."""
+    """An unreadable record."""
     put_garbage(play.store, "broken")
     play.ask("damaged: topologies", "GET", "/api/v1/topologies")
     play.ask("damaged: topology", "GET", "/api/v1/topologies/broken")

@@ -16,7 +16,7 @@ Request = tuple[str, str, Any, "Mapping[str, str] | None"]
 
 
 def _described(**changes: Any) -> dict[str, Any]:
-    """A submission whose description says something else."""
+    """A submission with another description."""
     body = submission()
     return {**body, "description": {**body["description"], **changes}}
 
@@ -31,7 +31,7 @@ def _reports(report: Any) -> dict[str, Any]:
 
 #: The description of a component.
 _SPOUT: Final[dict[str, Any]] = submission()["description"]["components"][0]
-#: What is submitted, each wrong in its own way.
+#: Submissions, each wrong in its own way.
 _SUBMITTED: Final[dict[str, Any]] = {
     "nothing is submitted": None,
     "an empty submission": {},
@@ -128,7 +128,7 @@ COMMANDS: Final[dict[str, Request]] = {
 SUBMISSIONS: Final[dict[str, Request]] = {
     name: ("POST", f"{API}/topologies", body, None) for name, body in _SUBMITTED.items()
 }
-#: A report, as a supervisor sends it: the record as it stands in the store.
+#: A report as a supervisor sends it: the record as stored.
 _REPORT: Final[dict[str, Any]] = {
     "kind": "WorkerReport", "format": 5, "worker": "w9", "incarnation": [1, 0], "opened": True, "ended": False,
     "drained": False, "stopped": False, "crash": None, "address": ["a", "b"], "finished": [1], "version": 1, "note": None,

@@ -1,6 +1,6 @@
-"""What is submitted and shipped of a topology, to freeze: its description, the body of the submission, bundles, archives.
+"""Submissions and bundles of a topology, to freeze: its description, the body of the submission, bundles, archives.
 
-Must not know: how it is read.
+Must not know: how they are read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from tests.frozen import current_api
-from tests.frozen.bundle_readers import SAID, built, reader_of_body, reader_of_folder, told_archive
+from tests.frozen.bundle_readers import SAID, archive_values, built, reader_of_body, reader_of_folder
 from tests.frozen.current_code import described
 from tests.frozen.frozen_data import as_text
 from tests.frozen.make_store import small_chunks, topology
@@ -37,7 +37,7 @@ def small() -> Topology:
 
 
 def frozen_bundles() -> dict[str, Any]:
-    """Descriptions, bodies, and folders of bundles; with what is read of them."""
+    """Descriptions, bodies, and folders of bundles; with the values read from them."""
     found: dict[str, Any] = {}
     for name, made in {"small": small(), "with all": topology(), "built": built()}.items():
         description = json.dumps(made.describe()).encode()
@@ -71,12 +71,12 @@ def _folder(made: Topology) -> dict[str, str]:
 
 
 def mutated_bundles() -> dict[str, Any]:
-    """What becomes of descriptions, bodies and manifests that are not as they should be."""
+    """The outcomes of invalid descriptions, bodies and manifests."""
     made = small()
     description = json.dumps(made.describe()).encode()
     files = {name: text.encode("latin-1") for name, text in _folder(made).items()}
     body = {**current_api.body_of(made, **SAID["least"]), "squall": "0", "python": "3.11", "cloudpickle": "3"}
-    body["description"] = {}  # those are tried by themselves
+    body["description"] = {}  # those are tried separately
     body["wait_secs"], body["conf"] = 1.5, {"topology.workers": 1}
     return {
         "description": tabulate(lambda data: current_api.read_description(data, made.pickles), description),
@@ -89,10 +89,10 @@ def mutated_bundles() -> dict[str, Any]:
 
 
 def frozen_archives() -> dict[str, Any]:
-    """Archives, sound and not: their bytes, and what is found in them."""
+    """Archives, valid and invalid: their bytes, and their contents."""
     found = {}
     for name, data in _archives().items():
-        found[name] = {"data": base64.b64encode(data).decode(), "told": told_archive(data)}
+        found[name] = {"data": base64.b64encode(data).decode(), "told": archive_values(data)}
     return found
 
 

@@ -1,11 +1,11 @@
-"""Makes the frozen fixtures: what the code of one commit writes, and what it makes of what is mutated.
+"""Makes the frozen fixtures: the output of one commit's code, and its results for mutated input.
 
     git checkout 6407a8e -- topology_api squall nimbus supervisor worker squall_io local_cluster squall_cli
     python -m tests.frozen.make_fixtures            # all of them, or those that are named
 
-It runs with that commit's code alone, and says so. What it makes is never made anew for another code: the fixtures are the
-promise that bytes which stand in stores, files and packages of today are read by every later release of this format.
-Must not know: the current code.
+It runs only with that commit's code, and refuses any other. Its output is never made again for other code: the fixtures are the
+promise that every later release of this format reads the bytes in the stores, files and packages of today. Must not know: the
+current code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.frozen.old_code import old, require_commit
 
 
 def records() -> Iterable[object]:
-    """The records of a store, and what becomes of mutated ones."""
+    """The records of a store, and the outcomes of mutated ones."""
     frozen = make_records.frozen_records()
     yield save("records", frozen)
     module = old("squall.cluster.records")
@@ -44,7 +44,7 @@ def records() -> Iterable[object]:
 
 
 def store() -> Iterable[object]:
-    """All else that stands in a store."""
+    """All other values of a store."""
     yield save("store", make_store.frozen_store())
     yield save("store_values", make_store.frozen_values())
     yield save("seals", make_store.frozen_seals())
@@ -60,7 +60,7 @@ def files() -> Iterable[object]:
 
 
 def messages() -> Iterable[object]:
-    """Messages between workers, and where tuples go."""
+    """Messages between workers, and the targets of tuples."""
     yield save("messages", make_messages.frozen_messages())
     yield save("routes", make_messages.frozen_routes())
 
@@ -72,18 +72,18 @@ def http() -> Iterable[object]:
 
 
 def pickles() -> Iterable[object]:
-    """Pickles of components, and the errors that there are."""
+    """Pickles of components, and all errors."""
     yield save("pickles", make_pickles.frozen_pickles())
     yield save("errors", make_pickles.frozen_errors())
 
 
 def scripts() -> Iterable[object]:
-    """Pickles with code in them: once with each Python."""
+    """Pickles that contain code: once with each Python."""
     yield save(f"scripts_{sys.version_info[0]}{sys.version_info[1]}", make_pickles.frozen_scripts())
 
 
 def bundles() -> Iterable[object]:
-    """What is submitted and shipped."""
+    """Submissions and bundles."""
     yield save("bundles", make_bundles.frozen_bundles())
     yield save("mutated_bundles", make_bundles.mutated_bundles())
     yield save("archives", make_bundles.frozen_archives())
@@ -111,7 +111,7 @@ MAKERS: Final[Mapping[str, Callable[[], Iterable[object]]]] = {
 
 
 def main() -> None:
-    """Make those that are named, or all."""
+    """Make the named ones, or all."""
     require_commit()
     for name in sys.argv[1:] or MAKERS:
         for path in MAKERS[name]():

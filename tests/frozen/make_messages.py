@@ -1,4 +1,4 @@
-"""Messages between workers to freeze, and where keys go.
+"""Messages between workers to freeze, and the targets of keys.
 
 Must not know: which values there are.
 """
@@ -18,7 +18,7 @@ from tests.frozen.wire_samples import messages
 
 
 def frozen_messages() -> dict[str, Any]:
-    """Each message: its parts, what is read of them, and what becomes of it when it is damaged."""
+    """Each message: its parts, the values read from them, and the outcomes of damage."""
     found = {}
     for name, message in messages().items():
         parts = current_wire.write_message(message)
@@ -35,7 +35,7 @@ def packed(parts: Sequence[bytes]) -> list[str]:
 
 
 def frozen_routes() -> dict[str, Any]:
-    """The hash and the task of each key; the ids of trees; who gets which tuple."""
+    """The hash and the task of each key; the ids of trees; the target of each tuple."""
     return {
         "keys": {
             name: [

@@ -1,4 +1,4 @@
-"""Pickles to freeze: of users' components, of all that users import, and of what a script defines.
+"""Pickles to freeze: of users' components, of all names that users import, and of a script's classes.
 
 Must not know: where the classes are.
 """
@@ -36,10 +36,10 @@ from topology_api import (
 
 
 def frozen_pickles() -> dict[str, Any]:
-    """By name: the pickle, the names in it, what the instance was told."""
+    """By name: the pickle, the names in it, the arguments of the instance."""
     found = {}
     for name, component in user_components.instances().items():
-        found[name] = pickled(current_api.packed(component), plain(current_api.told_component(component)))
+        found[name] = pickled(current_api.packed(component), plain(current_api.component_values(component)))
     for name, value in current_api.public_names().items():
         found[name] = pickled(cloudpickle.dumps(value), None)
     for name, value in _values().items():
@@ -75,12 +75,12 @@ def _errors() -> dict[str, Exception]:
 
 
 def frozen_scripts() -> dict[str, Any]:
-    """What a script defines travels by value, in the bytes of one Python."""
+    """A script's classes travel by value, in the bytes of one Python."""
     return {
         name: pickled(current_api.packed(component), None) for name, component in script_components().items()
     }
 
 
 def frozen_errors() -> dict[str, Any]:
-    """Every error of ours, with the names of those that it is one of."""
+    """Every error of ours, with the names of its base classes."""
     return dict(sorted(current_api.error_classes().items()))

@@ -1,4 +1,4 @@
-"""The records of a store to freeze: of each kind one with nothing but what it needs, one with everything, one that is odd.
+"""The records of a store to freeze: of each kind one with only the required fields, one with all, one that is odd.
 
 Must not know: where they are written.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from tests.frozen.old_code import old
 from tests.frozen.plain_values import plain
 
-#: What every topology's configuration says.
+#: The options in every topology's configuration.
 SOUND = {"topology.workers": 2, "topology.message.timeout.secs": 30, "topology.worker.timeout.secs": 3.5}
 ODD = 'ä "quoted"\\ \n\t\0 日本 🙂 \u2028 </script> %2F a/b'
 LONE = "half a pair: \ud83d"

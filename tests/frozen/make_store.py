@@ -1,4 +1,4 @@
-"""A store to freeze: of a cluster in the middle of everything, with its secrets, bundles, counters and signs of presence.
+"""A store to freeze: of a cluster in the middle of everything, with its secrets, bundles, counters and presence nodes.
 
 Must not know: how it is read.
 """
@@ -25,7 +25,7 @@ from tests.frozen.plain_values import plain
 SECRETS: Final = {name: bytes([number] * 32) for number, name in enumerate(("n1", "s1", "s2"), 1)}
 ID: Final = "words-3-1700000000"
 MARK: Final = "1b4e28ba-2fa1-11d2-883f-0016d3cca427/66306:1234567"
-#: Names that stand quoted in paths.
+#: Names that are quoted in paths.
 NAMES: Final = (
     "words", "a b", "a/b", "%2F", ".", "..", "...", "a.b", "ä", "日本", "🙂", "", "a\nb", "~-_.", "A+B&C=D?#", ODD,
 )  # fmt: skip
@@ -41,7 +41,7 @@ HEADERS: Final = (
 
 
 def frozen_store() -> dict[str, Any]:
-    """All values of the store, and what is read of them."""
+    """All values of the store, and the results of reading them."""
     with small_chunks():
         store = old("squall.cluster.memory").InMemoryStore()
         _fill(store)
@@ -66,7 +66,7 @@ def small_chunks() -> Iterator[None]:
 
 
 def topology(name: str = "words") -> Any:
-    """A spout and two bolts, whose pickles nobody can load."""
+    """A spout and two bolts, whose pickles cannot be loaded."""
     module = old("topology_api.topology")
     spec, stream, grouping = module.ComponentSpec, module.StreamSpec, module.GroupingSpec
     outputs = {
@@ -138,23 +138,23 @@ def _fill(store: Any) -> None:
         registry.save_sealed_keys(ID, recipient, seal_texts(keys[recipient], ID, texts))
     registry.save_sealed_keys("operator", "n1", seal_texts(keys["n1"], "operator", {"token": "the token"}))
     old("squall.cluster.blobs").put_bundle(store, ID, topology())
-    for counter, last in (("submissions", 6), ("assignments", 3)):  # the second one was set back by somebody
+    for counter, last in (("submissions", 6), ("assignments", 3)):  # the second one was set back on purpose
         store.put(f"/counters/{counter}", str(last).encode())
 
 
 def _write_sqlite(values: dict[str, bytes]) -> None:
-    """The same as a file of `squall dev --state`, but for what goes with sessions."""
+    """The same as a file of `squall dev --state`, without ephemeral values."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "store.db"
         store = old("squall.cluster.sqlite").SqliteStore(path)
         for name, data in values.items():
             store.create(name, data, ephemeral=name in ("/leadership/leader", "/presence/s1"))
-        store._file.close()  # as a process that is killed leaves it
+        store._file.close()  # as left by a killed process
         shutil.copy(path, DATA / "store.db")
 
 
 def frozen_values() -> dict[str, Any]:
-    """Single values: of counters, signs of presence, names, seals, tokens; what is read of each."""
+    """Single values: of counters, presence nodes, names, seals, tokens; with the result of reading each."""
     values = {path: data for path, data in _of_store().items() if path.startswith("/assignments/")}
     return {
         "counters": {
@@ -193,7 +193,7 @@ CHUNKS: Final = {0: b"one and ", 1: b"two"}
 
 
 def mutated_values() -> dict[str, Any]:
-    """What becomes of a cluster's id and a blob's manifest that are not as they should be."""
+    """The outcomes of an invalid cluster id and blob manifest."""
     store = old("squall.cluster.memory").InMemoryStore()
     with small_chunks():
         old("squall.cluster.blobs").CHUNK_BYTES = 8
@@ -208,7 +208,7 @@ def mutated_values() -> dict[str, Any]:
 
 
 def frozen_seals() -> dict[str, Any]:
-    """Seals for n1: sound, and not; a copy in base64 each."""
+    """Seals for n1: valid and invalid; each with a copy in base64."""
     sealing = old("squall.sealing")
     public = current_code.public_key(SECRETS["n1"])
     sound = sealing.seal_texts(public, ID, {"public": "p", "secret": "s", ODD: ODD})
@@ -231,7 +231,7 @@ def frozen_seals() -> dict[str, Any]:
 
 
 def opened(data: bytes) -> Any:
-    """What n1 finds in a seal, or the name of the error."""
+    """The content that n1 finds in a seal, or the name of the error."""
     try:
         return current_code.open_sealed(SECRETS["n1"], data, ID)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Tables and positions of readers to freeze: folders with every kind of record, made by the owners of seats as sinks make them.
+"""Tables and positions of readers to freeze: folders with every kind of record, made by owners of writer ids as sinks do.
 
 Must not know: how they are read.
 """
@@ -17,14 +17,14 @@ from tests.frozen.mutations import tabulate
 from tests.frozen.old_code import old
 from tests.frozen.plain_values import plain
 from tests.frozen.sealed_records import unsealed
-from tests.frozen.table_folders import reader_of, told
+from tests.frozen.table_folders import reader_of, value_read
 
 SPARK: Final = "squall_io.spark"
 ODD: Final = "wörter/日本 🙂.x"
-#: What is asked of each folder.
+#: The queries for each folder.
 STREAM: Final = ("table", "schema", "state", "summary", "claims", "verification")
 RESULT: Final = ("table", "summary", "verification", "versions", "settled")
-#: Units that tasks are asked of.
+#: Units about which tasks are asked.
 UNITS: Final = [(series, number) for series in ("", "words-1-0.store.0.1", "ü") for number in range(40)]
 NAMES: Final = (
     "words-1-0", ODD, "a.b", "x" * 100, "", "a b", "~2e", "words-1-0.store.0.1.2", "words-1-0.store.0.1.2.json",
@@ -40,7 +40,7 @@ RUN: Final[dict[str, Any]] = {
 
 
 def frozen_tables() -> dict[str, Any]:
-    """Each folder: its files, its empty folders, and what is read of it."""
+    """Each folder: its files, its empty folders, and the results of reading it."""
     found = {}
     for name, (make, asked) in {
         "stream": (_stream, STREAM),
@@ -50,7 +50,7 @@ def frozen_tables() -> dict[str, Any]:
         with TemporaryDirectory() as folder:
             make(Path(folder))
             frozen = _folder(Path(folder))
-        found[name] = {**frozen, "told": {each: told(frozen, each) for each in asked}}
+        found[name] = {**frozen, "told": {each: value_read(frozen, each) for each in asked}}
     return found
 
 
@@ -64,13 +64,15 @@ def _folder(folder: Path) -> dict[str, Any]:
 
 
 def _empty(folder: Path) -> None:
-    """A table that nobody has written to."""
+    """A table without any batch."""
     tables = old(f"{SPARK}.manifest.tables")
     tables.open_table(current_tables.files_at(folder), tables.Table(tables.ROWS, "orc", ()))
 
 
 def _stream(folder: Path) -> None:
-    """A table of two seats in three epochs, with a checkpoint, a compacted batch, one that does not count, one under way."""
+    """A table of two writer ids in three epochs, with a checkpoint, a compacted batch, one that does not count, one in
+    progress.
+    """
     tables, schema = old(f"{SPARK}.manifest.tables"), old(f"{SPARK}.rows.schema").parse_schema
     files = current_tables.files_at(folder)
     tables.open_table(files, tables.Table(tables.ROWS, "parquet", ("day",)))
@@ -140,12 +142,12 @@ def _result(folder: Path) -> None:
             files, begun(job), run(job), 2, "n int, m string", lambda at=number: 1.5 + at, {"errors": number}
         )
         versions.tidy(files, found.version.run)
-    begun("at work.py")  # who begins finishes what is sealed
+    begun("at work.py")  # a new run first finishes a sealed one
     versions._sealed(files, begun("sealed.py"), run("sealed.py"), 2, "n int", 9.0, {})
 
 
 def mutated_records() -> dict[str, Any]:
-    """What becomes of records that are not as they should be, though their digest fits."""
+    """The outcomes of invalid records whose hash fits."""
     with TemporaryDirectory() as folder:
         made = _single_records(Path(folder))
     return {
@@ -154,7 +156,7 @@ def mutated_records() -> dict[str, Any]:
 
 
 def _single_records(folder: Path) -> dict[str, bytes]:
-    """A record of each kind without its digest; and a part of the checkpoint, whose name stands in it."""
+    """A record of each kind without its hash; and a part of the checkpoint, which has its name inside."""
     files = current_tables.files_at(folder)
     manifest, spouts = f"{SPARK}.manifest", f"{SPARK}.spouts"
     tables, entries = old(f"{manifest}.tables"), old(f"{manifest}.entries")
@@ -199,7 +201,7 @@ def _single_records(folder: Path) -> dict[str, bytes]:
 
 
 def secrets_replaced(module: Any) -> Any:
-    """Have a module draw the same names each time; gives what ends that."""
+    """Have a module draw the same names each time; return the function that ends that."""
     before, random = module.secrets, Random(1)
 
     class Drawn:
@@ -230,7 +232,7 @@ def _read_some(
 
 
 def frozen_positions() -> dict[str, Any]:
-    """A folder of positions, of three submissions with other numbers of tasks; what each task finds there."""
+    """A folder of positions, of three submissions with other numbers of tasks; with the findings of each task."""
     records, positions = old(f"{SPARK}.spouts.position_records"), old(f"{SPARK}.spouts.positions")
     file_list, random = old(f"{SPARK}.spouts.file_list"), Random(7)
     with TemporaryDirectory() as folder:

@@ -16,10 +16,10 @@ from tests.frozen.make_records import LONE, ODD, SOUND
 from tests.frozen.mutations import tabulate
 from tests.frozen.old_code import old
 from tests.frozen.plain_values import plain
-from tests.frozen.state_folders import states, told
+from tests.frozen.state_folders import identities, states
 
 ADDRESS: Final = ("tcp://10.0.0.1:6701", "tcp://10.0.0.1:6702")
-#: What stands in small files of state directories.
+#: The content of small files of state directories.
 IDS: Final = (
     "rack-1-0a1b2c3d",
     "nimbus-host-0a1b2c3d",
@@ -57,7 +57,7 @@ def frozen_files() -> dict[str, Any]:
 
 
 def frozen_parts() -> dict[str, Any]:
-    """The same of what stands inside of files."""
+    """The same for parts of files."""
     found = {}
     for kind, values in {"error report": _reports(), "histogram": _histograms()}.items():
         for name, value in values.items():
@@ -68,7 +68,7 @@ def frozen_parts() -> dict[str, Any]:
 
 
 def mutated_files() -> dict[str, Any]:
-    """What becomes of files that are not as they should be."""
+    """The outcomes of invalid files."""
     files = {name: each["data"].encode("latin-1") for name, each in (frozen_files() | frozen_parts()).items()}
     readers = {**current_code.READ_FILE, **current_code.READ_PART}
     return {
@@ -197,14 +197,14 @@ def _counters() -> dict[str, Any]:
 
 
 def frozen_places() -> dict[str, Any]:
-    """Where the directories of workers lie, below a state directory; who daemons are by theirs."""
+    """The directories of workers below a state directory; the identity of daemons by theirs."""
     state = Path("/state")
     folders = {json.dumps(pair): str(current_code.worker_directory(state, *pair)) for pair in FOLDERS}
     texts = {"ids": list(IDS), "keys": list(KEYS), "tokens": list(TOKENS)}
     said = {}
     for name, state_of in states(texts).items():
         with TemporaryDirectory() as folder:
-            said[name] = told(Path(folder), *state_of)
+            said[name] = identities(Path(folder), *state_of)
     return {
         "folders": folders,
         **texts,

@@ -1,7 +1,7 @@
-"""What may be wrong with a JSON text, systematically: values replaced, fields removed or doubled, bytes lost or changed.
+"""Systematic damage of a JSON text: values replaced, fields removed or doubled, bytes lost or changed.
 
-Everything is made from the text alone, in one order, with a name for each: `notes.0.time := 1.5`. Whoever reads the text is
-held against a table of what the old code made of each (`tabulate`). Must not know: whose text it is.
+Everything is made from the text alone, in one order, with a name for each: `notes.0.time := 1.5`. A reader of the text is
+compared with a table of the old code's results (`tabulate`). Must not know: the meaning of the text.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any, Final
 from tests.frozen.plain_values import FIELDS, former, plain, text_of
 from topology_api import SquallError
 
-#: What a value is replaced by, as JSON's text.
+#: The replacements of a value, as JSON text.
 REPLACEMENTS: Final = (
     "null", "true", "false", "0", "1", "-1", "2", "1.0", "1.5", "-0.0", "1e3", "1e400", "NaN", "-Infinity",
     "9007199254740993", "9223372036854775808", "-9223372036854775809", "1000000000000000000000000000000",
     '""', '"x"', '"1"', '"\\ud800"', "[]", "[1]", '["x"]', "[1,0]", "[[1]]", "{}", '{"a":1}', '{"a":{}}',
 )  # fmt: skip
-#: Elements of a list, and of a mapping with keys of the user's, that are looked into.
+#: How many elements of a list, and of a mapping with keys of the user's, are mutated.
 LOOKED_INTO: Final = 2
 
-#: Stands for what is on one side alone.
+#: Marks a value that exists on one side only.
 _GONE: Final = "(gone)"
 
 Path = tuple[str | int, ...]
@@ -92,7 +92,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-#: Stands where a replacement goes.
+#: Marks the place of a replacement.
 _HOLE: Final = "the hole in the text"
 
 
@@ -116,12 +116,13 @@ def _at(value: Any, path: Path) -> Any:
     return value
 
 
-# What becomes of them
+# Outcomes
 
 
 def outcome(read: Reader, data: bytes, usual: Any) -> Any:
-    """What becomes of bytes: "same" as of the text that is not mutated, what differs by its path, or the error's name.
-    An error that is not on purpose has "crash " before its name."""
+    """The outcome of reading bytes: "same" as the unmutated text, the differences by their paths, or the error's name. An error
+    that is not on purpose has "crash " before its name.
+    """
     try:
         found = plain(read(data))
     except SquallError as error:
@@ -134,7 +135,7 @@ def outcome(read: Reader, data: bytes, usual: Any) -> Any:
 
 
 def changes(usual: Any, found: Any, path: str = "") -> dict[str, Any]:
-    """Where JSON values differ, and what stands there."""
+    """Where JSON values differ, with both values."""
     if isinstance(usual, dict) and isinstance(found, dict):
         both = dict.fromkeys((*usual, *found))
         rows = [(name, usual.get(name, _GONE), found.get(name, _GONE)) for name in both]
@@ -149,7 +150,7 @@ def changes(usual: Any, found: Any, path: str = "") -> dict[str, Any]:
 
 
 def tabulate(read: Reader, data: bytes, numbers: Iterable[str] = ()) -> dict[str, Any]:
-    """The table of what becomes of each mutation: those with the same outcome together."""
+    """The table of the outcomes of all mutations: those with the same outcome together."""
     usual = plain(read(data))
     same: list[str] = []
     refused: dict[str, list[str]] = {}
@@ -176,7 +177,7 @@ def tabulate(read: Reader, data: bytes, numbers: Iterable[str] = ()) -> dict[str
 
 
 def digest(cases: Iterable[tuple[str, bytes]]) -> str:
-    """A digest of mutations: that they are still made as they were."""
+    """A hash of mutations: a check that they are still made in the same way."""
     hashed = hashlib.sha256()
     for name, data in cases:
         hashed.update(repr((name, data)).encode())

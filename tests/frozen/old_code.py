@@ -1,7 +1,7 @@
-"""The product's modules as the commit had them: for what makes the fixtures, and for nothing else.
+"""The product's modules as the commit had them: only for making the fixtures.
 
-They are imported by name, so that the type checker does not follow: once the refactoring has begun these modules are
-elsewhere, and nobody runs this any more. Must not know: which modules are asked for.
+They are imported by name, so that the type checker does not follow: once the refactoring has begun, these modules are
+elsewhere, and this is not run any more. Must not know: which modules are asked for.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OtherCode(RuntimeError):
 
 @cache
 def require_commit() -> None:
-    """That the product's packages are what the commit has; `OtherCode`."""
+    """Check that the product's packages are those of the commit; raises `OtherCode`."""
     asked = ["git", "-C", str(ROOT), "diff", "--stat", COMMIT, "--", *PACKAGES]
     found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     if found:

@@ -1,6 +1,6 @@
-"""Where the current code does another thing than the commit's, on purpose: what of the frozen tables does not hold any more.
+"""Deliberate differences of the current code from the commit's: entries of the frozen tables that do not hold any more.
 
-Each difference has its reason. What is not here must be as it was. Must not know: how anything is read.
+Each difference has its reason. Everything else must be as before. Must not know: how anything is read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 @dataclass(frozen=True)
 class Difference:
-    """Mutations whose outcome is another one by now."""
+    """Mutations whose outcome has changed."""
 
     of: str
     """The fixture, such as `TopologyRecord`; `*` stands for anything here and below."""
@@ -29,7 +29,7 @@ STRICTER: Final = (
     "a value of another type than the field's, which no writer ever wrote, is refused with the record's own error; "
     "before, it was taken as it was, or made into something else"
 )
-#: Error -> what is refused with it. An error report's reader promises ValueError, which `BadCounters` wraps.
+#: Error -> the error that now refuses the same. An error report's reader promises ValueError, which `BadCounters` wraps.
 _REFUSED_WITH: Final = {
     "BadFile": ("orders", "pulse", "end"),
     "BadCounters": ("counters", "counters of a topology"),
@@ -46,16 +46,16 @@ _REFUSED_WITH: Final = {
     ),
 }
 
-#: HTTP answers that are others by now.
+#: HTTP answers that have changed.
 ANSWERS: Final = {
     "openapi": "the schemas are made from the structs and refer to each other; paths, methods and statuses are compared below",
     "reported: reports that are none": "all problems of the request are named, not the first one",
 }
-#: Pickles that name what is elsewhere by now.
+#: Pickles with names that have moved.
 PICKLES: Final = {
     "local_cluster:WorkerView": "what `LocalCluster.workers` shows of a moment; nothing of Squall's stores one",
 }
-#: Errors that are not part of the user's API and have another name by now.
+#: Errors that are not part of the user's API and have been renamed.
 RENAMED_ERRORS: Final = {
     "nimbus.files:FileMissing": "NoSuchFile",
     "nimbus.state:BadState": "BadStateDirectory",
@@ -96,7 +96,7 @@ def kind_of(outcome: Any) -> str:
 
 
 def is_on_purpose(of: str, mutation: str, was: Any, now: Any) -> bool:
-    """Whether an outcome is another one on purpose."""
+    """Whether an outcome has changed on purpose."""
     return any(
         fnmatchcase(of, each.of)
         and fnmatchcase(mutation, each.mutation)

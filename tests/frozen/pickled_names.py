@@ -1,4 +1,4 @@
-"""The names that a pickle refers to, whatever Python has written it: without loading it.
+"""The names that a pickle refers to, found without loading it, whatever Python has written it.
 
 Must not know: what is pickled.
 """
@@ -13,7 +13,7 @@ from typing import Any
 def names_in(data: bytes) -> list[str]:
     """`module:name` of every global that a pickle refers to, sorted."""
     found: set[str] = set()
-    texts: list[Any] = []  # what was pushed last, as far as it is a text; and what is in the memo
+    texts: list[Any] = []  # the last text pushed, if there is one; and the contents of the memo
     memo: dict[int, Any] = {}
     argument: Any
     for opcode, argument, _ in pickletools.genops(data):
@@ -35,7 +35,7 @@ def names_in(data: bytes) -> list[str]:
 
 
 def resolved(name: str) -> Any:
-    """What a name of a pickle stands for now; ImportError or AttributeError where it stands for nothing."""
+    """The present object of a name in a pickle; ImportError or AttributeError without one."""
     module, _, path = name.partition(":")
     value: Any = importlib.import_module(module)
     for step in path.split("."):

@@ -26,7 +26,7 @@ from pathlib import PurePath
 from typing import Any, Final
 
 FIELDS = "#"
-#: Attributes and classes that have other names by now: today's name -> the fixtures'. Bytes hold none of them.
+#: Attributes and classes that have been renamed: today's name -> the fixtures'. Bytes contain none of them.
 FORMER_NAMES: Final = {
     "writer_id": "seat",
     "BadStateDirectory": "BadState",
@@ -91,7 +91,7 @@ def text_of(value: Any) -> str:
 
 
 def lacking(now: Any, then: Any, path: str = "") -> list[str]:
-    """Where JSON values of today are not what they were. A record may have more fields than it had."""
+    """Where today's JSON values differ from the frozen ones. A record may have more fields than it had."""
     if isinstance(then, dict) and isinstance(now, dict):
         if set(then) == {FIELDS} == set(now):
             now, then = now[FIELDS], then[FIELDS]

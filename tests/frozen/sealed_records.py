@@ -1,6 +1,6 @@
-"""Records of manifests with a digest that fits, whatever they hold: their envelope, written out once more as the commit had it.
+"""Records of manifests with a fitting hash, whatever their content: their envelope, written out again as the commit had it.
 
-Must not know: what records hold.
+Must not know: the contents of records.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 
 
 def resealed(data: bytes) -> bytes:
-    """A record's JSON text with the digest that fits; what is no JSON object as it is."""
+    """A record's JSON text with a fitting hash; any other text unchanged."""
     try:
         inside = json.loads(data)
     except (ValueError, RecursionError):
@@ -25,7 +25,7 @@ def resealed(data: bytes) -> bytes:
 
 
 def unsealed(data: bytes) -> bytes:
-    """A record's JSON text without its digest."""
+    """A record's JSON text without its hash."""
     inside = json.loads(data)
     del inside["digest"]
     return json.dumps(inside, separators=(",", ":")).encode()

@@ -1,6 +1,7 @@
-"""State directories of daemons, made of texts, and what the current code says of each: who the daemon is, or the error's name.
+"""State directories of daemons, made of texts, and the current code's result for each: the daemon's identity, or the error's
+name.
 
-Must not know: which texts are good.
+Must not know: which texts are valid.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tests.frozen import current_code
 from tests.frozen.plain_values import former, plain
 
 CLUSTER: Final = b'{"id": "0123456789abcdef0123456789abcdef", "format": 5}'
-#: What stands in a state directory that is sound.
+#: The content of a valid state directory.
 SOUND: Final = {
     "id": "rack-1-0a1b2c3d",
     "key": "01" * 32,
@@ -43,8 +44,8 @@ def states(texts: Mapping[str, list[str]]) -> dict[str, tuple[dict[str, str], in
     return found
 
 
-def told(folder: Path, files: Mapping[str, str], mode: int) -> dict[str, Any]:
-    """What daemons say of a state directory with these files."""
+def identities(folder: Path, files: Mapping[str, str], mode: int) -> dict[str, Any]:
+    """The reports of daemons on a state directory with these files."""
     found: dict[str, Any] = {}
     try:
         found["nimbus"] = plain(current_code.nimbus_state(folder_of(folder / "nimbus", files, mode)))

@@ -1,6 +1,6 @@
-"""Folders of tables, made of frozen texts, and what the current code says of them.
+"""Folders of tables, made of frozen texts, and the current code's results for them.
 
-Must not know: what it said.
+Must not know: the earlier results.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def fill(folder: Path, frozen: Mapping[str, Any]) -> None:
         (folder / name).write_bytes(as_bytes(text))
 
 
-def told(frozen: Mapping[str, Any], what: str) -> Any:
-    """What is read of a frozen table."""
+def value_read(frozen: Mapping[str, Any], what: str) -> Any:
+    """The results of reading a frozen table."""
     with TemporaryDirectory() as folder:
         fill(Path(folder), frozen)
         return plain(current_tables.READ_TABLE[what](current_tables.files_at(Path(folder))))
 
 
 def reader_of(kind: str, part: bytes) -> Callable[[bytes], object]:
-    """What reads a record of a kind, whose digest is made to fit. `part`: of the checkpoint."""
+    """A reader of a record of a kind, whose hash is made to fit. `part`: of the checkpoint."""
     path, read = current_tables.READ_RECORD_OF[kind]
 
     def from_bytes(data: bytes) -> object:

@@ -1,4 +1,4 @@
-"""What was submitted and shipped by the commit's code is taken in by the current one, and the current one sends the same."""
+"""The current code accepts submissions and bundles of the commit's code, and makes the same ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.frozen import current_api
-from tests.frozen.bundle_readers import SAID, built, reader_of_body, reader_of_folder, told_archive
+from tests.frozen.bundle_readers import SAID, archive_values, built, reader_of_body, reader_of_folder
 from tests.frozen.frozen_checks import check_mutations
 from tests.frozen.frozen_data import as_bytes, load
 from tests.frozen.plain_values import lacking, plain, text_of
@@ -19,7 +19,7 @@ from topology_api import Topology
 FROZEN: dict[str, Any] = load("bundles")
 MUTATED: dict[str, Any] = load("mutated_bundles")
 ARCHIVES: dict[str, Any] = load("archives")
-#: What a submitter says of itself.
+#: The submitter's fields.
 OWN = ("squall", "python", "cloudpickle")
 
 
@@ -28,7 +28,7 @@ def pickles_of(name: str) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_a_topology_that_was_described_is_what_it_was(name: str) -> None:
+def test_a_frozen_description_gives_the_same_topology(name: str) -> None:
     frozen = FROZEN[name]
     found = current_api.read_description(frozen["description"].encode(), pickles_of(name))
     assert lacking(plain(found), frozen["told"]) == []
@@ -36,7 +36,7 @@ def test_a_topology_that_was_described_is_what_it_was(name: str) -> None:
 
 @pytest.mark.parametrize("name", FROZEN)
 @pytest.mark.parametrize("said", SAID)
-def test_a_submission_of_then_is_taken_in_as_it_was(name: str, said: str) -> None:
+def test_a_frozen_submission_is_accepted_unchanged(name: str, said: str) -> None:
     frozen = FROZEN[name]["bodies"][said]
     found = plain(current_api.read_body(json.dumps(frozen["body"]).encode()))
     assert (
@@ -46,20 +46,20 @@ def test_a_submission_of_then_is_taken_in_as_it_was(name: str, said: str) -> Non
         )
         == []
     )
-    for conf in ("conf", "component_confs"):  # options may have come
+    for conf in ("conf", "component_confs"):  # options may have been added
         assert not [each for each in frozen["told"][conf] if each not in found[conf]]
 
 
 @pytest.mark.parametrize("name", FROZEN)
 @pytest.mark.parametrize("said", SAID)
-def test_a_submission_is_sent_as_it_was(name: str, said: str) -> None:
+def test_a_submission_is_sent_as_before(name: str, said: str) -> None:
     topology = Topology.from_description(json.loads(FROZEN[name]["description"]), pickles_of(name))
     now, then = current_api.body_of(topology, **SAID[said]), FROZEN[name]["bodies"][said]["body"]
     assert now.keys() >= then.keys()
     assert all(text_of(now[key]) == text_of(then[key]) for key in then if key not in OWN)
 
 
-def test_what_the_builder_makes_is_described_as_it_was() -> None:
+def test_a_built_topology_is_described_as_before() -> None:
     now, then = built().describe(), json.loads(FROZEN["built"]["description"])
     for each in now["components"] + then["components"]:
         for reads in each["inputs"]:
@@ -68,13 +68,13 @@ def test_what_the_builder_makes_is_described_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_a_bundle_in_a_folder_of_then_is_what_it_was(tmp_path: Path, name: str) -> None:
+def test_a_frozen_bundle_in_a_folder_is_read_unchanged(tmp_path: Path, name: str) -> None:
     for file, text in FROZEN[name]["folder"].items():
         (tmp_path / file).write_bytes(as_bytes(text))
     assert lacking(plain(current_api.read_bundle(tmp_path)), FROZEN[name]["told"]) == []
 
 
-def test_a_component_of_a_bundle_of_then_is_loaded() -> None:
+def test_a_component_of_a_frozen_bundle_is_loaded() -> None:
     frozen = FROZEN["built"]
     topology = Topology.from_description(json.loads(frozen["description"]), pickles_of("built"))
     assert topology.load("lines").words == ["to", "be"]
@@ -82,7 +82,7 @@ def test_a_component_of_a_bundle_of_then_is_loaded() -> None:
 
 
 @pytest.mark.parametrize("what", MUTATED)
-def test_what_is_not_as_it_should_be_is_read_or_refused_as_it_was(what: str) -> None:
+def test_invalid_bundles_are_read_or_refused_as_before(what: str) -> None:
     small = FROZEN["small"]
     files = {name: as_bytes(text) for name, text in small["folder"].items()}
     readers = {
@@ -94,5 +94,5 @@ def test_what_is_not_as_it_should_be_is_read_or_refused_as_it_was(what: str) -> 
 
 
 @pytest.mark.parametrize("name", ARCHIVES)
-def test_an_archive_holds_what_it_held_or_is_refused_as_it_was(name: str) -> None:
-    assert told_archive(base64.b64decode(ARCHIVES[name]["data"])) == ARCHIVES[name]["told"]
+def test_an_archive_has_the_same_contents_or_is_refused_as_before(name: str) -> None:
+    assert archive_values(base64.b64decode(ARCHIVES[name]["data"])) == ARCHIVES[name]["told"]

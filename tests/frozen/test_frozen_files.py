@@ -1,5 +1,6 @@
-"""Files of workers and of state directories are read by the current code as they were: a supervisor of today finds the workers
-of the one before it, a Nimbus its counters, and both know who they are."""
+"""The current code reads files of workers and of state directories as before: a current supervisor finds the workers of an
+earlier one, a Nimbus its counters, and both keep their identity.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.frozen.current_code import READ_FILE, READ_PART, WRITE_FILE
 from tests.frozen.frozen_checks import check_mutations, check_read, check_written
 from tests.frozen.frozen_data import as_bytes, load
 from tests.frozen.plain_values import lacking, plain
-from tests.frozen.state_folders import states, told
+from tests.frozen.state_folders import identities, states
 
 FILES: dict[str, dict[str, Any]] = load("files")
 PARTS: dict[str, dict[str, Any]] = load("parts_of_files")
@@ -23,7 +24,7 @@ PLACES: dict[str, Any] = load("state_directories")
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_then_is_what_it_was(name: str) -> None:
+def test_a_frozen_file_is_read_unchanged(name: str) -> None:
     frozen = FILES[name]
     kind, data = frozen["kind"], as_bytes(frozen["data"])
     check_read(READ_FILE[kind], data, frozen["value"])
@@ -31,20 +32,20 @@ def test_a_file_of_then_is_what_it_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_that_was_written_over_a_longer_one_is_what_it_was(name: str) -> None:
+def test_a_file_written_over_a_longer_one_is_read_unchanged(name: str) -> None:
     check_read(
         READ_FILE[FILES[name]["kind"]], as_bytes(FILES[name]["data"]).ljust(10_000), FILES[name]["value"]
     )
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_what_stands_in_a_file_of_then_is_what_it_was(name: str) -> None:
+def test_parts_of_frozen_files_are_read_unchanged(name: str) -> None:
     frozen = PARTS[name]
     check_read(READ_PART[frozen["kind"]], as_bytes(frozen["data"]), frozen["value"])
 
 
 @pytest.mark.parametrize("kind", MUTATED)
-def test_a_file_that_is_not_as_it_should_be_is_read_or_refused_as_it_was(kind: str) -> None:
+def test_an_invalid_file_is_read_or_refused_as_before(kind: str) -> None:
     check_mutations(kind, {**READ_FILE, **READ_PART}[kind], MUTATED[kind])
 
 
@@ -54,26 +55,26 @@ def test_every_kind_of_file_is_frozen() -> None:
 
 
 @pytest.mark.parametrize("with_process", [False, True])
-def test_a_supervisor_finds_the_worker_that_another_one_had(tmp_path: Path, with_process: bool) -> None:
+def test_a_supervisor_finds_the_worker_of_an_earlier_one(tmp_path: Path, with_process: bool) -> None:
     for kind in ("orders", "pulse", "keys", "lease"):
         (tmp_path / f"{kind}.json").write_bytes(as_bytes(FILES[f"{kind}: full"]["data"]))
     if with_process:
-        data = as_bytes(FILES["process: full"]["data"]).replace(b"4711", b"999999999")  # none that lives
+        data = as_bytes(FILES["process: full"]["data"]).replace(b"4711", b"999999999")  # no live one
         (tmp_path / "process.json").write_bytes(data)
     assert current_code.found_worker(tmp_path) == PLACES["found"][str(with_process)]
 
 
-def test_the_directory_of_a_worker_lies_where_it_lay() -> None:
+def test_the_directory_of_a_worker_is_where_it_was() -> None:
     for pair, folder in PLACES["folders"].items():
         assert str(current_code.worker_directory(Path("/state"), *json.loads(pair))) == folder
 
 
 @pytest.mark.parametrize("name", PLACES["told"])
-def test_a_daemon_is_who_it_was_by_its_state_directory(tmp_path: Path, name: str) -> None:
-    assert lacking(plain(told(tmp_path, *states(PLACES)[name])), PLACES["told"][name]) == []
+def test_a_daemon_keeps_its_identity_by_its_state_directory(tmp_path: Path, name: str) -> None:
+    assert lacking(plain(identities(tmp_path, *states(PLACES)[name])), PLACES["told"][name]) == []
 
 
-def test_a_nimbus_finds_what_topologies_have_counted(tmp_path: Path) -> None:
+def test_a_nimbus_finds_the_counters_of_topologies(tmp_path: Path) -> None:
     (tmp_path / "counters").mkdir()
     frozen = FILES["counters of a topology: full"]
     (tmp_path / "counters" / "a%20b-1-0.json").write_bytes(as_bytes(frozen["data"]))

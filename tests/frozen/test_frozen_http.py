@@ -1,6 +1,6 @@
-"""What is answered over HTTP has all the fields that it had, with the same values; what is wrong is refused by the same word.
+"""Answers over HTTP have all earlier fields with the same values; mistakes are refused with the same error kind.
 
-Texts for people may be others. Fields may come, none may go.
+Texts for people may change. Fields may be added, none may be removed.
 """
 
 from __future__ import annotations
@@ -25,24 +25,26 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
     yield played(tmp_path_factory.mktemp("frozen"))
 
 
-def test_everything_that_was_asked_is_asked(answers: dict[str, Any]) -> None:
+def test_all_frozen_requests_are_made(answers: dict[str, Any]) -> None:
     assert answers.keys() == FROZEN.keys()
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_an_answer_has_all_that_it_had_but_for_what_is_on_purpose(answers: dict[str, Any], name: str) -> None:
+def test_an_answer_has_all_its_earlier_fields_except_for_deliberate_changes(
+    answers: dict[str, Any], name: str
+) -> None:
     differs = missing(normal_answer(answers[name]), FROZEN[name]) != []
     assert differs is (name in ANSWERS)
 
 
-def test_the_document_has_the_paths_methods_and_statuses_that_it_had(answers: dict[str, Any]) -> None:
+def test_the_document_has_its_earlier_paths_methods_and_statuses(answers: dict[str, Any]) -> None:
     paths = answers["openapi"]["body"]["paths"]
     for path, methods in FROZEN["openapi"]["body"]["paths"].items():
         for method, described in methods.items():
             assert paths[path][method]["responses"].keys() >= described["responses"].keys(), (method, path)
 
 
-def test_each_endpoint_of_the_document_is_asked(answers: dict[str, Any]) -> None:
+def test_each_endpoint_of_the_document_is_requested(answers: dict[str, Any]) -> None:
     asked = {answer["asked"] for answer in answers.values()}
     for path, methods in answers["openapi"]["body"]["paths"].items():
         pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", path))

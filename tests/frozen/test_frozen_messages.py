@@ -1,5 +1,6 @@
-"""Messages between workers are what they were, byte for byte where the codec says so: workers of two releases understand each
-other, and refuse the same."""
+"""Messages between workers are as before, byte for byte where the codec allows it: workers of two releases understand each
+other, and refuse the same.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +29,13 @@ def test_every_message_is_frozen() -> None:
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_a_message_of_then_says_what_it_said(name: str) -> None:
+def test_a_frozen_message_is_read_unchanged(name: str) -> None:
     read = reader_of(MESSAGES[name])
     assert lacking(shown(read(parts_of(name))), FROZEN[name]["told"]) == []
 
 
 @pytest.mark.parametrize("name", FROZEN)
-def test_a_message_is_written_as_it_was(name: str) -> None:
+def test_a_message_is_written_as_before(name: str) -> None:
     message = MESSAGES[name]
     parts = write_message(message)
     if message.get("codec") != "pickle" or not message["rows"]:  # another Python may pickle in other bytes
@@ -43,7 +44,7 @@ def test_a_message_is_written_as_it_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in FROZEN if FROZEN[name]["damaged"]])
-def test_a_damaged_message_is_refused_as_it_was(name: str) -> None:
+def test_a_damaged_message_is_refused_as_before(name: str) -> None:
     message, parts = MESSAGES[name], parts_of(name)
     is_pickled = message.get("codec") == "pickle"
     names = [damage for damage, _ in damaged(parts, is_pickled)]
@@ -53,14 +54,14 @@ def test_a_damaged_message_is_refused_as_it_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("codec", ["pickle", "msgpack"])
-def test_values_come_through_as_what_they_are(codec: str) -> None:
+def test_values_keep_their_types(codec: str) -> None:
     values = (*PLAIN, *NESTED, *(PICKLED if codec == "pickle" else ()))
     rows = [(value, [value, value]) for value in values]
     back = unpack_values(codec, pack_values(codec, ("one", "two"), rows), len(rows), 2)
     assert ascii(back) == ascii(rows)
 
 
-def test_by_the_other_codec_a_message_is_refused() -> None:
+def test_a_message_of_the_other_codec_is_refused() -> None:
     source: Any = ("words", 7, "default", ("f0",))
     for name, codec in (("pickle: one word", "msgpack"), ("msgpack: one word", "pickle")):
         with pytest.raises(Exception) as refused:

@@ -1,6 +1,7 @@
-"""What a user has packed with this release is unpacked by every later one: the names in a pickle stay importable for ever.
+"""A user's pickles of this release are readable by every later one: the names in a pickle stay importable for ever.
 
-Pickles stand in stores and bundles as long as a topology runs. They name users' classes, ours below them, and what those hold.
+Stores and bundles keep pickles as long as a topology runs. They name users' classes, their base classes of ours, and the
+classes of their attributes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def data_of(frozen: Any) -> bytes:
 
 
 @pytest.mark.parametrize("name", [name for name in FROZEN if name not in PICKLES])
-def test_a_pickle_of_then_comes_back_as_what_it_was(name: str) -> None:
+def test_a_frozen_pickle_is_loaded_unchanged(name: str) -> None:
     frozen = FROZEN[name]
     assert names_in(data_of(frozen)) == frozen["names"]
     for each in frozen["names"]:
@@ -39,7 +40,7 @@ def test_a_pickle_of_then_comes_back_as_what_it_was(name: str) -> None:
     value = pickle.loads(data_of(frozen))
     if name in instances():
         assert type(value) is type(instances()[name])
-        assert lacking(plain(current_api.told_component(value)), frozen["told"]) == []
+        assert lacking(plain(current_api.component_values(value)), frozen["told"]) == []
     elif ":" in name:
         assert value is resolved(name)
     elif name.startswith("error"):
@@ -49,19 +50,19 @@ def test_a_pickle_of_then_comes_back_as_what_it_was(name: str) -> None:
         assert lacking(plain(value), frozen["told"]) == []
 
 
-def test_all_that_users_could_import_they_still_can() -> None:
+def test_all_names_that_users_could_import_still_exist() -> None:
     then = {name for name in FROZEN if ":" in name}
     assert then <= current_api.public_names().keys()
 
 
 @pytest.mark.parametrize("name", instances())
-def test_a_component_that_is_packed_now_says_the_same(name: str) -> None:
+def test_a_component_packed_now_has_the_same_contents(name: str) -> None:
     now = pickle.loads(current_api.packed(instances()[name]))
-    assert lacking(plain(current_api.told_component(now)), FROZEN[name]["told"]) == []
+    assert lacking(plain(current_api.component_values(now)), FROZEN[name]["told"]) == []
 
 
 @pytest.mark.parametrize("file", SCRIPTS)
-def test_what_a_script_of_then_names_is_still_there(file: str) -> None:
+def test_names_used_by_a_frozen_script_still_exist(file: str) -> None:
     for frozen in load(file).values():
         assert frozen["names"] == names_in(data_of(frozen))
         for each in frozen["names"]:
@@ -71,14 +72,14 @@ def test_what_a_script_of_then_names_is_still_there(file: str) -> None:
 @pytest.mark.skipif(
     HERE not in SCRIPTS, reason="code of functions is in the bytes of one Python, and not of this one"
 )
-def test_what_a_script_of_then_defines_runs() -> None:
+def test_the_classes_of_a_frozen_script_run() -> None:
     found = {name: pickle.loads(data_of(frozen)) for name, frozen in load(HERE).items()}
     run = run_bolt(found["bolt"], [("to",), ("or",)], source_fields="word")
     assert run.emitted() == [("TO",), ("OR",)]
-    assert current_api.told_component(found["sink"])["path"].endswith("/tables/words")
+    assert current_api.component_values(found["sink"])["path"].endswith("/tables/words")
 
 
-def test_every_error_of_then_is_one_of_its_kind_still() -> None:
+def test_every_frozen_error_has_its_earlier_base_classes() -> None:
     kinds: dict[str, set[str]] = {}
     for name, *bases in current_api.error_classes().values():
         kinds.setdefault(name, set()).update(bases)

@@ -1,4 +1,4 @@
-"""Records that stand in stores of today are read by the current code as they were, and refused as they were."""
+"""The current code reads records of existing stores as before, and refuses the same ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MUTATED: dict[str, dict[str, Any]] = load("mutated_records")
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_a_record_of_a_store_of_then_is_what_it_was(name: str) -> None:
+def test_a_frozen_record_of_a_store_is_read_unchanged(name: str) -> None:
     frozen = RECORDS[name]
     data = frozen["data"].encode("ascii")
     read = READ_RECORD[frozen["kind"]]
@@ -24,7 +24,7 @@ def test_a_record_of_a_store_of_then_is_what_it_was(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", MUTATED)
-def test_a_record_that_is_not_as_it_should_be_is_read_or_refused_as_it_was(kind: str) -> None:
+def test_an_invalid_record_is_read_or_refused_as_before(kind: str) -> None:
     check_mutations(kind, READ_RECORD[kind], MUTATED[kind])
 
 

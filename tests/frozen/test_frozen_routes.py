@@ -1,5 +1,6 @@
-"""Where a tuple goes is a contract between workers, of two releases too: each key goes to the task that it went to, and the id
-of a tree says where it is kept."""
+"""The target of a tuple is a contract between workers, also of two releases: each key goes to the same task as before, and the
+id of a tree contains its place.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.frozen.routing_runs import routed
 FROZEN: dict[str, Any] = load("routes")
 
 
-def test_every_key_has_the_hash_that_it_had() -> None:
+def test_every_key_has_its_earlier_hash() -> None:
     assert FROZEN["keys"].keys() == KEYS.keys()
     others = [
         name
@@ -29,7 +30,7 @@ def test_every_key_has_the_hash_that_it_had() -> None:
     assert not others
 
 
-def test_every_text_goes_to_the_task_that_it_went_to() -> None:
+def test_every_text_goes_to_its_earlier_task() -> None:
     for name, (content, *choices) in FROZEN["texts"].items():
         key = KEYS[name]
         assert current_wire.hash_of_text(key) == content == FROZEN["keys"][name][0]
@@ -37,19 +38,19 @@ def test_every_text_goes_to_the_task_that_it_went_to() -> None:
 
 
 @pytest.mark.parametrize("name", FROZEN["no keys"])
-def test_what_was_no_key_is_none(name: str) -> None:
+def test_earlier_invalid_keys_are_still_invalid(name: str) -> None:
     with pytest.raises(Exception) as refused:
         current_wire.hash_of_key(no_keys()[name])
     assert type(refused.value).__name__ == FROZEN["no keys"][name]
 
 
 @pytest.mark.parametrize("root", ROOTS, ids=str)
-def test_the_id_of_a_tree_says_where_it_is_kept(root: tuple[int, int, int]) -> None:
+def test_the_id_of_a_tree_contains_its_place(root: tuple[int, int, int]) -> None:
     first, following = FROZEN["roots"][str(root)]
     assert current_wire.first_root(*root) == first
     assert current_wire.next_root(first) == following
     assert current_wire.task_of_root(first) == current_wire.task_of_root(following) == root[0]
 
 
-def test_by_each_grouping_each_task_gets_the_tuples_that_it_got() -> None:
+def test_by_each_grouping_each_task_gets_the_same_tuples_as_before() -> None:
     assert routed() == FROZEN["runs"]

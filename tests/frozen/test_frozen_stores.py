@@ -1,4 +1,4 @@
-"""A store of today, whole and in its single values, is read by the current code as it was; its secrets open, its names hold."""
+"""The current code reads an existing store as before, as a whole and in its single values; its secrets open, its names hold."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ GONE_WITH_SESSIONS: Final = ("/leadership/leader", "/presence/s1")
 
 
 @pytest.mark.parametrize("what", READ_STORE)
-def test_what_stands_in_a_store_of_then_is_what_it_was(what: str) -> None:
+def test_a_frozen_store_is_read_unchanged(what: str) -> None:
     assert lacking(plain(READ_STORE[what](store_of(VALUES))), STORE["read"][what]) == []
 
 
-def test_all_that_was_read_of_a_store_still_is() -> None:
+def test_all_frozen_parts_of_a_store_are_read() -> None:
     assert STORE["read"].keys() == READ_STORE.keys()
 
 
-def test_a_file_of_squall_dev_holds_what_it_held_but_for_what_goes_with_sessions(tmp_path: Path) -> None:
+def test_a_file_of_squall_dev_has_its_earlier_contents_without_ephemeral_values(tmp_path: Path) -> None:
     shutil.copy(DATA / "store.db", tmp_path / "store.db")
     kept = {path: data for path, data in VALUES.items() if path not in GONE_WITH_SESSIONS}
     assert current_code.sqlite_values(tmp_path / "store.db") == kept
 
 
 @pytest.mark.parametrize("held", SINGLE["counters"])
-def test_a_counter_goes_on_from_what_it_held(held: str) -> None:
+def test_a_counter_continues_from_its_frozen_value(held: str) -> None:
     values = {path: data for path, data in VALUES.items() if path.startswith("/assignments/")}
     assert current_code.read_number("assignments", as_bytes(held), values) == SINGLE["counters"][held]
 
 
 @pytest.mark.parametrize("stood", SINGLE["presence"])
-def test_a_process_knows_the_sign_of_the_one_before_it(stood: str) -> None:
+def test_a_process_recognises_the_presence_of_its_predecessor(stood: str) -> None:
     assert current_code.stands_already(stood.encode(), MARK) == SINGLE["presence"][stood]
 
 
-def test_names_stand_in_paths_as_they_did() -> None:
+def test_names_are_quoted_in_paths_as_before() -> None:
     for name, quoted in SINGLE["quoted"].items():
         assert (current_code.quoted(name), current_code.unquoted(quoted)) == (quoted, name)
     for each, told in SINGLE["ids"].items():
         assert [current_code.name_of_topology(each), current_code.number_of_topology(each)] == told
 
 
-def test_daemons_know_each_other_by_what_they_did() -> None:
+def test_daemons_identify_each_other_as_before() -> None:
     for name, secret in SECRETS.items():
         assert current_code.public_key(secret) == SINGLE["public"][name]
     for pair, token in SINGLE["tokens"].items():
@@ -75,7 +75,7 @@ def test_daemons_know_each_other_by_what_they_did() -> None:
 
 
 @pytest.mark.parametrize("name", SEALS)
-def test_what_was_sealed_opens_as_it_did(name: str) -> None:
+def test_a_frozen_seal_opens_as_before(name: str) -> None:
     encoded, told = SEALS[name]
     data = base64.b64decode(encoded)
     if isinstance(told, dict):
@@ -87,7 +87,7 @@ def test_what_was_sealed_opens_as_it_did(name: str) -> None:
     assert type(refused.value).__name__ == told
 
 
-def test_the_keys_and_the_token_of_a_store_of_then_open() -> None:
+def test_the_keys_and_the_token_of_a_frozen_store_open() -> None:
     for recipient in ("n1", "s1"):
         texts = current_code.open_sealed(SECRETS[recipient], VALUES[f"/keys/{ID}/{recipient}"], ID)
         assert texts == {"public": "p" * 40, "secret": "s" * 40}
@@ -95,9 +95,9 @@ def test_the_keys_and_the_token_of_a_store_of_then_open() -> None:
     assert token == {"token": "the token"}
 
 
-def test_a_clusters_id_that_is_not_as_it_should_be_is_read_or_refused_as_it_was() -> None:
+def test_an_invalid_cluster_id_is_read_or_refused_as_before() -> None:
     check_mutations("cluster", current_code.read_cluster, MUTATED["cluster"])
 
 
-def test_a_blobs_manifest_that_is_not_as_it_should_be_is_read_or_refused_as_it_was() -> None:
+def test_an_invalid_blob_manifest_is_read_or_refused_as_before() -> None:
     check_mutations("manifest", lambda data: current_code.read_blob(data, CHUNKS), MUTATED["manifest"])

@@ -1,4 +1,4 @@
-"""Tables of today are read by every later release as they are: which files count, who owned what, how far readers are."""
+"""Every later release reads existing tables unchanged: which files count, who owned what, how far readers are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.frozen.frozen_checks import check_mutations
 from tests.frozen.frozen_data import load
 from tests.frozen.plain_values import lacking, plain
 from tests.frozen.sealed_records import resealed
-from tests.frozen.table_folders import fill, reader_of, told
+from tests.frozen.table_folders import fill, reader_of, value_read
 
 TABLES: dict[str, Any] = load("tables")
 MUTATED: dict[str, Any] = load("mutated_tables")
@@ -26,22 +26,22 @@ PART = base64.b64decode(NAMES["part of a checkpoint"])
 @pytest.mark.parametrize(
     ("table", "what"), [(table, what) for table in TABLES for what in TABLES[table]["told"]]
 )
-def test_a_table_of_then_is_what_it_was(table: str, what: str) -> None:
-    assert lacking(told(TABLES[table], what), TABLES[table]["told"][what]) == []
+def test_a_frozen_table_is_read_unchanged(table: str, what: str) -> None:
+    assert lacking(value_read(TABLES[table], what), TABLES[table]["told"][what]) == []
 
 
-def test_all_that_is_read_of_a_table_is_frozen() -> None:
+def test_all_queries_of_a_table_are_frozen() -> None:
     assert {what for table in TABLES.values() for what in table["told"]} == current_tables.READ_TABLE.keys()
     assert MUTATED.keys() == current_tables.READ_RECORD_OF.keys()
 
 
 @pytest.mark.parametrize("kind", MUTATED)
-def test_a_record_that_is_not_as_it_should_be_is_read_or_refused_as_it_was(kind: str) -> None:
+def test_an_invalid_record_is_read_or_refused_as_before(kind: str) -> None:
     check_mutations(kind, reader_of(kind, PART), MUTATED[kind])
 
 
 @pytest.mark.parametrize("kind", MUTATED)
-def test_a_record_whose_digest_does_not_fit_is_refused_and_a_newer_one_is_told_to_be_newer(
+def test_a_record_with_a_wrong_hash_is_refused_and_a_newer_one_is_recognised(
     tmp_path: Path, kind: str
 ) -> None:
     path, read = current_tables.READ_RECORD_OF[kind]
@@ -63,7 +63,7 @@ def test_a_record_whose_digest_does_not_fit_is_refused_and_a_newer_one_is_told_t
 
 
 @pytest.mark.parametrize("task", POSITIONS["tasks"])
-def test_a_task_goes_on_where_the_tasks_of_then_have_come_to(tmp_path: Path, task: str) -> None:
+def test_a_task_continues_where_the_frozen_tasks_ended(tmp_path: Path, task: str) -> None:
     fill(tmp_path, POSITIONS)
     index, _, parallelism = task.partition(" of ")
     units = [(series, number) for series, number in NAMES["units"]]
@@ -73,7 +73,7 @@ def test_a_task_goes_on_where_the_tasks_of_then_have_come_to(tmp_path: Path, tas
     assert lacking(plain(found), POSITIONS["tasks"][task]) == []
 
 
-def test_a_reader_finds_the_files_that_were_found(tmp_path: Path) -> None:
+def test_a_reader_finds_the_frozen_list_of_files(tmp_path: Path) -> None:
     fill(tmp_path, POSITIONS)
     assert (
         lacking(plain(current_tables.read_files_found(current_tables.files_at(tmp_path))), POSITIONS["found"])
@@ -81,12 +81,12 @@ def test_a_reader_finds_the_files_that_were_found(tmp_path: Path) -> None:
     )
 
 
-def test_names_of_files_say_what_they_said() -> None:
+def test_names_of_files_have_their_earlier_meaning() -> None:
     for name, said in NAMES["names"].items():
         assert plain(current_tables.names_of(name)) == said, name
 
 
-def test_each_unit_is_read_by_the_task_that_read_it() -> None:
+def test_each_unit_is_read_by_its_earlier_task() -> None:
     for parallelism, owners in NAMES["owners"].items():
         found = [current_tables.owner_of_unit(series, at, int(parallelism)) for series, at in NAMES["units"]]
         assert found == owners

@@ -1,4 +1,6 @@
-"""The commit's readers and the current ones, side by side: of any bytes both make the same. It goes with the old copies."""
+"""The commit's readers and the current ones, side by side: both give the same result for any bytes. It goes with the old
+copies.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,8 @@ OLD_FILES: Mapping[str, Reader] = {
 CASES = cases()
 
 
-def told(read: Reader, data: bytes) -> Any:
-    """What a reader makes of bytes: the value, or the name of the error."""
+def outcome(read: Reader, data: bytes) -> Any:
+    """A reader's result for bytes: the value, or the name of the error."""
     try:
         return {"is": plain(read(data))}
     except (SquallError, OldError) as error:
@@ -84,7 +86,7 @@ def somewhere(value: Any, draw: Callable[[int], int], change: Any) -> Any:
 @pytest.mark.parametrize("kind", CASES)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_old_and_current_code_make_the_same_of_any_bytes(kind: str, data: st.DataObject) -> None:
+def test_old_and_current_code_give_the_same_result_for_any_bytes(kind: str, data: st.DataObject) -> None:
     before, current, texts = CASES[kind]
     body = json.loads(data.draw(st.sampled_from(texts)))
     for _ in range(data.draw(st.integers(0, 3))):
@@ -92,5 +94,5 @@ def test_old_and_current_code_make_the_same_of_any_bytes(kind: str, data: st.Dat
             break
         body = somewhere(body, lambda most: data.draw(st.integers(0, most - 1)), data.draw(JSON))
     mutated = json.dumps(body).encode()
-    was, now = told(before, mutated), told(current, mutated)
+    was, now = outcome(before, mutated), outcome(current, mutated)
     assert same_outcome(was, now) or is_on_purpose(kind, "any", was, now), (mutated, was, now)

@@ -1,4 +1,4 @@
-"""Clusters, links and topologies that are played from seeds go as they went: the first seeds of each kind, event by event.
+"""Clusters, links and topologies that run from seeds behave as before: the first seeds of each kind, event by event.
 
 `python -m tests.frozen.transcript_hashes --seeds 0-9999 --jobs 2` compares all that are frozen.
 """
@@ -13,7 +13,7 @@ from tests.frozen.frozen_data import load
 from tests.frozen.transcript_hashes import BLOCK, KINDS, NAME, hash_of
 
 FROZEN: dict[str, Any] = load(NAME)
-#: Seeds of each kind that are told here, and by one test.
+#: Seeds of each kind that run here, and in one test.
 SEEDS, AT_ONCE = 40, 10
 
 
@@ -21,7 +21,7 @@ SEEDS, AT_ONCE = 40, 10
     "first", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(AT_ONCE, SEEDS, AT_ONCE))]
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_happens_is_what_happened(kind: str, first: int) -> None:
+def test_transcripts_are_as_before(kind: str, first: int) -> None:
     seeds = range(first, first + AT_ONCE)
     others = [seed for seed in seeds if hash_of(kind, seed) != FROZEN[kind]["first"][seed]]
     assert not others, (
@@ -30,7 +30,7 @@ def test_what_happens_is_what_happened(kind: str, first: int) -> None:
     )
 
 
-def test_the_first_seeds_of_each_kind_are_frozen_one_by_one() -> None:
+def test_the_first_seeds_of_each_kind_are_frozen_individually() -> None:
     assert FROZEN.keys() == KINDS.keys()
     for kind in KINDS:
         assert FROZEN[kind]["seeds"] == BLOCK * len(FROZEN[kind]["blocks"])

@@ -1,6 +1,6 @@
-"""Facts for transcripts: what machines say to each other, without what is said to people and without what is drawn by chance.
+"""Facts for transcripts: the messages between machines, without texts for people and without random values.
 
-Values of the store by their fields of then, messages without the ids of edges (two cores draw them differently), orders and
+Values of the store by their frozen fields, messages without the ids of edges (two cores draw them differently), orders and
 flags of workers. Must not know: how runs are made.
 """
 
@@ -14,12 +14,12 @@ from tests.frozen.current_wire import read_message
 from tests.frozen.frozen_data import load
 from tests.frozen.plain_values import FIELDS
 
-#: Fields that are said to people: whether there is something is a fact.
+#: Fields with texts for people: only their presence is a fact.
 SAID: Final = frozenset({"error", "crash", "note"})
-#: Fields that are drawn by chance, or that get more entries with each new option.
+#: Random fields, and those that get more entries with each new option.
 LEFT_OUT: Final = frozenset({"public_key", "versions", "component_confs", "resources"})
 RECKONED_WITH: Final = ("topology.message.timeout.secs", "topology.worker.timeout.secs", "topology.workers")
-#: Below these stand seals, and what a process says of itself: that they are written is a fact.
+#: Below these are seals, and processes' reports about themselves: only that they are written is a fact.
 DRAWN: Final = ("/keys/", "/presence/", "/blobs/", "/cluster")
 
 
@@ -34,7 +34,7 @@ FIELDS_OF_THEN: Final = _fields_of_then()
 
 
 def of_value(path: str, data: bytes | None) -> Any:
-    """What stands at a path of the store; None: nothing."""
+    """The value at a path of the store; None without one."""
     if data is None:
         return None
     if path.startswith(DRAWN):
@@ -60,7 +60,7 @@ def _of_field(name: str, value: Any) -> Any:
 
 
 def of_orders(orders: Any) -> list[Any]:
-    """What a worker is told."""
+    """The orders of a worker."""
     placements = [
         [place.worker, place.supervisor, place.slot, place.incarnation, place.tasks]
         for place in orders.placements
@@ -72,7 +72,7 @@ def of_orders(orders: Any) -> list[Any]:
 
 
 def of_flags(flags: Any) -> list[Any]:
-    """What a worker says of itself."""
+    """The report of a worker."""
     return [
         flags.asked, flags.version, flags.opened, flags.ended, flags.drained, flags.stopped, bool(flags.crash),
         flags.finished, flags.address,
@@ -80,7 +80,7 @@ def of_flags(flags: Any) -> list[Any]:
 
 
 def of_message(parts: Sequence[bytes], codec: str, fields: tuple[str, ...]) -> Any:
-    """What a worker sends to another one; `fields`: of every stream."""
+    """A message from one worker to another; `fields`: of every stream."""
     told = read_message(list(map(bytes, parts)), codec, ("", 0, "", fields))
     for name in ("edges", "codec", "source"):
         told.pop(name, None)

@@ -2,11 +2,11 @@
 
     python -m tests.frozen.transcript_hashes --seeds 0-9999 --jobs 2               # compare with what is frozen
     python -m tests.frozen.transcript_hashes --seeds 0-9999 --jobs 2 --write       # freeze it: with the commit's code alone
-    python -m tests.frozen.transcript_hashes --kinds links --tell 17               # one transcript, to be laid beside another
+    python -m tests.frozen.transcript_hashes --kinds links --tell 17               # one transcript, to compare with another
 
-A transcript is what machines do: writes to the store, orders, signs, messages, verdicts, counts, each at its time. It has no
-sentences and no names of classes. A difference is found by its block of 100 seeds, then by its seed, then by its first line.
-Must not know: what is in a transcript.
+A transcript lists the actions of machines: writes to the store, orders, heartbeats, messages, acks, failures, counts, each with
+its time. It has no sentences and no names of classes. A difference is found by its block of 100 seeds, then by its seed, then
+by its first line. Must not know: the contents of a transcript.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS: Final[Mapping[str, Callable[[int], list[str]]]] = {
     "stories": transcripts_of_stories.transcript,
 }
 BLOCK: Final = 100
-#: Seeds from 0 on whose hashes stand by themselves.
+#: Seeds from 0 on whose hashes are stored individually.
 SINGLE: Final = 100
 NAME: Final = "transcripts"
 
@@ -56,7 +56,7 @@ def combined(hashes: list[str]) -> str:
 
 
 def rows_of(kinds: list[str], seeds: range, most: Mapping[str, int]) -> list[tuple[str, int]]:
-    """The blocks to tell, of all kinds in turn. `most`: seeds of a kind at most."""
+    """The blocks to run, of all kinds in turn. `most`: limit of seeds of a kind."""
     return [
         (kind, first)
         for first in range(seeds.start, seeds.stop, BLOCK)
@@ -77,7 +77,7 @@ def tell_all(rows: list[tuple[str, int]], jobs: int) -> Iterator[tuple[str, int,
 
 
 def with_block(found: dict[str, Any], kind: str, first: int, hashes: list[str]) -> None:
-    """Add a block to what was found, and make the hash of all blocks anew."""
+    """Add a block to the results, and update the hash of all blocks."""
     each = found.setdefault(kind, {"all": "", "seeds": 0, "blocks": {}, "first": []})
     each["blocks"][str(first)] = combined(hashes)
     each["blocks"] = dict(sorted(each["blocks"].items(), key=lambda block: int(block[0])))
@@ -87,7 +87,7 @@ def with_block(found: dict[str, Any], kind: str, first: int, hashes: list[str]) 
 
 
 def differences(found: Mapping[str, Any], frozen: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Blocks whose hash is another one than was frozen, and those of which none was."""
+    """Blocks whose hash differs from the frozen one, and those without a frozen one."""
     others: list[str] = []
     unknown: list[str] = []
     for kind, each in found.items():
@@ -135,7 +135,7 @@ def main() -> int:
 
 
 def freeze(rows: list[tuple[str, int]], jobs: int) -> int:
-    """Write down the hashes of these blocks; those that are written down already stay."""
+    """Write the hashes of these blocks; existing ones stay."""
     require_commit()
     found: dict[str, Any] = load(NAME) if (DATA / f"{NAME}.json").exists() else {}
     left = [(kind, first) for kind, first in rows if str(first) not in found.get(kind, {}).get("blocks", {})]
@@ -146,7 +146,7 @@ def freeze(rows: list[tuple[str, int]], jobs: int) -> int:
 
 
 def compare(rows: list[tuple[str, int]], jobs: int) -> int:
-    """Compare these blocks with what was frozen."""
+    """Compare these blocks with the frozen ones."""
     found: dict[str, Any] = {}
     for kind, first, hashes in tell_all(rows, jobs):
         with_block(found, kind, first, hashes)

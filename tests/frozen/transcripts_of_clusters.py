@@ -1,7 +1,7 @@
-"""Transcripts of simulated clusters (`tests/simulation`): each write to the store, start, order, sign, signal and end.
+"""Transcripts of simulated clusters (`tests/simulation`): each write to the store, start, order, report, signal and end.
 
-Of those with tuples the messages between workers too, and what their tasks have written down.
-Must not know: which seeds are told, hashes.
+For those with tuples, also the messages between workers, and the ledgers of their tasks.
+Must not know: which seeds run, hashes.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from tests.simulation.tuples import BOOKS, TupleProgram
 from tests.simulation.world import World
 from tests.worker.lossy_carrier import LossyCarrier
 
-#: What tuples are in runs with tuples.
+#: The tuples in runs with tuples.
 FIELDS = ("number", "key")
 
 
 class Recorder:
-    """The lines so far of the run that is under way."""
+    """The lines so far of the current run."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.now: Callable[[], float] = lambda: 0.0
 
     def note(self, what: str, *facts: object) -> None:
-        """Write something down."""
+        """Write a line."""
         self.lines.append(line_of(self.now(), what, *facts))
 
 
 def transcript(seed: int) -> list[str]:
-    """All that happens in the cluster of a seed."""
+    """Everything that happens in the cluster of a seed."""
     recorder = Recorder()
     directory = Path(tempfile.mkdtemp(prefix="squall-transcript-", dir=runs.place()))
     try:
@@ -57,7 +57,7 @@ def transcript(seed: int) -> list[str]:
 
 @contextmanager
 def recorded(recorder: Recorder) -> Iterator[None]:
-    """Whatever runs in this block is written down."""
+    """Everything that runs in this block is written down."""
     with ExitStack() as stack:
         for patch in (
             mock.patch.object(runs, "Watcher", watcher_of(recorder)),
@@ -87,7 +87,7 @@ def recorded(recorder: Recorder) -> Iterator[None]:
 
 
 def after(kind: type[Any], name: str, note: Callable[..., object]) -> Any:
-    """Have a method of a class write down its call."""
+    """Have a method of a class write down its calls."""
     method = getattr(kind, name)
 
     def noted(self: Any, *args: Any, **named: Any) -> Any:
@@ -98,10 +98,10 @@ def after(kind: type[Any], name: str, note: Callable[..., object]) -> Any:
 
 
 def before_close(recorder: Recorder) -> Any:
-    """Have a world tell in the end what operators asked, and what tasks have written down."""
+    """Have a world finally report the operators' requests and the ledgers of tasks."""
     close = World.close
 
-    def told(self: World) -> None:
+    def close_with_a_report(self: World) -> None:
         for asked in self.asked:
             answer = getattr(asked.answer, "id", asked.answer is None)
             refused = asked.refused is not None
@@ -114,11 +114,11 @@ def before_close(recorder: Recorder) -> Any:
                 recorder.note("book", key.rpartition("/")[2], life.role, life.index, life.pid, entries)
         close(self)
 
-    return mock.patch.object(World, "close", told)
+    return mock.patch.object(World, "close", close_with_a_report)
 
 
 def watcher_of(recorder: Recorder) -> type[Watcher]:
-    """A watcher that writes down what it sees."""
+    """A watcher that writes down its events."""
 
     class Recording(Watcher):
         def __init__(self, world: World) -> None:
@@ -140,7 +140,7 @@ def watcher_of(recorder: Recorder) -> type[Watcher]:
 
 
 def carrier_of(recorder: Recorder) -> type[LossyCarrier]:
-    """A carrier that writes down what is sent by it."""
+    """A carrier that writes down its messages."""
 
     class Recording(LossyCarrier):
         def send(self, peer: str, channel: int, parts: Sequence[Any]) -> bool:

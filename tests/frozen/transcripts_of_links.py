@@ -1,7 +1,7 @@
-"""Transcripts of workers joined by bad links (`tests/worker/network_of_workers`), with a story from a seed: messages that are
-lost, doubled, changed and overtaken, links that are cut, workers that are killed. Each message that a worker sends is told.
+"""Transcripts of workers joined by bad links (`tests/worker/network_of_workers`), with a story from a seed: messages are lost,
+doubled, changed and overtaken, links are cut, workers are killed. Each message that a worker sends is recorded.
 
-Must not know: which seeds are told, hashes.
+Must not know: which seeds run, hashes.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from tests.worker.chain_of_numbers import CONF, HOSTS, SEEN, VERDICTS, chain, ch
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from tests.worker.network_of_workers import InMemory, Net, credit_is_back
 
-#: Numbers that go through the chain, at most.
+#: Limit of the numbers that go through the chain.
 MOST: Final = 250
-#: Seconds in which things go wrong, and until all is quiet.
+#: Seconds of faults, and until all is quiet.
 BAD_SECS: Final = 6.0
 QUIET_SECS: Final = 400.0
 
 
 def transcript(seed: int) -> list[str]:
-    """All that happens to the workers of a seed."""
+    """Everything that happens to the workers of a seed."""
     lines: list[str] = []
     random = Random(f"{seed}/links")
     world = InMemory()
@@ -60,7 +60,7 @@ def transcript(seed: int) -> list[str]:
 
 
 def faults_of(random: Random, seed: int) -> Faults:
-    """How bad the network is."""
+    """The faults of the network."""
     return Faults(
         Random(f"{seed}/faults"),
         random.choice([0.0, 0.0, 0.02, 0.2, 0.5]),
@@ -71,7 +71,7 @@ def faults_of(random: Random, seed: int) -> Faults:
 
 
 def adds_up(run: str, count: int) -> bool:
-    """Whether the ledger does. It need not where a spout was killed, or nothing is tracked."""
+    """Whether the ledger must hold. It need not if a spout was killed, or nothing is tracked."""
     try:
         check_ledger(run, count)
     except AssertionError:
@@ -80,7 +80,7 @@ def adds_up(run: str, count: int) -> bool:
 
 
 def play(net: Net, random: Random, note: Callable[..., None]) -> None:
-    """What goes wrong, one thing after the other."""
+    """The faults, one after another."""
     left = BAD_SECS
     for _ in range(random.choice([0, 1, 2, 4])):
         pause = random.uniform(0.05, left / 2)
@@ -106,7 +106,7 @@ def play(net: Net, random: Random, note: Callable[..., None]) -> None:
 
 
 def carrier_of(note: Callable[..., None], codec: str) -> type[LossyCarrier]:
-    """A carrier that writes down what is done with it."""
+    """A carrier that writes down its calls."""
 
     class Recording(LossyCarrier):
         def connect(self, peer: str, address: tuple[str, str]) -> None:

@@ -1,6 +1,7 @@
-"""Transcripts of random topologies (`tests/worker/random_stories`): each call, value, verdict, refusal and count, in order.
+"""Transcripts of random topologies (`tests/worker/random_stories`): each call, value, ack, failure, refusal and count, in
+order.
 
-Must not know: which seeds are told, hashes.
+Must not know: which seeds run, hashes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from tests.frozen.transcript_facts import line_of
 from tests.worker import random_stories
 from topology_api import Failure, Tuple
 
-#: What a report says, by its place in a line of the journal: component, task, call, time, times. The rest is for people.
+#: The facts of a report, by their place in a line of the journal: component, task, call, time, times. The rest is for people.
 OF_REPORTS: Final = (0, 1, 2, 7, 8)
 
 
 def transcript(seed: int) -> list[str]:
-    """All that happens in the topology of a seed."""
+    """Everything that happens in the topology of a seed."""
     lines: list[str] = []
 
     def note(who: str, what: str, *details: object) -> None:
@@ -29,9 +30,9 @@ def transcript(seed: int) -> list[str]:
 
 
 def facts_of(who: str, what: str, details: tuple[Any, ...]) -> list[Any]:
-    """What of a line of a journal is no sentence."""
+    """The parts of a journal's line that are no sentences."""
     if what.endswith(" raised"):
-        return []  # that it was refused is what counts
+        return []  # only the fact of the refusal counts
     if what.endswith(" ->"):
         return [details[0] is None]
     if (who, what) == ("story", "error"):

@@ -1,6 +1,6 @@
-"""What may be wrong with a message: cut, changed in a bit, or changed with a checksum that fits all the same.
+"""Damage of a message: truncated, changed in a bit, or changed with a fitting checksum.
 
-The layout of the first bytes is written out here once more, as the commit had it. Must not know: how messages are read.
+The layout of the first bytes is written out here again, as the commit had it. Must not know: how messages are read.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from topology_api import SquallError
 START: Final = struct.Struct("<2sBBI")
 HEADER: Final = struct.Struct("<IIIIIQB")
 BATCH_HEAD: Final = struct.Struct("<HHHHIQHII")
-#: Bytes of a body that are changed; in what is pickled none is, since that may do anything.
+#: Changed bytes of a body; none in pickled parts, since that may do anything.
 CHANGED: Final = 160
-#: A text that is longer stands as its digest.
+#: A longer text is replaced by its hash.
 SHOWN: Final = 400
 
 Parts = Sequence[bytes]
@@ -72,7 +72,7 @@ def _changed(data: bytes, at: int, value: int) -> bytes:
 
 
 def shown(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as JSON values; its rows by what `repr` says of them, so that a list is no tuple."""
+    """A message as JSON values; its rows by their `repr`, so that a list is no tuple."""
     told = dict(message)
     if "rows" in told:
         told["rows"] = in_short(ascii(told["rows"]))
@@ -80,14 +80,14 @@ def shown(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_short(text: str) -> str:
-    """A text, or what stands for it."""
+    """A text, or its replacement."""
     return (
         text if len(text) <= SHOWN else f"{len(text)} characters, {hashlib.sha256(text.encode()).hexdigest()}"
     )
 
 
 def outcomes(read: Callable[[Parts], dict[str, Any]], parts: Parts, is_pickled: bool) -> list[str]:
-    """What becomes of each damage, in its order: the error's name, or a digest of what is read."""
+    """The outcome of each damage, in order: the error's name, or a hash of the result."""
     found = []
     for _, each in damaged(parts, is_pickled):
         try:
@@ -100,12 +100,12 @@ def outcomes(read: Callable[[Parts], dict[str, Any]], parts: Parts, is_pickled: 
 
 
 def run_lengths(words: Sequence[str]) -> str:
-    """Words as one text, those that come again and again with how often: `BadFrame*40 a1b2c3d4`."""
+    """Words as one text, repeated ones with their number: `BadFrame*40 a1b2c3d4`."""
     runs = ((word, sum(1 for _ in same)) for word, same in groupby(words))
     return " ".join(word if times == 1 else f"{word}*{times}" for word, times in runs)
 
 
 def words_of(text: str) -> list[str]:
-    """The words that `run_lengths` made a text of."""
+    """The words that `run_lengths` joined."""
     runs = (run.partition("*") for run in text.split())
     return [word for word, _, times in runs for _ in range(int(times or 1))]

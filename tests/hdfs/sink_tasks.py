@@ -132,11 +132,11 @@ class WatchedStore(LosingFiles):
     """A store that informs its task of each call before it is made, and loses answers to it."""
 
     def __init__(self, store: OpenStore, task: Task) -> None:
-        super().__init__(store, self._told)
+        super().__init__(store, self._on_file_call)
         self._task = task
         self.lost = task.lost
 
-    def _told(self, call: str, path: str, number: int) -> bool:
+    def _on_file_call(self, call: str, path: str, number: int) -> bool:
         self._task.on_call(call)
         return self._task.loses(call, path, number)
 

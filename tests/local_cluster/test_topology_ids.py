@@ -90,7 +90,7 @@ def test_runs_in_one_second_have_different_ids_that_begin_like_those_of_a_cluste
         name, number, stamp = id.rsplit("-", 2)
         assert (name_of(id), number_of(id)) == (name, int(number)) and number == "1"
         assert re.fullmatch(rf"{NOW}_[0-9a-f]{{8}}", stamp)
-        assert quoted(id) == safe(id) == id, "it can stand in paths and file names as it is"
+        assert quoted(id) == safe(id) == id, "it is usable in paths and file names unchanged"
 
 
 def test_a_topology_submitted_again_in_one_cluster_has_another_id() -> None:

@@ -34,7 +34,7 @@ def death(number: int, cause: Cause = KILLED, worker: str = "w1") -> Event:
 
 
 def kept(record: TopologyRecord) -> list[Event]:
-    assert all(note.text == sentence(note.fact) for note in record.notes), "what an older daemon reads"
+    assert all(note.text == sentence(note.fact) for note in record.notes), "older daemons read this"
     return [note.fact for note in record.notes]
 
 

@@ -244,7 +244,7 @@ def test_a_supervisor_that_was_heard_is_never_given_up_and_a_silent_one_is(
             if now - heard[name] < 10:
                 assert name not in silent
             if pause > 2.5:
-                assert name not in silent, "nobody had a moment to be heard"
+                assert name not in silent, "no supervisor had a moment to be heard"
             if listened[name] >= 10:
                 assert name in silent
         for name in names:

@@ -139,7 +139,7 @@ def test_a_version_that_proves_itself_does_not_wait_for_that(on_trial: Scenario)
     on_trial.say("@ 50 ticks")
     assert "words-1-0" in on_trial.registry.known_ids(), "what belongs to it is no orphan"
     repair()
-    assert stored(on_trial, BEFORE) == b"", "nobody can come back to it"
+    assert stored(on_trial, BEFORE) == b"", "no rollback can need it"
 
 
 @pytest.mark.parametrize("path", [WAITING, BEFORE])

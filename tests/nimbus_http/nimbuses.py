@@ -93,7 +93,7 @@ def closing(client: Client) -> Iterator[Client]:
 
 
 def text_at(client: Client, path: str) -> str:
-    """What is at a path, whatever it is."""
+    """The value at a path, of any kind."""
     page = BytesIO()
     client.get_file(path, page)
     return page.getvalue().decode("utf-8", "replace")

@@ -1,12 +1,16 @@
 """The words of the glossary in CONTRIBUTING.md: names of the product use them, and not the words that they replace.
 
 Public functions and methods are not called `look`, `take`, `tell`, `say` or `note`: a name says what is read or written. Class
-names are unique in the product. No public name has a word that the glossary replaces.
+names are unique in the product. No public name has a word that the glossary replaces. In the folders of `PROSE_OF` no name,
+docstring or comment has the words of `KEPT_OUT`.
 """
 
 from __future__ import annotations
 
 import ast
+import io
+import re
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +36,21 @@ TWICE: dict[str, str] = {}
 
 #: Methods of interfaces that are not ours.
 FILE_LIKE = {("nimbus/files/stored_files.py", "tell")}
+
+#: Words and phrases that a reader has to translate; kept out of prose: docstrings, comments, names of functions and classes.
+KEPT_OUT = re.compile(
+    r"\b(?:nobody|whoever|anew|somebody|so many|(?:is|are) told|told of|calendar|what becomes|comes to nothing|by far)\b",
+    re.IGNORECASE,
+)
+PROSE_OF = ("squall", "local_cluster", "tests", "benchmarks", "examples", "scripts")
+#: Files whose prose is not ours to change, each with its reason.
+COPIES = {
+    "tests/frozen/old_counters.py": "a copy of the code of an earlier commit",
+    "tests/frozen/old_error_reports.py": "a copy of the code of an earlier commit",
+    "tests/frozen/old_records.py": "a copy of the code of an earlier commit",
+    "tests/frozen/old_telemetry.py": "a copy of the code of an earlier commit",
+    "tests/frozen/old_worker_files.py": "a copy of the code of an earlier commit",
+}
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -75,3 +94,40 @@ def test_a_class_name_exists_once() -> None:
             places[node.name].append(place)
     twice = {name: found for name, found in places.items() if len(found) > 1 and name not in TWICE}
     assert not twice, "name each after what is special about it"
+
+
+def prose(text: str) -> Iterator[str]:
+    """The docstrings and comments of a module, and its names of functions and classes."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, Definition):
+            yield node.name.replace("_", " ")
+        elif (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield " ".join(node.value.value.split())
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def test_prose_has_no_words_that_a_reader_has_to_translate() -> None:
+    found = []
+    for folder in PROSE_OF:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            place, text = str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+            if place not in COPIES and KEPT_OUT.search(" ".join(text.replace("_", " ").split())):
+                found += [f"{place}: {each}" for each in prose(text) if KEPT_OUT.search(each)]
+    assert not found, "write a noun and an active verb"
+
+
+def test_words_are_kept_out_of_names_docstrings_and_comments_but_not_of_texts() -> None:
+    module = """
+def written_anew() -> str:
+    '''Whoever comes
+    is told of it.'''
+    return "nobody"  # for somebody
+"""
+    assert [bool(KEPT_OUT.search(each)) for each in prose(module)] == [True, True, True]
+    assert KEPT_OUT.search("nobody") and not KEPT_OUT.search("told")

@@ -89,7 +89,7 @@ FALSE = {
     "the token alone": TOKEN,
     "the token as a daemon": f"Squall-Daemon operator:{TOKEN}",
     "a daemon without a token": "Squall-Daemon s1:",
-    "a daemon that nobody knows": of_supervisor(name="s9"),
+    "an unknown daemon": of_supervisor(name="s9"),
     "a stranger under a supervisor's id": of_supervisor(STRANGER),
     "a supervisor under a Nimbus's id": of_supervisor(name="n2"),
     "a supervisor without a key": of_supervisor(name="keyless"),

@@ -80,7 +80,7 @@ FALSE = {
     "an empty header": "",
     "an operator's token": "Bearer abc",
     "a daemon without a token": "Squall-Daemon n1:",
-    "a Nimbus that nobody knows": of_nimbus(name="n9"),
+    "an unknown Nimbus": of_nimbus(name="n9"),
     "a Nimbus without a key": of_nimbus(name="keyless"),
     "a stranger under a Nimbus's id": of_nimbus(STRANGER),
     "another supervisor": of_nimbus(STRANGER, name="s2"),

@@ -285,7 +285,7 @@ def problems_at_rest(world: World) -> list[str]:
     problems = []
     leader = world.leader
     if leader is None or not leader.control.leading:
-        return ["nobody leads"]
+        return ["there is no leader"]
     registry = world.registry
     there = {record.id for record in registry.all_supervisors()}
     problems += [f"{name} is not registered" for name in world.agents if name not in there]

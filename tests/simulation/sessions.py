@@ -186,9 +186,9 @@ class SimulatedSession:
             late = chances.rough and draw() < chances.late_event
             delay = self.random.uniform(0.5, 5.0) if late else 0.001 + 0.02 * draw()
             self._last_event = max(self._last_event, line.now + delay)
-            line.at(self._last_event, self.actor, partial(self._told, path))
+            line.at(self._last_event, self.actor, partial(self._notified, path))
 
-    def _told(self, path: str) -> None:
+    def _notified(self, path: str) -> None:
         if not self._closed:
             self._drop(path)
             for prefix, callback in list(self._watches):

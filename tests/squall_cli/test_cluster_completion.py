@@ -23,10 +23,10 @@ def nimbus() -> Iterator[FakeNimbus]:
 
 def complete(line: str, **extra: str) -> list[str]:
     """The completions of bash when Tab is pressed at the end of the line."""
-    return [row.partition(",")[2] for row in told("bash", COMP_WORDS=line, **extra)]
+    return [row.partition(",")[2] for row in script_lines("bash", COMP_WORDS=line, **extra)]
 
 
-def told(shell: str, **extra: str) -> list[str]:
+def script_lines(shell: str, **extra: str) -> list[str]:
     """The lines that a shell's script gets."""
     process = subprocess.run(
         [sys.executable, "-c", "from squall_cli.main import main; main()"],
@@ -71,9 +71,9 @@ def test_files_are_left_to_the_shell() -> None:
         "run a.py -- my_",
         "list --config my_",
     ):
-        assert told("bash", COMP_WORDS=f"squall {line}") == ["file,my_"]
+        assert script_lines("bash", COMP_WORDS=f"squall {line}") == ["file,my_"]
     for line in ("submit a.py --wheels ", "dev --state ", "zookeeper --jars "):
-        assert told("bash", COMP_WORDS=f"squall {line}") == ["dir,"]
+        assert script_lines("bash", COMP_WORDS=f"squall {line}") == ["dir,"]
 
 
 def test_keys_of_settings_are_completed_for_the_topology_and_for_a_component() -> None:
@@ -89,9 +89,9 @@ def test_keys_of_settings_are_completed_for_the_topology_and_for_a_component() -
 def test_an_option_and_its_value_in_one_word_are_completed_for_each_shell(nimbus: FakeNimbus) -> None:
     line, where = "squall logs word_count --component=co", {"SQUALL_NIMBUS": nimbus.url}
     assert complete(line, **where) == ["count"]
-    zsh = told("zsh", COMP_WORDS=line, COMP_CWORD="3", **where)
+    zsh = script_lines("zsh", COMP_WORDS=line, COMP_CWORD="3", **where)
     assert zsh == ["plain", "--component=count", "_"]
-    fish = told("fish", COMP_WORDS=line, COMP_CWORD="--component=co", **where)
+    fish = script_lines("fish", COMP_WORDS=line, COMP_CWORD="--component=co", **where)
     assert fish == ["plain,--component=count"]
 
 

@@ -111,7 +111,7 @@ def test_every_command_is_executed_by_the_other_nimbus_and_waits_for_the_frozen_
     heard = frozen.heard()
     assert len(heard) == 1, heard
     assert b"POST" not in heard[0] or b"rebalance" not in heard[0], (
-        "it must not be told what is no good twice"
+        "it must not get a request that must not be repeated"
     )
 
 

@@ -38,7 +38,7 @@ def run(
     return CliRunner().invoke(squall, arguments, prog_name="squall")
 
 
-def told(result: Result) -> str:
+def error_line(result: Result) -> str:
     """The error, on one line."""
     assert (result.exit_code, "Traceback" in result.output) == (2, False), result.output
     return " ".join(result.output.split()).partition("Error: ")[2]
@@ -61,7 +61,7 @@ def told(result: Result) -> str:
     ids=["master", "spark", "empty", "in-conf", "no-prefix", "squal", "own", "address", "unsafe"],
 )
 def test_an_invalid_master_or_setting_is_wrong_usage(command: str, options: Sequence[str], said: str) -> None:
-    assert said in told(run(command, *options))
+    assert said in error_line(run(command, *options))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -75,40 +75,40 @@ def test_an_invalid_master_or_setting_is_wrong_usage(command: str, options: Sequ
     ],
 )
 def test_an_invalid_path_is_wrong_usage_in_every_option(command: str, path: str, said: str) -> None:
-    assert said in told(run(command, source=path))
+    assert said in error_line(run(command, source=path))
     if command != "table":
-        assert said in told(run(command, target=path))
+        assert said in error_line(run(command, target=path))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_path_that_a_session_server_does_not_reach_is_wrong_usage(command: str) -> None:
     for connect in (["--master", "sc://host"], ["--conf", "spark.master=sc://host"]):
-        said = told(run(command, *connect, source="hdfs://host:9000/t"))
+        said = error_line(run(command, *connect, source="hdfs://host:9000/t"))
         assert "path 'hdfs://host:9000/t' cannot be read: a session of Spark Connect has no JVM here" in said
         assert "set squall.webhdfs.address" in said
-        assert "s3a:// needs one" in told(run(command, *connect, source="s3a://b/t"))
+        assert "s3a:// needs one" in error_line(run(command, *connect, source="s3a://b/t"))
 
 
 @pytest.mark.parametrize("command", ["reprocess", "replay"])
 def test_a_result_is_not_written_where_a_sink_would_not_write(command: str) -> None:
-    said = told(run(command, target="s3a://bucket/t"))
+    said = error_line(run(command, target="s3a://bucket/t"))
     assert "path 's3a://bucket/t' cannot be written to" in said and "squall.unsafe.store=true" in said
-    assert "'_squall' in it is the folder" in told(run(command, target="/x/_squall/y"))
+    assert "'_squall' in it is the folder" in error_line(run(command, target="/x/_squall/y"))
     connect = ["--master", "sc://host", *WEBHDFS]
-    assert "s3a:// needs one" in told(run(command, *connect, source="hdfs://h/t", target="s3a://b/t"))
+    assert "s3a:// needs one" in error_line(run(command, *connect, source="hdfs://h/t", target="s3a://b/t"))
 
 
 @pytest.mark.parametrize("command", ["table", "reprocess"])
 def test_a_table_to_read_must_not_be_in_the_folder_of_another_one(command: str) -> None:
-    assert "'_squall' in it is the folder" in told(run(command, source="/x/_squall"))
+    assert "'_squall' in it is the folder" in error_line(run(command, source="/x/_squall"))
 
 
 def test_files_to_replay_may_be_anywhere() -> None:
-    assert "there is no file 'no_such_file.py'" in told(run("replay", source="/x/_squall/readers"))
+    assert "there is no file 'no_such_file.py'" in error_line(run("replay", source="/x/_squall/readers"))
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    said = told(run("reprocess", "--master", "foo", target="s3a://bucket/t"))
+    said = error_line(run("reprocess", "--master", "foo", target="s3a://bucket/t"))
     assert "master is 'foo'" in said and "path 's3a://bucket/t' cannot be written to" in said
 
 

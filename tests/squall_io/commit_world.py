@@ -39,7 +39,7 @@ OTHERS: Final = {
     f"day=1/squall-{TOPOLOGY}.sink.0.1.10-1-00000.parquet": b"of a batch that looks like batch 1",
     "day=1/old.parquet": b"a person's rows",
     f"{TMP}/counts-2-1700000000.sink.0.1.1.json.0123": b"theirs 5",
-    f"{TMP}/1.json.0123": b"of a checkpoint that somebody makes",
+    f"{TMP}/1.json.0123": b"of an unfinished checkpoint",
 }
 
 
@@ -253,7 +253,7 @@ class World:
         kept = {file.path for entry in state.entries for file in entry.files}
         for path, data in OTHERS.items():
             if self.store.files.get(path) != data:
-                raise Broken(f"{path} is somebody else's, and was touched")
+                raise Broken(f"{path} belongs to another owner, and was touched")
         for path in sorted({*self.store.files, *self.store.folders} - kept - set(OTHERS)):
             name = path.rpartition("/")[2]
             ours = batch_of(name) if path.startswith((f"{STAGING}/", f"{FOLDER}/commits/")) else None

@@ -84,7 +84,7 @@ def credentials(served: Served) -> dict[str, str]:
     return {
         "none": "",
         "a stranger's": daemon_header("n1", stranger.token_with(served.own.public, NIMBUS_TO_SUPERVISOR)),
-        "of nobody": daemon_header("n2", good),
+        "of an unknown Nimbus": daemon_header("n2", good),
         "for the other way": daemon_header("n1", served.nimbus.token_with(served.own.public, SUPERVISOR_TO_NIMBUS)),
         "an operator's": "Bearer x",
         "garbage": "Squall-Daemon ::::",
@@ -92,7 +92,7 @@ def credentials(served: Served) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "which", ["none", "a stranger's", "of nobody", "for the other way", "an operator's", "garbage"]
+    "which", ["none", "a stranger's", "of an unknown Nimbus", "for the other way", "an operator's", "garbage"]
 )
 def test_only_a_nimbus_can_read_anything(served: Served, which: str) -> None:
     status, answer = served.ask("/logs/words-1-0/w1", credentials(served)[which])

@@ -168,7 +168,7 @@ def test_workers_go_on_while_nimbus_is_away_and_it_gets_the_reports_later(cluste
     cluster.until(lambda: (pids := cluster.pids()) and pids != first, "it is started again")
     cluster.nimbus.up()
     cluster.until(
-        lambda: any("ended with status 3" in note for note in cluster.nimbus.notes()), "its death is told"
+        lambda: any("ended with status 3" in note for note in cluster.nimbus.notes()), "its death is reported"
     )
     cluster.until(lambda: cluster.opened("w1"))
 

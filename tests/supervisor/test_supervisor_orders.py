@@ -140,7 +140,7 @@ def test_a_worker_without_a_heartbeat_reports_only_that_it_is_starting() -> None
     "standing",
     [
         pytest.param(replace(STANDING, asked_since=6), id="it drained for an earlier occasion"),
-        pytest.param(replace(STANDING, asked="run"), id="nobody asks it to drain any more"),
+        pytest.param(replace(STANDING, asked="run"), id="it is not asked to drain any more"),
         pytest.param(
             replace(STANDING, heartbeat=structs.replace(HEARTBEAT, asked="run")), id="it does not drain"
         ),

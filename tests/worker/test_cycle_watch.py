@@ -59,7 +59,7 @@ class Network:
         if hops:
             for _ in range(self.random.choice((0, 1, 1, 2))):
                 self.send_tuple(name, hops - 1)
-        self.watches[name].executed(0, "whoever sent it", 1)
+        self.watches[name].executed(0, "any sender", 1)
 
     def deliver(self, key: tuple[str, str, str]) -> None:
         what = self.channels[key].popleft()

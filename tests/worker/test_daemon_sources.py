@@ -36,7 +36,7 @@ def ordered_while_it_drains(worker: FakeSupervisor) -> None:
     worker.order("stop")
 
 
-def told_twice(worker: FakeSupervisor) -> None:
+def terminated_twice(worker: FakeSupervisor) -> None:
     worker.process.send_signal(signal.SIGTERM)
     worker.wait(lambda: "drains, then ends" in worker.log(), "the first SIGTERM heard")
     worker.process.send_signal(signal.SIGTERM)
@@ -46,8 +46,8 @@ def told_twice(worker: FakeSupervisor) -> None:
     ("kind", "bolt", "stop"),
     [
         (SaysItsEnd, RaisesAtFirst, ordered),
-        (SaysItsEndInThread, RaisesAtFirst, told_twice),
-        (SaysItsEnd, HangsAwaiting, told_twice),
+        (SaysItsEndInThread, RaisesAtFirst, terminated_twice),
+        (SaysItsEnd, HangsAwaiting, terminated_twice),
         (SaysItsEndInThread, HangsAwaiting, ordered_while_it_drains),
     ],
 )

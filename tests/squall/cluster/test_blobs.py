@@ -35,7 +35,7 @@ class Print(Bolt):
         """Read and forgotten."""
 
     def __setstate__(self, state: object) -> None:
-        raise AssertionError("nobody asked for an instance")
+        raise AssertionError("no instance was requested")
 
 
 def lines() -> Topology:

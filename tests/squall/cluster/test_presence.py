@@ -114,8 +114,8 @@ def test_two_processes_of_one_name_replace_each_other_a_few_times_in_a_session_a
     for moment in range(200):
         for presence in both:
             presence.keep(moment * SESSION / 200)
-    made_anew = [record for record in caplog.records if "it is created again" in record.getMessage()]
-    assert 2 <= len(made_anew) <= 14
+    made_again = [record for record in caplog.records if "it is created again" in record.getMessage()]
+    assert 2 <= len(made_again) <= 14
     assert caplog.text.count("another process of this name is registered") <= 14
 
 
@@ -126,7 +126,7 @@ def test_presence_waits_for_the_end_of_one_that_it_may_not_replace(store: InMemo
     assert not mine.keep(0.0) and mine.occupied
     assert not mine.keep(SESSION) and mine.occupied
     other.close()
-    assert mine.next_time(SESSION) == SESSION, "it is told"
+    assert mine.next_time(SESSION) == SESSION, "it is notified"
     assert mine.keep(SESSION) and not mine.occupied
     after = Presence(Session(store), "/presence/s1", b"ours 2", lambda data: data.startswith(b"ours"))
     assert after.keep(SESSION), "the process before it is gone for sure"

@@ -147,7 +147,7 @@ def test_notes_of_a_release_without_events_are_read_as_texts() -> None:
     )
     assert read.fact == Event("text", worker="w1", error="w1 died")
     assert Note("w1 died", 7.0, "w1", False).fact == Event("text", 7.0, worker="w1", error="w1 died")
-    assert b"event" not in encode(REPORT), "what an older daemon reads is as it was"
+    assert b"event" not in encode(REPORT), "an older daemon reads the same bytes as before"
 
 
 @pytest.mark.parametrize(

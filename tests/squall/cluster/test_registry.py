@@ -172,7 +172,7 @@ def test_topologies_of_the_same_instant_are_in_the_order_of_their_submission() -
 def test_sealed_keys_are_read_as_they_were_saved_and_removed_completely() -> None:
     registry = Registry(InMemoryStore())
     assert registry.sealed_keys("words-1-0", "s1") is None
-    for sealed in (b"sealed", b"sealed anew"):
+    for sealed in (b"sealed", b"sealed again"):
         registry.save_sealed_keys("words-1-0", "s1", sealed)
         assert registry.sealed_keys("words-1-0", "s1") == sealed
     registry.save_sealed_keys("words-1-0", "a/b", b"for another")

@@ -1,4 +1,4 @@
-"""A topology with two streams, for tests of what is numbered and sent."""
+"""A topology with two streams, for tests of numbering and sending."""
 
 from __future__ import annotations
 

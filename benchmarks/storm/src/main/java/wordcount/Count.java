@@ -9,7 +9,7 @@ import org.apache.storm.topology.OutputFieldsDeclarer;
 import org.apache.storm.topology.base.BaseRichBolt;
 import org.apache.storm.tuple.Tuple;
 
-/** Counts words, and leaves its counts when it is told that this was all. */
+/** Counts words, and writes its counts at the end of the input. */
 public final class Count extends BaseRichBolt {
     private final String folder;
     private transient OutputCollector collector;
