@@ -89,10 +89,7 @@ class ReplayPlan:
     @cached_property
     def tasks_of(self) -> Mapping[str, list[int]]:
         """The tasks of each component, ascending."""
-        return {
-            spec.id: [task for task, component, _ in self.tasks if component == spec.id]
-            for spec in self.topology.components
-        }
+        return self.for_worker("").tasks_of
 
     @cached_property
     def running(self) -> frozenset[int]:

@@ -263,9 +263,6 @@ class BatchUnits(Units):
         for batch in table.to_batches(max_chunksize=_AT_ONCE):
             yield from plain_rows(batch.columns, batch.num_rows)
 
-    def _columns(self, schema: Schema) -> list[tuple[str, Column | None]]:
-        return [(name, schema.column(name)) for name in self._spout.fields]
-
     def _parquet(self, file: DataFile, schema: Schema) -> pa.Table:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -279,7 +276,7 @@ class BatchUnits(Units):
         partition = partition_of(file.path)
         opened = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
         there = {same_name(name): name for name in opened.schema_arrow.names}
-        columns = self._columns(schema)
+        columns = [(name, schema.column(name)) for name in self._spout.fields]
         in_file = [there[same_name(name)] for name, _ in columns if same_name(name) in there]
         read = opened.read(columns=in_file)
         made = []
@@ -307,7 +304,7 @@ class BatchUnits(Units):
             loaded = reader.option("basePath", self._files.root).load(path)
             columns = [
                 (sql.lit(None) if column is None else sql.col(quoted(column.name))).alias(f"c{place}")
-                for place, (_, column) in enumerate(self._columns(schema))
+                for place, column in enumerate(map(schema.column, self._spout.fields))
             ]
             return loaded.select(*columns).toArrow()
         except Exception as error:
