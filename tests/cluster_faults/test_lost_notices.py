@@ -48,7 +48,7 @@ def test_changes_are_seen_when_notifications_are_lost_or_doubled(
         for proxy in ways.all:
             proxy.notices, proxy.noticed = 0, 0
         changes_are_seen(run, tmp_path / "while-lost", rests=1)
-        assert all(proxy.noticed for proxy in ways.all), "there was nothing to be lost"
+        assert all(proxy.noticed for proxy in ways.all), "no notification was lost"
         old = run.daemons.leader()
         assert old is not None
         run.daemons.nimbuses[old].kill()

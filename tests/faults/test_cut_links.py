@@ -87,7 +87,7 @@ def test_a_cut_shorter_than_the_silence_is_bridged(tmp_path: Path, soak: float) 
             run.flows(cap=5 * RECOVERY)
         untouched(run, pids)
         total = run.drain()
-        assert not total.failed, "nothing was lost, it was only late"
+        assert not total.failed, "nothing was lost, only late"
 
 
 def test_a_link_that_is_cut_while_a_worker_is_replaced_heals(tmp_path: Path) -> None:

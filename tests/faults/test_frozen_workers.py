@@ -112,7 +112,7 @@ def test_a_frozen_worker_whose_tasks_moved_emits_nothing_when_it_thaws_and_exits
         for life in lives_of_process(run, SPOUT, pid):
             # Nothing leaves the process; the run of calls in which it was frozen may continue until it checks the clock.
             assert len(life.after(moment, "E")) <= QUICK["topology.max.spout.pending"], (
-                "at most one run of calls"
+                "at most one run of calls emits"
             )
 
 

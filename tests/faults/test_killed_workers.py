@@ -51,7 +51,7 @@ def test_killing_a_random_worker_every_three_seconds_loses_no_acked_tuple(
         run.flows(cap=5 * RECOVERY)
         total = run.drain()
         assert total.spout_lives > 2, "workers were replaced"
-        assert total.orphaned or total.failed or load == "replays of the runtime", "tuples were under way"
+        assert total.orphaned or total.failed or load == "replays of the runtime", "tuples were in flight"
 
 
 def test_the_unix_sockets_of_a_killed_worker_are_removed(tmp_path: Path) -> None:

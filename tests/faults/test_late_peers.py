@@ -40,5 +40,5 @@ def test_workers_that_start_late_and_in_any_order_lose_nothing(
     with ledger_run(tmp_path, Surroundings(supervisors=3, slots=1), spouts=3, bolts=3, workers=3) as run:
         assert {one.worker for one in run.workers()} == {"w1", "w2", "w3"}
         total = run.drain()
-        assert not total.failed, "what waits for a worker to come up is not lost"
+        assert not total.failed, "tuples for a starting worker are not lost"
         assert not total.duplicates

@@ -57,7 +57,7 @@ def test_failed_tuples_are_emitted_until_they_are_acked(tmp_path: Path, replay: 
     assert whole.problems == []
     numbers = {entry.number for life in lives_of(lives, SPOUT) for entry in life.of("E")}
     assert whole.acked == len(numbers)
-    assert bool(whole.failed["failed"]) is (replay is None), "the runtime's own replays are no verdicts"
+    assert bool(whole.failed["failed"]) is (replay is None), "replays by the runtime are not final"
 
 
 def test_a_second_run_resumes_where_the_first_was_cut_off(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_a_slow_bolt_slows_its_spout_and_no_process_grows(tmp_path: Path, soak: 
         seconds = time.monotonic() - began
         assert run.tally.of("E") - emitted <= 2 * 200 * seconds + 2 * pending, "the spout is slowed"
         total = run.drain()
-        assert not total.failed, "what merely waits does not fail"
+        assert not total.failed, "waiting tuples do not fail"
 
 
 @pytest.mark.parametrize("kind", [Hanging, Spinning])

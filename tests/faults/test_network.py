@@ -52,7 +52,7 @@ def test_packets_to_a_port_are_lost_until_it_heals_and_then_arrive() -> None:
         assert one.goes(one.server, CAP), "the other direction is open"
         network.heal()
         one.server.settimeout(CAP)
-        assert one.server.recv(1) == b"x", "TCP sends again what was lost"
+        assert one.server.recv(1) == b"x", "TCP retransmits lost packets"
         one.close()
 
     in_own_network(body)
@@ -62,8 +62,8 @@ def test_one_way_is_cut_on_connections_in_both_directions() -> None:
     def body(network: Network) -> None:
         to_a, to_b = Connection(), Connection()
         network.cut_one_way(sender=[to_a.port], receiver=[to_b.port])
-        assert not to_b.goes(to_b.client, QUIET), "what A sends on its own connection"
-        assert not to_a.goes(to_a.server, QUIET), "what A sends on B's connection"
+        assert not to_b.goes(to_b.client, QUIET), "packets from A on its own connection"
+        assert not to_a.goes(to_a.server, QUIET), "packets from A on B's connection"
         assert to_b.goes(to_b.server, CAP)
         assert to_a.goes(to_a.client, CAP)
         network.heal()

@@ -31,7 +31,7 @@ def check_written(write: Callable[[Any], bytes], value: Any, data: bytes) -> Non
 def check_mutations(of: str, read: Reader, table: Mapping[str, Any]) -> None:
     """Check that each mutation is read or refused as before."""
     data, numbers = table["data"].encode("ascii"), table["numbers"]
-    assert digest(mutations(data, numbers)) == table["digest"], "mutations are made in another way than then"
+    assert digest(mutations(data, numbers)) == table["digest"], "mutations are no longer made in the same way"
     usual, wanted = plain(read(data)), expected(table)
     others = []
     for name, mutated in mutations(data, numbers):

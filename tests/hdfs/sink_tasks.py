@@ -159,7 +159,7 @@ def watched() -> Iterator[None]:
 def check(spark: SparkSession, path: str, acked: set[int], offered: set[int]) -> Counter[int]:
     """Check that the table has its rows and no others; return how often each batch is in it."""
     rows: dict[int, int] = dict(read_committed(spark, path).groupBy("batch").count().collect())
-    assert not any(number % ROWS for number in rows.values()), f"batches that are not whole: {rows}"
+    assert not any(number % ROWS for number in rows.values()), f"incomplete batches: {rows}"
     counts = Counter({batch: number // ROWS for batch, number in rows.items()})
     assert acked <= set(counts), f"acked, and not in the table: {sorted(acked - set(counts))}"
     assert set(counts) <= offered

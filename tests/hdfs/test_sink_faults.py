@@ -150,7 +150,7 @@ def test_each_batch_is_there_once_when_the_first_answer_of_each_kind_of_call_is_
         *("list", "walk", "exists", "read", "digest", "put_if_absent", "move_if_absent", "delete"),
     }
     assert steps.count("write") == 2 < steps.count("list"), (
-        "what is lost is asked again, and no row is written again"
+        "lost calls are repeated, and no row is written again"
     )
     Task(hdfs_path, restart=2).prepare()
     assert check(spark, hdfs_path, {1, 2, 3}, {1, 2, 3}) == {1: 1, 2: 1, 3: 1}
@@ -201,7 +201,7 @@ def test_a_frozen_owner_that_continues_after_a_new_one_took_over_is_not_acked_an
     Task(hdfs_path, restart=100).prepare()
     counts = check(spark, hdfs_path, acked, acked | in_doubt)
     published = {batch for batch in in_doubt if counts[batch]}
-    assert published == {10 * (1 + BATCH.index("look"))}, "only what was published before the claim counts"
+    assert published == {10 * (1 + BATCH.index("look"))}, "only batches published before the claim count"
 
 
 def test_a_reader_at_every_step_sees_only_complete_batches(spark: SparkSession, hdfs_path: str) -> None:
@@ -292,6 +292,6 @@ def test_a_full_disk_is_waited_for(spark: SparkSession, troubled_hdfs: HdfsServe
             datanode.restart()
     troubled_hdfs.wait_ready()
     assert writing.thaw() is None
-    assert task.progressed, "it says all the while that it goes on"
+    assert task.progressed, "it reports progress all the time"
     Task(hdfs_path, restart=1).prepare()
     assert check(spark, hdfs_path, {1, 2}, {1, 2}) == {1: 1, 2: 1}

@@ -46,7 +46,7 @@ class Tour:
     def flows(self, more: int = 200) -> None:
         """Wait until this many more rows are committed."""
         before = self.rows()
-        assert before + more < FILES * LINES, "all is over before its time: give it more lines"
+        assert before + more < FILES * LINES, "everything was over too early: give it more lines"
         try:
             eventually(lambda: self.rows() >= before + more, FLOW_SECS)
         except AssertionError:
@@ -109,7 +109,7 @@ def numbers_in(files: OpenStore) -> list[int]:
             batch += pq.read_table(io.BytesIO(files.read(file.path)), columns=["number"])[
                 "number"
             ].to_pylist()
-        assert len(batch) == entry.rows, f"batch {entry.batch} is not whole"
+        assert len(batch) == entry.rows, f"batch {entry.batch} is incomplete"
         found += batch
     return found
 

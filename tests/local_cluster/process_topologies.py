@@ -139,5 +139,5 @@ def wait_until(holds: object, seconds: float = 60.0) -> None:
     """Wait for a condition that other processes fulfil; AssertionError if they do not."""
     end = time.monotonic() + seconds
     while not holds():  # type: ignore[operator]
-        assert time.monotonic() < end, "it does not come about"
+        assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)

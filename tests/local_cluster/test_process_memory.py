@@ -89,7 +89,7 @@ def test_a_failed_allocation_in_user_code_fails_its_tuple_and_the_worker_goes_on
     assert (spout.acked, spout.failed, spout.replayed) == (19, 1, 1)
     assert "execute() raised MemoryError" in status.errors[0].render()
     assert status.errors[0].component == "bolt1"
-    assert status.notes == (), "no process has died of it"
+    assert status.notes == (), "no process has died"
 
 
 #: Runs a cluster inside a control group, as in a container, and prints the outcome.
@@ -153,5 +153,5 @@ def test_a_worker_that_the_kernel_kills_for_lack_of_memory_is_reported_and_start
         )
     assert done.returncode == 0, done.stderr
     state, notes = json.loads(done.stdout)
-    assert state == "COMPLETED", "its successor has done the rest"
+    assert state == "COMPLETED", "its successor has processed the rest"
     assert "was killed by SIGKILL (OOM killer: yes)" in notes[0]

@@ -74,7 +74,7 @@ def test_a_value_that_cannot_be_encoded_fails_its_tuple_alone_and_names_the_fiel
     assert reason in report
     assert "(7, " in report, "the tuple is shown"
     assert status.errors[0].component == "source"
-    assert status.notes == (), "no worker has died of it"
+    assert status.notes == (), "no worker has died"
 
 
 @pytest.mark.parametrize(("codec", "kind", "reason"), [ODD[0], ODD[3]])

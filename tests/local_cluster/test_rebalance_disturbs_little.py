@@ -129,4 +129,4 @@ def test_each_key_has_one_owner_for_each_number_of_tasks_and_nothing_is_lost(
     assert {parallelism for component, parallelism, _ in owners if component == "owner"} == {3, tasks}
     assert count("ack") == 600
     assert count("key", "owner") == 600
-    assert status.components["owner"].executed == 600, "what closed tasks did still counts"
+    assert status.components["owner"].executed == 600, "counts of closed tasks are kept"

@@ -127,7 +127,7 @@ def test_a_nimbus_that_stops_lets_the_other_lead_at_once(start: Callable[[str], 
     second.rounds()
     second.woken = 0
     first.control.stop()
-    assert second.woken, "it was told"
+    assert second.woken, "it was notified"
     second.rounds()
     assert second.control.leading and not first.control.leading
     assert first.office.told == ["begin", "end", "close"]
@@ -330,7 +330,7 @@ def test_an_error_in_the_master_is_logged_and_the_master_is_rebuilt(
     first.control.round()
     assert "a mistake of ours" in caplog.text
     first.rounds(REBUILD_SECS - 0.1)
-    assert len(first.made) == 1, "a mistake that comes at once each time wears nothing out"
+    assert len(first.made) == 1, "an immediate repeated error does not cause a busy loop"
     first.rounds(0.1)
     assert first.control.leading and len(first.made) == 2
 

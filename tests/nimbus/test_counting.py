@@ -126,7 +126,7 @@ def test_totals_continue_over_a_rebalance(cluster: Cluster) -> None:
     assignment = cluster.registry.assignments.get(id)
     assert assignment is not None
     assert [placed.worker for placed in assignment.placements] == ["w2", "w3"]
-    assert cluster.status().workers == 3, "the old one is on its way out"
+    assert cluster.status().workers == 3, "the old one is leaving"
     cluster.report("words", "w1", (1, 0), stopped=True)
     for placed in assignment.placements:
         cluster.count(id, placed.worker, placed.incarnation, emitted=5, gauges={"depth": 7})

@@ -86,7 +86,7 @@ def test_a_nimbus_that_has_the_file_and_never_leads_does_not_leave_the_cluster_w
     lacking: MissingFiles, answer: Inventory, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert may_lead_at(lacking, answer) == LONGER
-    assert lacking.steps_aside() is None, "it would go on for ever"
+    assert lacking.steps_aside() is None, "this could continue for ever"
     assert "cannot be had from n2: this Nimbus may lead without it" in caplog.text
 
 

@@ -60,7 +60,7 @@ class PlainKeys:
         self.registry.save_sealed_keys(topology_id, "all", json.dumps(next(self.keys)).encode())
 
     def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
-        assert self.registry.sealed_keys(topology_id, "all"), "keys are there before an assignment is"
+        assert self.registry.sealed_keys(topology_id, "all"), "keys exist before an assignment does"
         self.sealed += [(topology_id, supervisor.id) for supervisor in supervisors]
 
     def forget(self, topology_id: str) -> None:
@@ -163,7 +163,7 @@ def test_keys_are_made_for_each_submission_and_removed_with_it_and_occur_nowhere
     assert _keys(registry, one.id) is None
     nimbus.kill("two", 0)
     assert store.children("/") == ["cluster", "counters"]
-    assert keys.forgotten == [one.id, two.id], "nor are they kept in mind"
+    assert keys.forgotten == [one.id, two.id], "they are forgotten, too"
 
 
 def test_without_a_key_maker_there_are_no_keys(master: Master) -> None:
@@ -333,7 +333,7 @@ def test_a_store_lost_in_the_middle_of_a_tick_is_no_error_of_a_topology(
     store.chooses = lambda call: BEFORE if call.write else None
     with pytest.raises(Unavailable):
         nimbus.tick()
-    assert len(store.failed) == 1, "the second would fare no better"
+    assert len(store.failed) == 1, "the second would fail as well"
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     store.chooses = nothing_fails
     nimbus.tick()

@@ -67,7 +67,7 @@ def test_remains_of_a_topology_that_was_unreadable_for_a_while_are_removed_after
     scenario.store.put(orphan, b"of a submission that was never finished")
     scenario.store.put(path, b"garbage")
     scenario.say("@ 3 another nimbus")
-    assert scenario.store.get(orphan) is not None, "it might be that topology's"
+    assert scenario.store.get(orphan) is not None, "it may belong to that topology"
     scenario.store.put(path, found[0])
     scenario.say("@ 100 ticks")
     assert scenario.store.get(orphan) is None

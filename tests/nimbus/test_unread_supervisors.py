@@ -48,7 +48,7 @@ def test_a_silent_unreadable_supervisor_is_given_up(one: Scenario) -> None:
     assert one.show() == ["one ACTIVE", "  w2 s2/0 (1,0): 2", "  w3 s2/1 (2,0): 1"]
     assert one.store.get(paths.supervisor("s1")) is None
     one.say("@ 201 heard s1")
-    assert one.store.get(paths.supervisor("s1")) is None, "it says itself who it is"
+    assert one.store.get(paths.supervisor("s1")) is None, "its heartbeat identifies it"
 
 
 def test_an_unreadable_supervisor_that_is_heard_keeps_its_workers(one: Scenario) -> None:

@@ -137,7 +137,7 @@ def test_a_version_that_proves_itself_does_not_wait_for_that(on_trial: Scenario)
     on_trial.say("@ 2 report words w1 opened")
     assert on_trial.nimbus.topology("words").replaces is None and stored(on_trial, BEFORE) == NEWER
     on_trial.say("@ 50 ticks")
-    assert "words-1-0" in on_trial.registry.known_ids(), "what belongs to it is no orphan"
+    assert "words-1-0" in on_trial.registry.known_ids(), "its records are no orphans"
     repair()
     assert stored(on_trial, BEFORE) == b"", "no rollback can need it"
 

@@ -37,7 +37,7 @@ def until(condition: Callable[[], Any], what: str = "it") -> Any:
     """The value of a condition once it holds."""
     deadline = time.monotonic() + CAP_SECS
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"{what} has not come about within {CAP_SECS:g} s"
+        assert time.monotonic() < deadline, f"{what} did not happen within {CAP_SECS:g} s"
         threading.Event().wait(0.01)
     return found
 

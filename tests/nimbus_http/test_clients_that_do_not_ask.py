@@ -126,7 +126,7 @@ def test_a_request_that_trickles_in_is_not_waited_for(
 def test_a_body_may_take_longer_than_a_request(impatient: None, leader: NimbusDaemon) -> None:
     with connect(leader) as connection, connect(leader) as silent:
         connection.sendall(authorized(leader, "POST", "supervisors/none/drain", 2))
-        assert is_closed(silent), "so long it is since the body could have come"
+        assert is_closed(silent), "this long ago the body could have come"
         assert answer(connection, b"{}", b"\r\n").startswith(b"HTTP/1.1 404")
 
 

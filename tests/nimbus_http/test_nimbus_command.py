@@ -113,7 +113,7 @@ def test_the_leader_is_killed_and_the_standby_goes_on(processes: Processes) -> N
     killed.kill()
     killed.wait(CAP_SECS)
     until(lambda: processes.leads(second), "the second lead")
-    assert second.post("topologies", body) == submitted, "said again, it is the same"
+    assert second.post("topologies", body) == submitted, "repeated, it is the same"
     # The first one comes back as a standby.
     processes.start("first")
     again = processes.client("first")
@@ -229,7 +229,7 @@ def test_a_frozen_zookeeper_makes_submit_unavailable_in_time(tmp_path: Path) -> 
             with pytest.raises((Refused, Unreachable)) as error:
                 client.post("topologies", submission())
             assert isinstance(error.value, Refused) and error.value.status == 503
-            assert time.monotonic() - began < 5, "within what is promised: the time itself is tested"
+            assert time.monotonic() - began < 5, "within the promised time, which is tested here"
             server.thaw()
             until(lambda: processes.leads(client), "the lead again")
             assert client.post("topologies", submission())["state"] == "ACTIVE"

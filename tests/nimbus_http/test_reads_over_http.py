@@ -144,7 +144,7 @@ def test_prometheus_gets_the_users_own_metrics(client: Client, running: PlayedSu
     assert float(found.pop(f'{sizes}"0.99"}}')) == pytest.approx(3.0, rel=0.02)
     counts = f"squall_component_histogram_count{{{where}"
     assert (found.pop(f'{counts}"sizes"}}'), found.pop(f'{counts}"none yet"}}')) == ("3", "0")
-    assert found == {}, "what is no number is left out"
+    assert found == {}, "values that are no numbers are omitted"
 
 
 def test_health_and_the_openapi_document_need_no_credentials(leader: NimbusDaemon) -> None:

@@ -278,7 +278,7 @@ class TestStoreAway:
             with pytest.raises(Refused) as refused:
                 client.post("topologies", submission())
             assert (refused.value.status, refused.value.kind) == (503, "StoreUnavailable")
-            assert time.monotonic() - began < 5, "within what is promised: the time itself is tested"
+            assert time.monotonic() - began < 5, "within the promised time, which is tested here"
             with pytest.raises(Refused) as refused:
                 client.get("topologies")
             assert refused.value.status == 503

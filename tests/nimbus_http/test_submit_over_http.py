@@ -80,7 +80,7 @@ def test_replace_takes_over_the_name_of_a_running_topology(
     body = submission(replace=True, wait_secs=60)
     second = client.post("topologies", body)
     assert second["id"] != first["id"]
-    assert client.post("topologies", body) == second, "said again, it is the same"
+    assert client.post("topologies", body) == second, "repeated, it is the same"
     assert client.get("topologies/words")["state"] == "REPLACING"
 
 

@@ -104,7 +104,7 @@ def test_no_module_or_folder_has_a_catch_all_name() -> None:
 
 def test_every_module_opens_with_a_docstring() -> None:
     silent = [path for path, tree, _ in modules(*PACKAGES, *OTHER_FOLDERS) if not ast.get_docstring(tree)]
-    assert not silent, f"no first docstring that says what the module does and must not know: {silent}"
+    assert not silent, f"no first docstring with the module's purpose and limits: {silent}"
 
 
 def test_an_init_file_of_a_package_only_exports_names() -> None:

@@ -172,7 +172,7 @@ def test_when_the_compiler_fails_half_way_nothing_compiled_remains_and_a_line_sa
     checkout.build("build_ext", "--inplace")
     assert checkout.runs() == "compiled 1 2 3"
     checkout.build("build_ext", "--inplace", **half)
-    assert (checkout.compiled(), checkout.runs()[:5]) == ([], "plain"), "what was there before is gone, too"
+    assert (checkout.compiled(), checkout.runs()[:5]) == ([], "plain"), "earlier files are gone, too"
 
     refused = checkout.python("setup.py", "-q", "build", SQUALL_BUILD="compiled", **half)
     assert refused.returncode != 0

@@ -219,9 +219,7 @@ def test_the_demo_counts_words_and_with_java_flights_and_leaves_no_process(
     assert re.search(r"The counts of all [0-9]+,[0-9]{3} words equal the plain count\.", demo.stdout)
     eventually(lambda: not processes(mark, mark))
     assert list(folder.iterdir()) == []
-    assert (source / ".venv-demo" / "bin" / "squall").exists(), (
-        "in the checkout, whatever folder it was started from"
-    )
+    assert (source / ".venv-demo" / "bin" / "squall").exists(), "in the checkout, from any working folder"
 
     try:
         require_java(os.environ)

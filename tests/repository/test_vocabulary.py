@@ -93,7 +93,7 @@ def test_a_class_name_exists_once() -> None:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             places[node.name].append(place)
     twice = {name: found for name, found in places.items() if len(found) > 1 and name not in TWICE}
-    assert not twice, "name each after what is special about it"
+    assert not twice, "give each a name that distinguishes it"
 
 
 def prose(text: str) -> Iterator[str]:

@@ -109,7 +109,7 @@ def test_a_job_is_published_once_per_state_of_its_input(spark: SparkSession, pla
     assert (outcome["published"], outcome["version"]) == (True, 2)
     assert (outcome["rows_in"], outcome["rows_out"], outcome["schema"]) == (4, 2, "word string, total bigint")
     assert rows(spark, place.output) == [("a", 4), ("b", 7)]
-    assert len(place.left()) == 2, "the version before stays for those that read it"
+    assert len(place.left()) == 2, "the previous version stays for its readers"
     assert place.outcome(job, "--again")["version"] == 3
     assert len(place.left()) == 2
 
@@ -127,7 +127,7 @@ def test_sql_spans_and_keys_choose_the_rows(spark: SparkSession, place: Place) -
     assert counted("--since", "150") == 2
     assert counted("--until", "1970-01-01T00:03:20Z") == 3
     assert counted("--key", "word,count") == 4
-    assert counted("--since", "150", "--key", "word,count") == 1, "one of them is a replay of a row before"
+    assert counted("--since", "150", "--key", "word,count") == 1, "one of them is a replay of an earlier row"
 
 
 def test_results_are_partitioned_in_any_format_and_may_be_reprocessed_too(
@@ -290,7 +290,7 @@ def test_after_a_failed_first_run_the_next_one_may_use_another_format(
     assert right["version"] == 1
     assert rows(spark, place.output) == [("a", 1), ("a", 3), ("b", 2)]
     refused = place.run("--sql", "select * from rows", "--format", "csv")
-    assert "is another table already" in refused.stderr, "it is published: that binds"
+    assert "is another table already" in refused.stderr, "a published result fixes the format"
 
 
 def test_an_interrupted_job_leaves_nothing(spark: SparkSession, place: Place) -> None:
@@ -363,7 +363,7 @@ def test_a_killed_run_is_published_once_by_the_next_one(
         process.kill()
     assert rows(spark, place.output) == [("old", 0)]
     if number == signal.SIGKILL:
-        assert len(place.left()) == 2, "what it left"
+        assert len(place.left()) == 2, "its remains"
     else:
         assert (process.returncode, len(place.left())) == (1, 1)
         assert "squall reprocess: interrupted" in said and "Traceback" not in said, said
@@ -372,7 +372,7 @@ def test_a_killed_run_is_published_once_by_the_next_one(
     outcome = place.outcome(job)
     assert (outcome["published"], outcome["version"]) == (True, 2)
     assert rows(spark, place.output) == [("a", 2), ("a", 4), ("b", 3)]
-    assert len(place.left()) == 2, "both versions, and nothing of the one that was killed"
+    assert len(place.left()) == 2, "both versions, and nothing of the killed run"
     assert place.outcome(job)["published"] is False
 
 

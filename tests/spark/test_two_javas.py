@@ -63,7 +63,7 @@ def test_an_exception_of_one_java_is_not_asked_of_the_other(
             files.put_if_absent("a/b", b"1")
         assert not files.put_if_absent("a", b"2") and files.list("c") == []
         assert number(small.java.java.util.ArrayList()) < number(held[-1]), (
-            "else the names were those of nothing"
+            "otherwise the names would be unused"
         )
     finally:
         asked.close()

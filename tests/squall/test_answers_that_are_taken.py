@@ -62,7 +62,7 @@ async def taking(server: ssl.SSLContext | None, client: ssl.SSLContext | None) -
         for _ in range(10):
             await reader.readexactly(20_000)  # far less than the answer
         await until(lambda: made[0]._gone() >= before + 100_000)
-        assert made[0]._awaited is Awaited.TAKING, "most of it is still there to be taken"
+        assert made[0]._awaited is Awaited.TAKING, "most of it is still unread"
         made[0].transport.abort()
         writer.transport.abort()
         serving.close()

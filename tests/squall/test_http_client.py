@@ -91,7 +91,7 @@ def test_one_redirect_is_followed_with_the_credentials_for_its_target(start: Cal
     assert leader.asked == [("POST", "/api/v1/x", f"for {leader.url}")]
     client = connect([standby.url], lambda url: "mine" if url == standby.url else None)
     client.get("x")
-    assert leader.asked[-1][2] == "mine", "the token of a cluster is one"
+    assert leader.asked[-1][2] == "mine", "a cluster has one token"
     leader.pages["/api/v1/x"] = page({}, 307, Location=f"{standby.url}/api/v1/x")
     with pytest.raises(Refused) as refused:
         client.get("x")

@@ -42,7 +42,7 @@ def test_an_unknown_authority_is_reported_with_the_option_that_names_it(
         connect([url]).get("x")
     said = str(error.value)
     assert "its certificate is signed by no authority that this system trusts (" in said
-    assert said.endswith("; squall.tls.ca names the file with the right one"), "nor that it should be started"
+    assert said.endswith("; squall.tls.ca names the file with the right one"), "nor advice to start it"
     other = make_certificates(tmp_path / "others")
     with pytest.raises(Unreachable, match=f"signed by none of the authorities in {other.ca} "):
         connect([url], ca=other.ca).get("x")

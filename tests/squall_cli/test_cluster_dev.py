@@ -186,7 +186,7 @@ def test_a_second_ctrl_c_does_not_wait_for_a_call_that_does_not_return(tmp_path:
         cluster.process.signal(signal.SIGINT)
         began = time.monotonic()
         assert cluster.process.end() == 0
-        assert time.monotonic() - began < 8.0, "a worker has 10 s to stop, and they were waited for"
+        assert time.monotonic() - began < 8.0, "the command waited the 10 s that a worker has to stop"
         assert processes_of(cluster.state) == set()
         assert files(tmp_path) == ["halves.py", "stuck.py"]
 

@@ -55,7 +55,7 @@ def test_an_error_of_a_worker_without_the_spout_is_shown_soon_and_the_run_goes_o
         late = time.time() - float(found[1])
         spout = re.search(r"the spout is in process (\d+)\.", terminal.plain)
         assert spout is not None
-        assert spout[1] != found[2], "the bolt was to be in another process"
+        assert spout[1] != found[2], "the bolt should be in another process"
         shown = len(terminal.pictures)
         while len(terminal.pictures) < shown + 2:
             assert terminal.read(), terminal.plain

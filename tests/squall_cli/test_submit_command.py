@@ -346,7 +346,7 @@ def test_wait_shows_each_step_and_ends_with_the_first_ack(nimbus: TakingNimbus, 
     assert places == sorted(places), done.stderr
     assert -1 not in places, done.stderr
     assert done.stderr.count("starting: 0 of 2 workers up") == 1
-    assert "packing" not in done.stderr, "what lasts a moment is not worth a line"
+    assert "packing" not in done.stderr, "a short wait gets no line"
 
 
 def test_wait_ends_with_the_reason_when_it_fails(nimbus: TakingNimbus, project: Path) -> None:

@@ -143,7 +143,7 @@ def test_requirements_are_installed_from_wheels_and_a_failed_build_is_reported(t
         )
         assert done.returncode == 1
         assert "its environment cannot be built" in json.loads(done.stdout)["failure"]
-        assert "9.9" in done.stderr, "what the installer said"
+        assert "9.9" in done.stderr, "the output of the installer"
     assert sorted(out.read_text().split()) == ["A", "B"]
 
 

@@ -105,7 +105,7 @@ def test_a_resubmitted_topology_continues_after_the_last_acks(book: Path, tmp_pa
         assert cluster.status("reader").state == "COMPLETED"
     assert len(kept(first)) == 230
     assert Counter(line for (line,) in kept(first) + kept(second)) == Counter(lines_of(book)), (
-        "all that was acked in the first life was acked in order, so nothing comes again"
+        "all acks of the first life were in order, so nothing comes again"
     )
 
 
@@ -174,10 +174,8 @@ def test_a_run_killed_while_a_slow_bolt_has_everything_continues_near_the_last_a
         topology(HdfsLines(f"{book}/0.txt", positions=str(killed)), Keep(tmp_path / "kept"))
     )
     again = len(done.emitted("lines"))
-    assert 50 <= before < 100, "the bolt was to be in the middle: the test is none"
-    assert 100 - before <= again <= 100 - before + 15, (
-        "about a second's acks come again, and all that was open"
-    )
+    assert 50 <= before < 100, "the bolt should be in the middle: the test shows nothing"
+    assert 100 - before <= again <= 100 - before + 15, "about a second's acks come again, and all open ones"
 
 
 def test_positions_of_another_reader_are_refused_as_the_topology_starts(book: Path, tmp_path: Path) -> None:
@@ -223,7 +221,7 @@ def test_a_damaged_file_delays_no_other_and_is_read_once_it_is_repaired(book: Pa
         cluster.submit(topology(HdfsLines(str(book)), Keep(tmp_path / "kept")))
         cluster.advance(30)
         status = cluster.status("reader")
-        assert status.state == "ACTIVE", "something is left that was not read"
+        assert status.state == "ACTIVE", "an unread part is left"
         assert "5.txt.gz cannot be read: it is truncated" in str(status.errors)
         assert len(kept(tmp_path / "kept")) >= 600
         (book / "5.txt.gz").write_bytes(whole)

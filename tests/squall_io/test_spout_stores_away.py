@@ -140,7 +140,7 @@ def test_a_store_that_fails_in_the_middle_of_a_split_causes_no_line_twice(
     while not task.finished:
         waits.append(task.next(lambda values, message_id: got.append(values[0])))
     assert Counter(got) == expected(text)
-    assert any(waits), "the store never failed: the test is none"
+    assert any(waits), "the store never failed: the test shows nothing"
 
 
 def test_while_positions_cannot_be_written_reading_goes_on_and_they_are_written_later(
@@ -163,7 +163,7 @@ def test_while_positions_cannot_be_written_reading_goes_on_and_they_are_written_
     again = task_of(text, time, restart=1)
     again.start()
     assert again.next(lambda values, message_id: ids.append(message_id)) is None
-    assert ids[31] == ids[30], "the one that was under way comes again, and nothing before it"
+    assert ids[31] == ids[30], "only the current one comes again"
 
 
 def test_positions_are_written_at_most_once_a_second_and_only_after_changes(text: Path, fails: Fails) -> None:
@@ -229,7 +229,7 @@ def test_kills_lost_answers_and_rebalances_at_any_moment_skip_nothing(
     total = acked.total()
     assert run_to_the_end(task_of(text, time, 1, 2, restart=1001), time, rounds, acked)
     assert run_to_the_end(task_of(text, time, 0, 2, restart=1001), time, rounds, acked)
-    assert acked.total() == total, "what was acked and written down comes again"
+    assert acked.total() == total, "an acked and recorded line came again"
 
 
 class Killed(BaseException):
@@ -295,7 +295,7 @@ def test_while_no_more_emissions_are_allowed_acks_cause_a_write_once_a_second(
     again.start()
     while not again.finished:
         again.next(lambda values, message_id: left.append(message_id))
-    assert len(left) == 60 - 8, "what was acked when it was written last does not come again, all else does"
+    assert len(left) == 60 - 8, "lines acked before the last write do not come again, all others do"
 
 
 def test_an_ack_does_not_immediately_retry_a_failed_write(text: Path, fails: Fails) -> None:

@@ -47,7 +47,7 @@ class FakeWorker:
 
     def read(self) -> Orders:
         orders = worker_files.read_orders(self.directory)
-        assert orders is not None, "a worker is started with its orders there"
+        assert orders is not None, "a worker starts after its orders are written"
         return orders
 
     def behaviour(self) -> list[str]:

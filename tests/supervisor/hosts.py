@@ -147,7 +147,7 @@ class Hosts:
         """Run rounds until a condition holds."""
         end = time.monotonic() + CAP
         while not condition():
-            assert time.monotonic() < end, f"{what or 'it'} did not come; reports: {self.link.reports[-5:]}"
+            assert time.monotonic() < end, f"{what or 'it'} did not happen; reports: {self.link.reports[-5:]}"
             self.turn()
 
     def report(self, worker: str, name: str = "words") -> WorkerReport | None:

@@ -27,7 +27,7 @@ def until(condition: Callable[[], object]) -> None:
     """Wait until a condition holds; an expected event comes soon, or never."""
     end = time.monotonic() + CAP
     while not condition():
-        assert time.monotonic() < end, "it did not come"
+        assert time.monotonic() < end, "it did not happen"
         time.sleep(0.002)
 
 

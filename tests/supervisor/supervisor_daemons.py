@@ -88,7 +88,7 @@ class Cluster:
         """Let time pass until a condition holds."""
         end = time.monotonic() + CAP
         while not condition():
-            assert time.monotonic() < end, f"{what or 'it'} did not come; notes: {self.nimbus.notes()}"
+            assert time.monotonic() < end, f"{what or 'it'} did not happen; notes: {self.nimbus.notes()}"
             self.tick()
             time.sleep(0.01)
 

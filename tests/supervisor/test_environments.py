@@ -159,10 +159,10 @@ def test_another_version_of_what_workers_need_is_refused_and_the_end_of_the_log_
     with pytest.raises(BuildFailed, match=r"pip ended with status 1\n") as failure:
         made.make(needed, shipped)
     assert "msgspec==0.0.1" in str(failure.value)
-    assert "$ " not in str(failure.value), "what pip said, and not how it was called"
+    assert "$ " not in str(failure.value), "the output of pip, without its command line"
     assert "msgspec==0.0.1" in made.log(needed.key).read_text()
     assert not (made.root / needed.key / READY).exists()
-    assert not (made.root / needed.key / "venv").exists(), "half an environment is none"
+    assert not (made.root / needed.key / "venv").exists(), "a partial environment does not count"
 
 
 def test_packages_that_workers_need_are_held_at_our_versions() -> None:

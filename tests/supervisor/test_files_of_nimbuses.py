@@ -85,7 +85,7 @@ def test_a_leader_that_delivers_a_wrong_file_is_named_and_the_others_are_asked(
     (told,) = [record.getMessage() for record in caplog.records if "delivers" in record.getMessage()]
     assert f"Nimbus n1 at {site.leader.record.url}" in told and sha256(WRONG).hexdigest() in told
     assert site.fetch() == FILE
-    assert asked() == ["n2"], "the leader is left in peace for a while"
+    assert asked() == ["n2"], "the leader is not asked for a while"
     site.clock.move_to(site.clock.now() + WRONG_SECS)
     site.leader.files[NAME] = FILE
     assert site.fetch() == FILE

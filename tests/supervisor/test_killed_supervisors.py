@@ -93,7 +93,7 @@ class Killing:
         end = time.monotonic() + CAP
         while not condition():
             log = (self.tmp / "daemons.log").read_text()[-3000:]
-            assert time.monotonic() < end, f"it did not come; {leaders_below(self.state)}; {log}"
+            assert time.monotonic() < end, f"it did not happen; {leaders_below(self.state)}; {log}"
             self.nimbus.do(lambda nimbus: nimbus.tick())
             time.sleep(0.01)
 

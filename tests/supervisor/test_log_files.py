@@ -68,7 +68,7 @@ def test_a_follower_misses_nothing_of_a_rotated_log(log: Path) -> None:
     old = read_piece(log, offset)
     assert old is not None
     assert (old.offset, old.text, old.next_offset) == (offset, "the last before\n", 0)
-    assert old.size > offset, "it is no file that was cut short"
+    assert old.size > offset, "the file was not truncated"
     new = read_piece(log, old.next_offset)
     assert new is not None and new.text == "the first after\n"
 

@@ -110,7 +110,7 @@ def test_unused_files_are_removed(tmp_path: Path, store: InMemoryStore, code: by
     provisions.keep([other], [])
     assert names(tmp_path / "code") == [sha256(code)]
     provisions.keep([], ["words-2-0"])
-    assert names(tmp_path / "code") == [sha256(code)], "a worker of it still runs"
+    assert names(tmp_path / "code") == [sha256(code)], "one of its workers still runs"
     provisions.keep([], [])
     assert names(tmp_path / "code") == []
 

@@ -38,7 +38,7 @@ def test_the_name_is_free_at_once_even_if_the_removal_takes_long(
     assert len(list((tmp_path / GONE).iterdir())) == 1
     may_go_on.set()
     until(lambda: not list((tmp_path / GONE).iterdir()))
-    assert (tmp_path / "code" / "deep" / "file").exists(), "what came after it stays"
+    assert (tmp_path / "code" / "deep" / "file").exists(), "its successor stays"
     made.close()
 
 
@@ -98,5 +98,5 @@ def test_a_tree_deeper_than_pythons_recursion_limit_ends_no_loop(tmp_path: Path)
     finally:
         os.chdir(here)
     Removals(tmp_path).remove(deep)
-    assert not deep.exists(), "its name is free, whatever is left of it"
+    assert not deep.exists(), "its name is free even if some of it is left"
     subprocess.run(["rm", "-rf", str(tmp_path / GONE)], check=True)

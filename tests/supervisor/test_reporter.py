@@ -62,7 +62,7 @@ def test_news_is_reported_once_and_again_if_the_store_does_not_show_it(
     reporter.report(VIEW, news, 1.0)
     assert len(nimbus.said) == 2
     reporter.report(VIEW, replace(news, opened=False), 1.0)
-    assert len(nimbus.said) == 3, "other news wait for nothing"
+    assert len(nimbus.said) == 3, "other news is not delayed"
 
 
 def test_news_of_a_forgotten_worker_or_topology_is_reported_again(nimbus: Nimbus, reporter: Reporter) -> None:

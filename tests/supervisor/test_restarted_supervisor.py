@@ -146,7 +146,7 @@ def test_a_worker_being_started_when_the_supervisor_died_is_found_by_its_mark(
     hosts.until(lambda: hosts.pids() == pids, "no second one is started beside it")
     assert hosts.link.notes() == []
     assert read_started(directory) == started, (
-        "it is noted as if its first supervisor had lived a moment longer"
+        "it is recorded as if its first supervisor had lived a moment longer"
     )
 
 
@@ -172,5 +172,5 @@ def test_a_worker_with_unreadable_orders_is_ended_before_another_is_started(host
     supervisor = hosts.make("s1")
     hosts.supervisors.append(supervisor)
     supervisor.sync(hosts.clock.now())
-    assert not runs(pids["w1"]), "its place is not given to a second one while it runs"
+    assert not runs(pids["w1"]), "its slot is not given to a second one while it runs"
     reap(pids["w1"])

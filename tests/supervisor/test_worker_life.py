@@ -293,7 +293,7 @@ def test_close_ends_everything_and_reports_it_to_nimbus(hosts: Hosts) -> None:
     assert not any(runs(pid) for pid in pids.values())
     assert [report.stopped for report in hosts.link.reports[-2:]] == [True, True]
     assert hosts.registry.all_supervisors() == []
-    assert supervisor.close(hosts.clock.now()), "said again, it is so still"
+    assert supervisor.close(hosts.clock.now()), "repeated, it is still true"
 
 
 def test_kill_all_ends_everything_at_once_even_frozen_processes(hosts: Hosts) -> None:

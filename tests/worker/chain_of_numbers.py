@@ -80,7 +80,7 @@ def chain(run: str, count: int, tracked: bool = True) -> Topology:
 def check_ledger(run: str, count: int) -> None:
     """The ledger of an ended run must add up."""
     verdicts = VERDICTS[run]
-    assert sorted(number for number, _ in verdicts) == list(range(count)), "one verdict for each emission"
+    assert sorted(number for number, _ in verdicts) == list(range(count)), "one final call for each emission"
     acked = {number for number, verdict in verdicts if verdict == "ack"}
     assert acked <= set(SEEN[run]), f"acked and never seen: {sorted(acked - set(SEEN[run]))}"
     assert set(SEEN[run]) <= set(range(count)), "seen and never emitted"

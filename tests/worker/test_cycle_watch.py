@@ -110,7 +110,7 @@ def test_a_phase_begins_only_when_nothing_is_in_flight(workers: int, seed: int) 
             assert network.under_way() == 0 and (phase == 1 or all(network.end_called.values()))
         if all(watch.cycles[0].phase == LAST_PHASE for watch in network.watches.values()):
             break
-    assert phase == LAST_PHASE, "a quiet cycle was never found quiet"
+    assert phase == LAST_PHASE, "a quiet cycle was not detected"
 
 
 def replies(watch: CycleWatch, *rows: tuple[str, bool, int, int]) -> None:

@@ -171,7 +171,7 @@ def test_a_record_of_a_tasks_own_logger_is_attributed_by_its_name() -> None:
     assert place("squall.words.count.0") == "count[4]"
     assert place("squall.words.count.7") == ""
     worker.plan = SimpleNamespace(tasks_by_logger={"squall.words.count.7": "count[9]"})
-    assert place("squall.words.count.7") == "count[9]", "a task that came with another assignment"
+    assert place("squall.words.count.7") == "count[9]", "a task of another assignment"
 
 
 # Orders.

@@ -19,6 +19,6 @@ def test_drained_workers_send_nothing_that_others_would_have_to_confirm() -> Non
     net.run(2.0)
     links = [peer.link for node in net.nodes.values() for peer in node.exchange.peers.values()]
     sent = [link.control.sent for link in links]
-    assert any(sent), "they have talked"
+    assert any(sent), "they have exchanged messages"
     net.run(10.0)
     assert [link.control.sent for link in links] == sent

@@ -108,7 +108,7 @@ def test_a_report_of_many_causes_keeps_its_length_its_ends_and_its_place() -> No
     assert lines[0].startswith("caused by KeyError: 'at 199'")
     assert lines[-2] == f"... {causes.MOST - MOST_CAUSES + 1} more ..."
     text = report_of(error).render().splitlines()
-    assert len(text) <= 14, "another one when it comes again"
+    assert len(text) <= 14, "a repeated one is another"
     assert any(line.startswith(f'  File "{__file__}", line ') for line in text)
 
 

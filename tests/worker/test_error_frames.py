@@ -82,7 +82,7 @@ def test_neither_pythons_library_nor_an_installed_package_is_the_place_of_an_err
     outer = made("def call(inner):\n inner()\n", sink)
     report = report_of(lambda: outer(inner))
     assert f"{__file__}:" in report.place, (
-        "the user's own line, when there is one, and nothing below our component"
+        "the user's own line, if there is one, and nothing below our component"
     )
     assert not any("pyspark" in frame for frame in report.frames)
 

@@ -38,7 +38,7 @@ def after_faults(world: OverZeroMQ, run: str, faults: Faults) -> Net:
     faults.bad = False
     net.run_until_quiet(60)
     check_ledger(run, 400)
-    assert {verdict for _, verdict in VERDICTS[run]} == {"ack"}, "what was lost came through as a replay"
+    assert {verdict for _, verdict in VERDICTS[run]} == {"ack"}, "lost tuples came through as replays"
     return net
 
 
@@ -68,7 +68,7 @@ def test_an_overtaken_message_is_lost_or_sent_again_and_never_processed_twice(
     net = after_faults(world, "swap", Faults(Random(7), swap=0.2))
     assert net.faults.swaps
     assert counted(net, "gaps") > 0
-    assert counted(net, "duplicates") > 0, "the one that came late is taken for one that was there"
+    assert counted(net, "duplicates") > 0, "the late one counts as already received"
     assert counted(net, "control frames twice or early") > 0
     assert len(SEEN["swap"]) <= 400 + net.spouts[0].replayed
 
@@ -101,7 +101,9 @@ def test_messages_queued_for_a_dead_process_are_refused_by_the_next_one_on_its_p
     address, first = net.nodes["w3"].carrier.address, net.nodes["w1"].exchange.peers["w3"].link
     net.kill("w3")
     sent = first.in_flight.sent
-    assert net.run(10, lambda: first.in_flight.sent > sent), "ZeroMQ accepts what its peer does not read"
+    assert net.run(10, lambda: first.in_flight.sent > sent), (
+        "ZeroMQ accepts messages that its peer does not read"
+    )
     net.number_again("w3")
     node = net.begin("w3")
     assert node.carrier.address == address

@@ -423,5 +423,5 @@ def test_untracked_tuples_of_a_cycle_do_not_pile_up_for_a_frozen_peer() -> None:
         link = net.nodes["w1"].exchange.peers["w2"].link
         most = max(most, sum(sent.size for sent in link.in_flight.after(0)) + sum(map(len, link.waiting)))
     assert frozen.worker.started
-    assert most < 2000, "the buffer, and what one run emits"
+    assert most < 2000, "the buffer, and the emissions of one run"
     assert net.nodes["w1"].worker.links.dropped["around"] > 0

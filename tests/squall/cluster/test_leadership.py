@@ -164,7 +164,7 @@ def test_an_answer_later_than_a_term_makes_no_leader(join: Join) -> None:
 def test_a_candidate_with_the_place_but_without_the_epoch_tries_again_at_once(join: Join) -> None:
     one = join("one")
     one.store.lose_answer_of = "create"
-    assert one.round() is None, "the place is its own, and it does not know"
+    assert one.round() is None, "the place is its own without its knowledge"
     create = one.store.create
 
     def overtaken(path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
@@ -281,7 +281,7 @@ def test_a_leader_whose_name_was_overwritten_writes_it_again(join: Join) -> None
     first = one.round()
     one.store.put(paths.LEADER, b"\xff nonsense")
     assert one.round() == first
-    assert one.leadership.leader() == "one", "supervisors find whom to report to"
+    assert one.leadership.leader() == "one", "supervisors find the leader"
 
 
 def test_another_candidates_epoch_ends_a_term(join: Join) -> None:
@@ -408,9 +408,7 @@ def test_work_longer_than_a_term_ends_it_when_the_store_does_not_answer(join: Jo
     assert not one.leadership.keeps_leading()
     one.store.away = False
     one.clock.move_to(one.clock.now() + SESSION / 6)
-    assert not one.leadership.keeps_leading(), (
-        "a term that is over is not taken up again in the midst of work"
-    )
+    assert not one.leadership.keeps_leading(), "an ended term does not resume in the middle of work"
 
 
 def test_a_session_lost_in_the_middle_of_work_ends_the_term(join: Join) -> None:

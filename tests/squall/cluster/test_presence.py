@@ -100,7 +100,7 @@ def test_presence_refused_by_the_store_is_tried_again_later(
 
     monkeypatch.setattr(session, "owns", refused)
     assert not presence.keep(1.0)
-    assert presence.next_time(1.0) == 1.0 + SESSION / 6, "and not at once, again and again"
+    assert presence.next_time(1.0) == 1.0 + SESSION / 6, "and not at once and repeatedly"
     assert "not with these credentials" in caplog.text
     monkeypatch.undo()
     assert presence.keep(1.0 + SESSION / 6)
@@ -129,4 +129,4 @@ def test_presence_waits_for_the_end_of_one_that_it_may_not_replace(store: InMemo
     assert mine.next_time(SESSION) == SESSION, "it is notified"
     assert mine.keep(SESSION) and not mine.occupied
     after = Presence(Session(store), "/presence/s1", b"ours 2", lambda data: data.startswith(b"ours"))
-    assert after.keep(SESSION), "the process before it is gone for sure"
+    assert after.keep(SESSION), "the previous process is certainly gone"

@@ -226,7 +226,7 @@ def test_presence_comes_back_by_itself_after_the_end_of_a_session(
     assert eventually(lambda: other.get(paths.presence("s1")) is None)
     assert eventually(lambda: presence.keep(clock.now()) and store.owns(paths.presence("s1")))
     found = eventually(lambda: other.get(paths.presence("s1")))
-    assert found is not None and found[0] == b"1", "everybody sees it"
+    assert found is not None and found[0] == b"1", "all sessions see it"
 
 
 def test_an_ensemble_that_loses_its_leader_keeps_the_session_and_every_confirmed_write(
