@@ -135,27 +135,27 @@ class ToStderr(logging.Handler):
 
 def show_log(topology: str) -> None:
     """Show what the topology's components log, from INFO on, unless the user's file has set up logging itself."""
+    form = "%(asctime)s %(levelname)s %(component)s: %(message)s"
     log = logging.getLogger(f"squall.{topology}")
-    if log.hasHandlers():
-        return
-    handler = ToStderr()
-    handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)s %(component)s: %(message)s", "%H:%M:%S")
-    )
-    handler.addFilter(name_component)
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
+    if _show_records(log, form, name_component):
+        log.setLevel(logging.INFO)
 
 
 def show_supervisor() -> None:
     """Show what becomes of worker processes, unless the user's file has set up logging itself. That a component could not be
-    opened is told once: its error is shown besides."""
-    log = logging.getLogger("supervisor")
-    if not log.hasHandlers():
-        handler = ToStderr()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
-        handler.addFilter(NoUnopenedAgain())
-        log.addHandler(handler)
+    opened is shown once, beside its error."""
+    _show_records(logging.getLogger("supervisor"), "%(asctime)s %(message)s", NoUnopenedAgain().filter)
+
+
+def _show_records(log: logging.Logger, form: str, sift: Callable[[logging.LogRecord], bool]) -> bool:
+    """Show a logger's records, unless it has handlers already."""
+    if log.hasHandlers():
+        return False
+    handler = ToStderr()
+    handler.setFormatter(logging.Formatter(form, "%H:%M:%S"))
+    handler.addFilter(sift)
+    log.addHandler(handler)
+    return True
 
 
 class NoUnopenedAgain(logging.Filter):
