@@ -100,7 +100,7 @@ class Steps:
 
 
 def context(index: int) -> Context:
-    """What a worker passes to a task of a sink."""
+    """A worker's arguments for a task of a sink."""
     return Context(
         topology="benchmark", topology_id="benchmark-1", component="store", task=1, index=0, parallelism=1,
         incarnation=(1, index), conf={}, _tasks=lambda component: [], log=logging.getLogger("sink"),

@@ -1,4 +1,4 @@
-"""What a cluster leaves behind: processes, ports, open files, threads, files. `before = Traces(...)`, and later `left(before)`.
+"""Leaks of a cluster: processes, ports, open files, threads, files. `before = Traces(...)`, and later `left(before)`.
 
 Processes are recognised by a mark in their environment, which their children inherit, and by the test's folder in their command
 line; so an orphaned grandchild is found as well. Linux only (/proc). Must not know: clusters.
@@ -44,7 +44,7 @@ class Traces:
 
 
 def left(before: Traces) -> list[str]:
-    """What has appeared since, in words; does not wait."""
+    """The resources that have appeared since, in words; does not wait."""
     return [
         *(str(process) for process in processes(before.mark, str(before.folder))),
         *(f"zombie: {process}" for process in zombies() if process.pid not in before.children),

@@ -36,7 +36,7 @@ class Misbehaving(Relay):
         self.emit(tup.values)
 
     def misbehave(self) -> None:
-        """What no bolt should do; subclasses say what."""
+        """Misbehaves; subclasses say how."""
         raise NotImplementedError
 
 

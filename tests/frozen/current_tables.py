@@ -187,7 +187,7 @@ READ_RECORD_OF: Final[Mapping[str, tuple[str, Callable[[Files], object]]]] = {
 
 
 def read_positions(files: Files, index: int, parallelism: int, units: list[tuple[str, int]]) -> object:
-    """What a task learns from the records of all earlier owners."""
+    """A task's knowledge from the records of all earlier owners."""
     task = Positions(index, parallelism)
     PositionRecords(files, task, owner_name("words-9-0", (9, 0))).load()
     mine = [unit for unit in (Unit(series, number) for series, number in units) if task.mine(unit)]

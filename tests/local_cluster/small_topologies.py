@@ -23,7 +23,7 @@ from topology_api import (
 
 
 class Lines(Spout):
-    """Never ends by itself."""
+    """Never finishes."""
 
     outputs = Fields("line")
 

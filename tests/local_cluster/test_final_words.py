@@ -310,7 +310,7 @@ def test_every_emission_with_a_message_id_gets_exactly_one_final_call(
 
 @settings(max_examples=15)
 @given(plans(), st.sampled_from([None, Replay(max_attempts=3, first_delay=0.5)]))
-def test_that_holds_for_message_ids_that_repeat(plan: Plan, replay: Replay | None) -> None:
+def test_that_also_holds_for_message_ids_that_repeat(plan: Plan, replay: Replay | None) -> None:
     check_final_words(run(plan, replay, repeats_ids=True))
 
 

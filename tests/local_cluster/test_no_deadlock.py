@@ -45,7 +45,7 @@ class Starts(Spout):
 
 
 def send_on(bolt: Bolt, tup: Tuple, fan_out: int) -> None:
-    """Send a tuple on `fan_out` times, unless its hops are used up."""
+    """Sends a tuple on `fan_out` times, unless its hops are used up."""
     if tup["hops"] > 0:
         for number in range(fan_out):
             bolt.emit((tup["key"] + number, tup["hops"] - 1), anchors=tup)

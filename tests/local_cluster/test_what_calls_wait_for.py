@@ -86,7 +86,7 @@ def test_a_bolts_report_is_shown_until_the_next_one_or_until_the_call_returns(st
         assert idle_of(cluster) == ""
 
 
-def test_what_a_bolt_waits_for_in_prepare_is_shown(steps: Steps) -> None:
+def test_the_wait_of_a_bolt_in_prepare_is_shown(steps: Steps) -> None:
     with LocalCluster() as cluster:
         cluster.submit(chain("waits", Numbers(1), WaitsAtItsStart()))
         assert seen(steps, lambda: idle_of(cluster)) == "waiting for a license"

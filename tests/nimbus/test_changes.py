@@ -1,4 +1,4 @@
-"""What Nimbus reads after a change, and that it misses no change."""
+"""The records that Nimbus reads after a change; it misses no change."""
 
 from __future__ import annotations
 

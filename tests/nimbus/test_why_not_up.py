@@ -1,4 +1,4 @@
-"""What a list of topologies says of an ACTIVE one whose workers are not up, and no longer once they are."""
+"""A list of topologies gives the reason why an ACTIVE one is not up, until its workers are up."""
 
 from __future__ import annotations
 

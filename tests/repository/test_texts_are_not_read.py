@@ -142,7 +142,7 @@ def module_of(path: str) -> str:
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
-def test_no_module_reads_a_text_of_ours() -> None:
+def test_no_module_parses_our_own_texts() -> None:
     read = found_in(product())
     assert sorted(one for one in read if not {one, one.partition(":")[0]} & ALLOWED.keys()) == []
     used = {*read, *(one.partition(":")[0] for one in read)}

@@ -44,7 +44,7 @@ def as_read_by_spark(ddl: str) -> object:
 
 @given(SCHEMAS)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_spark_reads_the_text_of_any_schema_as_what_it_is(spark: SparkSession, schema: Schema) -> None:
+def test_spark_parses_the_text_of_any_schema_as_the_same_schema(spark: SparkSession, schema: Schema) -> None:
     assert as_read_by_spark(str(schema)) == as_spark(schema)
 
 

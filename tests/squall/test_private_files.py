@@ -43,7 +43,7 @@ def test_a_new_text_replaces_the_old_one_and_its_open_mode(tmp_path: Path) -> No
     assert (read_private(path, "the token"), mode(path)) == ("new", 0o600)
 
 
-def test_a_missing_file_is_none(tmp_path: Path) -> None:
+def test_a_missing_file_reads_as_none(tmp_path: Path) -> None:
     assert read_private(tmp_path / "nothing", "the token") is None
 
 

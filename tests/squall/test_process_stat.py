@@ -57,7 +57,7 @@ def test_a_name_with_brackets_causes_no_mistake_and_a_zombie_does_not_live() -> 
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOENT, errno.ESRCH])
-def test_an_ended_or_hidden_process_is_none(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ended_or_hidden_process_counts_as_none(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "read_bytes", refusing(number))
     assert stat_of(os.getpid()) is None
 

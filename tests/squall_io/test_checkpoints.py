@@ -87,7 +87,7 @@ def test_a_checkpoint_that_comes_second_changes_nothing() -> None:
     assert files.exists(entry(2).batch.commit)
 
 
-def test_a_checkpoint_whose_number_was_taken_and_deleted_meanwhile_is_none() -> None:
+def test_a_checkpoint_whose_number_was_taken_and_deleted_meanwhile_does_not_count() -> None:
     files = MemoryFiles()
     frozen = [entry(1)]  # one task has seen it; the others listed before it existed
     put(files, 1)

@@ -1,4 +1,4 @@
-"""Who owns a writer id, and what a fence says of the epoch before it."""
+"""The owner of a writer id, and the contents of a fence about the epoch before it."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_all_are_published_with_their_counts_and_not_made_again_the_second_time(
     assert made == ["a", "b"]
 
 
-def test_when_one_cannot_be_written_none_is_published_and_nothing_is_left() -> None:
+def test_when_one_result_cannot_be_written_none_is_published_and_nothing_is_left() -> None:
     good, bad = Disk(), Disk()
     done: dict[str, Published] = {}
     with pytest.raises(publishing.CannotPublish):

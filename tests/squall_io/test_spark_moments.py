@@ -61,7 +61,7 @@ def test_a_span_includes_since_and_excludes_until() -> None:
     assert Span.of(100, None).holds(1e12)
 
 
-def test_a_span_without_limits_is_none() -> None:
+def test_a_span_without_limits_counts_as_none() -> None:
     assert not Span.of(None, None)
     assert Span.of(0, None) and Span.of(None, 0)
     assert not Span.of(5, 5).holds(5)

@@ -168,7 +168,7 @@ def test_a_run_killed_while_a_slow_bolt_has_everything_continues_near_the_last_a
         spout = HdfsLines(f"{book}/0.txt", positions=str(positions))
         cluster.submit(topology(spout, Slow(acked)), conf)
         cluster.advance(6.05)
-        copytree(positions, killed)  # what a kill would leave
+        copytree(positions, killed)  # as a kill would leave it
         before = len(kept(acked))
     done = complete_topology(
         topology(HdfsLines(f"{book}/0.txt", positions=str(killed)), Keep(tmp_path / "kept"))

@@ -220,7 +220,7 @@ def test_kills_lost_answers_and_rebalances_at_any_moment_skip_nothing(
             zombies.append(rounds.choice(tasks))
             fails["now"] = lambda call, path: ""
             if rounds.random() < 0.5:
-                rounds.choice(zombies).save()  # one that was only frozen writes its knowledge
+                rounds.choice(zombies).save()  # a task that was only frozen writes its knowledge
     assert set(acked) == set(expected(text))
     fails["now"] = lambda call, path: ""
     assert run_to_the_end(

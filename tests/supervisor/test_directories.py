@@ -125,6 +125,6 @@ def test_the_record_of_a_started_process_is_read_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"format":1}', '{"format":1,"incarnation":3,"pid":1}', '{"format":9}']
 )
-def test_a_damaged_record_of_a_process_is_none(tmp_path: Path, text: str) -> None:
+def test_a_damaged_record_of_a_process_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / PROCESS).write_text(text)
     assert read_started(tmp_path) is None

@@ -30,7 +30,7 @@ def text_of(exit: Exit) -> str:
 
 
 def exit_of(directory: Path, text: str) -> Exit:
-    """What is known of a real process that ran this text."""
+    """The known facts about a real process that ran this text."""
     before = output_size(directory)
     process = run(directory, text)
     until(process.gone)
@@ -50,7 +50,7 @@ def exit_of(directory: Path, text: str) -> Exit:
         ("import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 3)", "was killed by signal 3"),
     ],
 )  # fmt: skip
-def test_an_end_is_named(tmp_path: Path, text: str, expected: str) -> None:
+def test_every_kind_of_end_has_a_name(tmp_path: Path, text: str, expected: str) -> None:
     assert text_of(exit_of(tmp_path, text)).startswith(expected)
 
 

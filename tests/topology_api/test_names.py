@@ -36,7 +36,7 @@ def test_a_bad_name_is_refused_everywhere(name: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "word-count", "Wörter_2", "a b", "x" * 255, "é" * 127, "_x"])
-def test_other_names_are_fine(name: str) -> None:
+def test_other_names_are_accepted(name: str) -> None:
     assert name_problem(name) is None
     assert id_problem(name) is None
 

@@ -80,7 +80,7 @@ def test_topologies_come_in_the_order_of_submission() -> None:
     assert [record.name for record in registry.all_topologies()] == ["zebra", "ant", "cat"]
 
 
-def test_an_assignment_without_workers_is_none() -> None:
+def test_an_assignment_without_workers_counts_as_none() -> None:
     registry = Registry(InMemoryStore())
     registry.assignments.write(PLACED)
     registry.leaving.write(PLACED)
