@@ -7,16 +7,16 @@ anything.
 
 from __future__ import annotations
 
-import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from topology_api.errors import InvalidTopology
 from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
 from topology_api.validation import problems_of_topology
 from topology_api.wording import shown
 
+T = TypeVar("T")
 FORMAT = 1  # raised when an old reader would misread a new description
 
 
@@ -60,34 +60,33 @@ class _Reader:
     def __init__(self) -> None:
         self.problems: list[str] = []
 
-    def get(self, mapping: object, key: str, kind: type, place: str, default: Any) -> Any:
+    def problem(self, path: str, what: str) -> None:
+        self.problems.append(f"the description's {path} {what}")
+
+    def get(self, mapping: object, key: str, kind: type[T], place: str) -> T:
         value = mapping.get(key, None) if isinstance(mapping, Mapping) else None
         # A bool is an int in Python, and never one in a description.
         if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
             return value
-        self.problems.append(
-            f"the description's {place}{key} is {shown(value)}: it must be a {kind.__name__}"
-        )
-        return default
+        self.problem(place + key, f"is {shown(value)}: it must be a {kind.__name__}")
+        return kind()
 
     def strings(self, mapping: object, key: str, place: str) -> tuple[str, ...]:
-        values = self.get(mapping, key, list, place, [])
+        values = self.get(mapping, key, list, place)
         if all(isinstance(value, str) for value in values):
             return tuple(values)
-        self.problems.append(
-            f"the description's {place}{key} holds something that is not a string: {shown(values)}"
-        )
+        self.problem(place + key, f"holds something that is not a string: {shown(values)}")
         return ()
 
     def component(self, number: int, raw: object) -> ComponentSpec:
         place = f"components[{number}]."
-        outputs = self.get(raw, "outputs", dict, place, {})
-        inputs = self.get(raw, "inputs", list, place, [])
+        outputs = self.get(raw, "outputs", dict, place)
+        inputs = self.get(raw, "inputs", list, place)
         return ComponentSpec(
-            id=self.get(raw, "id", str, place, ""),
-            kind=self.get(raw, "kind", str, place, ""),
-            parallelism=self.get(raw, "parallelism", int, place, 1),
-            conf=self.get(raw, "conf", dict, place, {}),
+            id=self.get(raw, "id", str, place),
+            kind=self.get(raw, "kind", str, place),
+            parallelism=self.get(raw, "parallelism", int, place),
+            conf=self.get(raw, "conf", dict, place),
             outputs={
                 stream: self.stream(spec, f"{place}outputs[{stream!r}].") for stream, spec in outputs.items()
             },
@@ -95,23 +94,21 @@ class _Reader:
         )
 
     def stream(self, raw: object, place: str) -> StreamSpec:
-        return StreamSpec(self.strings(raw, "fields", place), self.get(raw, "direct", bool, place, False))
+        return StreamSpec(self.strings(raw, "fields", place), self.get(raw, "direct", bool, place))
 
     def input(self, raw: object, place: str) -> Subscription:
-        encoded = self.get(raw, "custom", str, place, "")
+        encoded = self.get(raw, "custom", str, place)
         custom = b""
         try:
             custom = b64decode(encoded, validate=True)
-        except (binascii.Error, ValueError):
-            self.problems.append(f"the description's {place}custom is not base64")
-        kind = self.get(raw, "grouping", str, place, "")
+        except ValueError:
+            self.problem(f"{place}custom", "is not base64")
+        kind = self.get(raw, "grouping", str, place)
         if (kind == "custom") != bool(custom):
-            self.problems.append(
-                f"the description's {place}custom must hold a pickle for a custom grouping, and only there"
-            )
+            self.problem(f"{place}custom", "must hold a pickle for a custom grouping, and only there")
         grouping = GroupingSpec(kind, self.strings(raw, "fields", place), custom)
         return Subscription(
-            self.get(raw, "source", str, place, ""), self.get(raw, "stream", str, place, ""), grouping
+            self.get(raw, "source", str, place), self.get(raw, "stream", str, place), grouping
         )
 
 
@@ -123,9 +120,9 @@ def parse(description: object, pickles: Mapping[str, bytes]) -> Topology:
             [f"the description's format is {shown(found)}: this version reads format {FORMAT}"]
         )
     reader = _Reader()
-    name = reader.get(description, "name", str, "", "")
-    conf = reader.get(description, "conf", dict, "", {})
-    raw = reader.get(description, "components", list, "", [])
+    name = reader.get(description, "name", str, "")
+    conf = reader.get(description, "conf", dict, "")
+    raw = reader.get(description, "components", list, "")
     components = tuple(reader.component(number, item) for number, item in enumerate(raw))
     problems = reader.problems or problems_of_topology(name, conf, components)
     problems += _pickle_problems(components, pickles)

@@ -44,8 +44,7 @@ class Timers:
         for bolt in bolts:
             if isinstance(bolt, BatchBoltTask):
                 self.batch_bolts.append(bolt)
-            interval = tick_interval(bolt)
-            if interval:
+            if interval := tick_interval(bolt):
                 heapq.heappush(self.ticks, (self.now + interval, bolt.id, interval, bolt))
 
     def due_ticks(self, now: float) -> list[BoltTask]:

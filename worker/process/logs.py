@@ -133,8 +133,7 @@ class LogStream(io.TextIOBase):
 
     def put(self, line: str) -> None:
         """Write one line."""
-        line = line.rstrip("\r")
-        if line:
+        if line := line.rstrip("\r"):
             (self.handler or logging.getLogger()).handle(record_of(self.level, line))
 
 

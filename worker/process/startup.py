@@ -32,8 +32,7 @@ class Start:
 
 def find_orders(directory: str) -> Orders:
     """Return the orders in a worker's directory; `BadFile` when there are none, or they contradict themselves."""
-    orders = read_orders(directory)
-    if orders is None:
+    if (orders := read_orders(directory)) is None:
         raise BadFile(f"there are no orders in {directory}: a supervisor starts workers, see squall run")
     check_orders(orders, directory)
     return orders
@@ -69,15 +68,13 @@ def own_place(orders: Orders) -> Placement | None:
 def begin(directory: str) -> Start:
     """Read what a worker starts with; `SquallError` says what is wrong."""
     orders = find_orders(directory)
-    keys = read_keys(directory)
-    if keys is None:
+    if (keys := read_keys(directory)) is None:
         raise BadFile(
             f"there is no {KEYS} in {directory}: the links of this worker would accept frames from strangers;"
             " the supervisor writes it when the topology was submitted with keys"
         )
     topology = read_bundle(orders.bundle)
-    missing = {component for _, component, _ in orders.tasks} - {spec.id for spec in topology.components}
-    if missing:
+    if missing := {component for _, component, _ in orders.tasks} - {spec.id for spec in topology.components}:
         raise SquallError(
             f"the orders of worker {orders.worker!r} have tasks of {sorted(missing)}, which topology"
             f" {topology.name!r} in {orders.bundle} does not have"

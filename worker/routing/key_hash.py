@@ -404,8 +404,7 @@ def _eq(kind: type) -> Any:
 
 def _handler_for(kind: type) -> Handler:
     """The handler of a type that is not in the table, by whose `__eq__` it has; or UngroupableKey."""
-    foreign = _foreign_handler(kind)
-    if foreign is not None:
+    if (foreign := _foreign_handler(kind)) is not None:
         return foreign
     for base, handler in _BASES:
         if issubclass(kind, base) and _eq(kind) is _eq(base):

@@ -134,8 +134,7 @@ class AsyncBoltTask(BoltTask):
     def leave_batch(self, batch: Batch) -> None:
         """Count a call of this batch that has ended. Only the last one confirms the batch: should this process die, its sender
         knows what was not executed."""
-        left = self.under_way.pop(id(batch)) - 1
-        if left:
+        if left := self.under_way.pop(id(batch)) - 1:
             self.under_way[id(batch)] = left
         elif batch.position >= len(batch.rows):
             self.done.append(batch)
