@@ -1,6 +1,6 @@
 """Why a worker's process ended, as a typed cause.
 
-Distinguishes an order (status 0, with `end.json`), Squall's own statuses, which `end.json` explains, `sys.exit` and
+Distinguishes an ordered stop (status 0, with `end.json`), Squall's own statuses, which `end.json` explains, `sys.exit` and
 `os._exit` in user code, signals with and without a core dump, the kernel's OOM killer, a kill by the supervisor itself, and
 a crashing interpreter, whose last output is in `output.log`.
 Must not know: slots, restarts, sentences.
@@ -23,7 +23,7 @@ _FATAL: Final = "Fatal Python error"
 _TAIL_BYTES: Final = 4096
 _TAIL_LINES: Final = 8
 _LINE_LENGTH: Final = 200
-#: Seconds.
+#: Seconds for which a rise of the kernel's counter may explain a death.
 _REMEMBERED: Final = 2.0
 
 
@@ -44,7 +44,7 @@ class Exit:
 
     @property
     def innocent(self) -> bool:
-        """Whether it ended as ordered, or for a reason outside of it, so that it may be started again at once."""
+        """Whether it ended as ordered, or for a reason that is not its own, so that it may be restarted at once."""
         return self.end is not None and self.end.status in (
             worker_files.EXIT_STOPPED,
             worker_files.EXIT_LEASE,
@@ -56,7 +56,7 @@ def cause(exit: Exit) -> Cause:
     status, output = exit.status, _last_words(exit)
     if exit.killed_because is not None and (status is None or _signal(status) == signal.SIGKILL):
         return Cause("killed", exit.killed_because)
-    if exit.end is not None:  # also where a signal came while it was ending
+    if exit.end is not None:  # even if a signal arrived while it was ending
         return Cause("reported", exit.end.reason, exit.end.status)
     if status is None:
         return Cause("unknown")
@@ -71,7 +71,7 @@ def _signal(status: int) -> int | None:
 
 
 def _last_words(exit: Exit) -> tuple[str, ...]:
-    """Return its last output lines if they may explain its end: not after an order or a kill, or if it gave a reason."""
+    """Return its last output lines if they may explain its end: not if it was stopped or killed, or wrote a reason itself."""
     killed = exit.status is not None and _signal(exit.status) in (signal.SIGKILL, signal.SIGTERM)
     at_fault = exit.status is not None and exit.status != 0 and exit.killed_because is None and not killed
     if exit.end is not None or not at_fault:
@@ -148,8 +148,8 @@ def _counters(proc: Path, cgroups: Path) -> list[Path]:
 class KernelKills:
     """Decides whether a SIGKILL came from the OOM killer: whether the kernel's counter rose a moment ago.
 
-    A death is noticed a little after the counter rose, and other processes are killed too: so a rise is remembered for two
-    to four seconds, and explains one death.
+    The counter rises shortly before the death is noticed, and it also counts other processes. So a rise is remembered for
+    two to four seconds, and explains one death.
     """
 
     def __init__(self, read: Callable[[], int | None]) -> None:

@@ -1,8 +1,8 @@
 """Reads a user's spout, bolt or grouping instance: its kind, its output streams, its attributes and methods.
 
-Everything that is wrong comes back as text, with no word of where: the caller knows the component's id. It
-runs the user's properties (they are part of the API), so it takes any error from them. It must not know the
-graph.
+Problems are returned as texts that do not name the component: the caller knows its id. Reading attributes runs the
+user's properties (they are part of the API), so any error that they raise is caught.
+Must not know: the graph.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
 from topology_api.wording import shown, typed
 
-# What the user calls: the names are taken.
+# Methods that users call, so their components cannot define them.
 _SPOUT_OWN = ("emit", "emit_direct", "finish")
 _BOLT_OWN = ("emit", "emit_direct", "ack", "fail", "reset_timeout")
 
 
 def _calls_of(base: type, own: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    """What the runtime calls, and with which arguments: the methods of a base class but for the user's `own`."""
+    """Return the arguments of the methods that the runtime calls: those of a base class, except `own`, which users call."""
     return {
         name: tuple(inspect.signature(method).parameters)[1:]
         for name, method in vars(base).items()
@@ -41,7 +41,7 @@ _Missing = object()
 
 
 def kind_problem(kind: str, component: object) -> str | None:
-    """What is wrong with the sort of thing that was given as a spout or a bolt, or None."""
+    """Return why an object cannot be a spout (or a bolt) because of its type, or None."""
     base, other = (Spout, Bolt) if kind == "spout" else (Bolt, Spout)
     if isinstance(component, type):
         return f"got the class {component.__name__}: give an instance, {component.__name__}(...)"
@@ -60,15 +60,15 @@ def kind_problem(kind: str, component: object) -> str | None:
 def _read(component: object, name: str, problems: list[str]) -> Any:
     try:
         return getattr(component, name)
-    except Exception as error:  # a property of the user's
+    except Exception as error:  # a user's property
         problems.append(f"reading its {name} raised {type(error).__name__}: {error}")
         return _Missing
 
 
 def output_streams(component: object) -> tuple[dict[str, StreamSpec] | None, list[str]]:
-    """The output streams of a spout or bolt (None: unknown) and what is wrong with their shape.
+    """Return the output streams of a spout or bolt (None: unknown) and the problems of their form.
 
-    Names of streams and fields are judged later, with the whole topology.
+    Names of streams and fields are checked later, with the whole topology.
     """
     problems: list[str] = []
     outputs = _read(component, "outputs", problems)
@@ -110,7 +110,7 @@ def _stream_spec(value: object) -> tuple[StreamSpec | None, str | None]:
 
 
 def component_problems(component: Spout | Bolt) -> list[str]:
-    """What is wrong with the methods and attributes of a spout or bolt (its kind has been judged already)."""
+    """Return the problems of the methods and attributes of a spout or bolt, whose type has been checked already."""
     problems: list[str] = []
     if isinstance(component, Spout):
         _check_methods(component, _SPOUT_CALLS, _SPOUT_OWN, "next_tuple", problems)
@@ -133,7 +133,7 @@ def component_problems(component: Spout | Bolt) -> list[str]:
 def bolts_own_problems(
     bolt: Bolt, inputs: Mapping[tuple[str, str], Fields], earlier: Mapping[str, Bolt]
 ) -> list[str]:
-    """What a bolt says is wrong with the streams that it reads, and with the bolts that were declared before it."""
+    """Return the problems that a bolt itself finds in its input streams and in the bolts declared before it."""
     asked: tuple[tuple[str, Callable[[], Iterable[str]]], ...] = (
         ("input_problems", lambda: bolt.input_problems(inputs)),
         ("topology_problems", lambda: bolt.topology_problems(earlier)),
@@ -143,13 +143,13 @@ def bolts_own_problems(
         try:
             said = ask()
             problems += [str(problem) for problem in ((said,) if isinstance(said, str) else said)]
-        except Exception as error:  # code of the user's
+        except Exception as error:  # user code
             problems.append(f"its {name}() raised {type(error).__name__}: {error}")
     return problems
 
 
 def grouping_problems(grouping: object) -> list[str]:
-    """What is wrong with a custom grouping."""
+    """Return the problems of a custom grouping."""
     if isinstance(grouping, type):
         return [f"got the class {grouping.__name__}: give an instance, {grouping.__name__}(...)"]
     if not isinstance(grouping, Grouping):
@@ -160,7 +160,7 @@ def grouping_problems(grouping: object) -> list[str]:
 
 
 def _base_method(component: object, name: str) -> object:
-    """The method of our own base class, if the component's class did not replace it."""
+    """Return the method of our own base class if the component's class does not override it."""
     for cls in type(component).__mro__:
         if name in vars(cls):
             # not `in`: a metaclass may have its own ==
@@ -200,9 +200,7 @@ def _check_call(
     if name in ("input_problems", "topology_problems") and inspect.isgeneratorfunction(method):
         pass  # its result is iterated
     elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
-        problems.append(
-            f"{name} contains yield, so that calling it would do nothing: emit with self.emit(...)"
-        )
+        problems.append(f"{name} contains yield, so calling it would do nothing: emit with self.emit(...)")
     elif inspect.iscoroutinefunction(method) and name != "execute":
         instead = (
             "use threaded = True for code that blocks"
@@ -213,7 +211,7 @@ def _check_call(
     try:
         signature = inspect.signature(method, follow_wrapped=False)  # a wrapper may supply arguments
     except (TypeError, ValueError):
-        return  # a callable that does not tell, such as one written in C
+        return  # a callable without a signature, such as one written in C
     try:
         signature.bind(*arguments)
     except TypeError as error:

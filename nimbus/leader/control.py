@@ -53,8 +53,8 @@ class NotLeading(SquallError):
 class LeaderLoop:
     """Elections, and the master while this Nimbus leads. One thread, except where it says otherwise.
 
-    `why_not`: returns a reason not to start leading; `why_aside`: one to hand over while leading. `mark`: identifies the
-    state directory, so that a Nimbus with a copy of it is recognised.
+    `why_not`: returns a reason not to start leading; `why_aside`: returns a reason to step aside while leading. `mark`:
+    identifies the state directory, so that a Nimbus with a copy of it is recognised.
     """
 
     store: Store
@@ -80,7 +80,7 @@ class LeaderLoop:
         self._retry_at = -math.inf
         #: Why the store does not answer; "" when it does.
         self._away = ""
-        # After the watches of the two above: when this one wakes the thread, they have taken their notes.
+        # Registered after the watches of `_presence` and `_leadership`, so they see a change before the thread wakes.
         self._unwatch = self.store.watch("/", self._changed)
 
     # From any thread
@@ -133,7 +133,7 @@ class LeaderLoop:
         """Return when a round is due."""
         now = self.clock.now()
         times = [self._process.next_time(now), self._leadership.next_time(now)]
-        if not self._process.occupied:  # else its record is not written, and would be due for ever
+        if not self._process.occupied:  # otherwise the record is not written and would stay due for ever
             times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)
@@ -186,7 +186,7 @@ class LeaderLoop:
             self._master.tick()
         if self._away and (
             self._present or self._process.occupied
-        ):  # else this round may have asked it nothing
+        ):  # otherwise this round may not have sent a request
             self._away = ""
             _log.info("the store answers again")
 
@@ -201,7 +201,7 @@ class LeaderLoop:
         self._guard = guard
         self.secrets.begin(store)
         self._master = self.make_master(store)
-        # After the master's own watch: when this one wakes the thread, the master has marked the change.
+        # Registered after the master's own watch, so the master marks a change before the thread wakes.
         self._unwatch()
         self._unwatch = self.store.watch("/", self._changed)
 

@@ -13,7 +13,7 @@ from squall.cluster import paths
 from squall.cluster.store import below
 
 _OF_SUPERVISORS: Final = (paths.SUPERVISORS, paths.DRAINED)
-#: Changes here need no action: they are written before what refers to them, or are not the master's.
+#: Changes below these paths need no action: another record, written later, refers to them, or they do not concern the master.
 _IGNORED: Final = (
     paths.BLOBS,
     paths.CLUSTER,
@@ -37,7 +37,7 @@ class DirtySet:
         self._reported: deque[str] = deque()
 
     def mark(self, path: str) -> None:
-        """Something at or below this path has changed."""
+        """Record that something at or below this path has changed."""
         if any(below(above, path) for above in _IGNORED):
             return
         if path != paths.REPORTS and below(paths.REPORTS, path):

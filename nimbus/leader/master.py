@@ -1,16 +1,16 @@
 """Nimbus: the master of a cluster, as an object without threads, sockets or sleep.
 
-Every command does at once what can be done at once; `tick` does what has become due since: a deadline has passed, a worker
-has reported, a supervisor has come or gone. All state is in the store, so another Nimbus over the same store continues
+A command does at once whatever it can; `tick` does what becomes due later, because a deadline has passed, a worker has
+reported, or a supervisor has come or gone. All state is in the store, so another Nimbus over the same store continues
 where this one stopped. The order of writes allows that: workers are recorded as leaving before they are withdrawn, and the
-record, which holds the name, goes last. A command that has been written is done, whatever fails afterwards.
+record, which reserves the name, is removed last. Once a command is written, it takes effect, whatever fails afterwards.
 
 How a topology ends: `kill` sets a deadline; when every worker has drained, or the deadline has passed, the assignment is
 removed, which tells the workers to stop; when each has reported that it stopped, the record is removed and the name is
 free. How another version takes over its name: `nimbus.lifecycle.replacing`.
 
-Unasked, Nimbus gives up silent supervisors and places their tasks elsewhere, rebalances topologies that were squeezed into
-too few slots when there are more, moves topologies away from drained supervisors one after the other, and removes what
+Unasked, Nimbus gives up silent supervisors and places their tasks elsewhere, rebalances topologies that run on too
+few slots when more become free, moves topologies away from drained supervisors one after the other, and removes what
 belongs to no topology. An error of one topology does not affect the others: its step is tried again after a second, and a
 topology that cannot be read is left alone until it is killed.
 
@@ -71,10 +71,10 @@ class Nimbus:
         poll_secs: float | None = None,
         stamp: Callable[[], str] | None = None,
     ) -> None:
-        """Take over what is in the store. `keyring`: makes and hands out the keys of topologies' links (None: no keys);
-        `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: read the store that often although it reported
-        no change, for stores whose watches may be lost; `stamp`: the end of a topology's id (default: the second of
-        `wall_clock`), for stores whose numbers do not last."""
+        """Continue from the state in the store. `keyring`: makes and hands out the keys of topologies' links (None: no keys);
+        `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: read the store that often even if it reported
+        no change, for stores that may lose notifications; `stamp`: the end of a topology's id (default: the second of
+        `wall_clock`), for stores that forget their counters."""
         self._clock = clock
         self._wall_clock = clock.now if wall_clock is None else wall_clock
         self._registry = Registry(store)
@@ -96,7 +96,7 @@ class Nimbus:
             self._wall_clock,
         )
         self._dirty = DirtySet()
-        #: When `tick` has something to do even if nothing happens before; None: never.
+        #: The time at which `tick` is due if nothing changes before; None: never.
         self.due: float | None = None
         self._poll_secs = poll_secs
         self._poll_at: float | None = None
@@ -109,15 +109,15 @@ class Nimbus:
     # Commands
 
     def submit(self, submission: Submission) -> TopologyRecord:
-        """Accept a topology under its name; `NameTaken` while another one has it. Submitting again with the same key changes
-        nothing."""
+        """Accept a topology under its name; raise `NameTaken` if another one has it. Submitting again with the same key
+        changes nothing."""
         record = self._intake.submitted(submission.key)
         if record is not None:
             self._follow_up()
             return record
         try:
             record = self._intake.accept(submission, self._wall_clock())
-        except StoreError:  # it may have been accepted all the same, or a write that failed still arrives
+        except StoreError:  # it may have been accepted nevertheless, or the failed write may still arrive
             self._steps.sweep_at = sweep_at = self._clock.now() + SWEEP_AFTER
             self.due = sweep_at if self.due is None else min(self.due, sweep_at)
             raise
@@ -143,8 +143,8 @@ class Nimbus:
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology: it may drain for `wait_secs` seconds (default: its message timeout), then its workers stop.
 
-        A second kill may set another deadline; without `wait_secs` the deadline stays. A topology that cannot be read goes at
-        once.
+        A second kill may set another deadline; without `wait_secs` the deadline stays. A topology whose record cannot be read
+        is removed at once.
         """
         check_wait(wait_secs)
         try:
@@ -193,16 +193,16 @@ class Nimbus:
         )
 
     def drain(self, supervisor_id: str, on: bool = True) -> None:
-        """Place nothing at a supervisor any more, and move what runs there; with `on` False, let it get work again."""
+        """Place no more tasks on a supervisor, and move those that run there; with `on` False, allow it new tasks again."""
         set_drained(self._registry, supervisor_id, on)
         self._follow_up()
 
     # Reports
 
     def report(self, name: str, worker_id: str, report: WorkerReport) -> bool:
-        """Take the report of a worker of the topology `name`; one without news costs little.
+        """Store the report of a worker of the topology `name`. A report without news costs little.
 
-        False: no such worker is wanted, it was superseded and should stop; its report was not kept.
+        Return False, without storing it, if the worker was superseded and should stop.
         """
         if report.worker != worker_id:
             raise ValueError(f"worker {worker_id!r} of {name!r} sent the report of {report.worker!r}")
@@ -225,7 +225,7 @@ class Nimbus:
         report = progress.settled(report, record)
         if last != report:
             known = with_news(record, report, last, self._wall_clock())
-            if known != record:  # before the report: once that is written it is no news
+            if known != record:  # before the report, because a stored report is no longer news
                 self._registry.topologies.update(record, known)
             self._registry.save_report(record.id, report)
             self._dirty.mark(paths.report(record.id, worker_id))
@@ -233,12 +233,12 @@ class Nimbus:
         return True
 
     def heard(self, supervisor_id: str) -> None:
-        """Take a heartbeat of a supervisor; one that was given up for its silence is back."""
+        """Record a heartbeat of a supervisor. If it had been given up for its silence, it may get tasks again."""
         if self.supervisors.heard(supervisor_id, self._clock.now()):
             self._follow_up()
 
     def count(self, topology_id: str, worker: str, incarnation: Incarnation, data: bytes) -> None:
-        """Take the counters that a worker process wrote."""
+        """Add the counters that a worker process wrote."""
         self.counters.count_bytes(topology_id, worker, incarnation, data)
 
     # Queries
@@ -294,7 +294,7 @@ class Nimbus:
         self._unwatch()
 
     def _follow_up(self) -> None:
-        """Do what a command leads to. The command itself is done, even if the store is away by now."""
+        """Carry out the next steps of a command. The command itself has been written, even if the store no longer answers."""
         self._dirty.all = True  # a store may report our own write late
         self._try_tick()
 
@@ -302,7 +302,7 @@ class Nimbus:
         try:
             self.tick()
         except (Unavailable, Deposed) as error:
-            _log.warning("what follows is done later: %s", error)
+            _log.warning("the next steps are delayed: %s", error)
 
     def _for_each(
         self, do: Callable[[TopologyRecord, float], bool | None], now: float, ids: set[str] | None = None

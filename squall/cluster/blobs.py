@@ -1,9 +1,9 @@
 """Big values in a store of small ones: in chunks, checked by digest; a topology's bundle is made of them.
 
 A store on a cluster takes about a megabyte at a time, so a blob is cut into chunks below its path, and its
-manifest (size, number of chunks, digest) is written last: a blob is there whole, or not there.
-A bundle is what `submit` ships of a topology: its typed description and one pickle per component. It is only
-carried here: nothing in this module unpickles. A supervisor puts it into a directory for its workers:
+manifest (size, number of chunks, digest) is written last: a blob is complete, or it does not exist.
+A bundle is what `submit` ships of a topology: its typed description and one pickle per component. This
+module only carries it and never unpickles. A supervisor puts it into a directory for its workers:
 
 ```
 <directory>/
@@ -11,7 +11,7 @@ carried here: nothing in this module unpickles. A supervisor puts it into a dire
   description.json
   0001.pickle ...
 ```
-Must not know: who reads a blob, when it may go.
+Must not know: who reads a blob, when it may be deleted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ DESCRIPTION: Final = "description.json"
 
 
 class BadBlob(SquallError):
-    """A blob that is not there, or not as it was written."""
+    """A blob that is missing or damaged."""
 
 
 def put_blob(store: Store, path: str, data: bytes) -> None:
-    """Write a blob where there is none; its readers see it when its last byte is there."""
+    """Write a blob to an unused path; readers see it only when it is complete."""
     pieces = [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
     for number, piece in enumerate(pieces):
         store.put(_chunk(path, number), piece)
@@ -50,7 +50,7 @@ def put_blob(store: Store, path: str, data: bytes) -> None:
 
 
 def get_blob(store: Store, path: str) -> bytes:
-    """The bytes that were written, or `BadBlob`."""
+    """Return a blob's bytes; raise `BadBlob` if it is missing or damaged."""
     found = store.get(path)
     if found is None:
         raise BadBlob(f"there is no blob at {path}: it was never written, or its topology is gone")
@@ -67,29 +67,31 @@ def get_blob(store: Store, path: str) -> bytes:
         pieces.append(piece[0])
     data = b"".join(pieces)
     if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
-        raise BadBlob(f"the blob at {path} is damaged: {len(data)} bytes that are not the {size} written")
+        raise BadBlob(
+            f"the blob at {path} is damaged: its {len(data)} bytes are not the {size} that were written"
+        )
     return data
 
 
 def put_bundle(store: Store, topology_id: str, topology: Topology) -> None:
-    """Ship a topology: its description and its pickles."""
+    """Write a topology's bundle: its description and its pickles."""
     for component, pickle in topology.pickles.items():
         put_blob(store, paths.pickle(topology_id, component), pickle)
     put_blob(store, paths.description(topology_id), json.dumps(topology.describe()).encode())
 
 
 def get_description(store: Store, topology_id: str) -> dict[str, Any]:
-    """The typed description of a topology that was shipped."""
+    """Return the typed description from a topology's bundle."""
     return _object(get_blob(store, paths.description(topology_id)), f"the description of {topology_id}")
 
 
 def get_bundle(store: Store, topology_id: str) -> Topology:
-    """The topology that was shipped, its components still pickled."""
+    """Return the topology of a bundle, its components still pickled."""
     return Topology.from_description(get_description(store, topology_id), _pickles(store, topology_id))
 
 
 def write_bundle(store: Store, topology_id: str, directory: Path | str) -> None:
-    """Put what was shipped of a topology into a directory that is there, the manifest last."""
+    """Write a topology's bundle into an existing directory, the manifest last."""
     folder = Path(directory)
     contents: dict[str, bytes] = {DESCRIPTION: get_blob(store, paths.description(topology_id))}
     files: dict[str, str] = {}
@@ -106,7 +108,7 @@ def write_bundle(store: Store, topology_id: str, directory: Path | str) -> None:
 
 
 def read_bundle(directory: Path | str) -> Topology:
-    """The topology in a directory that `write_bundle` filled, its components still pickled; or `BadBlob`."""
+    """Return the topology in a directory that `write_bundle` filled, its components still pickled; raise `BadBlob`."""
     folder = Path(directory)
     try:
         manifest = _object((folder / MANIFEST).read_bytes(), f"{folder}/{MANIFEST}")
@@ -114,7 +116,7 @@ def read_bundle(directory: Path | str) -> Topology:
         for name, (size, digest) in manifest["files"].items():
             if len(contents[name]) != size or hashlib.sha256(contents[name]).hexdigest() != digest:
                 raise BadBlob(
-                    f"{folder / name} is damaged: {len(contents[name])} bytes, not the {size} written"
+                    f"{folder / name} is damaged: its {len(contents[name])} bytes are not the {size} that were written"
                 )
         pickles = {component: contents[name] for component, name in manifest["pickles"].items()}
         description = _object(contents[DESCRIPTION], f"{folder}/{DESCRIPTION}")

@@ -57,7 +57,7 @@ def problems_of_code(places: Collection[str]) -> dict[str, str]:
     }
     return {
         place: f"a module named {name!r} cannot be shipped, because {owners[name]};"
-        f" rename it, for example to my_{name}, and the imports of it"
+        f" rename it, for example to my_{name}, and change its imports"
         for name, place in top_names(places).items()
         if name in owners
     }

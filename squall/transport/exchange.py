@@ -1,8 +1,8 @@
-"""All links of one worker: frames go out to peers, messages come in from them, and what links ask for is done.
+"""All links of one worker: sends frames to peers, receives their messages, and carries out the effects of links.
 
-The worker sends frames by `send`; `receive` takes what has arrived, `advance` does what is due. Links decide, by events in and
-effects out (see `squall.transport.link`); the exchange hands events to them and carries effects out: messages go to the
-carrier; received frames, lost trees, and peers that come and go are reported to the `PeerListener`, which is the worker.
+`send` sends a frame, `receive` processes the messages that have arrived, `advance` does what is due. Links decide:
+they take events and return effects (see `squall.transport.link`), which the exchange carries out: messages go to the carrier;
+received frames, lost trees, and peers that come and go are reported to the `PeerListener`, which is the worker.
 Refused messages (garbage, a superseded incarnation, a stranger to the assignment) are counted by kind and do no harm.
 Must not know: sockets (see `carrier`), tasks, user code, what links remember.
 """
@@ -27,33 +27,33 @@ from squall.values import Address, Incarnation
 
 _log = logging.getLogger(__name__)
 
-#: Messages taken of one channel in one go, so that a flood on one does not hold up everything else.
+#: Messages received from one channel in a row, so that a flood on one channel does not hold up everything else.
 MOST_AT_ONCE: Final = 64
 #: A pause of this worker that is longer than this (and than any sleep of the loop) does not count as silence of the peers.
 OWN_PAUSE: Final = 1.5
-#: Seconds between two lines of the log about what one peer is refused for.
+#: Seconds between two log lines about refused messages of one kind from one peer.
 LOG_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
 class PeerPlace:
-    """Another worker of the topology: its process, and the address where that receives."""
+    """Another worker of the topology: the incarnation of its process, and the address at which it receives."""
 
     incarnation: Incarnation
     address: Address | None
 
 
 class PeerListener(Protocol):
-    """Hears of frames and peers."""
+    """Receives frames and changes of peers."""
 
     def deliver(self, frame: Frame) -> None:
-        """A frame has come."""
+        """A frame has arrived."""
 
     def lost(self, frames: Sequence[SentBatch], why: str) -> None:
         """These batches were never executed: their trees fail, for this reason."""
 
     def superseded(self, worker: str) -> None:
-        """The process of a peer is over; another one may come, or its tasks move."""
+        """The process of a peer has ended. Another process may replace it, or its tasks move."""
 
     def linked(self, worker: str) -> None:
         """A process of a peer takes tuples from now on."""
@@ -100,7 +100,7 @@ class Exchange:
         component_of: Mapping[int, str] | None = None,
         renumbered: Iterable[int] = (),
     ) -> None:
-        """Apply a new version of the assignment, or news of peers by the same one. Call it before `Worker.replan`.
+        """Apply a new version of the assignment, or a change of peers in the same version. Call it before `Worker.replan`.
 
         `component_of`: the component of each task from now on; `renumbered`: tasks that are created again with this version:
         what was sent to them before is lost.
@@ -157,7 +157,7 @@ class Exchange:
 
     @property
     def left(self) -> bool:
-        """Whether all that was sent to this worker has arrived, and the peers have all that it sent."""
+        """Whether every message to this worker has arrived here, and every message from it has arrived at its peer."""
         return all(peer.link.drained and not any(peer.queues) for peer in self.peers.values() if peer.link.up)
 
     def awaited(self) -> str:
@@ -171,7 +171,7 @@ class Exchange:
     # Frames out.
 
     def send(self, worker: str, frame: Frame) -> None:
-        """Send a frame to a peer. To one that is gone, tuples are lost and control frames are dropped."""
+        """Send a frame to a peer. If the peer is gone, tuples count as lost, and control frames are dropped."""
         peer = self.peers.get(worker)
         if isinstance(frame, Batch):
             if peer is None:
@@ -189,7 +189,7 @@ class Exchange:
         self._flush(peer)
 
     def _flush(self, peer: Peer) -> bool:
-        """Hand what is queued to the carrier, as far as it has room; whether any message left."""
+        """Pass queued messages to the carrier while it accepts them; return whether it accepted any."""
         left = False
         for channel in (CONTROL, DATA):
             queue = peer.queues[channel]
@@ -201,7 +201,7 @@ class Exchange:
     # Messages in.
 
     def receive(self) -> bool:
-        """Take what has arrived, control frames first; whether anything had."""
+        """Process the messages that have arrived, control frames first; return whether there were any."""
         received = False
         for channel in (CONTROL, DATA):
             for _ in range(MOST_AT_ONCE):
@@ -213,7 +213,7 @@ class Exchange:
         return received
 
     def accept(self, parts: Parts) -> None:
-        """Have the link of its sender take a message."""
+        """Pass a message to the link of its sender."""
         try:
             header, body = wire.open_header(parts)
         except BadFrame as error:
@@ -225,17 +225,17 @@ class Exchange:
         else:
             self._apply_and_flush(peer, peer.link.step(header, body, parts[1:], self.now()))
 
-    # What links ask for.
+    # Effects.
 
     def _apply_and_flush(self, peer: Peer, asked: list[effects.Effect]) -> None:
-        """Carry effects out. Messages leave at once; only control frames on a link that is not open yet, with `advance`."""
+        """Carry out effects and send messages at once. Control frames of a link that is not open yet wait for `advance`."""
         self._apply(peer, asked)
         data, control = peer.queues
         if data or (control and peer.link.open):
             self._flush(peer)
 
     def _apply(self, peer: Peer, asked: list[effects.Effect]) -> None:
-        """Carry effects of a peer's link out."""
+        """Carry out effects of a peer's link."""
         for effect in asked:
             match effect:
                 case effects.SendMessage():
@@ -292,7 +292,7 @@ class Exchange:
     # What is due.
 
     def advance(self) -> bool:
-        """Have links do what is due; whether any message was handed to the carrier."""
+        """Do what is due on all links; return whether the carrier accepted any message."""
         now = self.now()
         pause = now - self.last_advance
         self.last_advance = now
@@ -307,12 +307,12 @@ class Exchange:
         return busy
 
     def next_time(self) -> float | None:
-        """Return when something is due though no message comes in."""
+        """Return the time at which `advance` is due if no message arrives before."""
         return min((peer.link.next_heartbeat for peer in self.peers.values()), default=None)
 
     def heartbeats_aside(self, held: Mapping[str, Sequence[KeepAlive]]) -> list[tuple[Address, Parts]]:
-        """Return messages for another thread to send while the loop is in a user's call: heartbeats to all peers, and what is
-        kept alive here, by the worker that is to know."""
+        """Return messages for another thread to send while the loop is in a user's call: heartbeats to all peers, and the
+        keep-alives in `held`, by the worker that receives them."""
         now = self.now()
         messages: list[tuple[Address, Parts]] = []
         for peer in list(self.peers.values()):

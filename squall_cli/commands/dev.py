@@ -1,7 +1,7 @@
-"""`squall dev`: a small cluster on this machine, in one process: Nimbus, a supervisor, and the workers that it starts.
+"""`squall dev`: a small cluster on this machine. Nimbus and a supervisor run in this process; the supervisor starts workers.
 
-The store is embedded, so neither ZooKeeper nor Java is needed. With --state submitted topologies are restored the next
-time; without it a temporary directory goes with the process. Ctrl-C ends the workers too: nothing is left.
+The store is embedded, so neither ZooKeeper nor Java is needed. With --state, the next start restores the
+topologies; without it, all files are in a temporary directory that is removed at the end. Ctrl-C also ends the workers.
 Must not know: how Nimbus and the supervisor work.
 """
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 #: Seconds within which Nimbus must lead; it has no rival.
 START_SECS: Final = 20.0
-#: Seconds between two looks whether a signal has come.
+#: Seconds between two checks for a signal.
 PAUSE: Final = 0.1
 LOG: Final = "squall-dev.log"
 STORE: Final = "store.sqlite"
@@ -50,13 +50,14 @@ STORE: Final = "store.sqlite"
 @click.command()
 @listen_option("Where Nimbus listens", DEFAULT_URL.partition("//")[2])
 @slots_option
-@state_option("Keep everything there.  [default: a temporary directory, removed at the end]")
+@state_option("Keep all files in this directory.  [default: a temporary directory, removed at the end]")
 @insecure_option
 @config_option
 def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, config: str | None) -> None:
     """Start a small cluster on this machine, for trying things: Nimbus and a supervisor in one process, no ZooKeeper.
 
-    Ctrl-C ends it with all its workers. Without --state nothing is kept; with it topologies go on when it is started again.
+    Ctrl-C ends the cluster with all its workers. With --state, the next start continues the topologies; without it,
+    nothing is kept.
 
     \b
     Examples:
@@ -66,7 +67,7 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
     """
     conf = daemon_settings(config)
     with Interrupts() as interrupts, ExitStack() as stack:
-        interrupts.hold()  # all of it ends step by step; a second signal only has the workers end faster
+        interrupts.hold()  # everything ends step by step; a second signal only makes the workers end faster
         directory = stack.enter_context(state_directory(state))
         stack.enter_context(log_to(directory / LOG))
         cluster = DevCluster(directory, conf, listen, slots, insecure, kept=state is not None)
@@ -116,7 +117,7 @@ class DevCluster:
         end = time.monotonic() + START_SECS
         while not self.ready() and not cancelled():
             if time.monotonic() > end:
-                raise SquallError(f"Nimbus does not lead after {START_SECS:g} s: the log says why")
+                raise SquallError(f"Nimbus did not become the leader within {START_SECS:g} s: see the log")
             time.sleep(0.01)
 
     def ready(self) -> bool:
@@ -139,7 +140,7 @@ class DevCluster:
 
 
 def make_store(directory: Path | None) -> InMemoryStore:
-    """In a file of the directory, or in memory when nothing is to be kept."""
+    """Return a store in a file of the directory, or in memory if the directory is None."""
     if directory is None:
         from squall.cluster.memory import InMemoryStore
 
@@ -150,13 +151,13 @@ def make_store(directory: Path | None) -> InMemoryStore:
         return SqliteStore(directory / STORE)
     except InUse as error:
         raise SquallError(
-            f"another `squall dev` runs with the state directory {directory}: end that one, or give this one its own (--state)"
+            f"another `squall dev` uses the state directory {directory}: end it, or choose another directory (--state)"
         ) from error
 
 
 @contextmanager
 def state_directory(given: str | None) -> Iterator[Path]:
-    """The directory that was named, or a temporary one."""
+    """Yield the given directory, or a temporary one that is removed at the end."""
     if given is not None:
         directory = Path(given).absolute()
         try:
@@ -174,7 +175,7 @@ def state_directory(given: str | None) -> Iterator[Path]:
 
 @contextmanager
 def log_to(file: Path) -> Iterator[None]:
-    """Everything that the daemons log goes into a file, warnings to stderr too."""
+    """Log everything to a file, and warnings to stderr too."""
     form = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     everything, warnings = logging.FileHandler(file, delay=True), logging.StreamHandler(sys.stderr)
     warnings.setLevel(logging.WARNING)
@@ -194,7 +195,7 @@ def log_to(file: Path) -> Iterator[None]:
 
 
 def forget_token(url: str, token: str | None) -> None:
-    """Remove the token from its user's place: it opens nothing any more."""
+    """Remove the token from the user's folder of tokens: it is no longer valid."""
     from squall.security.tokens import read_token, user_place
 
     place = user_place(url, os.environ)
@@ -205,7 +206,7 @@ def forget_token(url: str, token: str | None) -> None:
 
 
 def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
-    """Whether commands of this user find the token by themselves: the place in their home may be none to write to."""
+    """Whether commands of this user find the token without configuration: their home may not be writable."""
     from squall.security.tokens import user_place
 
     place = user_place(url, os.environ)
@@ -213,12 +214,12 @@ def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
 
 
 def opening(url: str, slots: int, directory: Path, state: str | None, conf: Mapping[str, Any]) -> str:
-    """What is said when everything is ready: one screen."""
+    """Return the text that is printed when the cluster is ready: one screen."""
     where = "" if url == DEFAULT_URL else f"  export SQUALL_NIMBUS={url}\n"
     if state is None:
         kept = f"Files, gone at the end:  {directory}   (--state DIR keeps them)"
     else:
-        kept = f"Files, kept:             {directory}   (topologies go on the next time)"
+        kept = f"Files, kept:             {directory}   (the next start continues the topologies)"
     token = conf.get("squall.token.file") or directory / "nimbus" / "token"
     if not finds_token(url, conf):
         where += f"  export SQUALL_TOKEN_FILE={quote(str(token))}\n"

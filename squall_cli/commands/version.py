@@ -1,4 +1,4 @@
-"""`squall version`: the version of the command, which core runs, and the cluster's daemons where one is named."""
+"""`squall version`: the version of the command, which core runs, and the versions of a cluster's daemons."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ SHOWN: Final = ("host", "id", "url", "leader", "versions")
 @click.command()
 @cluster_client.options
 def version(cluster: ClusterOptions) -> None:
-    """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and the versions of
-    the daemons of a cluster when one is named.
+    """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and, if you
+    name a cluster, the versions of its daemons.
 
     \b
     Examples:

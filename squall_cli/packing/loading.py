@@ -2,7 +2,7 @@
 
 A file's folder goes to the front of sys.path and the file is imported under its own name, so that its classes travel by
 reference, as they would to a cluster. Errors name the user's file and line, never a frame of Squall's.
-Two classes of error: `WrongSource` for what was typed, `CannotLoad` for what the file does.
+Two classes of error: `WrongSource` for a wrong command line, `CannotLoad` for errors in the file.
 Must not know: what is done with the topology.
 """
 
@@ -52,7 +52,7 @@ class SourceName:
 
 
 def load_topology(text: str, arguments: tuple[str, ...] = ()) -> Topology:
-    """The topology that `text` names, made with these arguments if it is a function."""
+    """Return the topology that `text` names; a function is called with these arguments."""
     source = parse_source(text)
     module = import_module(source) if source.file is None else import_file(source)
     return topology_of(source, find(source, module), arguments)
@@ -62,12 +62,12 @@ def load_topology(text: str, arguments: tuple[str, ...] = ()) -> Topology:
 
 
 def parse_source(text: str) -> SourceName:
-    """Read `FILE[:NAME]` or `package.module[:NAME]`; WrongSource if it is neither."""
+    """Parse `FILE[:NAME]` or `package.module[:NAME]`; raise WrongSource if it is neither."""
     place, colon, name = text.rpartition(":")
     if not colon or os.path.exists(text):
         place, name = text, DEFAULT_NAME
     if not name.isidentifier():
-        raise WrongSource(f"{text}: {name!r} after the colon is no name of Python's: write FILE.py:NAME")
+        raise WrongSource(f"{text}: {name!r} after the colon is not a valid Python name: write FILE.py:NAME")
     if place.endswith(".py") or os.sep in place or os.path.exists(place):
         path = Path(place)
         check_file(path, or_else=", or its module, package.module")
@@ -78,7 +78,7 @@ def parse_source(text: str) -> SourceName:
 
 
 def check_file(path: Path, or_else: str = "") -> None:
-    """WrongSource if this is no file that could be imported. `or_else`: what else may be given, where a folder was."""
+    """Raise WrongSource if the file cannot be imported. `or_else`: what to suggest instead of a folder, besides a file."""
     if not path.exists():
         folder = path.parent
         beside = [entry.name for entry in folder.glob("*.py")] if folder.is_dir() else []
@@ -87,19 +87,19 @@ def check_file(path: Path, or_else: str = "") -> None:
     if path.is_dir():
         raise WrongSource(f"{str(path)!r} is a folder: give the file in it{or_else}")
     if path.suffix != ".py":
-        raise WrongSource(f"{str(path)!r} is no Python file: its name must end in .py")
+        raise WrongSource(f"{str(path)!r} is not a Python file: its name must end in .py")
 
 
 def name_conflict(path: Path) -> str | None:
-    """Why a file cannot be imported under its name, or None."""
+    """Return why a file cannot be imported under its name, or None."""
     stem = path.stem
     named, advice = f"{path}: a module named {stem!r}", f"rename the file, for example to my_{stem}.py"
     if stem in OURS:
         return f"{named} cannot be shipped, because Squall has a package of that name; {advice}"
     if stem in sys.stdlib_module_names or stem in sys.builtin_module_names:
-        return f"{named} hides the one of Python's standard library; {advice}"
+        return f"{named} hides a module of Python's standard library; {advice}"
     if stem.startswith("__"):
-        return f"{path}: {path.name} has no name of its own; give the package's module: package.module[:NAME]"
+        return f"{path}: {path.name} cannot be imported by its file name; give the package's module: package.module[:NAME]"
     if "." in stem:
         return f"{path}: a module's name has no dots; rename the file, for example to {stem.replace('.', '_')}.py"
     loaded = sys.modules.get(stem)
@@ -119,7 +119,7 @@ def neighbour_conflict(folder: Path) -> str | None:
             if neighbour.exists():
                 return (
                     f"{neighbour}: Squall has a package named {name!r}, so a module of that name beside a topology"
-                    " cannot be imported or shipped; rename it, and the imports of it"
+                    " cannot be imported or shipped; rename it, and change its imports"
                 )
     return None
 
@@ -180,7 +180,7 @@ def imported(source: SourceName) -> ModuleType:
 
 
 def trouble(head: str, error: BaseException) -> str:
-    """An error in the user's code as text: at most 15 lines, the last one their own file and line."""
+    """Return an error in the user's code as text: at most 15 lines, of which the last one names the user's file and line."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         lines = "".join(traceback.format_exception_only(error)).rstrip().splitlines()
         inside = [line for line in lines[1:-1] if line.strip()]
@@ -189,7 +189,7 @@ def trouble(head: str, error: BaseException) -> str:
         )
     if isinstance(error, SystemExit):
         lines = [f"{head}: it ended the process (SystemExit: {error.code}); "]
-        lines[0] += "what a script does for itself belongs under  if __name__ == '__main__':"
+        lines[0] += "code for running it as a script belongs under  if __name__ == '__main__':"
     elif isinstance(error, SquallError):
         lines = f"{head}: {error}".splitlines()
     else:
@@ -198,9 +198,7 @@ def trouble(head: str, error: BaseException) -> str:
             lines.append("  A file of a package is given by its module: package.module[:NAME]")
     place = place_of(error)
     frames = [frame for frame in user_frames(error.__traceback__) if not is_import_machinery(frame.filename)]
-    if not isinstance(
-        error, SquallError
-    ):  # what is wrong with the topology is said in full; the place is enough
+    if not isinstance(error, SquallError):  # its message is complete; only the place is added
         causes = cause_lines(error)
         lines += [f"  {line}" for line in causes]
         shown = frames[-min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2) :]
@@ -226,7 +224,7 @@ def describe_syntax(error: SyntaxError) -> str:
 
 
 def find(source: SourceName, module: ModuleType) -> Any:
-    """The value of the name in the module; CannotLoad, with what there is, when it has none."""
+    """Return the value of the name in the module; raise CannotLoad, with names that exist, if there is none."""
     missing = object()
     value = getattr(module, source.name, missing)
     if value is not missing:
@@ -252,7 +250,7 @@ def is_candidate(name: str, value: object, module: ModuleType) -> bool:
 
 
 def topology_of(source: SourceName, value: Any, arguments: tuple[str, ...]) -> Topology:
-    """The topology that the value is, or returns."""
+    """Return the topology that the value is, or that it returns when called."""
     what = f"{source.name!r} in {source.shown}"
     if isinstance(value, Topology):
         if arguments:
@@ -276,7 +274,7 @@ def topology_of(source: SourceName, value: Any, arguments: tuple[str, ...]) -> T
 
 
 def check_arguments(source: SourceName, function: Any, arguments: tuple[str, ...]) -> None:
-    """WrongSource, with the signature, if the function does not take these arguments."""
+    """Raise WrongSource, with the signature, if the function does not accept these arguments."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some callables written in C have none
@@ -299,7 +297,7 @@ def defined_at(function: object) -> str:
 
 
 def hint(made: object) -> str:
-    """What may have gone wrong when something else was returned."""
+    """Return a hint for a function that returned something other than a topology."""
     if made is None:
         return "; is there a 'return builder.build()' at its end?"
     if isinstance(made, TopologyBuilder):

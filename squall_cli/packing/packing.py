@@ -1,12 +1,12 @@
-"""What travels with a topology: its modules, what --include and --resource name, requirements and wheels.
+"""What is shipped with a topology: its modules, the files of --include and --resource, requirements and wheels.
 
     archive of the code                               on the worker's PYTHONPATH, before everything else
         word_count.py                                 the file that was submitted
         my_helpers.py, my_package/...                 the user's modules that it imports, and those of --include
         words.txt                                     --resource: beside the file, so that Path(__file__) leads there
 
-A name in that archive that would hide a module of Squall, of what Squall needs or of Python's library is refused.
-Must not know: Nimbus, how it is sent.
+A file that would hide a module of Squall, of its dependencies or of Python's library is refused.
+Must not know: Nimbus, how a package is sent.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ HOOKS: Final = "topology.auto.task.hooks"
 
 @dataclass(frozen=True)
 class Resource:
-    """A data file, or a folder of them, and its name beside the submitted file; None: the one that it has."""
+    """A data file or folder, and its name beside the submitted file (None: its own name)."""
 
     path: Path
     name: str | None = None
@@ -68,14 +68,14 @@ class Resource:
 
 @dataclass(frozen=True)
 class Package:
-    """What travels besides the pickles. `code`: place in the archive -> file."""
+    """What is shipped besides the pickles. `code`: path in the archive -> file."""
 
     code: Mapping[str, Path] = field(default_factory=dict)
     requirements: Path | None = None
     wheels: tuple[Path, ...] = ()
     #: Installed libraries that the code imports, which do not travel.
     libraries: tuple[str, ...] = ()
-    #: What the code imports and nothing here would find -> `file.py:line`.
+    #: Modules that the code imports and that cannot be found here -> `file.py:line`.
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -92,7 +92,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Packed:
-    """A file to upload: its kind, its path, its SHA-256."""
+    """A file to upload: its purpose, path and SHA-256."""
 
     purpose: str
     path: Path
@@ -104,9 +104,9 @@ class Packed:
 
 
 def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
-    """The files that --include names, by the place that the same import finds them at. `home` is where imports of the
-    submitted file begin. Other folders that these imports need are put at the end of sys.path, so that the file can import
-    them here as well."""
+    """Return the files of --include by their paths in the archive, where the same imports find them. `home` is the folder
+    from which the submitted file imports. Other folders that contain these files are appended to sys.path, so that
+    the file can import them here as well."""
     found = Modules()
     home = Path(os.path.abspath(home))
     for text in paths:
@@ -114,9 +114,7 @@ def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
         if not path.exists():
             raise CannotShip(f"--include {text}: there is no such file or folder")
         if path.is_file() and suffix_of(path) not in importlib.machinery.all_suffixes():
-            raise CannotShip(
-                f"--include {text}: it is no module; a data file goes along with --resource {text}"
-            )
+            raise CannotShip(f"--include {text}: it is not a module; for a data file use --resource {text}")
         root = root_of(path, {home, *map(Path, user_folders())})
         if root != home and str(root) not in map(os.path.abspath, sys.path):
             sys.path.append(str(root))
@@ -124,12 +122,13 @@ def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
         if path.is_file():
             found.add(place, path)
         elif not found.add_folder(place, path):
-            raise CannotShip(f"--include {text}: there is nothing in it to ship")
+            raise CannotShip(f"--include {text}: it contains nothing to ship")
     return found.files
 
 
 def root_of(path: Path, roots: Collection[Path]) -> Path:
-    """Return the folder from which a module is imported: one of these, else the one above its outermost package."""
+    """Return the folder from which a module is imported: the innermost of `roots` that contains it, else the folder above
+    its outermost package."""
     if path in roots:
         return path
     above = path.parent
@@ -146,7 +145,7 @@ def gather(
     resources: Sequence[Resource] = (),
     confs: Iterable[Mapping[str, object]] = (),
 ) -> Package:
-    """What travels with a topology that has been loaded from this source; CannotShip when something cannot."""
+    """Return what is shipped with the topology of this source; raise CannotShip if something cannot be shipped."""
     hooks = {name for conf in confs for name in hook_modules(conf)}
     modules = find_modules(before, hooks, includes, source.name)
     for resource in resources:
@@ -156,7 +155,7 @@ def gather(
 
 
 def hook_modules(conf: Mapping[str, object]) -> list[str]:
-    """The top-level names of the modules that a configuration names as hooks: a worker imports them."""
+    """Return the top-level names of the modules of a configuration's hooks, which a worker imports."""
     hooks = conf.get(HOOKS)
     return [
         str(hook).partition(":")[0].partition(".")[0] for hook in (hooks if isinstance(hooks, list) else ())
@@ -164,7 +163,7 @@ def hook_modules(conf: Mapping[str, object]) -> list[str]:
 
 
 def file_and_place(source: SourceName) -> tuple[Path, str]:
-    """The submitted file, and its place in the archive."""
+    """Return the submitted file and its path in the archive."""
     if source.file is not None:
         return Path(os.path.abspath(source.file)), source.file.name
     module = sys.modules[source.module]
@@ -174,12 +173,12 @@ def file_and_place(source: SourceName) -> tuple[Path, str]:
 
 
 def add_resource(modules: Modules, resource: Resource, source: SourceName) -> None:
-    """Add data: below the submitted file's folder it keeps its place, from elsewhere it lands beside the file."""
+    """Add data. From below the submitted file's folder, data keeps its relative path; other data goes beside the file."""
     text = f"--resource {resource.path}"
     file, place = file_and_place(source)
     if is_installed(file):
         raise CannotShip(
-            f"{text}: {source.shown} is installed and does not travel, so nothing can be put beside it"
+            f"{text}: {source.shown} is installed and is not shipped, so no data can go beside it"
         )
     path, name = resource.path, resource.name
     if name is None:
@@ -191,7 +190,7 @@ def add_resource(modules: Modules, resource: Resource, source: SourceName) -> No
     elif not path.is_dir():
         raise CannotShip(f"{text}: it is neither a file nor a folder")
     elif not modules.add_folder(name, path):
-        raise CannotShip(f"{text}: there is no file in it (hidden files are left out)")
+        raise CannotShip(f"{text}: it contains no file (hidden files are left out)")
 
 
 def check_names(files: Mapping[str, Path]) -> None:
@@ -202,7 +201,7 @@ def check_names(files: Mapping[str, Path]) -> None:
 
 
 def read_requirements(path: Path) -> Path:
-    """A requirements file that a host can work with; CannotShip, with the line, when it points to other files."""
+    """Return the path of a requirements file; raise CannotShip, quoting the line, if it refers to other files."""
     try:
         problem = problem_of_requirements(path.read_bytes())
     except OSError as error:
@@ -213,19 +212,19 @@ def read_requirements(path: Path) -> Path:
 
 
 def find_wheels(folder: Path) -> tuple[Path, ...]:
-    """The wheels in a folder; CannotShip when there are none."""
+    """Return the wheels in a folder; raise CannotShip if there are none."""
     if not folder.is_dir():
         raise CannotShip(f"--wheels {folder}: there is no such folder")
     wheels = tuple(sorted(path for path in Path(os.path.abspath(folder)).glob("*.whl") if path.is_file()))
     if not wheels:
         raise CannotShip(
-            f"--wheels {folder}: there is no wheel (*.whl) in it; `pip wheel -r requirements.txt -w {folder}` makes them"
+            f"--wheels {folder}: it contains no wheel (*.whl); `pip wheel -r requirements.txt -w {folder}` makes them"
         )
     return wheels
 
 
 def pack_all(package: Package, folder: Path) -> list[Packed]:
-    """Write the archives of a package into a folder; CannotShip for files that no archive takes."""
+    """Write the archives of a package into a folder; raise CannotShip for files that cannot be archived."""
     packed = []
     archives = ((CODE, package.code), (WHEELS, {wheel.name: wheel for wheel in package.wheels}))
     try:
@@ -239,12 +238,12 @@ def pack_all(package: Package, folder: Path) -> list[Packed]:
             packed.append(Packed(REQUIREMENTS, target, digest_of(target)))
     except BadArchive as error:
         place = "" if error.member is None else f" {package.code.get(error.member, error.member)}"
-        raise CannotShip(f"what travels cannot be packed:{place} {error.reason}") from None
+        raise CannotShip(f"the package cannot be packed:{place} {error.reason}") from None
     return packed
 
 
 def largest(package: Package, number: int = 3) -> str:
-    """The largest files, for who has to make a package smaller: `data/big.csv (12.0 MB), ...`."""
+    """Return the largest files as text, to help make a package smaller: `data/big.csv (12.0 MB), ...`."""
     files = [*package.code.items(), *((wheel.name, wheel) for wheel in package.wheels)]
     sizes = sorted(((path.stat().st_size, name) for name, path in files), reverse=True)[:number]
     return listed([f"{name} ({size:,} bytes)" for size, name in sizes])

@@ -89,7 +89,7 @@ def test_a_custom_grouping_chooses_one_task_or_several_or_none(
     [
         (999, "must return a sequence of task ids, not 999"),
         ("2", "must return a sequence of task ids, not '2'"),
-        ([999], "choose() returned task 999, which is none of its target tasks"),
+        ([999], "choose() returned task 999, which is not one of its target tasks"),
         ("choose", "choose() raised LookupError: no such city"),
     ],
 )

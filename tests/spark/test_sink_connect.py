@@ -25,7 +25,7 @@ def test_rows_are_stored_once_by_a_spark_connect_server_that_is_killed_and_resta
     assert found["reprocessed"]["published"] and found["reprocessed"]["rows_out"] == 3
 
     refused = found["refused"]
-    assert refused["address"].startswith("NoSession: sc:// is no address of a Spark Connect server")
+    assert refused["address"].startswith("NoSession: sc:// is not the address of a Spark Connect server")
     assert 'Cannot modify the value of the Spark config: "spark.driver.memory"' in refused["setting"]
     assert refused["server"].startswith(
         "NoConnectServer: the Spark Connect server sc://127.0.0.1:1/;... does not"

@@ -231,9 +231,7 @@ def test_two_of_them_do_not_share_a_state_directory_or_a_port(tmp_path: Path) ->
         assert f"cannot listen at 127.0.0.1:{port}" in second.stderr
         second = cluster.run("dev", "--listen", "127.0.0.1:0", "--state", str(tmp_path / "kept"))
         assert second.returncode == 1
-        assert (
-            f"runs with the state directory {tmp_path / 'kept'}: end that one, or give this" in second.stderr
-        )
+        assert f"uses the state directory {tmp_path / 'kept'}: end it, or choose another" in second.stderr
         assert cluster.run("list").returncode == 0
 
 

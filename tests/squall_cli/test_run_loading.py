@@ -121,7 +121,7 @@ def test_a_missing_file_is_named_with_the_nearest_one(tmp_path: Path) -> None:
 
 def test_a_folder_and_a_file_of_another_kind_are_refused(tmp_path: Path) -> None:
     assert "is a folder" in wrong_source(str(tmp_path))
-    assert "is no Python file" in wrong_source(written(tmp_path, name="topology.txt"))
+    assert "is not a Python file" in wrong_source(written(tmp_path, name="topology.txt"))
 
 
 @pytest.mark.parametrize("text", ["", "a b", "my topology:x", "file.py:", "file.py:not-a-name", "a..b"])

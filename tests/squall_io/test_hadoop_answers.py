@@ -189,5 +189,7 @@ def test_a_jvm_that_does_not_start_is_an_error_of_files(monkeypatch: pytest.Monk
         raise JavaFailed("Spark's Java process ended with code 1 as it started: no memory")
 
     monkeypatch.setattr(hadoop, "start_jvm", start)
-    with pytest.raises(FilesUnavailable, match=r"no JVM can be had to ask file systems: .* no memory"):
+    with pytest.raises(
+        FilesUnavailable, match=r"cannot start a JVM for access to file systems: .* no memory"
+    ):
         hadoop.Jvm.own({})

@@ -308,7 +308,7 @@ def test_a_task_chosen_twice_gets_the_tuple_once() -> None:
         (None, "not None"),
         ("12", "not '12'"),
         (b"12", "not b'12'"),
-        ([12, 99], r"task 99, which is none of its target tasks \[11, 12, 13, 14, 15, 16\]"),
+        ([12, 99], r"task 99, which is not one of its target tasks \[11, 12, 13, 14, 15, 16\]"),
         ([None], "task None"),
         ([[12]], r"task \[12\]"),
         (ValueError("no idea"), "ValueError: no idea"),

@@ -55,7 +55,7 @@ class TaskEnvironment:
 
 
 def build_task(environment: TaskEnvironment, task: int, component: str, index: int) -> Task:
-    """Build one task; errors of the component's unpickling are raised."""
+    """Build one task; raise what unpickling the component raises."""
     plan = environment.plan
     spec = plan.topology.component(component)
     instance = plan.topology.load(component)
@@ -92,7 +92,7 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
 
 
 def build_context(environment: TaskEnvironment, task: int, component: str, index: int) -> Context:
-    """Return the context of a task; what only the running task can answer has its default."""
+    """Return the context of a task; what only the running task knows has its default."""
     plan = environment.plan
     return Context(
         topology=plan.topology.name,
@@ -156,7 +156,7 @@ def build_outputs(
 ) -> Outputs:
     """Build the output streams of one task, with routes to all consumers.
 
-    index: the sender's, at which round robin starts. kept: outboxes to reuse, by stream and target.
+    index: of the sending task; round robin starts there. kept: outboxes to reuse, by stream and target.
     """
     spec = plan.topology.component(context.component)
     outputs: Outputs = {}
@@ -188,7 +188,7 @@ def build_outputs(
 
 
 def first_of(plan: WorkerPlan, target: int, frame: int) -> int:
-    """Return the size of an outbox's first frame in tuples; within a process it has no limit of its own."""
+    """Return the size of an outbox's first frame in tuples. Within a process, the first frame is as large as any."""
     return frame if plan.linked or target in plan.tasks_here else FIRST_TUPLES
 
 

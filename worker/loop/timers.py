@@ -19,7 +19,8 @@ class Timers:
 
     def __init__(self, plan: WorkerPlan, now: float) -> None:
         timeout = shortest_timeout(plan)
-        #: Keep-alives are sent every quarter of the shortest message timeout, timeouts checked twice a tick of the wheel.
+        #: Seconds between keep-alives (a quarter of the shortest message timeout), and between checks for timeouts (half a
+        #: tick of the timing wheel).
         self.report_every = timeout / 4 if timeout else float("inf")
         self.expiry_every = timeout / TICKS_PER_TIMEOUT / 2 if timeout else float("inf")
         self.next_report = now + self.report_every
@@ -30,7 +31,7 @@ class Timers:
         self.assign(plan)
 
     def assign(self, plan: WorkerPlan) -> None:
-        """Set the other workers of an assignment."""
+        """Take the names of the other workers from a plan."""
         self.other_workers = sorted(set(plan.worker_of.values()) - {plan.worker})
 
     def drop(self, bolt: BoltTask) -> None:
@@ -65,7 +66,7 @@ class Timers:
 
 
 def shortest_timeout(plan: WorkerPlan) -> float | None:
-    """Return the shortest message timeout of the topology's spouts in seconds, None when none has one."""
+    """Return the shortest message timeout of the topology's spouts in seconds; None if timeouts are off for all."""
     confs = [plan.conf_of(spout.id) for spout in plan.topology.spouts]
     timeouts = [
         float(conf["topology.message.timeout.secs"])

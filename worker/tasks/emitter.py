@@ -46,7 +46,7 @@ class Emitter:
         default = outputs.get("default")
         self.default = None if default is None or default.is_direct else default
         self.random = random
-        #: The source of edge ids: in plain Python a block that is drawn at once.
+        #: The source of edge ids; in plain Python, a list of ids that are drawn in blocks.
         self.edges: Any = SplitMix(random.getrandbits(64)) if cython.compiled else Ids()
         #: The outboxes that are not empty: a task may have thousands, few of them in use at a time.
         self.dirty: list[Outbox] = []
@@ -122,7 +122,7 @@ class Emitter:
         return row
 
     def refuse(self) -> NoReturn:
-        """Raise for a call of emit() where it is not allowed."""
+        """Raise an error for a call of emit() that is not allowed."""
         if self.owner == 0:
             raise EmitError(f"{self.where()} cannot emit: {self.why_not}")
         raise EmitError(
@@ -131,7 +131,7 @@ class Emitter:
         )
 
     def wrong_arity(self, output: StreamOutput, row: Row) -> NoReturn:
-        """Raise for a number of values that is not the number of fields."""
+        """Raise an error for a row with more or fewer values than the stream has fields."""
         fields = ", ".join(output.source.fields)
         raise EmitError(
             f"{self.where()}: stream {output.source.stream!r} has {output.arity} field(s) ({fields}), "
@@ -211,7 +211,7 @@ class BoltEmitter(Emitter):
         else:
             try:
                 box = output.cache[row[output.key]]
-            except (KeyError, TypeError):  # a new key, or one with a list in it
+            except (KeyError, TypeError):  # a new key, or a key that contains a list
                 box = route.pick(row)
         # The edge first, since it is the deepest call: if a user's recursion leaves no room for it, nothing is emitted.
         edge = 0
@@ -266,15 +266,16 @@ class BoltEmitter(Emitter):
         return found
 
     def closed_anchor(self, anchor: Tuple) -> NoReturn:
-        """Raise for an emission anchored to a tuple that was acked or failed before."""
+        """Raise an error for an emission anchored to a tuple that has been acked or failed."""
         raise EmitError(
             f"{self.where()} cannot anchor to {short(anchor)}: it was acked or failed already, so its tree may be complete; "
             "emit before the ack, or unanchored with anchors=()"
         )
 
     def spread(self, row: Row, boxes: list[Outbox], anchors: list[Tuple]) -> None:
-        """Put a row into outboxes, each copy a child of all anchors. Several anchors, the same anchor twice and anchors of
-        one tree come out right: each anchoring draws an edge of its own, edges into one tree are XORed (Storm's rule)."""
+        """Put a row into outboxes, each copy a child of all anchors. This also holds for several
+        anchors, the same anchor twice, and anchors of one tree: each anchor gets its own edge, and the edges into one tree
+        are XORed (Storm's rule)."""
         self.emitted += 1
         if not anchors:
             for box in boxes:

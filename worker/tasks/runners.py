@@ -1,9 +1,9 @@
-"""Runs tasks outside the worker's loop: in threads of their own, and on one asyncio loop a worker.
+"""Runs tasks outside the worker's loop: in a thread per task, and on one asyncio loop per worker.
 
 The worker's core knows only "submit this job" and "which jobs are done"; in simulated time jobs run at once, in the loop.
 A task's jobs run one after the other in one thread, the same one from `prepare` to `cleanup`.
-A child that user code forks has a copy of every task, and must not go on with its work: one that returns to Squall is ended.
-One that runs another program, or leaves by `os._exit`, is left alone.
+A process that user code forks has a copy of every task, but must not run any: if the forking call returns to Squall, the
+forked process is ended. If it runs another program or calls `os._exit`, Squall does not interfere.
 Must not know: tasks, tuples.
 """
 
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 Job = Callable[[], None]
 Calls = list[Callable[[], Coroutine[Any, Any, None]]]
 
-#: Seconds that a worker that ends waits for running user calls; threads are daemons, so that a call that never returns
-#: cannot keep the process alive.
+#: How many seconds an ending worker waits for running user calls. The threads are daemons, so a call that never returns
+#: does not keep the process alive.
 STOP_SECONDS = 5.0
 
 
@@ -40,7 +40,7 @@ class Runner(Protocol):
         """Run a job of this task, after the ones before it."""
 
     def collect(self) -> list[int]:
-        """Return the tasks whose jobs have ended since the last call; one entry a job."""
+        """Return the tasks whose jobs have ended since the last call; one entry per job."""
 
     def finish(self, task: int, job: Job) -> None:
         """Run the last job of this task, and wait until it has ended."""
@@ -152,7 +152,7 @@ class AsyncThread:
         self.tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, calls: Calls) -> None:
-        """Start these calls on the loop, all in one hand-over."""
+        """Start these calls on the loop, all with one wake-up."""
         import asyncio  # takes longer to load than a small topology takes to start
 
         if self.loop is None:
@@ -208,7 +208,7 @@ def in_main_thread() -> bool:
 
 
 def end_fork(error: BaseException) -> NoReturn:
-    """End a forked child that leaves its call by an error, such as sys.exit(), as Python would."""
+    """End a forked process whose call raised an error, such as SystemExit, with the status that Python would use."""
     status = 1
     if isinstance(error, SystemExit):
         if error.code is None or isinstance(error.code, int):
@@ -223,7 +223,7 @@ def end_fork(error: BaseException) -> NoReturn:
 
 
 def end_returned_fork(process: int) -> None:
-    """End a child of `process` whose forking call has returned; do nothing in the process itself."""
+    """End this process if it is not `process`: user code has forked it, and its call has returned."""
     if os.getpid() != process:
         sys.stdout.flush()
         sys.stderr.flush()

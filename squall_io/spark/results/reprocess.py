@@ -1,7 +1,7 @@
 """Reprocessing: committed rows go through a user's job, and its result becomes the newest version of another table.
 
-The manifest determines what is read before Spark is involved, and a digest of it, of the job and of how its result is
-written identifies the run: a run whose result is the newest version already is not repeated.
+The manifest determines what is read, before Spark is involved. A digest of that selection, of the job and of the output's
+settings identifies the run: if the newest version is already the result of this run, the job is not run again.
 Must not know: command lines, terminals, how the job was found.
 """
 
@@ -24,12 +24,12 @@ from topology_api.wording import typed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: The name by which SQL knows the rows.
+#: The name of the rows in SQL.
 ROWS = "rows"
 
 
 class WrongResult(SquallError):
-    """A job has returned something else than a frame."""
+    """A job has returned something other than a frame."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Job:
     """A digest of its text."""
     apply: Callable[[SparkSession, DataFrame], Any]
     modules: tuple[ModuleType, ...] = ()
-    """The user's modules that functions of it may need where Spark works."""
+    """The user's modules that its functions may need on Spark's executors."""
 
     @classmethod
     def of_sql(cls, text: str) -> Job:
@@ -73,7 +73,7 @@ def reprocess(
     session: Callable[[], SparkSession],
     cancel: Callable[[], None] = lambda: None,
 ) -> Published:
-    """Make the job's result the newest version of the output; `session` is not called if it is already.
+    """Make the job's result the newest version of the output. If it already is, `session` is not called.
 
     `cancel` makes Spark give up its work.
     """
@@ -83,9 +83,7 @@ def reprocess(
         from pyspark.sql import DataFrame
 
         spark = session()
-        for (
-            module
-        ) in job.modules:  # functions of them go by value, not by name: Spark's workers lack the files
+        for module in job.modules:  # pickled by value: Spark's executors lack the files
             register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         quieten()
         made = job.apply(spark, choice.frame(spark))

@@ -1,9 +1,9 @@
-"""Turns rows of plain Python values into an Arrow table that Spark takes unchanged, and gives a reason for each other row.
+"""Turns rows of plain Python values into an Arrow table that Spark takes unchanged, and gives a reason for every other row.
 
-Values are checked by the column, all at once: types by a set, numbers as they are packed, texts joined. They are checked one
-by one, with values.py, only if that finds something that is not plainly right. Measured for (string, bigint, timestamp): under
+The values of a column are checked together: types as a set, numbers while they are packed, texts after they are joined. Only if
+this check cannot accept all of them are they checked one by one, by values.py. Measured for (string, bigint, timestamp): under
 half a microsecond per row, so the check costs little beside Arrow's own conversion.
-Must not know: tuples, sessions, where the rows go except for what their file format loses.
+Must not know: tuples, sessions, where the rows go, except what their file format cannot store.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _zone_of: Final[Callable[[datetime], tzinfo | None]] = attrgetter("tzinfo")
-#: Returns values of the plain type, none of them None, as Arrow takes them, if all fit unchanged; None: check each.
+#: Takes values of one Python type, without None. Returns them in a form that Arrow accepts if all fit unchanged, else None.
 Fit = Callable[[Sequence[Any]], "Sequence[object] | None"]
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows that fit their schema, by the column, as Arrow takes them."""
+    """Rows that fit their schema, column by column, in a form that Arrow accepts."""
 
     rows: int
     values: tuple[Sequence[object], ...]
@@ -103,8 +103,8 @@ def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     if isinstance(values, array):
         return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
     if kind == pyarrow.timestamp("us", tz="UTC"):
-        # Arrow asks each value's zone for its offset, by a Python call: 190 ns per value, this 50. The difference of two times
-        # of one zone needs no offset.
+        # Arrow calls Python for the offset of each value's zone: 190 ns per value; this takes 50. The difference of two
+        # times in one zone needs no offset.
         try:
             since = list(map(sub, values, repeat(_EPOCH)))
         except TypeError:  # there is a None among them
@@ -123,7 +123,7 @@ class _Column:
         self._plain, self._fit = _bulk_check(column, rules)
 
     def all_fit(self, values: Sequence[Any]) -> Sequence[object] | None:
-        """Return the values if all of them are plainly right; None: check each."""
+        """Return the values if all of them certainly fit, else None: then check each one."""
         types = set(map(type, values))
         if NoneType not in types:
             return self._fit(values) if types <= {self._plain} else None
@@ -133,7 +133,7 @@ class _Column:
         return None if self._fit(present) is None else values
 
     def one_by_one(self, values: Sequence[object], bad: dict[int, list[str]]) -> list[object]:
-        """Return the values as plain ones; add the problems of others to `bad`, by their places."""
+        """Return the converted values. Add the problems of values that do not fit to `bad`, by row."""
         plain: list[object] = []
         for place, value in enumerate(values):
             try:
@@ -153,7 +153,7 @@ class _Column:
 
 
 def _bulk_check(column: Column, rules: Rules) -> tuple[type, Fit]:
-    """Return the one type whose values can be right unchanged, and the check of its values."""
+    """Return the Python type whose values may fit unchanged, and the check of such values."""
     kind = column.type
     if isinstance(kind, Decimal):
         return Number, _fits_decimal(kind)
@@ -171,7 +171,7 @@ def _unchanged(values: Sequence[Any]) -> Sequence[object]:
 
 
 def _fits_if(check: Callable[[Sequence[Any]], bool]) -> Fit:
-    """Return values unchanged if they pass a check, which may also raise what the value's own conversion raises."""
+    """Return a `Fit` that returns values unchanged if they pass the check. The check may raise instead of returning False."""
 
     def fit(values: Sequence[Any]) -> Sequence[object] | None:
         try:
@@ -183,8 +183,8 @@ def _fits_if(check: Callable[[Sequence[Any]], bool]) -> Fit:
 
 
 def _packed(code: str) -> Fit:
-    """Pack values by `array` as Arrow has them, which also checks their range: 15 ns a value, where Arrow's own conversion
-    takes 55.
+    """Pack values into an `array` with Arrow's layout, which also checks their range: 15 ns per value; Arrow's own
+    conversion takes 55.
     """
 
     def fit(values: Sequence[Any]) -> Sequence[object] | None:
@@ -211,7 +211,7 @@ def _is_instant(values: Sequence[datetime]) -> bool:
     zones = set(map(_zone_of, values))
     if zones == {timezone.utc}:
         return True
-    # For these kinds Arrow gets a datetime's offset itself, except near the ends, where its UTC has no year.
+    # Arrow computes the offsets of these zones itself, except in the years 1 and 9999, where UTC may be out of range.
     return all(type(zone) in (timezone, ZoneInfo) for zone in zones) and all(
         1 < value.year < 9999 for value in values
     )
@@ -226,7 +226,7 @@ def _fits_decimal(kind: Decimal) -> Fit:
     return _fits_if(lambda values: all(scaled(value).is_finite() for value in values))
 
 
-#: By type: the one Python type whose values can be right unchanged, and their check.
+#: By type: the Python type whose values may fit unchanged, and their check.
 _BULK: Final[Mapping[str, tuple[type, Fit]]] = {
     "boolean": (bool, _unchanged),
     "tinyint": (int, _packed("b")),

@@ -1,7 +1,7 @@
-"""Sessions of Spark Connect, whose driver is in a server: created, recreated on the same server, and copied to write with.
+"""Sessions of Spark Connect, whose driver is in a server: creates, recreates, copies and ends them.
 
-PySpark retries a call for ten minutes if the server does not answer. These sessions retry for seconds: their users retry
-themselves, and report it.
+PySpark retries a call for ten minutes if the server does not answer. These sessions retry for seconds, since their callers
+retry too, and report that they wait.
 Must not know: leases, tables. (It imports PySpark and gRPC, so it is imported where it is used.)
 """
 
@@ -32,23 +32,23 @@ _TRIES: Final = 6
 _LONGEST_WAIT_MS: Final = 2_000
 #: Tells PySpark's functions that they run against Spark Connect; its own `builder.remote` sets it, too.
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
-#: What gRPC says of a server that is away, and why.
+#: gRPC's message for a server that cannot be reached, with the reason.
 _AWAY: Final = re.compile(r'StatusCode\.UNAVAILABLE\s+details = "(.*)"')
 
 
 def connect(request: SessionRequest) -> SparkSession:
-    """Return a session of the server that belongs to this process; `NoConnectServer`, `NoSession`."""
+    """Create this process's session on the server. Raises `NoConnectServer` or `NoSession`."""
     try:
         session = connect_session.SparkSession(connection=request.where)
     except PySparkException:  # which may quote a token
         raise NoSession(
-            f"{request.place} is no address of a Spark Connect server: write sc://HOST:PORT, or sc://HOST:PORT/;NAME=VALUE"
+            f"{request.place} is not the address of a Spark Connect server: write sc://HOST:PORT, or sc://HOST:PORT/;NAME=VALUE"
         ) from None
     return _ready(_plain(session), request)
 
 
 def connect_again(gone: SparkSession, request: SessionRequest) -> SparkSession:
-    """Return a new session of the same server, which has lost the old one; `NoConnectServer`, `NoSession`."""
+    """Create a session on the server that has lost the session `gone`. Raises `NoConnectServer` or `NoSession`."""
     return _ready(gone.newSession(), request)
 
 
@@ -60,7 +60,8 @@ def copied(session: SparkSession) -> SparkSession:
 
 
 def discard(session: SparkSession) -> None:
-    """End a session on its server, if that answers, and the connection. PySpark's own `stop` ends a server that it started."""
+    """End a session on its server, if the server answers, and close the connection. (PySpark's own `stop` would also end a
+    server that PySpark started.)"""
     with suppress(Exception):
         _client(session).release_session()
     close(session)
@@ -114,7 +115,7 @@ def _ready(session: SparkSession, request: SessionRequest) -> SparkSession:
 
 
 def _be_quick(session: SparkSession) -> None:
-    """Make a session give up soon."""
+    """Let calls of a session give up after seconds."""
     _client(session).set_retry_policies([_Quick(max_retries=_TRIES, max_backoff=_LONGEST_WAIT_MS)])
 
 

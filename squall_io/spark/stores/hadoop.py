@@ -1,8 +1,8 @@
 """`Files` through Hadoop's client in a JVM: HDFS, and everything else that Spark can reach. The JVM is that of a Spark session,
 or a small one started here if there is no session.
 
-Renames are those of `FileContext`, without and with OVERWRITE, which HDFS does atomically. (`FileSystem.rename` would move a
-file *into* a folder of the target's name, and does not say why it did nothing.)
+Renames use `FileContext`, with or without OVERWRITE; both are atomic on HDFS. (`FileSystem.rename` would move a file *into* an
+existing folder of the target's name, and does not say why a rename failed.)
 Must not know: what files hold.
 """
 
@@ -23,7 +23,7 @@ from squall_io.spark.stores.renaming import RenamingFiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Bytes that cross to Python at once, as text, whatever a file's size.
+#: Bytes that one call reads from the JVM. They cross as text, so a large file is read in pieces.
 _SLICE: Final = 1 << 20
 
 # Fields of FileStatusProto, whose numbers Hadoop keeps for good, and the wire types of protobuf.
@@ -69,12 +69,13 @@ class Jvm:
 
     @classmethod
     def of_session(cls, session: SparkSession) -> Jvm:
-        """Return the JVM of a classic session, with a copy of its Hadoop configuration; `FilesUnavailable` if it is gone."""
-        with translated_errors("cannot ask the JVM of Spark's session"):
+        """Return the JVM of a classic session, with a copy of its Hadoop configuration; raise `FilesUnavailable`
+        if the session was stopped."""
+        with translated_errors("cannot use the JVM of the Spark session"):
             context: Any = session.sparkContext
             if context._jsc is None:
                 raise FilesUnavailable(
-                    "Spark's session was stopped, and it was to ask the file system: give one that runs"
+                    "the Spark session for access to the file system was stopped: give a running one"
                 )
             gateway = context._gateway
             theirs = context._jsc.hadoopConfiguration()
@@ -82,13 +83,14 @@ class Jvm:
 
     @classmethod
     def own(cls, conf: Mapping[str, str]) -> Jvm:
-        """Start a JVM, which takes a second or two, with the Hadoop settings in `conf`; `NotInstalled`, `FilesUnavailable`."""
+        """Start a JVM, which takes a second or two, with the Hadoop settings in `conf`. Raises `NotInstalled` or
+        `FilesUnavailable`."""
         try:
             process = start_jvm(_LAUNCH)
         except JavaFailed as error:
-            raise FilesUnavailable(f"no JVM can be had to ask file systems: {error}") from None
+            raise FilesUnavailable(f"cannot start a JVM for access to file systems: {error}") from None
         try:
-            with translated_errors("cannot ask the JVM that was started to ask file systems"):
+            with translated_errors("cannot use the JVM that was started for access to file systems"):
                 configuration = process.gateway.jvm.org.apache.hadoop.conf.Configuration()
                 for name, value in conf.items():
                     # Not on the command line, which every user of the machine can read.
@@ -140,8 +142,8 @@ class HadoopFiles(RenamingFiles):
             self._plain = jvm.gateway.new_array(option, 0)
             self._over = jvm.gateway.new_array(option, 1)
             self._over[0] = option.OVERWRITE
-            # An own instance: those that Hadoop shares have the settings of their first user. The last step that may
-            # fail here, since Hadoop keeps it until it is closed.
+            # A new instance: those that Hadoop caches have the settings of their first user. Hadoop keeps it until it is
+            # closed, so no step after this one may fail.
             self._system = hadoop.fs.FileSystem.newInstance(uri, jvm.configuration)
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
@@ -149,7 +151,7 @@ class HadoopFiles(RenamingFiles):
         try:
             with self._translated_errors("list", folder):
                 statuses = self._statuses(folder, self._system.listStatus(self._at(folder)))
-                # One that may be the file itself, which Hadoop lists as being in itself.
+                # For a file, Hadoop lists the file itself as the only entry.
                 alone = [status.name for status in statuses] == [(folder or self.root).rpartition("/")[2]]
                 if alone and not self._system.getFileStatus(self._at(folder)).isDirectory():
                     raise FilesRefused(f"{self._what('list', folder)}: it is a file; give another path")
@@ -211,7 +213,7 @@ class HadoopFiles(RenamingFiles):
         try:
             yield stream
         finally:
-            with suppress(Exception):  # what was read was read
+            with suppress(Exception):  # the data has already been read
                 stream.close()
 
     def _require_writable(self) -> None:
@@ -252,10 +254,10 @@ class HadoopFiles(RenamingFiles):
 
 
 def decode_statuses(folder: str, data: bytes, number: int) -> list[FileStatus]:
-    """Return `number` statuses of a folder's entries, by path, from what Hadoop's client has written (`FileStatus.write`): each
-    is its length in 4 bytes and a protobuf message `FileStatusProto`. What follows them is padding.
+    """Decode `number` statuses that Hadoop's client wrote (`FileStatus.write`), and return them by path. Each is a length in 4
+    bytes and a protobuf message `FileStatusProto`; padding follows the last one.
 
-    So a whole listing crosses from Java to Python in one call, where asking each status for its four fields would take four.
+    A whole listing reaches Python in one call. To ask Java for the four fields would take four calls per entry.
     """
     found = []
     at = 0
