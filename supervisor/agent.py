@@ -1,4 +1,4 @@
-"""The supervisor: runs the workers that Nimbus placed with it, and reports to Nimbus what becomes of them.
+"""The supervisor: runs the workers that Nimbus placed with it, and reports their state to Nimbus.
 
 `sync` does all of it in rounds: read the store, observe the workers, let the plan decide, act, report. It waits for nothing,
 may be called at any time, and is idempotent; `next_time` returns when it is due again. A failure that concerns one worker is

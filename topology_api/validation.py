@@ -1,8 +1,8 @@
 """What is wrong with a topology: pure rules over specs; all problems at once, as texts.
 
-Each problem names the component, stream and field it is about. The builder asks before it makes a Topology,
-and whoever gets a description from elsewhere asks again. It never sees a user's instance (inspection does)
-and raises nothing. Cycles between bolts are allowed.
+Each problem names the component, stream and field it is about. The builder checks before it makes a
+Topology; code that reads a description from elsewhere checks again. It never sees a user's instance (inspection does) and
+raises nothing. Cycles between bolts are allowed.
 """
 
 from __future__ import annotations

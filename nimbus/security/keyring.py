@@ -4,9 +4,9 @@ A topology's key pair is made when it is submitted. It stands in the store only 
 each Nimbus that is there, so that the next leader can go on, and each supervisor that has workers of the topology, before
 they are placed there. The operators' token is sealed to the Nimbuses in the same way.
 
-What is promised: nothing of this stands in the store in the clear; a supervisor that runs nothing of a topology has no copy
-of its keys. Whoever may write to the store may name a supervisor of their own, and so gets copies: the store's own access
-rules keep them out.
+Promises: no key is in the store in the clear; a supervisor that runs no worker of a topology has no copy of its keys. A
+process that may write to the store can register a supervisor of its own, and so gets copies: the store's access rules must
+keep it out.
 
 A `KeyRing` belongs to one Nimbus and one thread. While that Nimbus leads, its registry is the one whose writes are guarded;
 one that does not lead only reads.

@@ -2,7 +2,7 @@
 
 One write, that of its record, makes it a topology; anything written before is an orphan without it. A submission that
 comes again with the same key is the one that is already there.
-Must not know: slots, what becomes of a topology.
+Must not know: slots, the life cycle of a topology.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is submitted, as a value.
 
-Must not know: how it came, what becomes of it.
+Must not know: requests, the life cycle of a topology.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def _again(
     within: float,
     show: Callable[[str], object],
 ) -> T:
-    """Ask again while an error `passes`, for so many seconds."""
+    """Ask again for `secs` seconds while an error `passes`."""
     from squall.http.client import Refused, Unreachable
 
     began = time.monotonic()

@@ -177,9 +177,8 @@ def run_daemon(
 
 
 def connect(store: ZooKeeperStore, refused: Callable[[SquallError], object]) -> None:
-    """Connect to ZooKeeper, whenever that comes: a daemon may be started before it, and does then what it does while ZooKeeper
-    is away. That ZooKeeper will not have us (its access rights) is an error; `refused` is told of it, from another thread,
-    when it shows later."""
+    """Connect to ZooKeeper. A daemon may start before ZooKeeper does; until then it behaves as while ZooKeeper is away. An
+    error if ZooKeeper refuses access; if it does so later, `refused` is called from another thread."""
     from squall.cluster.store import Unavailable
 
     try:

@@ -114,7 +114,7 @@ def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str]) -> N
             return True, ""
         is_drained = all(each.drained for each in mine)
         if not is_drained and (was_drained or time.monotonic() - began > LAG_SECS):
-            raise SquallError(f"{name} is not drained any more: somebody has undone it")
+            raise SquallError(f"{name} is no longer drained: another command has undone it")
         was_drained = is_drained
         waiting = ", ".join(sorted({worker.topology for each in mine for worker in each.workers}))
         to_move = f"{plural(used, 'worker')} to move, of {waiting}"

@@ -143,15 +143,15 @@ def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSetting
 
 
 def listen_by(bind: str) -> tuple[str, int]:
-    """Where logs are given away when nobody said where: on the addresses that workers listen on. Theirs may also be the name of
-    a network interface, where only they can listen."""
+    """The default address of the log server: the one that workers listen on. If `bind` names a network interface, on which
+    only ZeroMQ can listen, the loopback address."""
     interfaces = {name for _, name in socket.if_nameindex()}
     return ("127.0.0.1" if bind in interfaces else "0.0.0.0" if bind == "*" else bind), 0
 
 
 def unreached(said: str | None, host: str, bind: str, listen: str, servers: str) -> list[str]:
-    """What nobody else will reach here although others are to, or what they are given a wrong name for; a sentence each.
-    `said`: --host, None where it is this host's own name: others are meant then only if ZooKeeper (`servers`) is elsewhere."""
+    """A sentence for each address that other hosts cannot reach, or would look for on themselves. `said`: --host; None: the
+    host's own name, and then other hosts matter only if ZooKeeper (`servers`) runs on one."""
     found = []
     here = "fine where the whole cluster is on this machine. Otherwise"
     local = is_local_name(host)
@@ -165,8 +165,8 @@ def unreached(said: str | None, host: str, bind: str, listen: str, servers: str)
                 )
         elif address in EVERYWHERE and local:
             found.append(
-                f"others are told to reach {whose} of this host at {host!r}, which leads each of them to itself: {here} say"
-                " --host NAME, by which other hosts reach this one"
+                f"other hosts look for {whose} of this host at {host!r}, which is their own address: {here} give --host NAME,"
+                " by which other hosts reach this one"
             )
     return found
 

@@ -142,8 +142,8 @@ def show_log(topology: str) -> None:
 
 
 def show_supervisor() -> None:
-    """Show what becomes of worker processes, unless the user's file has set up logging itself. That a component could not be
-    opened is shown once, beside its error."""
+    """Show starts and ends of worker processes, unless the user's file configures logging. A component that cannot be opened is
+    shown once, beside its error."""
     _show_records(logging.getLogger("supervisor"), "%(asctime)s %(message)s", NoUnopenedAgain().filter)
 
 

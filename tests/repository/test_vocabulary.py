@@ -39,10 +39,10 @@ FILE_LIKE = {("nimbus/files/stored_files.py", "tell")}
 
 #: Words and phrases that a reader has to translate; kept out of prose: docstrings, comments, names of functions and classes.
 KEPT_OUT = re.compile(
-    r"\b(?:nobody|whoever|anew|somebody|so many|(?:is|are) told|told of|calendar|what becomes|comes to nothing|by far)\b",
+    r"\b(?:nobody|whoever|anew|somebody|so many|(?:is|are) told|told of|what becomes|comes to nothing|by far)\b",
     re.IGNORECASE,
 )
-PROSE_OF = ("squall", "local_cluster", "tests", "benchmarks", "examples", "scripts")
+PROSE_OF = (*PACKAGES, "tests", "benchmarks", "examples", "scripts")
 #: Files whose prose is not ours to change, each with its reason.
 COPIES = {
     "tests/frozen/old_counters.py": "a copy of the code of an earlier commit",

@@ -132,7 +132,7 @@ def test_a_drain_that_is_undone_is_not_waited_for(nimbus: FakeNimbus, run: Squal
     nimbus.changes += [lambda: None, lambda: None, lambda: nimbus.supervisors[0].update(drained=False)]
     result = run("drain host-1 --wait")
     assert result.exit_code == 1
-    assert "host-1 is not drained any more: somebody has undone it" in result.stderr
+    assert "host-1 is no longer drained: another command has undone it" in result.stderr
 
 
 def test_drain_ignores_an_answer_from_before_it(nimbus: FakeNimbus, run: Squall) -> None:
