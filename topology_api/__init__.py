@@ -1,6 +1,5 @@
-"""What a user of Squall imports: spouts, bolts, groupings, the builder, and the errors.
-
-Only names; each is documented where it is written.
+"""The names that users of Squall import: spouts, bolts, groupings, the builder, and the errors. Each is documented where it is
+defined.
 """
 
 from importlib import import_module
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from topology_api import core_choice as core_choice  # before anything that may be compiled
 
-#: The names of each module, which is imported when one of them is first used: `squall list` needs only the errors.
+#: The names of each module. A module is imported when one of its names is first used: `squall list` needs only the errors.
 PLACES: Final = {
     "builder": ("TopologyBuilder",),
     "components": ("BatchBolt", "Bolt", "Spout"),

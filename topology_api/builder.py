@@ -38,7 +38,7 @@ from topology_api.wording import shown, typed
 
 
 class TopologyBuilder:
-    """Collects the spouts and bolts of a topology; `build()` makes a Topology of them.
+    """Collects the spouts and bolts of a topology; `build()` makes a Topology from them.
 
     name: the topology's name (a str without / \\ : . and not over 255 bytes). conf: its configuration.
     No call raises for a wrong argument: `build()` reports all problems at once.
@@ -52,7 +52,7 @@ class TopologyBuilder:
     def set_spout(
         self, id: str, spout: Spout, parallelism: int = 1, conf: Mapping[str, object] | None = None
     ) -> Handle:
-        """Declare a spout and return its handle, which is accepted wherever its id is.
+        """Declare a spout and return its handle, which can be passed instead of its id.
 
         id: unique in the topology. spout: an instance; `build()` inspects and pickles it.
         parallelism: the number of its tasks. conf: its own configuration, which overrides the topology's.
@@ -77,7 +77,7 @@ class TopologyBuilder:
         specs = [build.spec(declaration) for declaration in self._declarations]
         specs = [build.with_dead_letters(spec) for spec in specs]
         conf = {} if self.conf is None else self.conf
-        # What the components are comes first, then the topology as a whole and how they fit together.
+        # First the problems of single components, then those of the whole topology and of its connections.
         problems = build.problems + problems_of_topology(
             self.name, conf, specs, unread_outputs=build.unread_outputs, unread_inputs=build.unread_inputs
         )
@@ -124,7 +124,7 @@ class _Build:
         )
 
     def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, StreamSpec]:
-        """The output streams of the component; its pickle goes into `pickles`."""
+        """Return the output streams of the component, and put its pickle into `pickles`."""
         component = declaration.component
         if problem := kind_problem(declaration.kind, component):
             self._problem(declaration, problem)
@@ -150,7 +150,7 @@ class _Build:
             ids.add(declaration.id)
 
     def _subscription(self, declaration: Declaration, entry: Input) -> Subscription | None:
-        """Return the spec of a grouping call; None if it is invalid, after collecting the problem."""
+        """Return the spec of a grouping call. If the call is invalid, record the problem and return None."""
         problem = self._source_problem(declaration, entry)
         source = entry.source.id if isinstance(entry.source, Handle) else entry.source
         grouping = None
@@ -213,7 +213,7 @@ class _Build:
         return None
 
     def problems_of_inputs(self, specs: Sequence[ComponentSpec]) -> list[str]:
-        """Return what the bolts themselves report about their inputs and each other."""
+        """Return the problems that the bolts report about their inputs and each other."""
         outputs = {spec.id: spec.outputs for spec in specs}
         problems = []
         earlier: dict[str, Bolt] = {}

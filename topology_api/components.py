@@ -44,8 +44,8 @@ class Spout:
     outputs: the output streams, as a class or instance attribute or a property: Fields (or a string, or a
         sequence of strings) for the stream `default`, or a dict from stream names to Fields or Stream.
         Without it the component emits nothing.
-    replay: with a Replay, the runtime keeps the values of tracked emissions and emits a failed tree again. With
-        None, `fail` is called on the first failure, and the spout replays on its own.
+    replay: with a Replay, the runtime keeps the values of tracked emissions and emits a failed tree again. With None, `fail` is
+    called on the first failure, and replaying is up to the spout.
     threaded: True runs the task in its own thread, for code that blocks.
     """
 
@@ -57,7 +57,7 @@ class Spout:
         """Prepare the task: called once, before the first `next_tuple`. May emit."""
 
     def next_tuple(self) -> float | None:
-        """Emit the next tuple or tuples, or nothing if there are none; called repeatedly. Must not wait for long.
+        """Emit the next tuple or tuples, or nothing if there are none; called repeatedly. Must not block for long.
 
         May return the seconds to wait before its next call (`context.wake()` ends the wait); None means soon.
         """
@@ -73,7 +73,7 @@ class Spout:
         """Handle reactivation of the topology after `deactivate`."""
 
     def deactivate(self) -> None:
-        """Handle deactivation: no `next_tuple` until `activate`; `ack` and `fail` still come."""
+        """Handle deactivation: no `next_tuple` until `activate`; `ack` and `fail` are still called."""
 
     def close(self) -> None:
         """Release resources: the task ends. Not called when the process is killed."""
@@ -85,7 +85,7 @@ class Spout:
 
         values: a sequence with one value per field of the stream. Do not mutate the values afterwards.
         message_id: any value but None; the tuple's tree is tracked, and `ack` or `fail` is called with this value
-            exactly once. It need not be unique. With None the tuple is not tracked and delivered at most once.
+            exactly once. It need not be unique. With None the tuple is not tracked, and it is delivered at most once.
         stream: one of the output streams.
         Raises EmitError: wrong number of values, unknown or direct stream, called from another thread.
         """
@@ -196,7 +196,7 @@ class Bolt:
         _task_of(self, "fail").fail(tup, reason)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Restart the message timeout of an input that is held for long."""
+        """Restart the message timeout of an input that the bolt keeps for a long time."""
         _task_of(self, "reset_timeout").reset_timeout(tup)
 
 
@@ -204,8 +204,8 @@ class BatchBolt(Bolt):
     """A bolt that gets its input in batches. Subclasses define `execute_batch` instead of `execute`.
 
     batch_size: the number of tuples that completes a batch (an int >= 1).
-    batch_interval: the seconds after its first tuple at which a smaller batch is passed on (a number > 0). It is passed on
-        earlier when the spouts wait at their pending limit, and at the end of the input.
+    batch_interval: how many seconds after its first tuple an incomplete batch is executed (a number > 0). It is executed
+    earlier when the spouts wait at their pending limit, and at the end of the input.
     """
 
     batch_size: int = 1000

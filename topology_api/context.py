@@ -53,7 +53,7 @@ class Context:
     index: number of this task within its component, from 0 to parallelism - 1.
     parallelism: number of the component's tasks.
     incarnation: two ints that identify the task's worker. Of two workers that had the same task, the newer one has the
-        greater incarnation, so that writers to the outside can fence the older one.
+        greater incarnation, so that code that writes to an external system can fence the older one.
     conf: the merged configuration, read-only. log: a logging.Logger of this task.
     resources: a dict that all tasks of this worker share (a connection pool, a model).
     random: a seeded random.Random of this task.
@@ -90,7 +90,7 @@ class Context:
         return self._metrics.counter(name)
 
     def gauge(self, name: str, function: Callable[[], float]) -> None:
-        """Report what the function returns whenever metrics are reported; it must be quick."""
+        """Add the function's result to each report of the metrics. The function must be quick."""
         self._metrics.gauge(name, function)
 
     def histogram(self, name: str) -> Histogram:
@@ -105,7 +105,7 @@ class Context:
         return Path(self._directory())
 
     def now(self) -> float:
-        """Return the time in seconds, simulated where time is simulated: use it instead of `time.time()`."""
+        """Return the time in seconds, or the simulated time in a test. Use it instead of `time.time()`."""
         return self._now()
 
     def wake(self) -> None:
@@ -115,9 +115,9 @@ class Context:
     def progress(self, why: str | None = None) -> None:
         """Report from inside a long call that it makes progress.
 
-        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for; `status` and
-        the tables (WHY IDLE) show a bolt's reason until it reports another one ("" for none) or the call ends. For calls
-        that wait for something outside; not for `async def execute`.
+        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for; `status` and the
+        tables (WHY IDLE) show a bolt's reason until it reports another one ("" for none) or the call ends. For calls that wait
+        for an external system; not for `async def execute`.
         """
         self._progress(why)
 
@@ -125,8 +125,8 @@ class Context:
     def stopped(self) -> bool:
         """Whether the worker has ended while a call of this threaded bolt still runs.
 
-        The call's tuples have failed as stopped and are emitted again. A call that waits for something outside should return
-        without further effect.
+        The call's tuples have failed as stopped and are emitted again. A call that waits for an external system should return
+        without further effects.
         """
         return self._stopped()
 

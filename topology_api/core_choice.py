@@ -1,8 +1,9 @@
-"""Which core runs: the compiled modules or the same ones as plain Python. Decided once, before the first of them is imported.
+"""Chooses the core: the compiled modules, or the same modules as plain Python. The choice is made once, before their first
+import.
 
-The compiled core runs if it was built from the very sources that lie here: beside the extensions lies a stamp, a line with a
-checksum for each source. One that differs (an editable installation whose sources were edited since, an update that was cut
-off) means plain Python for all of them, never a mixture. `SQUALL_PURE=1` asks for plain Python.
+The compiled core runs only if it was built from exactly the installed sources. To check this, the build leaves a stamp beside
+the extensions, with a checksum of each source. If one differs (after an edit in an editable installation, or an interrupted
+update), all modules run as plain Python; the two are never mixed. `SQUALL_PURE=1` asks for plain Python.
 Must not know: what the modules do.
 """
 
@@ -20,7 +21,7 @@ from types import ModuleType
 from typing import Final
 from zlib import crc32
 
-#: The modules on the way of a tuple. All are compiled, or none.
+#: The modules on a tuple's path. All are compiled, or none.
 HOT: Final = (
     "topology_api.tuples",
     "squall.transport.id_columns",
@@ -60,30 +61,30 @@ class Choice:
 
 
 def source_path(module: str, ending: str = ".py", root: str = ROOT) -> str:
-    """A file of a module."""
+    """The path of a module's file with this ending."""
     return os.path.join(root, *module.split(".")) + ending
 
 
 def stamp_path(root: str = ROOT) -> str:
-    """The stamp of the extensions for this Python."""
+    """The path of the stamp of the extensions for this Python."""
     return os.path.join(root, "topology_api", f"core{sysconfig.get_config_var('EXT_SUFFIX')}.stamp")
 
 
 def fingerprint(root: str = ROOT) -> str:
-    """What the stamp of extensions that were built from these sources holds."""
+    """The text of the stamp for extensions built from these sources."""
     lines = []
     for module in HOT:
         for ending in (".py", ".pxd"):
             try:
                 with open(source_path(module, ending, root), "rb") as file:
                     lines.append(f"{module}{ending} {crc32(file.read()):08x}\n")
-            except FileNotFoundError:  # not every module has types of its own
+            except FileNotFoundError:  # a module need not have a .pxd file
                 continue
     return "".join(lines)
 
 
 def choose(root: str = ROOT, pure: str = "") -> Choice:
-    """The core to run from a folder; `pure`: the value of SQUALL_PURE."""
+    """Choose the core to run from a folder. pure: the value of SQUALL_PURE."""
     if pure not in ("", "0"):
         return Choice(False, f"SQUALL_PURE is {pure}")
     try:
@@ -103,8 +104,9 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
 
 
 class PlainSource(MetaPathFinder):
-    """Finds the sources of modules that have extensions beside them, which Python prefers: of the hot ones, and of those that
-    were hot when this was compiled."""
+    """Makes Python import a module's source although there is an extension beside it, which it would prefer. This applies to
+    the hot modules, and to those that were hot when the extensions were built.
+    """
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -118,5 +120,5 @@ class PlainSource(MetaPathFinder):
 CHOICE: Final = choose(pure=os.environ.get("SQUALL_PURE", ""))
 if not CHOICE.compiled:
     sys.meta_path.insert(0, PlainSource())
-#: What tracebacks name the files of the compiled modules: as given to the compiler, not as installed.
+#: The paths of the compiled modules in tracebacks: as given to the compiler, not as installed.
 COMPILED_FILES: Final = frozenset(module.replace(".", "/") + ".py" for module in HOT if CHOICE.compiled)

@@ -1,4 +1,4 @@
-"""What `set_spout` and `set_bolt` return: handles, and the grouping calls by which a bolt says what it reads.
+"""The handles that `set_spout` and `set_bolt` return, and the grouping calls that declare a bolt's inputs.
 
 The methods of `BoltDeclarer` are the table of built-in groupings: `KINDS` follows from them, and a worker has a route for each
 (`worker/routing/router.py`). They only record the calls; `TopologyBuilder.build` judges them.
@@ -20,7 +20,7 @@ from topology_api.wording import shown
 
 @dataclass(eq=False)
 class Input:
-    """A grouping call as it was made."""
+    """A recorded grouping call, right or wrong."""
 
     source: object
     stream: object
@@ -37,7 +37,7 @@ class Input:
 
 @dataclass(eq=False)
 class Declaration:
-    """A set_spout or set_bolt call as it was made, and the grouping calls that followed."""
+    """A recorded call of set_spout or set_bolt, right or wrong, and the grouping calls that followed."""
 
     builder: object
     kind: str
@@ -72,8 +72,8 @@ class Handle:
 class BoltDeclarer(Handle):
     """What `set_bolt` returns: a Handle whose grouping calls declare the bolt's inputs; calls chain.
 
-    `source` is the id of a spout or bolt, or its handle. It may be declared later, and may be the bolt itself (cycles
-    are allowed). `stream` is one of the source's output streams; a bolt reads a stream once. `build()` reports mistakes.
+    `source` is the id of a spout or bolt, or its handle. It may be declared later, and may be the bolt itself (cycles are
+    allowed). `stream` is one of the source's output streams; a bolt can read a stream only once. `build()` reports mistakes.
     """
 
     __slots__ = ()
@@ -83,17 +83,16 @@ class BoltDeclarer(Handle):
         return self
 
     def shuffle_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to one task, in turn: the tasks' shares of one sender differ by at most 1."""
+        """Send each tuple to one task, in turn: each sender sends all tasks equally many tuples, give or take 1."""
         return self._add(Input(source, stream, "shuffle"))
 
     def fields_grouping(
         self, source: str | Handle, *fields: str | Sequence[str], stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Send tuples with equal values of these fields to one task, whichever task or host sends them.
+        """Send tuples with equal values of these fields to the same task, regardless of the task and host that send them.
 
-        Keys may be None, bool, numbers, str, bytes, date/time/datetime/timedelta, Decimal, Enum, UUID,
-        dataclasses, numpy scalars, and tuples, lists and frozensets of these; anything else is a
-        GroupingError in the emit.
+        Keys may be None, bool, numbers, str, bytes, date/time/datetime/timedelta, Decimal, Enum, UUID, dataclasses, numpy
+        scalars, and tuples, lists and frozensets of these; any other type raises GroupingError in `emit`.
         """
         return self._add(Input(source, stream, "fields", tuple(Fields(*fields))))
 
@@ -116,7 +115,7 @@ class BoltDeclarer(Handle):
         return self._add(Input(source, stream, "none"))
 
     def direct_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Let the emitter name the task by `emit_direct`; the stream must be a `Stream(fields, direct=True)`."""
+        """Let the emitter choose the task, with `emit_direct`; the stream must be a `Stream(fields, direct=True)`."""
         return self._add(Input(source, stream, "direct"))
 
     def local_or_shuffle_grouping(
@@ -134,8 +133,8 @@ class BoltDeclarer(Handle):
     def dead_letters(self, spout: str | Handle) -> BoltDeclarer:
         """Receive the emissions of a spout that used up their replays.
 
-        The fields are `message_id`, `values`, `stream` and `failure` (a Failure), shuffled over the bolt's tasks. Not
-        possible for a spout whose `replay` is None, because the runtime does not keep its values.
+        The tuples have the fields `message_id`, `values`, `stream` and `failure` (a Failure), and are shuffled over the bolt's
+        tasks. Not possible for a spout whose `replay` is None, because the runtime does not keep its values.
         """
         return self._add(Input(spout, DEAD_LETTERS, "dead_letters"))
 
@@ -145,7 +144,7 @@ _METHODS: Final = {
     for name, method in vars(BoltDeclarer).items()
     if name.endswith("_grouping")
 }
-#: What GroupingSpec.kind may be: the method of that name with "_grouping" behind it says what it means.
+#: The possible values of GroupingSpec.kind. Each is documented by the method of its name plus "_grouping".
 KINDS: Final = tuple(_METHODS)
 #: The groupings by fields.
 KEYED_KINDS: Final = tuple(

@@ -1,8 +1,7 @@
-"""The typed description of a topology as JSON-able values, and back.
+"""Converts a topology to its typed description (JSON-compatible values) and back.
 
-A description may come over the network, so `parse` takes nothing for granted: whatever is wrong in its shape
-is InvalidTopology with all problems; then the rules of validation are checked again. It never unpickles
-anything.
+A description may come over the network, so `parse` checks everything: first its shape, then the rules of validation. It raises
+InvalidTopology with all problems, and never unpickles anything.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from topology_api.validation import problems_of_topology
 from topology_api.wording import shown
 
 T = TypeVar("T")
-FORMAT = 1  # raised when an old reader would misread a new description
+FORMAT = 1  # increased when an old reader would misread a new description
 
 
 def describe(topology: Topology) -> dict[str, Any]:
-    """The description: what `parse` reads."""
+    """Return the topology's description, which `parse` reads."""
     from topology_api.options import json_copy
 
     return {
@@ -55,7 +54,7 @@ def describe(topology: Topology) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads typed values out of a description and notes what does not fit, with its place."""
+    """Reads typed values from a description and records each problem with its place."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -65,7 +64,7 @@ class _Reader:
 
     def get(self, mapping: object, key: str, kind: type[T], place: str) -> T:
         value = mapping.get(key, None) if isinstance(mapping, Mapping) else None
-        # A bool is an int in Python, and never one in a description.
+        # A bool is an int in Python, but not in a description.
         if isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
             return value
         self.problem(place + key, f"is {shown(value)}: it must be a {kind.__name__}")
@@ -113,7 +112,7 @@ class _Reader:
 
 
 def parse(description: object, pickles: Mapping[str, bytes]) -> Topology:
-    """The topology that was described; InvalidTopology, with all problems, for one that is not sound."""
+    """Return the described topology. Raises InvalidTopology with all problems if it is invalid."""
     found = description.get("format") if isinstance(description, Mapping) else description
     if found != FORMAT or found is True:  # True == 1, but is no format
         raise InvalidTopology(

@@ -63,14 +63,15 @@ class InvalidConfig(SquallError):
 class EmitError(SquallError):
     """An emit, ack or fail that is not allowed.
 
-    Wrong number of values, unknown stream, direct misuse, a tuple that was already acked or failed, or a call outside
-    the task's own thread, in `cleanup`, or outside a running task. Nothing was sent.
+    Wrong number of values, unknown stream, misuse of a direct stream, a tuple that was already acked or failed, or a call
+    outside the task's own thread, in `cleanup`, or outside a running task. Nothing was sent.
     """
 
 
 class GroupingError(EmitError):
-    """A value that cannot choose a task: a key of a type that fields groupings do not accept, or a custom
-    grouping that returned something other than a sequence of its target tasks."""
+    """A grouping that cannot choose a task: a key has a type that fields groupings do not accept, or a custom grouping returned
+    something other than a sequence of its target tasks.
+    """
 
 
 class FailTuple(Exception):
@@ -142,7 +143,7 @@ class TopologyFailed(SquallError):
 class CannotPack(SquallError):
     """A component (or a custom grouping) that cannot be shipped to a worker.
 
-    `component` says which one, `attribute` is the path of what cannot be pickled (such as `self.db.lock`),
+    `component` names it, `attribute` is the path of the part that cannot be pickled (such as `self.db.lock`),
     `reason` is pickle's message.
     """
 
@@ -155,5 +156,5 @@ class CannotPack(SquallError):
     def __str__(self) -> str:
         return (
             f"{self.component}: {self.attribute} cannot be shipped to a worker: {self.reason}"
-            " (make it in open or prepare, which run in the worker, instead of in the constructor)"
+            " (create it in open or prepare, which run in the worker, not in the constructor)"
         )

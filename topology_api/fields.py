@@ -14,8 +14,8 @@ DEFAULT_STREAM = "default"
 class Fields(tuple[str, ...]):
     """The names of a stream's values, in order: `Fields("word", "count")` or `Fields(["word", "count"])`.
 
-    It is an immutable sequence of strings: it has a length, an index, `in` and `==`, and equals a tuple of
-    the same names. `Fields()` is a stream whose tuples carry no values (a signal).
+    An immutable sequence of strings that supports `len`, indexing, `in` and `==`, and equals a tuple of the same names.
+    `Fields()` declares a stream whose tuples carry no values (a signal).
     """
 
     __slots__ = ()
@@ -23,7 +23,7 @@ class Fields(tuple[str, ...]):
     def __new__(cls, *names: str | Sequence[str]) -> Fields:
         flat: list[str] = []
         for name in names:
-            # Anything else stays as it is: build() reports it.
+            # Keep anything else unchanged: build() reports it.
             if isinstance(name, (list, tuple)):
                 flat.extend(name)
             else:

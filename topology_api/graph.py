@@ -1,6 +1,6 @@
 """The graph of a topology: its cycles, and the edges that close them. Pure functions over ids and edges.
 
-Iterative on purpose: a chain of thousands of bolts must not meet Python's recursion limit.
+Iterative on purpose: a chain of thousands of bolts must not exceed Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _strongly_connected(ids: Sequence[str], outgoing: dict[str, list[Edge]]) -> 
 
 
 def cycles(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[tuple[str, ...], ...]:
-    """Groups that can reach each other, and components that read themselves, in order of declaration."""
+    """Groups of components that can reach each other, and components that read themselves, in order of declaration."""
     outgoing = _outgoing(ids, edges)
     place = {component: position for position, component in enumerate(ids)}
     groups = [

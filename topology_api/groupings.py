@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 class Grouping:
     """Base of custom groupings: `declarer.custom_grouping("split", ByLength())`.
 
-    An instance is pickled when the topology is built; each task that emits to it has its own copy.
+    An instance is pickled when the topology is built; each emitting task has its own copy.
     """
 
     def prepare(self, context: Context, source: str, stream: str, target_tasks: Sequence[int]) -> None:
         """Called once in each emitting task before the first `choose`. Optional.
 
-        context: the Context of the emitting task. source, stream: what is grouped.
+        context: the Context of the emitting task. source, stream: the stream that is grouped.
         target_tasks: the ids of the tasks of the reading bolt, ascending.
         """
 
     def choose(self, values: tuple[object, ...]) -> Sequence[int]:
         """Return the ids of the tasks that receive an emission, each from `target_tasks`; called for each emission.
 
-        An empty sequence drops it; anything but a sequence of target tasks is a GroupingError.
+        An empty sequence drops it; anything but a sequence of target tasks raises GroupingError.
         """
         raise SquallError(f"{type(self).__name__} has no choose(values): define it")

@@ -1,16 +1,16 @@
 """The rules for names: of topologies, components, streams and fields.
 
 Names become znodes, directories, log files, URLs and command line arguments; the rules keep all of these
-safe. Each function gives the text of what is wrong, or None. It says nothing of where: the caller knows that.
+safe. Each function returns a text that says what is wrong, or None. The caller adds the place.
 """
 
 from __future__ import annotations
 
 from topology_api.wording import typed
 
-MAX_NAME_BYTES = 255  # what a file system takes as one file name
+MAX_NAME_BYTES = 255  # the limit of file systems for one file name
 RESERVED_PREFIX = "__"  # Squall's own streams and components, such as __dead_letters
-_FORBIDDEN = "/\\:."  # parts of paths, of znodes, of -o component:key=value, and of metric names
+_FORBIDDEN = "/\\:."  # separators in paths, znodes, -o component:key=value and metric names
 
 
 def field_problem(name: object) -> str | None:

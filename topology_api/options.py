@@ -1,4 +1,4 @@
-"""The options table: every configuration key that is Squall's, with type, default, unit, scope and text.
+"""The options table: every configuration key of Squall, with type, default, unit, scope and text.
 
 One table validates all layers of settings and writes `conf/defaults.yaml` and the reference page
 (squall/settings.py). It must not know where values come from. Names are Storm's where Storm has the option.
@@ -18,13 +18,13 @@ from topology_api.wording import nearest, shown, typed
 Scope = Literal["topology", "component", "both", "daemon"]
 Check = Callable[[object], "str | None"]
 
-# Keys that begin so are ours and must be in the table; all others are the user's own.
+# Keys with these prefixes are Squall's and must be in the table; all others are the user's own.
 PREFIXES = ("topology.", "nimbus.", "supervisor.", "squall.", "storm.")
 MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of no use
 _MAX_TUPLES = 100_000_000
 
 
-# Which options may be set where.
+# The scopes of the options that may be set in each scope.
 _ALLOWED: dict[Scope, tuple[Scope, ...]] = {
     "topology": ("topology", "component", "both"),
     "component": ("component", "both"),
@@ -105,7 +105,7 @@ def _text(value: object) -> str | None:
 
 
 def port_range(text: str) -> range | None:
-    """The ports of a text such as 6700-6799, both ends included; None when it is no such text."""
+    """The ports of a text such as 6700-6799, both ends included; None for any other text."""
     match = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", text)
     first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     return range(first, last + 1) if 1 <= first < last <= 65_535 else None
@@ -141,17 +141,17 @@ _TABLE = (
     ),
     Option(
         "topology.message.timeout.secs", (int, float), 30, "seconds", "topology",
-        "A tree that gives no sign of life for so long fails. Also the time that kill waits for the drain.",
+        "A tree without activity for this long fails. A kill waits as long for the drain.",
         _seconds(),
     ),
     Option(
         "topology.enable.message.timeouts", (bool,), True, "", "topology",
-        "False: trees never fail by time.",
+        "False: trees never time out.",
         _truth,
     ),
     Option(
         "topology.tick.tuple.freq.secs", (int, float, type(None)), None, "seconds", "both",
-        "How often a bolt's tick() is called, for bolts without a tick_interval of their own. Null: never.",
+        "The time between calls of a bolt's tick(), for bolts without their own tick_interval. Null: never.",
         _seconds(optional=True),
     ),
     Option(
@@ -161,7 +161,7 @@ _TABLE = (
     ),
     Option(
         "topology.worker.timeout.secs", (int, float), 30, "seconds", "topology",
-        "A worker that gives no sign of life for so long is taken to be dead and is replaced.",
+        "A worker without a heartbeat for this long is considered dead and is replaced.",
         _seconds(),
     ),
     Option(
@@ -181,8 +181,8 @@ _TABLE = (
     ),
     Option(
         "topology.bolt.hang.secs", (int, float), 60, "seconds", "both",
-        "How long a running call of user code keeps its tuples from timing out. In worker processes a bolt's call that is "
-        "longer ends its worker: its stacks go to the worker's log, and the worker is started again. 0: calls may take any "
+        "How long a running call of user code keeps its tuples from timing out. In a worker process, a longer call of a bolt "
+        "ends the worker: its stacks are written to the worker's log, and the worker is started again. 0: calls may take any "
         "time there, but their tuples time out.",
         _seconds(above=False),
     ),
@@ -208,42 +208,42 @@ _TABLE = (
     ),
     Option(
         "nimbus.supervisor.timeout.secs", (int, float), 30, "seconds", "daemon",
-        "A supervisor that gives no sign of life for so long is taken to be gone: its tasks go elsewhere. A local cluster of "
-        "worker processes wants 12 or more: workers go on for 10 seconds without their supervisor.",
+        "A supervisor without a heartbeat for this long is considered gone, and its tasks move to other supervisors. A local "
+        "cluster of worker processes needs 12 or more, because workers continue for 10 seconds without their supervisor.",
         _seconds(),
     ),
     Option(
         "nimbus.url", (str, type(None)), None, "", "daemon",
-        "Where Nimbus is, for the command: http://HOST:PORT, several separated by commas. SQUALL_NIMBUS and --nimbus beat it. "
-        "Null: http://127.0.0.1:6627.",
+        "Where the command finds Nimbus: http://HOST:PORT, several separated by commas. SQUALL_NIMBUS and --nimbus override "
+        "it. Null: http://127.0.0.1:6627.",
         _text,
     ),
     Option(
         "nimbus.package.limit.bytes", (int,), 256 * 1024 * 1024, "bytes", "daemon",
-        "The largest file (modules and data, or wheels) that Nimbus takes with a topology.",
+        "The largest file (modules and data, or wheels) that Nimbus accepts with a topology.",
         _whole(1, 1 << 40, "bytes"),
     ),
     Option(
         "nimbus.package.unpacked.limit.bytes", (int,), 1024 * 1024 * 1024, "bytes", "daemon",
-        "The largest size that such a file may have unpacked.",
+        "The largest size of such a file when it is unpacked.",
         _whole(1, 1 << 40, "bytes"),
     ),
     Option(
         "nimbus.replace.timeout.secs", (int, float), 60, "seconds", "daemon",
-        "How long the workers of a new version have to come up (submit --replace) before the old one takes over again. The "
-        "building of its environment is not counted in.",
+        "How long the workers of a new version (submit --replace) may take to start. After that, the previous version takes "
+        "over again. The time to build the environment is not counted.",
         _seconds(),
     ),
     Option(
         "supervisor.worker.lease.secs", (int, float), 20, "seconds", "daemon",
-        "How long workers go on without their supervisor. It must be 2 or more below nimbus.supervisor.timeout.secs, so that "
-        "no worker still runs when its tasks are given to another host.",
+        "How long workers continue without their supervisor. It must be at least 2 below nimbus.supervisor.timeout.secs, so "
+        "that no worker is still running when its tasks move to another host.",
         _seconds(),
     ),
     Option(
         "supervisor.worker.ports", (str, type(None)), None, "", "daemon",
-        "The ports that workers of this host listen on, such as 6700-6799, for firewalls: a worker takes two of them that are "
-        "free. There must be at least two for each slot. Null: any that are free.",
+        "The ports that workers on this host listen on, such as 6700-6799, for firewalls. A worker takes two free ones, so "
+        "give at least two for each slot. Null: any free port.",
         _ports,
     ),
     Option(
@@ -253,30 +253,31 @@ _TABLE = (
     ),
     Option(
         "squall.zookeeper.root", (str,), "/squall", "", "daemon",
-        "Below which path of ZooKeeper this cluster keeps its state: several clusters may share one ZooKeeper.",
+        "The ZooKeeper path below which this cluster keeps its state. Several clusters may share one ZooKeeper.",
         lambda value: None if isinstance(value, str) and value.startswith("/") and value.strip("/")
         and all(value[1:].split("/")) else f"is {shown(value)}: give a path such as /squall",
     ),
     Option(
         "squall.zookeeper.session.timeout.secs", (int, float), 10, "seconds", "daemon",
-        "How long a daemon may be out of ZooKeeper's reach before its session ends; another Nimbus leads after that time.",
+        "How long a daemon may be unable to reach ZooKeeper before its session ends. After that time another Nimbus becomes "
+        "the leader.",
         _seconds(),
     ),
     Option(
         "squall.zookeeper.credentials.file", (str, type(None)), None, "", "daemon",
-        "A file (mode 0600) with one line USER:PASSWORD, ZooKeeper's digest credentials. With it everything that Squall writes "
-        "there can be read and changed with these credentials only.",
+        "A file (mode 0600) with one line USER:PASSWORD, ZooKeeper's digest credentials. With it, everything that Squall "
+        "writes there can be read and changed only with these credentials.",
         _text,
     ),
     Option(
         "squall.token.file", (str, type(None)), None, "", "daemon",
-        "The file (mode 0600) with the operators' token: Nimbus writes it, the command reads it. SQUALL_TOKEN_FILE beats it. "
-        "Null: a file below ~/.local/state/squall.",
+        "The file (mode 0600) with the operators' token: Nimbus writes it, the command reads it. SQUALL_TOKEN_FILE overrides "
+        "it. Null: a file below ~/.local/state/squall.",
         _text,
     ),
     Option(
         "squall.tls.certificate", (str, type(None)), None, "", "daemon",
-        "The file with the certificate (PEM, with its chain) that the daemons of this host answer HTTPS with.",
+        "The file with the certificate (PEM, with its chain) that this host's daemons use for HTTPS.",
         _text,
     ),
     Option(
@@ -286,7 +287,7 @@ _TABLE = (
     ),
     Option(
         "squall.tls.ca", (str, type(None)), None, "", "daemon",
-        "The file with the certificates (PEM) that HTTPS is trusted by. Null: those of the system.",
+        "The file with the CA certificates (PEM) that HTTPS connections trust. Null: the system's.",
         _text,
     ),
 )  # fmt: skip
@@ -316,7 +317,7 @@ def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
 
 
 def json_copy(conf: Mapping[str, object]) -> dict[str, object]:
-    """A deep copy of a sound configuration as JSON would bring it back (tuples become lists)."""
+    """A deep copy of a valid configuration, as it would come back from JSON (tuples become lists)."""
     return {key: _json_copy(value) for key, value in conf.items()}
 
 
@@ -354,7 +355,7 @@ def _is_typo(key: str) -> bool:
 
 
 def _json_problem(value: object, depth: int = 0) -> str | None:
-    """What keeps a value of a user's own key from travelling as JSON, or None."""
+    """Why the value of a user's own key cannot be encoded as JSON, or None."""
     if depth > 50:
         return "is nested more than 50 levels deep"
     if value is None or isinstance(value, (bool, int, str)):

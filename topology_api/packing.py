@@ -1,6 +1,6 @@
-"""The edge where a component becomes bytes: cloudpickle, and the search for what cannot be pickled.
+"""Turns components into bytes with cloudpickle, and finds the part that cannot be pickled.
 
-A class of an importable module travels by reference, one of `__main__` (and a lambda or closure) by value.
+A class of an importable module is pickled by reference; a class of `__main__`, a lambda or a closure by value.
 cloudpickle is imported on first use, so that `import topology_api` stays quick. It must not know builder or
 graph.
 """
@@ -14,14 +14,14 @@ from typing import Any
 
 from topology_api.errors import CannotPack
 
-_DEEPEST = 30  # levels that the search for a culprit descends; the path so far is named even then
+_DEEPEST = 30  # how deep the search for the culprit descends; beyond that, it names the path so far
 
 
 def pack(component: object, place: str, base: type = object) -> bytes:
-    """The pickle of a component; CannotPack, naming the path of the attribute that is to blame.
+    """Return the pickle of a component. Raises CannotPack, which names the attribute that is to blame.
 
-    It is unpickled at once as well: what pickles but does not come back, or comes back as something that is
-    not a `base`, would fail in the worker only. place: who it is, for the error: `bolt 'count'`.
+    The pickle is also unpickled at once. Without this check, a component that cannot be unpickled, or comes back as something
+    that is not a `base`, would fail only in the worker. place: names the component in the error, such as `bolt 'count'`.
     """
     import cloudpickle
 
@@ -40,8 +40,9 @@ def pack(component: object, place: str, base: type = object) -> bytes:
 def dumps_by_value(
     value: object, protocol: int, buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None
 ) -> bytes:
-    """As `pickle.dumps`, and what is defined in `__main__` travels with the value. A component that was packed brings the same
-    class along, so that in the other process the value is an instance of the class that the component knows."""
+    """As `pickle.dumps`, but definitions in `__main__` travel with the value. A packed component carries the same class, so
+    that in the other process the value is an instance of the class that the component knows.
+    """
     import cloudpickle
 
     data: bytes = cloudpickle.dumps(value, protocol=protocol, buffer_callback=buffer_callback)
@@ -49,7 +50,7 @@ def dumps_by_value(
 
 
 def _fault(value: object) -> str | None:
-    """Why a value does not survive the way through a pickle, or None."""
+    """Why a value cannot be pickled and unpickled, or None."""
     import cloudpickle
 
     try:
@@ -64,10 +65,10 @@ def _fault(value: object) -> str | None:
 
 
 def _culprit(component: object) -> tuple[str, str]:
-    """The path of the deepest part that does not survive, and why."""
+    """The path of the deepest part that cannot be pickled and unpickled, and why."""
     value, path = component, "self"
     reason = _fault(value) or "it cannot be pickled together with the rest"
-    met = [value]  # keeps everything alive that was met, so that an id() is never met twice for two objects
+    met = [value]  # keeps these objects alive, so that no two of them have the same id()
     ids = {id(value)}
     for _ in range(_DEEPEST):
         for name, part in _parts(value):
@@ -85,7 +86,7 @@ def _culprit(component: object) -> tuple[str, str]:
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
-    """What a pickle of the value would hold, each part with how a programmer would write its place."""
+    """The parts that a pickle of the value would hold, each with its path as a programmer would write it."""
     if isinstance(value, FunctionType):
         yield from _function_parts(value)
     elif isinstance(value, MethodType):
@@ -140,7 +141,7 @@ def _object_parts(value: object) -> Iterator[tuple[str, object]]:
     try:
         reduced = value.__reduce_ex__(pickle.DEFAULT_PROTOCOL)
     except Exception:
-        reduced = ""  # the value itself is what cannot be pickled
+        reduced = ""  # the value itself cannot be pickled
     if isinstance(reduced, tuple):
         for state in reduced[2:3]:
             yield from _state_parts(state)
@@ -165,5 +166,5 @@ def _argument_parts(reduced: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
     make: Callable[..., Any] = reduced[0]
     arguments = reduced[1] if isinstance(reduced[1], tuple) else ()
     for position, part in enumerate(arguments):
-        if not isinstance(part, type):  # copyreg.__newobj__ names the class first: it is looked at last
+        if not isinstance(part, type):  # the class, an argument of copyreg.__newobj__, is searched last
             yield f" (argument {position + 1} of its {getattr(make, '__name__', 'reduce')})", part

@@ -1,7 +1,7 @@
-"""What the hot modules name of the module `cython`, for a Python that has no Cython: it does nothing.
+"""Replaces the module `cython` where Cython is not installed: the names that the hot modules use, without effect.
 
-These modules are plain Python, and are compiled from the same files where a C compiler is there; what they say to the compiler
-(`cython.locals`, `cython.declare`) has no meaning otherwise. Must not know: what is compiled.
+The hot modules are plain Python files. If there is a C compiler, they are compiled from the same files; otherwise their hints
+to the compiler (`cython.locals`, `cython.declare`) mean nothing. Must not know: what is compiled.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 Defined = TypeVar("Defined")
 
-#: Whether this code is compiled: not where this module is used.
+#: Whether this code is compiled: never where this module is used.
 compiled: Final = False
 
 
@@ -44,5 +44,6 @@ def locals(*options: object, **kinds: object) -> Callable[[Defined], Defined]:
     return cclass
 
 
-#: How many objects of a class are kept for reuse; whether a function's C code looks for None before it reads an attribute.
+#: `freelist`: how many objects of a class are kept for reuse. `nonecheck`: whether C code checks for None before it reads
+#: attributes.
 freelist = nonecheck = locals

@@ -30,7 +30,7 @@ class StreamSpec:
 
 @dataclass(frozen=True)
 class GroupingSpec:
-    """How a stream's tuples choose their tasks. `kind` is one of declarer.KINDS.
+    """How the tasks for a stream's tuples are chosen. `kind` is one of declarer.KINDS.
 
     fields: for `fields` and `partial_key`. custom: for `custom`, the cloudpickle of the Grouping instance.
     """

@@ -1,8 +1,8 @@
 """The tuple that a bolt gets: values by field name or by position, and where they came from.
 
-Hot: one is made for every tuple that a bolt executes. So a tuple is made only by the worker's core, without
-`__init__` (measured on CPython 3.11: 67 ns against 110), and everything that the tuples of a batch share is one
-`Source`. The core keeps the tuple's place in its tree in the underscored slots; no other code uses them.
+Hot: a Tuple is made for each tuple that a bolt executes. Therefore only the worker's core makes them, without `__init__`
+(measured on CPython 3.11: 67 ns against 110), and everything that the tuples of a batch share is in one `Source`. The core
+keeps the tuple's place in its tree in the underscored slots; no other code uses them.
 
 Must not know: routers, trackers, queues.
 """
@@ -22,7 +22,7 @@ try:
 except ImportError:
     from topology_api import plain_cython as cython
 
-#: Texts of values for people: large strings and containers are cut before they are written out.
+#: Renders values for people. Large strings and containers are cut before they are rendered.
 BOUNDED: Final = reprlib.Repr()
 BOUNDED.maxlevel = 6
 BOUNDED.maxtuple = BOUNDED.maxlist = BOUNDED.maxdict = BOUNDED.maxset = BOUNDED.maxfrozenset = 50
@@ -44,7 +44,7 @@ class Source:
         self.component = component
         self.task = task
         self.stream = stream
-        # The very objects that names in user code are, so that `tup["word"]` finds its field by identity.
+        # Interned, as names in user code are, so that `tup["word"]` finds its field by identity.
         self.fields = Fields(*[intern(str.__str__(name)) for name in fields])
         self.names = tuple(self.fields)
         self.index = {name: position for position, name in enumerate(self.names)}
@@ -53,9 +53,9 @@ class Source:
 @cython.freelist(16)
 @cython.cclass
 class Tuple:
-    """One tuple of a stream, as `Bolt.execute` gets it. Immutable; its values are to be treated so.
+    """One tuple of a stream, as `Bolt.execute` gets it. Immutable; treat its values as immutable, too.
 
-    `tup["word"]` and `tup[0]` give one value; an unknown field raises `KeyError` that names the fields there are.
+    `tup["word"]` and `tup[0]` give one value; an unknown field raises a `KeyError` that lists the tuple's fields.
     """
 
     __slots__ = ("_more", "_root", "_source", "_values", "_xor")
@@ -66,7 +66,7 @@ class Tuple:
     _root: int
     #: The tuple's own edge, XORed with the edges of everything that was anchored to it.
     _xor: int
-    #: Further trees, of a tuple with several anchors: (root, edge XOR the first edge) each.
+    #: The further trees of a tuple with several anchors, each as (root, edge XOR the first edge).
     _more: tuple[tuple[int, int], ...]
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Tuple:
 
 
 def refuse_subclass(cls: type) -> None:
-    """Compiled, Tuple is a final class; so it is in plain Python."""
+    """Refuse a subclass of Tuple: the compiled class is final, and so is the plain one."""
     raise TypeError("Tuple has no subclasses")
 
 
@@ -147,6 +147,6 @@ if not cython.compiled:
     Tuple.__init_subclass__ = classmethod(refuse_subclass)  # type: ignore[assignment]
 
 
-#: Of many tuples, by `map`: `Tuple.values` is a call of Python, which is half of what it takes to make a row of a tuple.
+#: For many tuples, with `map`: `Tuple.values` is a Python call, and half the cost of turning a tuple into a row.
 values_of: Final[Callable[[Tuple], tuple[Any, ...]]] = attrgetter("_values")
 source_of: Final[Callable[[Tuple], Source]] = attrgetter("_source")

@@ -1,8 +1,8 @@
-"""What is wrong with a topology: pure rules over specs; all problems at once, as texts.
+"""The rules for a topology: pure functions over specs that return all problems at once, as texts.
 
-Each problem names the component, stream and field it is about. The builder checks before it makes a
-Topology; code that reads a description from elsewhere checks again. It never sees a user's instance (inspection does) and
-raises nothing. Cycles between bolts are allowed.
+Each problem names the component, stream and field it is about. The builder checks these rules before it makes a Topology; code
+that reads a description from elsewhere checks them again. This module never sees a user's instance (inspection does) and raises
+nothing. Cycles between bolts are allowed.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def problems_of_topology(
 ) -> list[str]:
     """All problems of a topology, in order: its own, then those of each component in order of declaration.
 
-    unread_outputs, unread_inputs: ids of components some of whose outputs or inputs could not be read, which
-    has been reported: what would only follow from that is not reported again.
+    unread_outputs, unread_inputs: ids of components some of whose outputs or inputs could not be read. This has been reported
+    already; problems that only follow from it are not reported.
     """
     problems = list(_topology_problems(name, conf, components))
     known: dict[str, list[ComponentSpec]] = {}
@@ -59,7 +59,7 @@ def call_text(subscription: Subscription) -> str:
 
 
 def problems_of_parallelism(changes: object, counts: Mapping[str, int]) -> list[str]:
-    """All problems of other numbers of tasks for components, of which there are `counts` now."""
+    """All problems of a change of parallelism. changes: the new numbers of tasks by component; counts: the present ones."""
     if not isinstance(changes, Mapping):
         return [f"the parallelism is {typed(changes)}: give a dict from component ids to numbers of tasks"]
     problems = []
@@ -146,7 +146,7 @@ def _stream_problems(component: ComponentSpec, stream: str, spec: StreamSpec) ->
 def _repeated(fields: Sequence[str]) -> Iterator[str]:
     for name, count in Counter(name for name in fields if isinstance(name, str)).items():
         if count > 1:
-            yield f"the field {name!r} is there {count} times"
+            yield f"the field {name!r} occurs {count} times"
 
 
 def _shape_problems(component: ComponentSpec, inputs_unread: bool) -> Iterator[str]:

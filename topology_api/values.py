@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from topology_api.errors import InvalidConfig
 from topology_api.wording import shown, typed
 
-MAX_SECONDS = 365 * 24 * 3600  # a year: a longer time is a wrong unit
+MAX_SECONDS = 365 * 24 * 3600  # a year: a longer time is probably in the wrong unit
 _MAX_ATTEMPTS = 2**31 - 1
 
 
@@ -40,7 +40,7 @@ class Replay:
     max_attempts: the maximum number of emissions, including the first (an int >= 1).
     first_delay: seconds between the first failure and the second emission; later delays double.
     max_delay: the longest delay in seconds.
-    Raises InvalidConfig, with all problems, for values that cannot be used.
+    Raises InvalidConfig with all problems if a value is invalid.
     """
 
     max_attempts: int = 3
@@ -52,7 +52,7 @@ class Replay:
         attempts = self.max_attempts
         if type(attempts) is not int or not 1 <= attempts <= _MAX_ATTEMPTS:
             problems.append(
-                f"max_attempts is {typed(attempts)}: give an int from 1 to {_MAX_ATTEMPTS} (1 = never again)"
+                f"max_attempts is {typed(attempts)}: give an int from 1 to {_MAX_ATTEMPTS} (1 = no replay)"
             )
         for name in ("first_delay", "max_delay"):
             if problem := number_problem(getattr(self, name), 0, MAX_SECONDS, "seconds"):
@@ -66,7 +66,7 @@ class Replay:
 
 
 def number_problem(value: object, low: float, high: float, unit: str, *, above: bool = False) -> str | None:
-    """Return what is wrong with a number of `unit` between two bounds (`above`: the lower bound excluded), or None."""
+    """Return why a value is not a number of `unit` within the bounds, or None. above: the lower bound itself is excluded."""
     bounds = f"more than {low}" if above else f"at least {low}"
     what = f"give a number of {unit}, {bounds} and at most {high}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -1,6 +1,6 @@
-"""How problems quote what they are about: a value, shortened, and the nearest known name.
+"""How error texts quote a value, shortened, and suggest the nearest known name.
 
-It must not know what is being judged.
+Must not know: what is being checked.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ _LONGEST = 80  # characters of a quoted value: an error message must not hold a 
 
 
 def shown(value: object) -> str:
-    """The value's repr, on one line and not longer than a message can bear; never an error."""
+    """The value's repr on one line, cut to a length that suits a message. Never raises."""
     try:
         text = " ".join(repr(value).split()) if not isinstance(value, str) else repr(value)
     except Exception as error:
@@ -26,15 +26,15 @@ def typed(value: object) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """`'a', 'b', 'c'`, or `none`; of a long list only the beginning."""
+    """`'a', 'b', 'c'`, or `none`; of a long list only the first 20."""
     quoted = [shown(name) for name in names]
     more = f", and {len(quoted) - 20} more" if len(quoted) > 20 else ""
     return (", ".join(quoted[:20]) or "none") + more
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'split'?` when something known is near, else an empty string."""
-    import difflib  # only wanted when something is wrong already
+    """`; did you mean 'split'?` if a known name is similar, else an empty string."""
+    import difflib  # imported only when there is a problem to report
 
     folded = {candidate.lower(): candidate for candidate in known if isinstance(candidate, str)}
     found = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
