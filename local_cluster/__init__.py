@@ -12,7 +12,7 @@ __all__ = ["ComponentStatus", "LocalCluster", "TopologyStatus", "WorkerView"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "WorkerView":  # worker processes are imported when they are asked for: ZeroMQ takes its time
+    if name == "WorkerView":  # imported only on access, because the import of ZeroMQ is slow
         from local_cluster.process_engine import WorkerView
 
         return WorkerView

@@ -1,6 +1,6 @@
 """Explains why a topology does not complete: what each of its tasks waits for.
 
-Reads the tasks of a simulated run, in which nothing else runs at the same time.
+It reads the tasks of a simulated run, so nothing else runs at the same time.
 Must not know: how the run is driven.
 """
 

@@ -1,8 +1,8 @@
 """run_bolt: runs one bolt over inputs from a test, without a topology.
 
-The bolt runs in a real `worker.Worker`, in the kind of task that its class needs; its input arrives as frames from another
-worker, which is the test. Time is simulated; threads and the asyncio loop are simulated with it.
-Must not know: the store, the local cluster.
+The bolt runs in a real `worker.Worker`, in the kind of task that its class needs. The test acts as another worker,
+which sends the input as frames. Time, threads and the asyncio loop are simulated. Must not know: the store, the local
+cluster.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class InputSource(Spout):
 
 
 class Verdicts(Hook):
-    """Records the verdict on each input. Tuples are executed in the order of the inputs, which identifies them."""
+    """Records which inputs were acked or failed. Tuples are executed in the order of the inputs: this order identifies them."""
 
     def __init__(self, inputs: list[Item]) -> None:
         self.inputs = inputs
-        self.started: list[Tuple] = []  # kept, so that the id() of each stays its own
+        self.started: list[Tuple] = []  # kept, so that no other tuple gets the id() of one of them
         self.numbers: dict[int, int] = {}
         self.acks: list[int] = []
         self.failures: list[tuple[int, Failure]] = []
@@ -124,19 +124,18 @@ def run_bolt(
     conf: Mapping[str, object] | None = None,
     source_fields: Fields | str | Sequence[str] | None = None,
 ) -> BoltRun:
-    """Run one bolt over these inputs, from `prepare` to `end_of_input` and `cleanup`, and give what it did.
+    """Run one bolt over these inputs, from `prepare` to `end_of_input` and `cleanup`, and return what it did.
 
     inputs: value tuples (or lists); dicts from field to value; TICK, which calls `tick` after letting the bolt's tick
-        interval pass, if it has one (`tick` is called nowhere else); Pause(seconds), which lets time pass. Without them
-        no time passes but what an asynchronous bolt sleeps: `context.now()` stands still.
+        interval pass, if it has one (`tick` is called nowhere else); Pause(seconds), which lets time pass. Otherwise time
+        passes only while an asynchronous bolt sleeps: `context.now()` does not change.
     source_fields: the names of the values. Without them dicts name their own fields, and the values of tuples are named
         "0", "1", ... (`tup[0]` works as ever).
     conf: configuration of the bolt.
 
-    A failed input is not tried again. The bolt is pickled and unpickled, as everywhere. InvalidTopology, InvalidConfig: what
-    is wrong with bolt, inputs and conf, all of it. TopologyFailed: `prepare` raised (or anything, with
-    `topology.on.error: crash`). TimeoutError: calls of an asynchronous bolt never end. MutatedValue: the bolt changed a
-    value that it got or had emitted.
+    A failed input is not tried again. The bolt is pickled and unpickled, as everywhere. InvalidTopology, InvalidConfig: all
+    problems of bolt, inputs and conf. TopologyFailed: `prepare` raised, or, with `topology.on.error: crash`, any call.
+    TimeoutError: calls of an asynchronous bolt never end. MutatedValue: the bolt changed a value that it got or had emitted.
     """
     if isinstance(inputs, (str, bytes, Mapping)) or not hasattr(inputs, "__iter__"):
         raise InvalidTopology([f"inputs is {typed(inputs)}: give a list of value tuples"], TOPOLOGY)
@@ -234,7 +233,7 @@ class _Run:
         worker = self.worker
         try:
             worker.start()
-            worker.timers.ticks.clear()  # ticks come where TICK stands, and there are no trees to report on
+            worker.timers.ticks.clear()  # ticks come only from TICK, and there are no trees to report on
             worker.timers.next_report = float("inf")
             self.settle()
             self.feed(items)
@@ -298,12 +297,12 @@ class _Run:
         return self.worker.ended
 
     def jump(self, until: float) -> bool:
-        """Settle, then move to the next moment at which something is due; return False if there is none before `until`, and
-        move there unless it is infinite."""
+        """Settle, then move to the next moment at which something is due, and return True. If nothing is due before `until`,
+        move to `until`, unless it is infinite, and return False."""
         self.settle()
         now = self.clock.now()
         due = self.worker.next_time()
-        if due is not None and due <= now:  # due now, and yet nothing happened: rounding
+        if due is not None and due <= now:  # due now, but nothing happened: a rounding error
             due = now + 1e-6
         moment = until if due is None else min(due, until)
         if moment < float("inf"):

@@ -1,7 +1,7 @@
 """LocalCluster: a cluster on this machine, inside one process or with worker processes.
 
-Nimbus, supervisors and workers are those of a distributed cluster; only the store differs, and inside one process the
-supervisors' process host and the transport.
+Nimbus, supervisors and workers are those of a distributed cluster. Only the store differs. Inside one process, the
+supervisors' process host and the transport differ too.
 Must not know: how tasks run.
 """
 
@@ -54,13 +54,14 @@ def longest_silence(site: Mapping[str, object], environment: Mapping[str, object
 class LocalCluster:
     """A cluster on this machine, for development and tests: in this process, or with worker processes.
 
-    processes: every worker is a process of its own, started by a supervisor; they talk by ZeroMQ, over loopback addresses,
-    and end with the cluster. supervisors, slots: how many supervisors there are, and how many workers each has room for.
-    Without processes only: simulated_time: time moves only by `advance`, everything runs in the caller's thread and
-    is the same for the same `seed`, but for topology ids, which no two runs share. encode: send frames between workers through
-    the codec, as a network would.
-    observers: objects with the methods of `topology_api.Hook` that watch every task.
-    settings: the site's options and the environment's, as `-o` and a topology's own are laid over them.
+    processes: each worker is a separate process, started by a supervisor. Workers communicate by ZeroMQ, over loopback
+    addresses, and end with the cluster.
+    supervisors, slots: the number of supervisors, and the number of workers that each may run.
+    simulated_time (without processes): only `advance` moves time, and everything runs in the caller's thread. The same `seed`
+    gives the same run, except for topology ids, which are always unique.
+    encode (without processes): pass frames between workers through the codec, as a network would.
+    observers (without processes): objects with the methods of `topology_api.Hook` that watch every task.
+    settings: the options of the site and of the environment. A topology's own options and `-o` override them.
     """
 
     def __init__(
@@ -114,9 +115,9 @@ class LocalCluster:
         name: str | None = None,
         active: bool = True,
     ) -> None:
-        """Run a topology. `conf` beats the topology's own configuration (Overrides: those of its components as well);
-        `name` its own name; inactive: nothing is opened before `activate`. NameTaken, InvalidConfig, InvalidTopology as
-        they say."""
+        """Run a topology. `conf` overrides the topology's own configuration (as Overrides, also that of its components);
+        `name` overrides its name. active=False: nothing is opened before `activate`. Raises NameTaken, InvalidConfig,
+        InvalidTopology."""
         if not isinstance(topology, Topology):
             raise SquallError(
                 f"submit() takes a Topology, as TopologyBuilder.build() returns it, not {type(topology).__name__}"
@@ -127,12 +128,12 @@ class LocalCluster:
         self._driver.call(lambda: self._engine.nimbus.submit(Submission(named, whole, components, active)))
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
-        """End a topology: its spouts stop, what is pending may be worked off for `wait_secs` (default: the message timeout),
-        what is left fails as "stopped". Returns at once; the name is free when it is gone."""
+        """End a topology. Its spouts stop, and pending tuples may be processed for `wait_secs` (default: the message timeout);
+        trees still open then fail as "stopped". Returns at once; the name is free when the topology is gone."""
         self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
 
     def fail(self, name: str, error: str) -> None:
-        """Mark a topology FAILED with this error, exactly as a crash would: for a watcher that sees it make no progress."""
+        """Mark a topology FAILED with this error, as a crash would. For a watcher that sees no progress."""
         self._driver.call(lambda: self._engine.nimbus.fail(name, error))
 
     def activate(self, name: str) -> None:
@@ -159,7 +160,7 @@ class LocalCluster:
         return self._engine.statuses.status(name)
 
     def last_status(self, name: str) -> TopologyStatus:
-        """As `status`, and of a topology that is gone the final one, while it is among the latest of them."""
+        """As `status`. For a topology that is gone, its final status, as long as it is among the latest that are gone."""
         self._engine.count(name)
         return self._engine.statuses.last_status(name)
 
@@ -169,8 +170,8 @@ class LocalCluster:
         return self._driver.broken
 
     def wait(self, name: str, timeout: float | None = None) -> None:
-        """Wait until a topology is completed: `timeout` real seconds at most, then TimeoutError. TopologyFailed when it failed
-        or was killed. In simulated time nothing moves while you wait: `advance` first."""
+        """Wait until a topology is completed. TimeoutError after `timeout` real seconds; TopologyFailed if it failed or was
+        killed. Simulated time does not pass during the call: `advance` first."""
         self._driver.check_outside("wait()")
         if self._engine.registry.topologies.get(name) is None:
             self.last_status(name)  # NoSuchTopology, unless it is among the latest that are gone
@@ -195,12 +196,12 @@ class LocalCluster:
             raise TimeoutError(f"topology {name!r} is not completed ({hint}): {self._progress(name)}")
 
     def workers(self, name: str) -> list[WorkerView]:
-        """The worker processes that run for a topology, each with its pid, its tasks and the directory that its log is in;
+        """The worker processes that run for a topology, each with its pid, its tasks and the directory of its log.
         NoSuchTopology for an unknown name, SquallError in a cluster without processes."""
         engine = self._engine
         if isinstance(engine, Engine):
             raise SquallError(
-                "workers of this cluster are no processes: LocalCluster(processes=True) has such"
+                "workers of this cluster are not processes: those of LocalCluster(processes=True) are"
             )
         if engine.registry.topologies.get(name) is None:
             raise NoSuchTopology(name)
@@ -210,7 +211,7 @@ class LocalCluster:
         """Advance simulated time by `seconds`, and run everything that is due by then."""
         if isinstance(self._driver, RealTimeDriver):
             raise SquallError(
-                "time moves by itself here: only LocalCluster(simulated_time=True) can advance()"
+                "this cluster runs in real time: only LocalCluster(simulated_time=True) can advance()"
             )
         if not 0 <= seconds < float("inf"):
             raise InvalidConfig([f"advance({seconds!r}): it takes seconds, 0 or more"])
@@ -222,9 +223,9 @@ class LocalCluster:
             self._engine.patience = seconds
 
     def shutdown(self) -> None:
-        """End everything at once, without waiting for trees: what is pending fails as "stopped", then `close` and
-        `cleanup` are called. Worker processes that take longer than five seconds for that are killed."""
-        if self._closed or self._process != os.getpid():  # a forked child has no part in it
+        """End everything at once, without waiting for trees: pending trees fail as "stopped", then `close` and `cleanup` are
+        called. Worker processes that need longer than five seconds for that are killed."""
+        if self._closed or self._process != os.getpid():  # the cluster is not that of a forked child
             return
         self._driver.check_outside("shutdown()")
         self._closed = True
@@ -318,7 +319,8 @@ class LocalCluster:
 
 
 def refuse_inside_a_worker() -> None:
-    """A worker imports the modules of its components: a cluster that they start would be started by each worker of it."""
+    """Raise SquallError in a worker. It imports the modules of its components; if they start a cluster, so would each of that
+    cluster's workers."""
     if is_worker():
         raise SquallError(
             "LocalCluster() is called while a worker process imports this module for its components, so each worker would"
@@ -327,7 +329,7 @@ def refuse_inside_a_worker() -> None:
 
 
 def check_switches(switches: Mapping[str, object]) -> None:
-    """`InvalidConfig` for what is neither True nor False: a text like "no" would count as True."""
+    """Raise `InvalidConfig` for a value that is neither True nor False: a text like "no" would count as True."""
     problems = [
         f"LocalCluster({name}={value!r}): it must be True or False"
         for name, value in switches.items()
@@ -338,14 +340,15 @@ def check_switches(switches: Mapping[str, object]) -> None:
 
 
 def check_arguments(supervisors: object, slots: object, inside: Mapping[str, object]) -> None:
-    """`InvalidConfig` for numbers that are none, and for what was given of `inside`: only workers in this process can do it."""
+    """Raise `InvalidConfig` for bad numbers, and for arguments of `inside` that are set: only workers in this process have
+    them."""
     problems = [
         f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"
         for name, value in (("supervisors", supervisors), ("slots", slots))
         if not isinstance(value, int) or isinstance(value, bool) or value < 1
     ]
     problems += [
-        f"LocalCluster(processes=True, {name}={value!r}): worker processes are not in reach of it"
+        f"LocalCluster(processes=True, {name}={value!r}): it is only for workers in this process"
         for name, value in inside.items()
         if value
     ]

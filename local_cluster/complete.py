@@ -1,6 +1,6 @@
 """complete_topology: runs a topology to completion in a test, on simulated time, and records what it did.
 
-Uses a `LocalCluster(simulated_time=True)` that jumps from one moment at which something is due to the next.
+It uses a `LocalCluster(simulated_time=True)` that jumps from one moment at which something is due to the next.
 Must not know: how tasks run.
 """
 
@@ -36,16 +36,16 @@ class Completed:
         return self._recording.emitted(component, stream)
 
     def acked(self, spout: str) -> list[Any]:
-        """The message ids of a spout whose trees were acked, in the order of their verdicts."""
+        """The message ids of a spout whose trees were acked, in the order of the calls of `ack`."""
         return self._recording.verdicts(spout)[0]
 
     def failed(self, spout: str) -> list[tuple[Any, Failure]]:
-        """The message ids of a spout whose trees failed for good, each with its Failure, in the order of their verdicts."""
+        """The message ids of a spout whose trees failed for good, each with its Failure, in the order of the calls."""
         return self._recording.verdicts(spout)[1]
 
     @property
     def errors(self) -> tuple[ErrorReport, ...]:
-        """Reports of the errors that the user's code raised, the oldest first (of many of one component, the latest)."""
+        """Reports of the errors that the user's code raised, the oldest first. Of each component only the latest are kept."""
         return self.status.errors
 
     @property
@@ -77,16 +77,16 @@ def complete_topology(
     timeout: float = 60,
     seed: int = 0,
 ) -> Completed:
-    """Run a topology to completion in this process and give what it did. Time is simulated and jumps over waits, threads and
-    the asyncio loop are simulated with it, and the same seed gives the same run. Nothing but the topology's own code does I/O.
+    """Run a topology to completion in this process and return what it did. Time is simulated and jumps over waits; threads and
+    the asyncio loop are simulated too, and the same seed gives the same run. Only the topology's own code does I/O.
 
     sources: spouts to replace by fixed values, id -> value tuples on the stream `default` (or on the spout's only stream),
-        or id -> {stream: value tuples}; the message ids are the positions, replays are the default. Of several tasks of
-        such a spout the first emits. A spout that is not replaced must finish by itself.
-    conf: configuration that beats the topology's. timeout: in real seconds; a call of the user's is not interrupted.
+        or id -> {stream: value tuples}. The message ids are the positions; failed trees are replayed by the default policy.
+        Of several tasks of such a spout only the first emits. A spout that is not replaced must finish by itself.
+    conf: overrides the topology's configuration. timeout: in real seconds; it does not interrupt a call of user code.
 
-    InvalidTopology, InvalidConfig: what is wrong with the arguments, all of it. TimeoutError: it is not completed in time, or
-    (at once) nothing can happen any more; says what blocks. TopologyFailed: as `LocalCluster.wait`. MutatedValue: a
+    InvalidTopology, InvalidConfig: all problems of the arguments. TimeoutError: the topology is not completed in time, or (at
+    once) nothing can happen any more; the text names what blocks it. TopologyFailed: as `LocalCluster.wait`. MutatedValue: a
     component changed a value of a tuple.
     """
     if not isinstance(topology, Topology):

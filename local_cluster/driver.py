@@ -24,19 +24,19 @@ ROUNDS_AN_INSTANT = 20_000
 
 
 class RealTimeDriver(Driver):
-    """Runs an engine in a thread of its own."""
+    """Runs an engine in a separate thread."""
 
     def __init__(self) -> None:
         super().__init__("the local cluster", "squall-local-cluster", slow="a user's call")
 
     def check_outside(self, what: str) -> None:
-        """Raise SquallError if a component calls what would wait for its own call to end."""
+        """Raise SquallError if a component makes a call that would wait for the component's own call to end."""
         if threading.current_thread() is self.thread:
             raise SquallError(called_inside(what))
 
 
 def called_inside(what: str) -> str:
-    """Return the error text for a component that calls what only the cluster's owner may call."""
+    """Return the error text for a component that makes a call which only the cluster's owner may make."""
     return f"{what} cannot be called by a component: it would wait for this call to end; kill(name) may be called"
 
 
@@ -63,7 +63,7 @@ class SimulatedDriver:
         """Do nothing: the next call runs everything."""
 
     def check_outside(self, what: str) -> None:
-        """Raise SquallError if a component calls what only the cluster's owner may call."""
+        """Raise SquallError if a component makes a call that only the cluster's owner may make."""
         if self.in_round:
             raise SquallError(called_inside(what))
 
@@ -103,7 +103,7 @@ class SimulatedDriver:
         return self.move_on(until, restless=rounds >= ROUNDS_AN_INSTANT)
 
     def move_on(self, until: float, restless: bool) -> bool:
-        """Move to the next moment at which something is due, at most to `until`; return False if time is there already, or
+        """Move to the next moment at which something is due, at most to `until`. Return False if it is `until` already, or if
         nothing is due and `until` is infinite. `restless`: this instant never settled."""
         now = self.clock.now()
         if now >= until:
@@ -112,7 +112,7 @@ class SimulatedDriver:
         due = self.engine.next_time()
         if restless:
             due = now + 0.001
-        if due is not None and due <= now:  # due now, and yet a round did nothing: rounding
+        if due is not None and due <= now:  # due now, but a round did nothing: a rounding error
             due = now + 1e-6
         moment = until if due is None else min(due, until)
         if moment == float("inf"):
@@ -121,8 +121,8 @@ class SimulatedDriver:
         return True
 
     def run_until(self, over: Callable[[], bool]) -> bool:
-        """Jump from one due moment to the next until `over` returns True; return False if nothing is due any more, so that it
-        never will."""
+        """Jump from one due moment to the next until `over` returns True. Return False if nothing is due any more: then `over`
+        will never return True."""
         while True:
             restless = self.settle() >= ROUNDS_AN_INSTANT
             if over():

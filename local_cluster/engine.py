@@ -1,7 +1,7 @@
 """The engine of a local cluster in one process: a driver runs Nimbus, the supervisors and all virtual workers in turn.
 
-`round` does what can be done now, `next_time` says when there will be more. A driver with a thread (`driver.py`) runs it in
-real time, a driver that moves a manual clock simulates time; the engine cannot tell the difference.
+`round` does all work that is due now; `next_time` returns when more is due. One driver (`driver.py`) runs the engine in a
+thread, in real time; the other one moves a manual clock and so simulates time. The engine cannot tell the difference.
 Must not know: threads, real time, the user's calls.
 """
 
@@ -24,12 +24,12 @@ from worker.loop.worker import Worker
 ROUNDS_BETWEEN_SYNCS = 64
 #: Calls of every supervisor within one round, while one leads to another.
 MOST_SYNCS = 8
-#: Supervisors here look when they are called, and are never silent: nothing is due because time has passed.
+#: These supervisors look only when they are called, and send no heartbeats: nothing becomes due merely because time passes.
 _PACE = LoopPace(soon=0.0, at_rest=math.inf, heartbeat=math.inf, reread=math.inf, repeat=0.0)
 
 
 class Engine:
-    """A local cluster without a thread or a clock of its own."""
+    """A local cluster; its driver has the thread and the clock."""
 
     def __init__(self, clock: Clock, settings: WorkerSettings, supervisors: int, slots: int) -> None:
         self.clock = clock
@@ -84,7 +84,7 @@ class Engine:
         return busy
 
     def sync(self) -> bool:
-        """Let Nimbus do what is due and the supervisors follow; return whether that changed anything."""
+        """Let Nimbus do its due work and the supervisors follow; return whether anything changed."""
         changed, self.changed = self.changed, False
         now, due = self.clock.now(), self.nimbus.due
         if changed or (due is not None and now >= due):
@@ -101,8 +101,8 @@ class Engine:
         return busy
 
     def report_after_stall(self, workers: list[Worker], patience: float) -> None:
-        """Send keep-alives if a user's call, perhaps in another worker, blocked everything for `patience` seconds or more: each
-        worker first names the trees that merely waited, before any lets one expire."""
+        """Send keep-alives if a user's call, perhaps in another worker, blocked everything for `patience` seconds or more. So
+        each worker keeps alive the trees that merely waited, before any worker lets a tree expire."""
         now = self.clock.now()
         last, self.last_look = self.last_look, now
         if now - last >= patience:
@@ -118,7 +118,7 @@ class Engine:
         self.host.stop()
 
     def next_time(self) -> float | None:
-        """Return when a round is due though nothing arrives."""
+        """Return when a round is due even if nothing arrives."""
         times = [worker.next_time() for worker in self.host.workers()]
         times.append(self.nimbus.due)
         return min((time for time in times if time is not None), default=None)

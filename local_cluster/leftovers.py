@@ -1,7 +1,8 @@
 """Removes the directories of clusters whose process died without cleaning up.
 
-A directory names its owner: pid, start time, and where that pid is valid (boot id and pid namespace), because a folder for
-temporary files may be shared. A directory is kept if it names no owner, belongs to another user, or has a running worker.
+A directory names its owner: pid, start time, and the place where that pid is valid (boot id and pid namespace), because
+containers may share a folder for temporary files. A directory is kept if it names no owner, belongs to another user, or has a
+running worker.
 Must not know: what a cluster keeps in its directory, except where its workers' directories are.
 """
 
@@ -23,7 +24,7 @@ OWNER: Final = "owner.json"
 
 
 def note_owner(directory: Path) -> None:
-    """Record this process as the owner of the directory; without an owner it is never swept."""
+    """Record this process as the owner of the directory; a directory without an owner is never swept."""
     with contextlib.suppress(OSError):
         began = stat_of(os.getpid())
         if began is not None:
@@ -32,7 +33,7 @@ def note_owner(directory: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what dead clusters of this user have left in a folder, as far as possible."""
+    """Remove the directories that dead clusters of this user have left in a folder, as far as possible."""
     try:
         left = [path for path in folder.iterdir() if path.name.startswith(PREFIX)]
     except OSError:
@@ -52,12 +53,12 @@ def sweep(folder: Path) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    status = os.lstat(path)  # a link leads anywhere
+    status = os.lstat(path)  # of the path itself: a link may lead anywhere
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _owner_is_gone(path: Path) -> bool:
-    """Whether the recorded owner is dead. Raises OSError and others without a readable record."""
+    """Whether the recorded owner is dead. Raises OSError, ValueError, KeyError or others if the record is unreadable."""
     if not stat.S_ISREG(os.lstat(path / OWNER).st_mode):
         return False
     note = json.loads((path / OWNER).read_text())
@@ -69,7 +70,7 @@ def _owner_is_gone(path: Path) -> bool:
 
 
 def _has_workers(path: Path) -> bool:
-    """Whether a worker still runs in it: workers outlive the owner by some seconds."""
+    """Whether a worker still runs in the directory: workers outlive the owner by some seconds."""
     for supervisor in path.iterdir():
         for directory in Directories(supervisor).workers():
             worker = read_started(directory)
@@ -81,7 +82,7 @@ def _has_workers(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove it, the owner's record last: if this process dies meanwhile, the next one continues."""
+    """Remove a directory, the owner's record last: if this process dies meanwhile, the next one continues."""
     for entry in list(path.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -1,9 +1,9 @@
 """Checks that no component changes the values of a tuple, neither one that it emitted nor one that it received.
 
-In one process a value is shared by all tasks that receive it, by bolts that keep it and by replays; between processes it is
-copied. So code that changes one behaves differently in a test and on a cluster. Each mutable value is pickled when it is
-emitted, and before and after it is executed; pickles that differ raise `MutatedValue`. Values that cannot be pickled, or
-pickle differently each time, are not checked. What `functools.cached_property` stores in an object does not count.
+In one process, all tasks that receive a value share it, and so do bolts that keep it and replays; between processes a value is
+copied. So code that changes a value behaves differently in a test and on a cluster. Each mutable value is pickled when it is
+emitted, and before and after each execution of its tuple; if the pickles differ, `MutatedValue` is raised. Values that cannot
+be pickled, or whose pickles differ each time, are not checked. Attributes stored by `functools.cached_property` do not count.
 Must not know: tasks, clusters.
 """
 
@@ -27,18 +27,19 @@ from worker.tasks.emitter import short
 PLAIN = frozenset(
     (bool, int, float, complex, str, bytes, type(None), date, time, datetime, timedelta, Decimal, UUID, range)
 )
-#: Values that a component used lately, which are checked around each of its executions, so that a bolt that keeps a value
-#: and changes it later is caught in that call.
+#: The number of lately used values of a component that are checked around each of its executions: a bolt that keeps a value and
+#: changes it later is caught in that call.
 KEPT_IN_VIEW = 8
-#: Characters that an error shows of a value: enough to see the difference in what tests use.
+#: Characters that an error shows of a value: enough to see the difference between values in tests.
 MOST_TEXT = 400
 
 
 class MutatedValue(SquallError, AssertionError):
-    """A component changed a value of a tuple. `component`: the one that did; `field` of `stream` of `source`: which value;
-    `before`, `after`: the value when it was emitted (a copy), and now.
+    """A component changed a value of a tuple.
 
-    `others`: components that had the value too and may have changed it instead; empty when it is certain.
+    `component`: the one that changed it. `field`, `stream`, `source`: which value. `before`, `after`: the value when it was
+    emitted (a copy), and now. `others`: components that had the value too and may have changed it instead; empty when
+    `component` is certain.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class MutatedValue(SquallError, AssertionError):
 
 
 class WatchedValue:
-    """A watched value: what it was, and which components have had it. It is kept alive, so that its id() stays unique."""
+    """A watched value: its first pickle, and which components have had it. It is kept alive, so that its id() stays unique."""
 
     __slots__ = ("data", "field", "holders", "source", "stream", "value")
 
@@ -128,7 +129,7 @@ class MutationWatch:
             self.view(component, watched)
 
     def executing(self, component: str, tup: Tuple) -> None:
-        """Check values before a component executes a tuple: a change found now did not happen in this call."""
+        """Check values before a component executes a tuple: a change found now happened before this call."""
         for kept in self.in_view.get(component, ()):
             self.judge(kept)
         for field, value in zip(tup.fields, tup.values):
@@ -141,7 +142,7 @@ class MutationWatch:
                 self.view(component, watched)
 
     def executed(self, component: str, tup: Tuple) -> None:
-        """Check values after a component executed a tuple: a change since the call began is its own."""
+        """Check values after a component executed a tuple: the component made any change since the call began."""
         got = [self.watched.get(id(value)) for value in tup.values]
         for watched in (*got, *self.in_view.get(component, ())):
             if watched is not None and watched.changed():
@@ -174,8 +175,8 @@ class MutationWatch:
             lately.append(watched)
 
     def judge(self, watched: WatchedValue) -> None:
-        """Blame a change outside of bolts' calls, around which values are checked, most likely on the component that emitted
-        the value."""
+        """Blame a change found outside of a bolt's call. Values are checked around these calls, so most likely the component
+        that emitted the value changed it."""
         if self.found is None and watched.changed():
             self.keep_first(self.blame(watched))
 
@@ -198,7 +199,7 @@ def is_plain(value: object) -> bool:
 
 
 def snapshot(value: object) -> bytes | None:
-    """The value as bytes; None if it cannot be pickled."""
+    """The pickle of a value; None if it cannot be pickled."""
     buffer = io.BytesIO()
     try:
         _Pickler(buffer, protocol=5).dump(value)
@@ -208,7 +209,7 @@ def snapshot(value: object) -> bytes | None:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out what `cached_property` keeps in an object: reading an attribute is no change."""
+    """Leaves out attributes that `cached_property` stores in an object: reading such an attribute does not change the value."""
 
     def reducer_override(self, obj: Any) -> Any:
         kind: Any = type(obj)

@@ -1,4 +1,4 @@
-"""A local cluster whose workers are processes: Nimbus and the supervisors in this process, over a store in its memory.
+"""A local cluster whose workers are processes. Nimbus, the supervisors and their store are in this process.
 
 A driver calls `round` and `next_time`, as with `local_cluster.engine`, which runs workers in this process: Nimbus and the
 supervisors are the same, but the supervisors start `python -m worker`. All files of the workers are in one directory, which is
@@ -39,14 +39,14 @@ _log = logging.getLogger(__name__)
 NIMBUS_ID = "local"
 #: Seconds for which workers go on without this process; longer than a call that holds the interpreter's lock.
 LEASE_SECS = 10.0
-#: Seconds from the end of its workers' leases until a silent supervisor may be given up: workers check their lease once a
-#: second, and two processes would have the same tasks meanwhile.
+#: Seconds from the end of its workers' leases until a silent supervisor may be given up. Workers check their lease only once a
+#: second; with a smaller margin two processes could have the same tasks for a moment.
 MARGIN = 2.0
 #: Seconds between two checks of workers that are being stopped.
 PAUSE = 0.01
-#: Rounds without a pause, when each of them leads to another.
+#: Rounds without a pause, while each leads to another.
 ROUNDS = 8
-#: Seconds before something is retried that the disk or the system refused.
+#: Seconds before a retry of work that the disk or the system refused.
 RETRY_SECS = 1.0
 
 
@@ -64,7 +64,7 @@ class WorkerView:
 
 
 class ProcessEngine:
-    """A local cluster with worker processes, without a thread of its own."""
+    """A local cluster with worker processes; its driver has the thread."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class ProcessEngine:
         self.changed = True
 
     def round(self) -> bool:
-        """Let Nimbus and the supervisors do what is due; return whether more is due at once."""
+        """Let Nimbus and the supervisors do their due work; return whether more is due at once."""
         now = self.clock.now()
         if now < self.due(now):
             self.rounds = 0
@@ -182,7 +182,7 @@ class ProcessEngine:
         """Order all workers to stop, and kill those that take too long."""
         began = self.clock.now()
         open_still = list(self.supervisors)
-        while open_still and self.clock.now() < began + self.patience:  # which may be shortened meanwhile
+        while open_still and self.clock.now() < began + self.patience:  # `hurry` may shorten it meanwhile
             open_still = [supervisor for supervisor in open_still if not self.close(supervisor)]
             if open_still:
                 time.sleep(PAUSE)

@@ -1,7 +1,7 @@
-"""Records a run as it happens: every emission, every verdict, and whether values were changed.
+"""Records a run as it happens: every emission, every ack and fail, and whether values were changed.
 
 An observer of a local cluster (`worker.tasks.hooks`): each task gets its own recorder, and all write to one `Recording`.
-Must not know: how the run is driven, what is read from the record.
+Must not know: how the run is driven, how the record is used.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Recording:
         return list(self.rows[component, stream])
 
     def verdicts(self, spout: str) -> tuple[list[Any], list[tuple[Any, Failure]]]:
-        """Return what was acked and what failed at a spout; SquallError for anything but a spout."""
+        """Return the acked and the failed message ids of a spout; SquallError for anything but a spout."""
         spec = self._known(spout, tuple(self.acked))
         return list(self.acked[spec.id]), list(self.failed[spec.id])
 

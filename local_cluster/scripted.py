@@ -1,7 +1,7 @@
 """Spouts with scripted emissions: `ScriptedSpout` with its `Pause`s, and `FixedSource`, which replaces a spout in a test.
 
-Both number what they emit by position and have the default replay policy. Of several tasks only the first (index 0) emits;
-the others finish at once, so that a script is played once whatever the parallelism.
+Both use positions as message ids, and have the default replay policy. Of several tasks only the first (index 0) emits; the
+others finish at once. So a script is played once, whatever the parallelism.
 Must not know: how topologies are run.
 """
 
@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Pause:
-    """In a script: `seconds` without emissions (InvalidConfig unless it is a number of 0 or more)."""
+    """In a script: `seconds` without emissions. InvalidConfig unless `seconds` is a number of 0 or more."""
 
     seconds: float
 
@@ -60,7 +60,7 @@ class ScriptedSpout(Spout):
     """A spout that plays a script of value tuples and `Pause(seconds)`.
 
     The message id of a tuple is its position in the script, pauses counted. At the end of the script it finishes. Failed
-    trees are replayed by the default policy; set `replay` on the instance or in a subclass for another one.
+    trees are replayed by the default policy; for another one, set `replay` on the instance or in a subclass.
     fields: the fields of the stream `default`. InvalidTopology, with all problems, for a script that does not fit them.
     """
 
@@ -169,7 +169,7 @@ def _entries_of(spec: ComponentSpec, values: Any) -> tuple[list[tuple[str, Row]]
                 f"the spout has no stream {shown(stream)}{near or f' (it has: {listed(streams)})'}"
             )
         elif spec.outputs[stream].direct:
-            problems.append(f"stream {stream!r} is direct: fixed values name no task to go to")
+            problems.append(f"stream {stream!r} is direct: fixed values do not name their target task")
         elif isinstance(rows, (str, bytes, Mapping)) or not hasattr(rows, "__iter__"):
             problems.append(f"it is {typed(rows)}: give a list of value tuples")
         else:

@@ -1,7 +1,7 @@
 """Makes topology ids of local clusters unique on all machines, by a stamp at their end.
 
-Each local cluster counts its submissions from 1, its clock may be simulated or start with the machine, and many clusters may
-start within a second; but tasks store data outside, in files and tables, by this id.
+Tasks store data outside, in files and tables, under a topology's id. But each local cluster counts its submissions from 1, its
+clock may be simulated or start with the machine, and many clusters may start within a second.
 Must not know: clusters.
 """
 

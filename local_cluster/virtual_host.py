@@ -1,8 +1,8 @@
 """The process host of a local cluster in one process: workers in memory that take orders like worker processes.
 
-Supervisors see a container for each worker (`supervisor.process_host`). Orders take effect at once, and heartbeats, never
-written to a file, say how the worker is at that moment. Between workers this host is the transport: it tells them which
-others came and went. It does not know whether time is real.
+Supervisors see a container for each worker (`supervisor.process_host`). Orders take effect at once. Heartbeats are not written
+to a file; each describes the worker at the moment when it is read. Between workers this host is the transport: it reports to
+each worker which others came and went. It does not know whether time is real.
 Must not know: the user's calls on the cluster, the store's records, terminals.
 """
 
@@ -36,12 +36,12 @@ from worker.loop.snapshot import worker_counters
 from worker.loop.worker import Worker
 
 MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
-#: Takes what a worker has counted: (topology id, worker, incarnation, counters).
+#: Receives a worker's counters: (topology id, worker, incarnation, counters).
 Count = Callable[[str, str, Incarnation, WorkerCounters], object]
 
 
 class VirtualFlags(TypedDict):
-    """What changes from one heartbeat to the next, as long as the orders stay."""
+    """The fields of a heartbeat that change while the orders stay the same."""
 
     opened: bool
     ended: bool
@@ -52,7 +52,7 @@ class VirtualFlags(TypedDict):
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What all virtual workers of a cluster share."""
+    """The settings that all virtual workers of a cluster share."""
 
     directory: Callable[[], str]
     seed: int
@@ -70,7 +70,7 @@ class VirtualTopology:
     loopback: Loopback
     #: The containers whose workers run, by worker.
     running: dict[str, VirtualContainer] = field(default_factory=dict)
-    #: Tuples that waited in stopped workers and are not executed.
+    #: Tuples that waited in workers when these stopped: they are lost.
     left: list[SentBatch] = field(default_factory=list)
 
 
@@ -86,7 +86,7 @@ class VirtualHost:
         self.changed = False
 
     def workers(self, name: str | None = None) -> list[Worker]:
-        """The workers that run, or those of the topology with this name."""
+        """The running workers; with `name`, only those of that topology."""
         return [
             container.running
             for topology in self.topologies.values()
@@ -100,21 +100,21 @@ class VirtualHost:
 
     @property
     def has_news(self) -> bool:
-        """Whether a worker is not as its last heartbeat said."""
+        """Whether a worker has changed since its last heartbeat."""
         return any(container.flags() != container.reported for container in self.containers())
 
     def settle(self) -> None:
-        """All supervisors have acted: tell the workers that stay what became of the others."""
+        """Report to the remaining workers which others have stopped, and which tuples are lost, after all supervisors acted."""
         for topology in self.topologies.values():
             for container in topology.running.values():
                 container.tell_gone()
             left, topology.left = topology.left, []
             for container in topology.running.values():
                 container.running.peers.lost(left, GONE)
-                break  # any of them knows where the trackers are
+                break  # one is enough: each of them knows where the trackers are
 
     def count_all(self, name: str) -> None:
-        """Pass on what the workers of a topology have counted; from any thread."""
+        """Pass on the counters of a topology's workers; from any thread."""
         for container in self.containers():
             if container.running.plan.topology.name == name:
                 container.count()
@@ -142,7 +142,7 @@ class VirtualHost:
         """See `ProcessHost`."""
 
     def provision(self, record: TopologyRecord, now: float) -> Ready:
-        """See `ProcessHost`. Nothing has to be fetched: the topology is read from the store."""
+        """See `ProcessHost`. Nothing is fetched: the topology is read from the store."""
         if record.id not in self.topologies:
             topology = get_bundle(self.store, record.id)
             streams = Streams(topology, {row.task: row.component for row in record.tasks})
@@ -174,14 +174,14 @@ class VirtualContainer:
         self.worker: Worker | None = None
         self.orders: Orders | None = None
         self.heartbeats = 0
-        #: What the last heartbeat said.
+        #: The last heartbeat.
         self.reported: VirtualFlags | None = None
         #: Stopped workers that this one does not know of yet.
         self.gone_peers: list[str] = []
 
     @property
     def directory(self) -> Path:
-        """See `Container`: the tasks' own directories are made there."""
+        """See `Container`. The tasks' own directories are made in it."""
         return Path(self.host.settings.directory(), self.topology_id)
 
     @property
@@ -191,7 +191,7 @@ class VirtualContainer:
 
     @property
     def running(self) -> Worker:
-        """The worker, which runs."""
+        """The running worker."""
         assert self.worker is not None
         return self.worker
 
@@ -204,10 +204,10 @@ class VirtualContainer:
         """See `Container`."""
 
     def wake(self) -> None:
-        """See `Container`. Orders have been obeyed already."""
+        """See `Container`. Nothing to do: orders have taken effect already."""
 
     def write_orders(self, orders: Orders) -> None:
-        """See `Container`. A worker that runs obeys at once."""
+        """See `Container`. The orders take effect on a running worker at once."""
         before, self.orders = self.orders, orders
         if self.worker is None or self.worker.stopped:
             return
@@ -241,7 +241,7 @@ class VirtualContainer:
         if worker is None or orders is None:
             return None
         if not worker.stopped:
-            self.obey()  # a task that was still opening when the orders came may be ready for them now
+            self.obey()  # a task that was still opening when the orders came may be ready now
         self.heartbeats += 1
         self.reported = self.flags()
         return WorkerHeartbeat(
@@ -257,7 +257,7 @@ class VirtualContainer:
         )
 
     def flags(self) -> VirtualFlags:
-        """What heartbeats say of the worker at this moment."""
+        """The fields of a heartbeat that describe the worker at this moment."""
         worker = self.running
         return {
             "opened": worker.opened,
@@ -268,7 +268,7 @@ class VirtualContainer:
         }
 
     def read_counters(self) -> bytes | None:
-        """See `Container`. They take another way (`count`)."""
+        """See `Container`. Counters are passed on by `count` instead."""
         return None
 
     def terminate(self) -> None:
@@ -276,7 +276,7 @@ class VirtualContainer:
         self.kill()
 
     def kill(self) -> None:
-        """See `Container`. The worker stops in good order: a thread cannot be killed."""
+        """See `Container`. The worker stops in an orderly way: a thread cannot be killed."""
         worker = self.running
         if worker.stopped:
             return
@@ -305,18 +305,18 @@ class VirtualContainer:
     # The worker
 
     def count(self) -> None:
-        """Pass on what the worker has counted."""
+        """Pass on the worker's counters."""
         plan = self.running.plan
         self.host.count(plan.topology_id, self.name, plan.incarnation, worker_counters(self.running))
 
     def tell_gone(self) -> None:
-        """Tell the worker which others have stopped."""
+        """Report to the worker which others have stopped."""
         gone, self.gone_peers = self.gone_peers, []
         for name in gone:
             self.running.peers.superseded(name)
 
     def obey(self) -> None:
-        """Have the worker do what its orders ask."""
+        """Carry out the worker's orders."""
         worker, orders = self.running, self.orders
         assert orders is not None
         if orders.asked == "run":
@@ -335,7 +335,7 @@ class VirtualContainer:
         """The worker's plan by its orders."""
         orders, hosted, settings = self.orders, self.topology, self.host.settings
         assert orders is not None
-        # Frames that are still on their way may name a task that is no more.
+        # Frames still in flight may name a task that is gone.
         streams = hosted.loopback.streams
         streams.component_of = {**streams.component_of, **{row.task: row.component for row in orders.tasks}}
         return WorkerPlan(
