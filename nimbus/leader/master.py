@@ -1,6 +1,6 @@
 """Nimbus: the master of a cluster, as an object without threads, sockets or sleep.
 
-A command does at once whatever it can; `tick` does what becomes due later, because a deadline has passed, a worker has
+A command does at once whatever it can; `tick` does work that falls due later, because a deadline has passed, a worker has
 reported, or a supervisor has come or gone. All state is in the store, so another Nimbus over the same store continues
 where this one stopped. The order of writes allows that: workers are recorded as leaving before they are withdrawn, and the
 record, which reserves the name, is removed last. Once a command is written, it takes effect, whatever fails afterwards.
