@@ -17,7 +17,7 @@ FOLDER = Path(__file__).resolve().parent
 
 
 def benchmarks() -> dict[str, str]:
-    """The first line of each benchmark's docstring by its name, read without importing anything."""
+    """Return the first line of each benchmark's docstring by its name, read without importing anything."""
     listed = {}
     for path in sorted(FOLDER.glob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -68,7 +68,7 @@ def one_in_flight(seconds: float, seed: int) -> list[float]:
 
 
 def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One run: the percentiles in milliseconds, and the rate at which sentences were due."""
+    """Return one run: the percentiles in milliseconds, and the rate at which sentences were due."""
     shape = argparse.Namespace(workers=2, supervisors=1, seconds=options.seconds, seed=options.seed)
     if kind == "one":
         latencies = one_in_flight(options.seconds, options.seed)

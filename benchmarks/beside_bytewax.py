@@ -94,7 +94,7 @@ def one_round(python: Path, expected: Counter[str], options: argparse.Namespace)
 
 
 def bytewax_python() -> Path:
-    """The interpreter of Bytewax's environment, which is created if it is missing."""
+    """Return the interpreter of Bytewax's environment, which is created if it is missing."""
     python = ENVIRONMENT / "bin" / "python"
     there = (
         f"from importlib.metadata import version; assert version('bytewax') == '{BYTEWAX.partition('==')[2]}'"
@@ -119,7 +119,7 @@ def bytewax(
     expected: Counter[str],
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """One run and its figures; its counts are checked."""
+    """Return one run and its figures; its counts are checked."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         arguments = ["--way", way, "--sentences", str(options.sentences), "--seed", str(options.seed)]
         if processes > 1:
@@ -149,7 +149,7 @@ def bytewax(
 
 
 def recovery_folder(python: Path, folder: str, processes: int) -> str:
-    """A folder for snapshots, created before the processes look for it."""
+    """Return a folder for snapshots, created before the processes look for it."""
     recovery = Path(folder, "recovery")
     recovery.mkdir()
     subprocess.run([python, "-m", "bytewax.recovery", recovery, str(processes)], check=True)
@@ -157,7 +157,7 @@ def recovery_folder(python: Path, folder: str, processes: int) -> str:
 
 
 def checked(ends: list[dict[str, Any]], expected: Counter[str]) -> dict[str, Any]:
-    """The figures of a run, if its counts are those of a plain loop."""
+    """Return the figures of a run, if its counts are those of a plain loop."""
     counted: dict[str, int] = {}
     for end in ends:
         if counted.keys() & end["counts"].keys():

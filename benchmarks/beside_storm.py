@@ -141,7 +141,7 @@ def cost(run: Run) -> float:
 
 
 def storm(way: Way, options: argparse.Namespace) -> Run:
-    """One run of Storm, in a cluster of its own."""
+    """Return one run of Storm, in a cluster of its own."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         notes = Path(folder, "notes")
         notes.mkdir()
@@ -203,7 +203,7 @@ def wait_for(notes: Path, kind: str, count: int, cluster: StormCluster) -> list[
 
 
 def ended(notes: list[dict[str, Any]]) -> float:
-    """When the last sentence was acked."""
+    """Return when the last sentence was acked."""
     return float(max(note["stamps"][-1] for note in notes))
 
 
@@ -231,7 +231,7 @@ def words_of(lines: list[str], count: int, spouts: int) -> int:
 
 
 def check_places(*kinds: list[dict[str, Any]]) -> list[int]:
-    """The process ids of the two workers; checks that each kind of task is spread over both."""
+    """Return the process ids of the two workers; checks that each kind of task is spread over both."""
     workers = {note["pid"] for notes in kinds for note in notes}
     places = [len({note["pid"] for note in notes}) for notes in kinds]
     if len(workers) != 2 or places != [min(2, len(notes)) for notes in kinds]:

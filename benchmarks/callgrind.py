@@ -21,12 +21,12 @@ KEPT = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "LANG")
 
 
 def available() -> bool:
-    """Whether valgrind is installed."""
+    """Return whether valgrind is installed."""
     return shutil.which("valgrind") is not None
 
 
 def environment(root: Path) -> dict[str, str]:
-    """The environment of a command: Squall's sources, and nothing that makes runs differ."""
+    """Return the environment of a command: Squall's sources, and nothing that makes runs differ."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     return {**kept, "PYTHONPATH": str(root), "PYTHONHASHSEED": "0"}
 

@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def command_of(benchmark: str) -> list[str]:
-    """The arguments with which Python runs a benchmark, by the name of its module."""
+    """Return the arguments with which Python runs a benchmark, by the name of its module."""
     return ["-m", "benchmarks", benchmark.rpartition(".")[2]]
 
 
@@ -62,14 +62,14 @@ def answer(values: dict[str, Any]) -> None:
 
 
 def core() -> str:
-    """The core of this process."""
+    """Return the core of this process."""
     from topology_api.core_choice import CHOICE  # imported here: the counts by hand must not import Squall
 
     return CORES[CHOICE.compiled]
 
 
 def cores_here() -> tuple[str, ...]:
-    """The cores that can be compared here; prints a message if there is only one."""
+    """Return the cores that can be compared here; prints a message if there is only one."""
     from topology_api.core_choice import CHOICE
 
     if CHOICE.compiled:
@@ -79,20 +79,20 @@ def cores_here() -> tuple[str, ...]:
 
 
 def environment(of: str | None = None) -> dict[str, str]:
-    """The environment of a child: this repository comes first on its path, and it selects the core."""
+    """Return the environment of a child: this repository comes first on its path, and it selects the core."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     chosen = {} if of is None else {"SQUALL_PURE": "1" if of == "plain" else ""}
     return {**os.environ, "PYTHONPATH": path, **chosen}
 
 
 def peak_rss() -> float:
-    """The peak memory of this process, in MB."""
+    """Return the peak memory of this process, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)  # macOS counts bytes, Linux kilobytes
 
 
 def machine() -> str:
-    """The place and time of a measurement."""
+    """Return the place and time of a measurement."""
     model = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -107,7 +107,7 @@ def machine() -> str:
 
 
 def spread(values: list[float], form: str = ",.0f") -> str:
-    """The median, the least and the greatest of some values."""
+    """Return the median, the least and the greatest of some values."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     median = ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

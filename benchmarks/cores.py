@@ -56,7 +56,7 @@ Rounds = list[dict[Variant, dict[str, Any]]]
 
 
 def variants() -> list[Variant]:
-    """All variants, in the order of the rounds."""
+    """Return all variants, in the order of the rounds."""
     squall = [
         Variant(name, core, 1 if name == "squall" else 2)
         for name in ("squall-workers", "squall", "squall-untracked")
@@ -85,7 +85,7 @@ def main() -> None:
 
 
 def run(variant: Variant, options: argparse.Namespace) -> dict[str, Any]:
-    """One run of one variant."""
+    """Return one run of one variant."""
     sentences = options.sentences // (1 if variant.workers == 2 else ONE_PROCESS)
     arguments = ("--workers", variant.workers, "--sentences", sentences, "--seed", options.seed)
     more = ("--pending", options.pending, "--variant", variant.name)

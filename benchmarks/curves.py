@@ -72,7 +72,7 @@ def print_curve(title: str, points: list[tuple[int, int, int]], seconds: float) 
 
 
 def measure(words: int, splits: int, counters: int, seconds: float) -> dict[str, Any]:
-    """One point, in this process."""
+    """Return one point, in this process."""
     from benchmarks import topology
 
     job = topology.Job(words // WORDS, DIFFERENT, 1, splits, counters, seconds)

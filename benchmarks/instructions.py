@@ -66,7 +66,7 @@ def words_of(emits: int) -> int:
 
 
 def part_of(file: str) -> str:
-    """The part of the program to which a file's code belongs."""
+    """Return the part of the program to which a file's code belongs."""
     if file in EXTENSIONS:
         return EXTENSIONS[file]
     name = Path(file).name
@@ -93,17 +93,17 @@ def measure(benchmark: str = __name__) -> dict[str, float]:
 
 
 def own(parts: dict[str, float]) -> float:
-    """The instructions in Squall's extensions."""
+    """Return the instructions in Squall's extensions."""
     return sum(value for part, value in parts.items() if part in HOT)
 
 
 def key() -> str:
-    """The record's name for this Python and machine."""
+    """Return the record's name for this Python and machine."""
     return f"{sys.version_info.major}.{sys.version_info.minor} {platform.machine()}"
 
 
 def build() -> str:
-    """What identifies an interpreter's instructions."""
+    """Return what identifies an interpreter's instructions."""
     return " ".join(
         [
             platform.python_version(),
@@ -118,7 +118,7 @@ def build() -> str:
 
 
 def verdict(parts: dict[str, float], recorded: dict[str, Any]) -> tuple[bool, str]:
-    """Whether these are no more than 10 % above the record, and what was compared."""
+    """Return whether these are no more than 10 % above the record, and what was compared."""
     same = recorded["build"] == build()
     figures = [("in Squall's extensions", own(parts), own(recorded["parts"]))]
     if same:

@@ -76,7 +76,7 @@ class Timetable(Spout):
         return 0.01
 
     def due(self, number: int) -> float | None:
-        """When a sentence is due; None: there are no more."""
+        """Return when a sentence is due; None: there are no more."""
         assert self.begins is not None
         return self.begins + number / self.rate if number < self.count else None
 
@@ -134,7 +134,7 @@ def print_full_rate(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace, rate: float, pending: int = 1_000) -> tuple[list[dict[str, Any]], Any]:
-    """One run: the spouts' records, and the figures of status()."""
+    """Return one run: the spouts' records, and the figures of status()."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         kind = FullRate if rate == FULL_RATE else Timetable
         conf = {"topology.workers": options.workers, "topology.max.spout.pending": pending}
@@ -167,12 +167,12 @@ def check(notes: list[dict[str, Any]], totals: Any, workers: int) -> None:
 
 
 def of_all(notes: list[dict[str, Any]], name: str) -> list[float]:
-    """The values of all spouts."""
+    """Return the values of all spouts."""
     return [value for note in notes for value in note[name]]
 
 
 def percentiles(values: list[float]) -> str:
-    """The text of some percentiles, in milliseconds."""
+    """Return the text of some percentiles, in milliseconds."""
     return ", ".join(f"{name} {value * 1e3:.3f} ms" for name, value in points(values))
 
 

@@ -102,7 +102,7 @@ class Without(two_workers.Sentences):
 
 
 def measure(kind: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One run over two workers."""
+    """Return one run over two workers."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         job = two_workers.Job(folder, options.sentences, options.seed, options.pending)
         measured = two_workers.run_in(job, 1, With if kind == "with" else Without)

@@ -61,7 +61,7 @@ ORDER = (INTERPRETER, *HOT, *LIBRARIES, OTHER_MODULES, OTHERS, "kernel", *IN_IO_
 
 
 def group_of(sample: Sample) -> str:
-    """The group to which the code of a sample belongs."""
+    """Return the group to which the code of a sample belongs."""
     name = Path(sample.file).name
     begun = [group for group, starts in LIBRARIES.items() if name.startswith(starts)]
     if sample.thread.startswith(IO_THREADS):
@@ -141,7 +141,7 @@ class InWorkers(two_workers.Sentences):
 
 
 def measure(run: str, count: int, seed: int) -> dict[str, Any]:
-    """One run: its words, its CPU, and its samples by thread, file and function."""
+    """Return one run: its words, its CPU, and its samples by thread, file and function."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         if run == "one":
             words = topology.run(Job(count, count, seed, folder=folder), Here).words
@@ -180,7 +180,7 @@ class Sum:
 
 
 def add(rounds: list[dict[str, Any]]) -> Sum:
-    """The rounds of a run, added up."""
+    """Return the rounds of a run, added up."""
     samples: Counter[Sample] = Counter()
     for each in rounds:
         for *place, times in each["samples"]:

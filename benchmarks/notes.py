@@ -26,7 +26,7 @@ def leave(folder: str, kind: str, index: int, **values: Any) -> None:
 
 
 def find(folder: str, kind: str) -> list[dict[str, Any]]:
-    """The notes of a kind, by their index. All their processes must have this process's core."""
+    """Return the notes of a kind, by their index. All their processes must have this process's core."""
     notes = [json.loads(path.read_text()) for path in sorted(Path(folder).glob(f"{kind}-*.json"))]
     for note in notes:
         if note["core"] != core():
@@ -44,7 +44,7 @@ class Meeting:
         leave(folder, "came", index, at=time.perf_counter())
 
     def begins(self) -> float | None:
-        """The moment at which to begin; None while a spout is missing."""
+        """Return the moment at which to begin; None while a spout is missing."""
         came = find(self.folder, "came")
         return max(note["at"] for note in came) + self.lead if len(came) == self.members else None
 

@@ -75,7 +75,7 @@ class Bench:
         self.lines = [(line,) for line in chosen][: WORDS // A_SENTENCE]
 
     def batch(self, rows: list[Any], source: Source) -> Batch:
-        """A batch of tracked rows, `A_SENTENCE` neighbours in one tree."""
+        """Return a batch of tracked rows, `A_SENTENCE` neighbours in one tree."""
         roots = [1 + place // A_SENTENCE for place in range(len(rows))]
         return Batch(source, 3, rows, roots, words_of(self.random)[: len(rows)])
 
@@ -87,7 +87,7 @@ class Bench:
 
 
 def output(component: str, field: str, kind: str, boxes: dict[int, Outbox]) -> StreamOutput:
-    """An output with one reader."""
+    """Return an output with one reader."""
     made = StreamOutput(Source(component, 1, "default", (field,)), False)
     add_route(made, kind, Reader([field], boxes, lambda task: True, 0))
     made.shorten()
@@ -99,7 +99,7 @@ Part = tuple[str, int, Callable[[], Any], Callable[[], Any]]
 
 
 def user_parts(bench: Bench) -> list[Part]:
-    """The user's own methods."""
+    """Return the user's own methods."""
     split, count = Split(), Count()
     sink: list[Any] = []
     vars(split)["emit"] = sink.append
@@ -125,7 +125,7 @@ def user_parts(bench: Bench) -> list[Part]:
 
 
 def bolt_parts(bench: Bench) -> list[Part]:
-    """A bolt task's work for a tuple."""
+    """Return a bolt task's work for a tuple."""
     bench.bolt.anchor = make_tuple(bench.batch(bench.words, WORDS_OF_LINES), 0)
     task = BoltTask.__new__(BoltTask)
     task.execute, task.emitter, task.xors = lambda tup: None, bench.bolt, AckBatch()
@@ -165,7 +165,7 @@ def bolt_parts(bench: Bench) -> list[Part]:
 
 
 def spout_parts(bench: Bench) -> list[Part]:
-    """A spout task's work for a tree."""
+    """Return a spout task's work for a tree."""
     trees: list[tuple[list[int], list[int]]] = []
 
     def close_trees() -> None:
@@ -241,7 +241,7 @@ class Frames:
 
 
 def wire_parts(bench: Bench) -> list[Part]:
-    """The cost of words that are sent to another worker."""
+    """Return the cost of words that are sent to another worker."""
     frames = Frames(bench)
 
     def after(*jobs: Callable[[], None]) -> Callable[[], None]:
@@ -263,7 +263,8 @@ def wire_parts(bench: Bench) -> list[Part]:
 
 
 def socket_parts(frames: Frames) -> list[Part]:
-    """The cost of ZeroMQ's calls to the thread that makes them; another thread encrypts and copies to the kernel meanwhile."""
+    """Return the cost of ZeroMQ's calls to the thread that makes them; another thread encrypts and copies to the
+    kernel meanwhile."""
     keys = make_keys()
     here, there = Sockets(keys), Sockets(keys)
     atexit.register(there.close)

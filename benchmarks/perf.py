@@ -38,7 +38,7 @@ class Sample(NamedTuple):
 
 
 def trouble() -> str:
-    """Why samples are impossible here, as a sentence; "" if they are possible."""
+    """Return why samples are impossible here, as a sentence; "" if they are possible."""
     if shutil.which("perf") is None:
         return "perf is missing (on Debian: apt-get install linux-perf, on Ubuntu: linux-tools-generic)"
     tried = subprocess.run(
@@ -83,7 +83,7 @@ class Recorder:
 
 
 def read(out: Path) -> Counter[Sample]:
-    """How often a recorder saw each place."""
+    """Return how often a recorder saw each place."""
     done = subprocess.run(
         [*SCRIPT, "-i", str(out)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True, timeout=600
     )

@@ -47,14 +47,14 @@ topology: Any = word_count.topology
 
 
 def timed(run: Callable[[], T]) -> tuple[T, float]:
-    """The result of a call, and the CPU seconds that it took."""
+    """Return the result of a call, and the CPU seconds that it took."""
     gc.collect()
     started = time.process_time()
     return run(), time.process_time() - started
 
 
 def plain_loop(lines: Iterable[str]) -> dict[str, int]:
-    """The bolts without anything around them."""
+    """Return the bolts without anything around them."""
     split, count = Split(), Count()
     count.prepare(None)
     new, of_line, of_word = (
@@ -85,7 +85,7 @@ def plain_cost(lines: list[str]) -> float:
 
 
 def step(plan: ReplayPlan, name: str, records: list[Record]) -> list[Record]:
-    """All tasks of a component, one after another; input that Spark would sort is sorted."""
+    """Return all tasks of a component, one after another; input that Spark would sort is sorted."""
     tasks = plan.tasks_of[name]
     own = [record for record in records if record.target in tasks]
     own += [Record(task, BEGIN, -1, -1, b"") for task in tasks]
@@ -176,7 +176,7 @@ class Cost:
 def in_spark(
     lines: list[str], repeats: int, folder: str, cores: int, rounds: int
 ) -> tuple[list[Cost], list[Cost]]:
-    """The cost of small and large replays, after the session's start and a first small one."""
+    """Return the cost of small and large replays, after the session's start and a first small one."""
     with shared_session(f"local[{cores}]", {"spark.driver.memory": "2g", "spark.local.dir": folder}) as lease:
         spark = lease.session
         frame = spark.createDataFrame([(line,) for line in lines], "line string")

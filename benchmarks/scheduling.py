@@ -26,7 +26,7 @@ NAMES = ("all tasks placed", "a host lost", "one worker's report")
 
 
 def topology(tasks: int) -> Topology:
-    """A spout and a bolt with half of the tasks each; nothing is ever unpickled."""
+    """Return a spout and a bolt with half of the tasks each; nothing is ever unpickled."""
     subscription = Subscription("lines", "default", GroupingSpec("shuffle"))
     components = (
         ComponentSpec("lines", "spout", tasks // 2, {}, {"default": StreamSpec(("line",))}),
@@ -56,7 +56,7 @@ def a_round(hosts: int, slots: int, tasks: int) -> tuple[float, ...]:
 
 
 def seconds(do: Callable[[], object]) -> float:
-    """How long a call takes."""
+    """Return how long a call takes."""
     began = time.perf_counter()
     do()
     return time.perf_counter() - began

@@ -34,7 +34,7 @@ class Numbers(flow.Rows):
 
 
 def one_number(number: int) -> tuple[int]:
-    """A row."""
+    """Return a row."""
     return (number,)
 
 
@@ -116,7 +116,7 @@ def add_chain(builder: TopologyBuilder, folder: str) -> None:
 
 
 def link_names() -> list[str]:
-    """The bolts of the chain."""
+    """Return the bolts of the chain."""
     return [f"link-{number}" for number in range(1, LINKS + 1)]
 
 
@@ -134,7 +134,7 @@ KINDS = {
 
 
 def measure(kind: str, tuples: int) -> dict[str, float]:
-    """One run of about this many tuples."""
+    """Return one run of about this many tuples."""
     shape = KINDS[kind]
     count = max(2, 2 * round(tuples / shape.a_row / 2))  # an even number: pairs
 

@@ -37,14 +37,14 @@ WARM = 16
 
 
 def different(size: int) -> int:
-    """How many different values there are: more than a frame holds, because the same object would be packed once. The same
-    number may be pending.
+    """Return how many different values there are: more than a frame holds, because the same object would be packed
+    once. The same number may be pending.
     """
     return max(16, min(1_000, PENDING_BYTES // size))
 
 
 def value(kind: str, size: int, number: int) -> Any:
-    """The value of this number: `size` bytes."""
+    """Return the value of this number: `size` bytes."""
     data = bytes([number % 256]) + os.urandom(size - 1)
     if kind != "numpy":
         return data
@@ -118,7 +118,7 @@ class Sink(Bolt):
 
 
 def squall(kind: str, size: int, count: int, supervisors: int) -> dict[str, float]:
-    """One run over two workers."""
+    """Return one run over two workers."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         conf = {"topology.workers": 2, "topology.max.spout.pending": different(size)}
         builder = TopologyBuilder("sizes", conf=conf)
@@ -142,7 +142,7 @@ def squall(kind: str, size: int, count: int, supervisors: int) -> dict[str, floa
 
 
 def raw(size: int, count: int, curve: bool) -> dict[str, float]:
-    """One run of the raw copy: this process sends, another receives."""
+    """Return one run of the raw copy: this process sends, another receives."""
     context = multiprocessing.get_context("spawn")
     parent, pipe = context.Pipe()
     child = context.Process(target=receive_raw, args=(pipe, size, count, curve), daemon=True)
@@ -184,7 +184,7 @@ def receive_raw(parent: Connection, size: int, count: int, curve: bool) -> None:
 
 
 def room(size: int) -> int:
-    """How many messages each side may hold."""
+    """Return how many messages each side may hold."""
     return max(2, min(1_000, PENDING_BYTES // 2 // size))
 
 
@@ -241,7 +241,7 @@ def print_row(name: str, kind: Measured, rounds: list[dict[Measured, dict[str, A
 
 
 def measure(kind: str, size: int, megabytes: int, supervisors: int) -> dict[str, Any]:
-    """One run."""
+    """Return one run."""
     count = max(16, min(MOST, megabytes * 1_000_000 // size))
     if kind.startswith("raw"):
         taken = raw(size, count, kind == "raw-curve")

@@ -175,7 +175,7 @@ class Found:
 
 
 def run(variant: int, given: argparse.Namespace, path: str) -> Found:
-    """One run in a fresh worker process."""
+    """Return one run in a fresh worker process."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         seconds = given.settle + given.seconds
         members = 3 if variant else 1
@@ -208,7 +208,7 @@ def run(variant: int, given: argparse.Namespace, path: str) -> Found:
 
 
 def at(values: list[float], point: float) -> float:
-    """A percentile, in milliseconds."""
+    """Return a percentile, in milliseconds."""
     ordered = sorted(values)
     return ordered[round((len(ordered) - 1) * point / 100)] * 1e3 if ordered else float("nan")
 

@@ -114,7 +114,7 @@ def tables(folder: str, batches: int, files: int) -> Iterator[dict[str, list[tup
 
 
 def read(files: Files, expected: int) -> tuple[TableState, float]:
-    """The content of a table, and the seconds that reading took."""
+    """Return the content of a table, and the seconds that reading took."""
     started = time.perf_counter()
     state = require_readable(files, read_state(files))
     seconds = time.perf_counter() - started

@@ -100,7 +100,7 @@ class Steps:
 
 
 def context(index: int) -> Context:
-    """A worker's arguments for a task of a sink."""
+    """Return a worker's arguments for a task of a sink."""
     return Context(
         topology="benchmark", topology_id="benchmark-1", component="store", task=1, index=0, parallelism=1,
         incarnation=(1, index), conf={}, _tasks=lambda component: [], log=logging.getLogger("sink"),
@@ -171,7 +171,7 @@ class Place:
         )
 
     def fresh(self) -> str:
-        """A new name."""
+        """Return a new name."""
         self.number += 1
         return f"{self.number}"
 
@@ -211,7 +211,7 @@ def places(master: str, folder: str) -> Iterator[list[Place]]:
 
 
 def timed(run: Callable[[], None]) -> tuple[float, float]:
-    """When a call began and ended; earlier garbage is collected before."""
+    """Return when a call began and ended; earlier garbage is collected before."""
     gc.collect()
     started = time.perf_counter()
     run()
@@ -237,7 +237,7 @@ def measure(
 
 
 def table_of(tups: Sequence[Tuple]) -> pyarrow.Table:
-    """The rows of tuples, prepared."""
+    """Return the rows of tuples, prepared."""
     checker = RowChecker(parse_schema(SCHEMA))
     columns, bad = checker.split([tup.values for tup in tups])
     assert not bad

@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def output(*command: str) -> str:
-    """The output of a fresh interpreter."""
+    """Return the output of a fresh interpreter."""
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, env=environment(), stdout=subprocess.PIPE, check=True, text=True
     )

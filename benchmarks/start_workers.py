@@ -143,7 +143,7 @@ class Mark:
 
 
 def marks(folder: str, what: str) -> list[Mark]:
-    """The lines of a file; none if it does not exist."""
+    """Return the lines of a file; none if it does not exist."""
     path = Path(folder, what)
     lines = [line.split() for line in path.read_text().splitlines()] if path.exists() else []
     return [Mark(int(pid), float(at), tuple(map(float, values))) for pid, at, *values in lines]

@@ -99,7 +99,7 @@ class StormCluster:
         )
 
     def configuration(self) -> dict[str, Any]:
-        """The site file: paths and the caller's settings."""
+        """Return the site file: paths and the caller's settings."""
         return {
             "storm.local.dir": str(self.folder / "local"),
             "storm.local.hostname": "127.0.0.1",
@@ -129,7 +129,7 @@ class StormCluster:
         self.children.append(child)
 
     def java(self, name: str, jars: str, *more: Path) -> list[str]:
-        """The first arguments of a command."""
+        """Return the first arguments of a command."""
         path = [self.folder / jars / "*", self.folder / "conf", *more]
         properties = {
             "storm.home": self.folder,
@@ -146,7 +146,7 @@ class StormCluster:
         ]
 
     def environment(self) -> dict[str, str]:
-        """The environment of all processes."""
+        """Return the environment of all processes."""
         return {**os.environ, MARK: str(self.folder)}
 
     def submit(self, main: str, *arguments: object, options: dict[str, Any]) -> None:
@@ -188,7 +188,7 @@ class StormCluster:
                 raise RuntimeError(f"a daemon ended with status {child.returncode}\n{self.logs()}")
 
     def logs(self) -> str:
-        """The last lines of all logs, for an error message."""
+        """Return the last lines of all logs, for an error message."""
         paths = [path for path in sorted(self.folder.glob("logs/*")) if path.is_file()]
         return "\n".join(f"== {path.name}\n{path.read_text(errors='replace')[-1500:]}" for path in paths)
 
@@ -226,7 +226,7 @@ def members(folder: str) -> list[int]:
 
 
 def cpu_seconds(pids: list[int]) -> float:
-    """The CPU of processes so far, from /proc."""
+    """Return the CPU of processes so far, from /proc."""
     ticks = 0
     for pid in pids:
         # Field 2 is a name in parentheses, in which there may be spaces; 14 and 15 are the times in user and system mode.
@@ -241,7 +241,7 @@ def options_text(options: dict[str, Any]) -> str:
 
 
 def peak_rss_of(pid: int) -> float:
-    """The peak memory of another process, in MB."""
+    """Return the peak memory of another process, in MB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1e3
 

@@ -118,7 +118,7 @@ class Count(Bolt):
 
 
 def build(job: Job, spout: type[Sentences] = Sentences) -> Topology:
-    """The topology of a job."""
+    """Return the topology of a job."""
     builder = TopologyBuilder("word-count")
     builder.set_spout("sentences", spout(job))
     builder.set_bolt("split", Split(), parallelism=job.splits).shuffle_grouping("sentences")

@@ -36,7 +36,7 @@ NO_ROOM = 20e-6
 
 
 def take(sockets: Sockets) -> Parts:
-    """The next message; the process sleeps until it comes."""
+    """Return the next message; the process sleeps until it comes."""
     deadline = time.monotonic() + PATIENCE
     while (parts := sockets.receive(DATA)) is None:
         if time.monotonic() > deadline:
@@ -55,7 +55,7 @@ def give(sockets: Sockets, parts: Parts) -> None:
 
 
 def reached(kind: str, keys: Keys | None, address: Address) -> Address:
-    """The address of the other process that selects this kind of link; the kind is checked."""
+    """Return the address of the other process that selects this kind of link; the kind is checked."""
     data, control = address
     if kind.startswith("tcp"):
         data, control = (endpoint.replace("//127.0.0.1:", "//localhost:") for endpoint in address)
@@ -82,7 +82,7 @@ def other(kind: str, keys: Keys | None, pipe: Connection) -> None:
 
 
 def measure(kind: str, trips: int, messages: int) -> dict[str, Any]:
-    """All figures of one kind of link."""
+    """Return all figures of one kind of link."""
     keys = make_keys() if kind.endswith("curve") else None
     spawn = multiprocessing.get_context("spawn")
     pipe, theirs = spawn.Pipe()
@@ -104,7 +104,7 @@ def measure(kind: str, trips: int, messages: int) -> dict[str, Any]:
 
 
 def bounce(sockets: Sockets, pipe: Connection, count: int) -> list[float]:
-    """The seconds of each of this many round trips."""
+    """Return the seconds of each of this many round trips."""
     message = [bytes(TUPLE)]
     pipe.send((True, count))
     times = []
@@ -118,7 +118,7 @@ def bounce(sockets: Sockets, pipe: Connection, count: int) -> list[float]:
 
 
 def flood(sockets: Sockets, pipe: Connection, size: int, count: int) -> tuple[float, float]:
-    """The seconds of this many messages of that size, and the CPU seconds of both processes."""
+    """Return the seconds of this many messages of that size, and the CPU seconds of both processes."""
     message = [bytes(size)]
     pipe.send((False, count))
     began, cpu = time.perf_counter(), time.process_time()

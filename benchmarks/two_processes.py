@@ -60,12 +60,12 @@ class Job:
     pending: int = MAX_PENDING
 
     def lines(self, process: int) -> list[str]:
-        """The sentences that a process splits."""
+        """Return the sentences that a process splits."""
         first, step = LAYOUTS[self.layout][process]
         return sentences(self.sentences, self.seed)[first::step] if step else []
 
     def owner(self, count: int) -> int:
-        """The process of a Count."""
+        """Return the process of a Count."""
         return count if self.layout == "halves" else 1
 
 
@@ -381,7 +381,7 @@ def run(job: Job) -> Run:
 
 
 def hear(parent: Connection) -> Any:
-    """A child's output."""
+    """Return a child's output."""
     if not parent.poll(PATIENCE):
         raise TimeoutError(f"a process has said nothing for {PATIENCE} s")
     return parent.recv()

@@ -37,7 +37,7 @@ class Job:
     pending: int = 1_000
 
     def lines(self, index: int) -> list[str]:
-        """The sentences of one of the spouts."""
+        """Return the sentences of one of the spouts."""
         return sentences(self.sentences, self.seed)[index::WORKERS]
 
 
@@ -135,7 +135,7 @@ class Count(topology.Count):
 
 
 def build(job: Job, spout: type[Sentences] = Sentences) -> Topology:
-    """The topology of a job."""
+    """Return the topology of a job."""
     conf = {"topology.workers": WORKERS, "topology.max.spout.pending": job.pending}
     builder = TopologyBuilder("word-count", conf=conf)
     builder.set_spout("sentences", spout(job), parallelism=WORKERS)
@@ -165,7 +165,7 @@ class Measured:
 
 
 def cluster_of_processes(supervisors: int = 1) -> LocalCluster:
-    """A cluster with room for the two workers and more."""
+    """Return a cluster with room for the two workers and more."""
     return LocalCluster(processes=True, supervisors=supervisors, slots=2)
 
 
@@ -208,12 +208,12 @@ def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Me
 
 
 def finished(spouts: list[dict[str, Any]]) -> float:
-    """When the last sentence was acked."""
+    """Return when the last sentence was acked."""
     return float(max(note["finished"] for note in spouts))
 
 
 def ended(job: Job) -> float:
-    """When the last Count got its end of input."""
+    """Return when the last Count got its end of input."""
     return float(max(note["ended"] for note in find(job.folder, "count")))
 
 

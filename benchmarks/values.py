@@ -28,7 +28,7 @@ LOOK = 256
 
 
 def row(kind: str, number: int) -> tuple[Any, ...]:
-    """The row of a number, the same in every process."""
+    """Return the row of a number, the same in every process."""
     source = random.Random(number)
     text = f"word-{source.randrange(10_000)}"
     if kind == "one text":
@@ -86,7 +86,7 @@ class Sink(flow.Noted):
 
 
 def measure(kind: str, count: int) -> dict[str, float]:
-    """One run."""
+    """Return one run."""
 
     def build(folder: str) -> Topology:
         builder = TopologyBuilder("values", conf={"topology.workers": 2, "topology.on.error": "crash"})

@@ -114,7 +114,7 @@ def print_workers(runs: list[dict[str, Any]]) -> None:
 
 
 def measure(variant: str, count: int, seed: int, options: argparse.Namespace) -> dict[str, Any]:
-    """One run of one variant, in this process or in workers of its own."""
+    """Return one run of one variant, in this process or in workers of its own."""
     if variant == "squall":
         began = time.perf_counter()
         from benchmarks import topology
@@ -144,7 +144,7 @@ def measure(variant: str, count: int, seed: int, options: argparse.Namespace) ->
 
 
 def by_hand(variant: str, count: int, seed: int) -> dict[str, Any]:
-    """One run without Squall, in this process."""
+    """Return one run without Squall, in this process."""
     from benchmarks import yardstick
     from benchmarks.sentences import sentences
 

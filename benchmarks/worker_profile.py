@@ -122,7 +122,7 @@ class Sampler:
             self.collecting += time.perf_counter() - self.began
 
     def stop(self) -> dict[str, Any]:
-        """The samples so far."""
+        """Return the samples so far."""
         signal.setitimer(signal.ITIMER_PROF, 0.0)
         gc.callbacks.remove(self.on_collection)
         now = thread_seconds()
@@ -137,7 +137,7 @@ class Sampler:
 
 
 def name_of(frame: FrameType) -> str:
-    """The name of the function, with its class where Python provides it (3.11)."""
+    """Return the name of the function, with its class where Python provides it (3.11)."""
     return str(getattr(frame.f_code, "co_qualname", frame.f_code.co_name))
 
 
@@ -191,7 +191,7 @@ def main() -> None:
 
 
 def profile(count: int, seed: int, supervisors: int) -> dict[str, Any]:
-    """One run: the samples of both workers."""
+    """Return one run: the samples of both workers."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         job = two_workers.Job(folder, count, seed)
         measured = two_workers.run_in(job, supervisors, Sampled)
@@ -245,7 +245,7 @@ def print_table(title: str, rows: Iterable[tuple[str, int]], a_sample: float, sa
 
 
 def short(place: str) -> str:
-    """A path in the repository relative to its root; the last parts of any other path."""
+    """Return a path in the repository relative to its root; the last parts of any other path."""
     root = f"{ROOT}{os.sep}"
     if place.startswith(root):
         return place[len(root) :]
@@ -253,5 +253,5 @@ def short(place: str) -> str:
 
 
 def source(file: str, line: int) -> str:
-    """A line of the repository."""
+    """Return a line of the repository."""
     return linecache.getline(str(ROOT / file), line).strip()[:80]

@@ -53,7 +53,7 @@ def run_plain(sentences: list[str]) -> Run:
 
 
 def plain_loop(sentences: list[str]) -> dict[str, int]:
-    """How often each word occurs."""
+    """Return how often each word occurs."""
     counts: dict[str, int] = {}
     for sentence in sentences:
         for word in sentence.split():
@@ -226,6 +226,6 @@ def main() -> None:
 
 
 def peak_rss() -> float:
-    """The peak memory of this process, in MB."""
+    """Return the peak memory of this process, in MB."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)  # macOS counts bytes, Linux kilobytes

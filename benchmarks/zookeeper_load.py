@@ -65,11 +65,11 @@ class Tally:
     reads: int = 0
 
     def since(self, before: Tally) -> Tally:
-        """The requests since then."""
+        """Return the requests since then."""
         return Tally(*(getattr(self, each.name) - getattr(before, each.name) for each in fields(self)))
 
     def copy(self) -> Tally:
-        """A copy."""
+        """Return a copy."""
         return Tally(self.writes, self.written, self.reads)
 
 
@@ -215,7 +215,7 @@ class Cluster:
         self.nimbus.submit(Submission(topology, {**conf, "topology.workers": WORKERS}, component_confs))
 
     def all_open(self) -> bool:
-        """Whether every worker has a place on a live supervisor and has reported that it is open."""
+        """Return whether every worker has a place on a live supervisor and has reported that it is open."""
         there = {supervisor.id for supervisor in self.supervisors}
         registry = Registry(self.store.store)
         for record in registry.all_topologies():
@@ -229,7 +229,7 @@ class Cluster:
         return True
 
     def total(self) -> Tally:
-        """The requests of Nimbus and the supervisors together."""
+        """Return the requests of Nimbus and the supervisors together."""
         return Tally(
             *(getattr(self.nimbus_tally, f.name) + getattr(self.tally, f.name) for f in fields(Tally))
         )
@@ -281,7 +281,7 @@ def phases(cluster: Cluster, topologies: int, lose: Callable[[Cluster], None], q
 
 
 def a_topology(name: str) -> Topology:
-    """A spout and a bolt."""
+    """Return a spout and a bolt."""
     spout = ComponentSpec("lines", "spout", SPOUTS, {}, {"default": StreamSpec(("line",))})
     subscription = Subscription("lines", "default", GroupingSpec("shuffle"))
     bolt = ComponentSpec("count", "bolt", BOLTS, {}, {}, (subscription,))
@@ -349,7 +349,7 @@ def check(supervisors: int, topologies: int) -> None:
 
 
 def counted_by(plan: ServerPlan) -> tuple[int, int]:
-    """The number of a server's latest transaction, and how many packets it has received."""
+    """Return the number of a server's latest transaction, and how many packets it has received."""
     zxid = next(line for line in ask(plan.host, plan.port, "srvr").splitlines() if line.startswith("Zxid: "))
     figures = dict(
         line.split("\t", 1) for line in ask(plan.host, plan.port, "mntr").splitlines() if "\t" in line

@@ -92,7 +92,7 @@ class BoltRun:
         self.errors = tuple(errors)
 
     def emitted(self, stream: str = "default") -> list[Row]:
-        """The values that the bolt emitted on a stream, in order."""
+        """Return the values that the bolt emitted on a stream, in order."""
         return self._recording.emitted(BOLT, stream)
 
     def acked(self) -> list[Item]:
@@ -100,11 +100,11 @@ class BoltRun:
         return [self._verdicts.inputs[number] for number in self._verdicts.acks]
 
     def failed(self) -> list[tuple[Item, Failure]]:
-        """The inputs that failed, as they were given, each with its Failure, in the order of the failures."""
+        """Return the inputs that failed, as they were given, each with its Failure, in the order of the failures."""
         return [(self._verdicts.inputs[number], failure) for number, failure in self._verdicts.failures]
 
     def pending(self) -> list[Item]:
-        """The inputs that the bolt neither acked nor failed, in the order in which they were given."""
+        """Return the inputs that the bolt neither acked nor failed, in the order in which they were given."""
         settled = {*self._verdicts.acks, *(number for number, _ in self._verdicts.failures)}
         return [given for number, given in enumerate(self._verdicts.inputs) if number not in settled]
 
@@ -153,7 +153,7 @@ def run_bolt(
 
 
 def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row | Tick | Pause]]:
-    """Return the fields of the inputs, and the inputs as rows; InvalidTopology with all problems."""
+    """Return the fields of the inputs, and the inputs as rows; raise InvalidTopology with all problems."""
     values = [item for item in given if not isinstance(item, (Tick, Pause))]
     if fields is None:
         first = values[0] if values else ()

@@ -42,7 +42,7 @@ CALLS_AN_INSTANT = 1000
 
 
 def longest_silence(site: Mapping[str, object], environment: Mapping[str, object]) -> float:
-    """Return the site's `nimbus.supervisor.timeout.secs`; InvalidConfig for a bad value."""
+    """Return the site's `nimbus.supervisor.timeout.secs`; raise InvalidConfig for a bad value."""
     option = OPTIONS["nimbus.supervisor.timeout.secs"]
     value = {option.name: option.default, **site, **environment}[option.name]
     problem = option.problem(value)
@@ -151,11 +151,11 @@ class LocalCluster:
         self._driver.call(lambda: self._engine.nimbus.rebalance(name, workers, parallelism))
 
     def topologies(self) -> list[str]:
-        """The names of all topologies, the oldest first."""
+        """Return the names of all topologies, the oldest first."""
         return [record.name for record in self._engine.registry.all_topologies()]
 
     def status(self, name: str) -> TopologyStatus:
-        """State and counters of a topology; NoSuchTopology for an unknown name."""
+        """Return the state and counters of a topology; raise NoSuchTopology for an unknown name."""
         self._engine.count(name)
         return self._engine.statuses.status(name)
 
@@ -270,7 +270,7 @@ class LocalCluster:
             driver.between_rounds = None
 
     def _over(self, name: str) -> bool:
-        """Whether the topology was killed, or has ended with its workers, cleanup included."""
+        """Return whether the topology was killed, or has ended with its workers, cleanup included."""
         record = self._engine.registry.topologies.get(name)
         if record is None or record.state == "KILLED":
             return True

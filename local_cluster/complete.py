@@ -32,7 +32,8 @@ class Completed:
         self.status = status
 
     def emitted(self, component: str, stream: str = "default") -> list[Row]:
-        """The values that all tasks of a component emitted on a stream, in the order of emission; replays not counted."""
+        """Return the values that all tasks of a component emitted on a stream, in the order of emission; replays not
+        counted."""
         return self._recording.emitted(component, stream)
 
     def acked(self, spout: str) -> list[Any]:

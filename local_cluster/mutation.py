@@ -87,7 +87,7 @@ class WatchedValue:
         self.holders = [source]
 
     def changed(self) -> bool:
-        """Whether the value has changed."""
+        """Return whether the value has changed."""
         now = snapshot(self.value)
         # A value that pickles differently each time cannot be checked.
         return now != self.data and now == snapshot(self.value)
@@ -191,7 +191,7 @@ class MutationWatch:
 
 
 def is_plain(value: object) -> bool:
-    """Whether a value is immutable."""
+    """Return whether a value is immutable."""
     kind = type(value)
     if kind is tuple or kind is frozenset:
         return all(is_plain(part) for part in value)  # type: ignore[attr-defined]

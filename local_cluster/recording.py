@@ -35,7 +35,7 @@ class Recording:
         return TaskRecorder(self, context.component)
 
     def emitted(self, component: str, stream: str) -> list[Row]:
-        """Return the values that a component emitted on a stream; SquallError for unknown names."""
+        """Return the values that a component emitted on a stream; raise SquallError for unknown names."""
         spec = self._known(component, tuple(self.specs))
         own = [name for name in spec.outputs if not name.startswith("__")]
         if stream not in own:

@@ -120,7 +120,7 @@ def with_sources(topology: Topology, sources: Mapping[str, Any]) -> Topology:
     """Replace spouts of a topology by fixed values: id -> value tuples for the stream `default` (or the spout's only
     stream), or id -> {stream: value tuples}. Ids, streams, parallelism, configuration and task ids stay as they were.
 
-    InvalidTopology with all problems; CannotPack for values that could not be shipped.
+    InvalidTopology with all problems; raise CannotPack for values that could not be shipped.
     """
     if not isinstance(sources, Mapping):
         raise InvalidTopology(

@@ -95,7 +95,7 @@ class VirtualHost:
         ]
 
     def containers(self) -> list[VirtualContainer]:
-        """The containers whose workers run."""
+        """Return the containers whose workers run."""
         return [container for topology in self.topologies.values() for container in topology.running.values()]
 
     @property
@@ -332,7 +332,7 @@ class VirtualContainer:
             self.kill()
 
     def plan(self) -> WorkerPlan:
-        """The worker's plan by its orders."""
+        """Return the worker's plan by its orders."""
         orders, hosted, settings = self.orders, self.topology, self.host.settings
         assert orders is not None
         # Frames still in flight may name a task that is gone.

@@ -54,7 +54,7 @@ KEEP_ALIVE_SECS: Final = 15
 #: Seconds that the control thread has to let go of the lead when the daemon stops.
 STOP_SECS: Final = 1.0
 #: Seconds after which the master looks at the store though nothing was told: events of ZooKeeper may be lost. What it sees then
-#: may be as old as the store remembers (8 s), so that all is seen after 10 s.
+#: may be as old as the store remembers (8 s), so every change is seen within 10 s.
 LOOK_SECS: Final = 2.0
 
 
@@ -79,7 +79,7 @@ class NimbusSettings:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
 
     def number(self, name: str) -> float:
-        """The value of an option that is a number."""
+        """Return the value of an option that is a number."""
         return cast(float, {**defaults("daemon"), **self.conf}[name])
 
 
@@ -222,7 +222,7 @@ class NimbusDaemon:
         return master
 
     def _why_not(self) -> str | None:
-        """A reason not to lead."""
+        """Return a reason not to lead."""
         try:
             cluster_id = identity.check(self._store, self._state.cluster)
         except identity.OtherCluster as error:
@@ -232,7 +232,7 @@ class NimbusDaemon:
         return self._secrets.lacks() or self._housekeeping.lacks()
 
     def _why_aside(self) -> str | None:
-        """A reason to let another Nimbus lead."""
+        """Return a reason to let another Nimbus lead."""
         return self._secrets.steps_aside() or self._housekeeping.missing.steps_aside()
 
     def _ask_nimbus(self, other: NimbusRecord) -> Client:
@@ -257,13 +257,13 @@ class NimbusDaemon:
         host = Address.of(self.url).host
         if is_local_name(host) and not tls.is_loopback(self._settings.host):
             _log.warning(
-                "this Nimbus listens to other machines, and tells them to come to %s, which leads each of them to itself: say"
+                "this Nimbus listens to other machines, and tells them to connect to %s, which is their own address: say"
                 " --advertise URL, by which they reach it",
                 self.url,
             )
 
     def _urls(self) -> list[str]:
-        """All that a command of this host may call it by."""
+        """Return all that a command of this host may call it by."""
         scheme = self.url.partition("://")[0]
         return [self.url, _url(scheme, self._settings.host or "0.0.0.0", self._listener.getsockname()[1])]
 

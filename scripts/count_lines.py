@@ -26,7 +26,7 @@ NO_CODE = {
 
 
 def code_lines(source: bytes) -> int:
-    """How many lines of a module are code."""
+    """Return how many lines of a module are code."""
     lines: set[int] = set()
     for token in tokenize.tokenize(io.BytesIO(source).readline):
         if token.type not in NO_CODE:

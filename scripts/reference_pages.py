@@ -67,7 +67,7 @@ class Verbatim:
 
 
 def signature(function: Any, *, method: bool) -> str:
-    """A signature on one line, without `self` and without a return annotation of None."""
+    """Return a signature on one line, without `self` and without a return annotation of None."""
     found = inspect.signature(function)
     parameters = list(found.parameters.values())[1 if method else 0 :]
     shown = [
@@ -116,7 +116,7 @@ def members(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def is_property(member: object) -> bool:
-    """Whether it is a property, also of a compiled class."""
+    """Return whether it is a property, also of a compiled class."""
     return isinstance(member, property) or inspect.isgetsetdescriptor(member)
 
 
@@ -185,7 +185,7 @@ def describe_module(name: str, module: ModuleType, sections: Mapping[str, tuple[
 
 
 def tidy(lines: Iterator[str]) -> str:
-    """One empty line where there are several, none at the end."""
+    """Return the text with single empty lines, and none at the end."""
     text = "\n".join(line.rstrip() for line in lines)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
@@ -225,7 +225,7 @@ def states() -> str:
         + " run in fewer workers than it wants because slots are missing\nis also rebalanced by the cluster once there are"
         + " more, and so is one with workers on a drained supervisor.\n\n"
         + states.as_markdown()
-        + "\n`GONE` is no state: the name is free again. `(previous)` is the state before the rebalance or the"
+        + "\n`GONE` is not a state: the name is free again. `(previous)` is the state before the rebalance or the"
         + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as"
         + " ACTIVE or INACTIVE. Until all\nits workers are up it takes no `rebalance` and no `replace`; if it fails before"
         + " that, the version before comes back.\n"

@@ -63,7 +63,7 @@ def topology(path):
 
 
 def squall(folder: Path, *arguments: str) -> str:
-    """The output of a command of the installed Squall; a failure ends this program."""
+    """Return the output of a command of the installed Squall; a failure ends this program."""
     done = subprocess.run(
         [sys.executable, "-m", "squall_cli", *arguments],
         cwd=folder,

@@ -30,7 +30,7 @@ class ManualClock:
         self._now = start
 
     def now(self) -> float:
-        """The simulated time in seconds."""
+        """Return the simulated time in seconds."""
         return self._now
 
     def move_to(self, moment: float) -> None:

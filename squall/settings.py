@@ -64,7 +64,7 @@ def _loader() -> Any:
 
 
 def _parse_yaml(text: str) -> Any:
-    """The value of a YAML text; ValueError, on one line, for one that is none."""
+    """Return the value of a YAML text; raise ValueError, on one line, for one that is none."""
     import yaml
 
     try:
@@ -81,9 +81,9 @@ def _labelled(conf: object, scope: Scope, label: str) -> list[str]:
 
 
 def load_site(path: str | Path) -> dict[str, object]:
-    """The configuration in a site's YAML file (`conf/squall.yaml` or what --config names).
+    """Return the configuration in a site's YAML file (`conf/squall.yaml` or what --config names).
 
-    The file holds one mapping with full keys, such as `topology.workers: 2`. InvalidConfig, with all
+    The file holds one mapping with full keys, such as `topology.workers: 2`. Raises InvalidConfig, with all
     problems, when it cannot be read, is not YAML, or holds unknown keys or wrong values.
     """
     try:
@@ -122,7 +122,7 @@ def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
     """The options that are set in the environment: `SQUALL_TOPOLOGY_WORKERS=2` is `topology.workers: 2`.
 
     Values are read as YAML. Variables that begin with SQUALL_ but name no group of options (SQUALL_NIMBUS)
-    are not settings and are left alone; one such as SQUALL_TOPOLOGY_WROKERS is a problem. InvalidConfig with
+    are not settings and are left alone; one such as SQUALL_TOPOLOGY_WROKERS is a problem. Raises InvalidConfig with
     all problems.
     """
     keys = {_environment_name(key): key for key in OPTIONS}
@@ -148,7 +148,7 @@ def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
 def parse_override(text: str) -> tuple[str | None, str, object]:
     """Reads `key=value` or `component:key=value`: (component or None, key, value). The value is read as YAML.
 
-    InvalidConfig when it is not of that form; whether key and value are sound is judged by `merged`.
+    InvalidConfig when it is not of that form; `merged` checks whether key and value are valid.
     """
     name, equals, value_text = text.partition("=")
     component, colon, key = name.rpartition(":")
@@ -164,7 +164,7 @@ def parse_override(text: str) -> tuple[str | None, str, object]:
 
 
 def parse_overrides(texts: Iterable[str]) -> Overrides:
-    """Reads all -o of a command line, later ones beating earlier ones; InvalidConfig with all problems."""
+    """Reads all -o of a command line, later ones beating earlier ones; raise InvalidConfig with all problems."""
     overrides = Overrides()
     problems: list[str] = []
     for text in texts:
@@ -186,10 +186,10 @@ def merged(
     env: Mapping[str, object] | None = None,
     overrides: Overrides | None = None,
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """The configuration of a topology and of each of its components, all layers merged.
+    """Return the configuration of a topology and of each of its components, all layers merged.
 
     site: from `load_site`. env: from `environment_conf`. Returns (the topology's, {component id: its own,
-        complete}). InvalidConfig with all problems of all layers, each saying where the value came from.
+        complete}). Raises InvalidConfig with all problems of all layers, each saying where the value came from.
     """
     site, env, overrides = site or {}, env or {}, overrides or Overrides()
     problems = _problems(topology, site, env, overrides)
@@ -253,7 +253,7 @@ def _kind(option: Option) -> str:
 
 
 def defaults_yaml() -> str:
-    """The text of conf/defaults.yaml: every option with its default, documented."""
+    """Return the text of conf/defaults.yaml: every option with its default, documented."""
     lines = [
         "# Every option of Squall with its default. Written from the options table by",
         "#     python -m squall.settings > conf/defaults.yaml",
@@ -270,7 +270,7 @@ def defaults_yaml() -> str:
 
 
 def reference_table() -> str:
-    """The options as a table in Markdown, for the reference page."""
+    """Return the options as a table in Markdown, for the reference page."""
     lines = ["| option | value | default | set for | meaning |", "|---|---|---|---|---|"]
     for option in OPTIONS.values():
         default = json.dumps(defaults("daemon")[option.name])

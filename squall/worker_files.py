@@ -17,7 +17,7 @@
 Each file is written beside its place and renamed into it, so that a reader sees it complete. A file that is not as expected
 gives `BadFile`. Both sides survive the other: a new supervisor finds the living worker by its heartbeat. On a disk that is full
 lease and heartbeat are written over the ones before, which takes no room: what runs goes on.
-Must not know: processes, what the values lead to.
+Must not know: processes, what the values cause.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class BadFile(SquallError):
 
 
 class Orders(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a worker is, and what it is to do."""
+    """A worker's identity and orders."""
 
     #: Rises with each change; the heartbeat says which orders were taken.
     number: int
@@ -98,10 +98,10 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     component_confs: Mapping[str, Mapping[str, Any]]
     #: The folder with the topology's description and pickles (see `squall.cluster.blobs`).
     bundle: str
-    #: The host that the worker binds its sockets to, and the one that others reach it by.
+    #: The host to which the worker binds its sockets, and the host under which others reach it.
     bind: str = "127.0.0.1"
     host: str = "127.0.0.1"
-    #: Ports that an earlier process of this worker had, to be had again if they are free.
+    #: Ports of an earlier process of this worker, to be used again if they are free.
     ports: tuple[int, int] = (0, 0)
     #: Seconds without a new lease after which the worker ends by itself.
     lease_secs: int | float = 20.0
@@ -181,7 +181,7 @@ def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644
 
 
 def _write_over(target: str, data: bytes) -> None:
-    """Write over a file that is there, without needing room for another one; spaces after JSON mean nothing."""
+    """Overwrite an existing file, without space for a second one; spaces after JSON have no meaning."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.pwrite(descriptor, data.ljust(os.fstat(descriptor).st_size), 0)
@@ -190,7 +190,7 @@ def _write_over(target: str, data: bytes) -> None:
 
 
 def read(directory: Path | str, name: str) -> dict[str, Any] | None:
-    """The JSON values of a file, None when there is none; `BadFile` when it is no such file."""
+    """Return the JSON values of a file, None when there is none; raise `BadFile` when it is no such file."""
     path = os.path.join(directory, name)
     try:
         with open(path, "rb", buffering=0) as file:
@@ -200,7 +200,7 @@ def read(directory: Path | str, name: str) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         raise BadFile(f"{path} cannot be read: {error}") from error
     if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
-        raise BadFile(f"{path} is no file of format {FORMAT}")
+        raise BadFile(f"{path} is not a file of format {FORMAT}")
     return body
 
 

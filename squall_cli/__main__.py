@@ -10,7 +10,7 @@ COMPLETE = "_SQUALL_COMPLETE"
 
 
 def main() -> None:
-    """What the installed command calls."""
+    """Run the `squall` command; its installed script calls this."""
     try:
         from squall_cli.main import main as run
 

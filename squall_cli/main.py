@@ -123,7 +123,7 @@ class Squall(click.Group):
 
 
 def with_the_way_out(error: click.NoSuchOption) -> click.NoSuchOption:
-    """The error, which says how a name that looks like an option is given to a command that takes one."""
+    """Return the error, which says how a name that looks like an option is given to a command that takes one."""
     command = None if error.ctx is None else error.ctx.command
     arguments = [each for each in command.params if isinstance(each, click.Argument)] if command else []
     if error.possibilities or not arguments or any(each.nargs != 1 for each in arguments):
@@ -148,7 +148,7 @@ def fill_closed_streams() -> None:
 
 
 def take_any_character() -> None:
-    """What things are named, and errors of others, may hold characters that stdout's encoding lacks: they are escaped."""
+    """Escape characters that stdout's encoding lacks: names and foreign errors may contain them."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

@@ -460,7 +460,7 @@ class Supervisor:
                     self._reporter.gone(view, place, now)
 
     def _awaits_workers(self, store_view: StoreView) -> bool:
-        """Whether a worker has yet to do what its orders ask, or only its children are left."""
+        """Return whether a worker has yet to do what its orders ask, or only its children are left."""
         for key, hosted in self._hosted.items():
             if hosted.over is not None and hosted.life == "alive":
                 return True

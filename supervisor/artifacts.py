@@ -58,7 +58,7 @@ Part = Literal["bundle", "code", "environment"]
 
 @dataclass(frozen=True)
 class Provision:
-    """What a worker of a topology is started with."""
+    """The files that a worker of a topology needs."""
 
     bundle: Path
     python: str | None = None
@@ -105,7 +105,7 @@ class Localizer(Protocol):
     """What a supervisor needs of its artifacts."""
 
     def state(self, record: TopologyRecord, now: float) -> State:
-        """Whether workers of a topology can start; preparing what is missing begins."""
+        """Return whether workers of a topology can start; preparing what is missing begins."""
 
     def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
         """Remove what other topologies used, except those with workers here: `hosted` (ids)."""
@@ -156,7 +156,7 @@ class Artifacts:
     # Before workers start
 
     def state(self, record: TopologyRecord, now: float) -> State:
-        """Whether workers of a topology can start; preparing what is missing begins."""
+        """Return whether workers of a topology can start; preparing what is missing begins."""
         parts: list[tuple[Part, JobDone[Path] | JobDone[str] | JobUnderWay | BackgroundJobFailed]] = []
         fetch_bundle = self._bundle_of(record.id)
         parts.append(("bundle", self._bundles.state(record.id, fetch_bundle, now)))

@@ -26,7 +26,7 @@ class TopologyView:
 
     @property
     def asked(self) -> str:
-        """What its state asks of its workers."""
+        """What its workers have to do in this state."""
         return self.record.state.asks
 
     @property
@@ -45,7 +45,8 @@ class TopologyView:
         return () if self.leaving is None else self.leaving.placements
 
     def places(self, worker: Placement) -> bool:
-        """Whether a worker is still placed. A worker is noted as leaving first, and may start until its placement is gone."""
+        """Return whether a worker is still placed. A worker is noted as leaving first, and may start until its
+        placement is gone."""
         same = (worker.worker, worker.incarnation)
         return any((place.worker, place.incarnation) == same for place in self.placements)
 
@@ -57,7 +58,7 @@ class TopologyView:
         return not placed or (len(placed) == len(tasks) and tasks.issuperset(placed))
 
     def knows(self, worker: str, version: int) -> bool:
-        """Whether a worker of that version is placed, or is being withdrawn."""
+        """Return whether a worker of that version is placed, or is being withdrawn."""
         return any(
             place.worker == worker and place.incarnation.version == version
             for place in (*self.placements, *self.withdrawn)

@@ -79,11 +79,11 @@ class Directories:
         return state_mark(where)
 
     def topology(self, topology_id: str) -> Path:
-        """The directory of a topology."""
+        """Return the directory of a topology."""
         return self.root / _folder(topology_id)
 
     def worker(self, topology_id: str, worker: str) -> Path:
-        """The directory that a worker and its supervisor share."""
+        """Return the directory that a worker and its supervisor share."""
         return self.topology(topology_id) / "workers" / _folder(worker)
 
     def workers(self) -> list[Path]:
@@ -140,7 +140,7 @@ class Directories:
 
 
 def has_bundle(directory: Path) -> bool:
-    """Whether a bundle is complete: its manifest is written last."""
+    """Return whether a bundle is complete: its manifest is written last."""
     return (directory / MANIFEST).exists()
 
 

@@ -125,7 +125,7 @@ class Environments:
         return Environment(key, requirements, wheels)
 
     def log(self, key: str) -> Path:
-        """The log of a build."""
+        """Return the log of a build."""
         return self.root / key / LOG
 
     def make(self, environment: Environment, fetched: Fetched) -> str:
@@ -263,7 +263,7 @@ def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, st
 
 
 def _own_pip_serves_others() -> bool:
-    """Whether the supervisor's pip can install into an environment, which saves seconds: it needs no pip then."""
+    """Return whether the supervisor's pip can install into an environment, which saves seconds: it needs no pip then."""
     try:
         major, minor = importlib.metadata.version("pip").split(".")[:2]
         return (int(major), int(minor)) >= _PIP_FOR_OTHERS

@@ -77,7 +77,7 @@ class Jobs(Generic[T]):
         done: Callable[[], object] = lambda: None,
         there: Callable[[T], bool] = lambda value: True,
     ) -> None:
-        """`done` is called, from a thread, when a job is over. `there`: whether what it made still exists."""
+        """`done` is called, from a thread, when a job has ended. `there`: whether its result still exists."""
         self._name = name
         self._done = done
         self._there = there
@@ -108,7 +108,7 @@ class Jobs(Generic[T]):
         return job.broken
 
     def knows(self, key: Hashable) -> bool:
-        """Whether that job was asked for and not forgotten since."""
+        """Return whether that job was asked for and not forgotten since."""
         return key in self._jobs
 
     def forget(self, keep: Callable[[Hashable], bool]) -> None:
@@ -123,7 +123,7 @@ class Jobs(Generic[T]):
             self._waiting.put(None)
 
     def _is_gone(self, job: _Job[T]) -> bool:
-        """Whether it was done, and what it made has been removed since."""
+        """Return whether it was done, and what it made has been removed since."""
         return job.over.is_set() and job.error is None and not self._there(job.value)  # type: ignore[arg-type]
 
     def _begin(self, key: Hashable, job: _Job[T]) -> _Job[T]:

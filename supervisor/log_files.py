@@ -56,7 +56,7 @@ def _piece(begin: int, data: bytes, size: int) -> Piece:
 
 
 def _open(path: Path) -> int | None:
-    """A descriptor of a regular file; None for anything else."""
+    """Return a descriptor of a regular file; None for anything else."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -39,7 +39,7 @@ class Logs:
     build_log: Callable[[str], Path | None]
 
     def read(self, topology_id: str, worker: str, file: str, offset: int, limit: int) -> LogAnswer:
-        """Return a piece of a log; `Refusal` when there is none."""
+        """Return a piece of a log; raise `Refusal` when there is none."""
         directory = self.directories.worker(topology_id, worker)
         path = self._path(topology_id, directory, file)
         found = None if path is None else read_piece(path, offset, limit)

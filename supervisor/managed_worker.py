@@ -84,7 +84,7 @@ class ManagedWorker:
         return f"worker {self.worker}{pid} of topology {self.topology!r}"
 
     def named(self, kind: Kind) -> Event:
-        """An event of this kind that names it."""
+        """Return an event of this kind that names it."""
         return Event(kind, topology=self.topology, worker=self.worker, pid=self.container.pid)
 
     @property
@@ -95,7 +95,7 @@ class ManagedWorker:
         return self.heartbeat is None or self.heartbeat.orders < self.orders.number
 
     def facts(self) -> Running:
-        """What the plan needs to know."""
+        """Return what the plan needs to know."""
         return Running(
             version=self.version,
             slot=self.slot,
@@ -111,7 +111,7 @@ class ManagedWorker:
         )
 
     def standing(self, asked: str | None, stopped: bool) -> Standing:
-        """What a report of it is made from."""
+        """Return what a report of it is made from."""
         return Standing(
             self.worker,
             self.incarnation,
@@ -133,7 +133,7 @@ class ManagedWorker:
         self.over = self.over if not self.container.ended() else now if self.over is None else self.over
         self._read_heartbeat(now)
         if self.over is not None and not gone and now - self.over >= _STUCK:
-            _log.warning("%s is over, but a process that it started cannot be killed", self.label)
+            _log.warning("%s has ended, but a process that it started cannot be killed", self.label)
             gone = True
         if gone:
             self.life = "dead"
@@ -245,7 +245,7 @@ class ManagedWorker:
         return self.container.exit(self.killed_because)
 
     def bury(self, backoff: Backoff, event: Event | None, again: bool) -> None:
-        """Record that its process is over. `again`: another one is wanted, and gets the next incarnation."""
+        """Record that its process has ended. `again`: another one is wanted, and gets the next incarnation."""
         self.life = "none"
         self.backoff = backoff
         self.event = event

@@ -98,7 +98,7 @@ class Nimbuses:
         return None
 
     def comes_from_one(self, header: str) -> bool:
-        """Whether a request with that Authorization header comes from a Nimbus."""
+        """Return whether a request with that Authorization header comes from a Nimbus."""
         found = read_daemon_header(header)
         if found is None:
             return False

@@ -77,7 +77,7 @@ def orders_for(
 
 
 def occasion_of(view: TopologyView) -> Occasion:
-    """Return what is asked of a topology's workers now; it differs from one drain to the next."""
+    """Return the present orders of a topology's workers; they differ from one drain to the next."""
     return view.asked, view.record.state, view.record.deadline, view.version
 
 
@@ -113,7 +113,7 @@ def ports_of(address: Address | None) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Standing:
-    """What a supervisor knows of a worker: its report is made from this."""
+    """A supervisor's knowledge of a worker, from which it makes its report."""
 
     worker: str
     incarnation: Incarnation
@@ -121,7 +121,7 @@ class Standing:
     heartbeat: WorkerHeartbeat | None
     """The last of that incarnation."""
     asked: str | None
-    """What it is asked now; None: nothing yet."""
+    """Its present orders; None: none yet."""
     asked_since: int
     """The number of the first orders that asked this on this occasion."""
     stopped: bool

@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 
 class Goal(Enum):
-    """What the store wants of a worker."""
+    """The orders of the store for a worker."""
 
     RUN = "run, whatever its topology's state asks it to do meanwhile"
     STOP = "end, and keep its slot"
@@ -39,11 +39,11 @@ class Phase(Enum):
     STOPPING = "ordered to stop, with time left"
     LATE = "ordered to stop too long ago"
     DYING = "killed, and not gone yet"
-    DEAD = "a process that is over, not reported yet"
+    DEAD = "a process that has ended, not reported yet"
 
 
 class Action(Enum):
-    """What is done with a worker."""
+    """An action on a worker."""
 
     START = "start a process for it"
     ADOPT = "take over the process that was found"
@@ -51,7 +51,7 @@ class Action(Enum):
     SIGNAL = "signal that there are new orders"
     STOP = "order it to stop"
     KILL = "kill its process and all that it started"
-    BURY = "report that its process is over, and why"
+    BURY = "report that its process has ended, and why"
     CLEAN = "forget it, and remove what it needed"
 
 
@@ -120,7 +120,7 @@ class DesiredState:
     """The version of the assignment that placed it: the first number of its incarnation."""
     slot: int
     stop: bool
-    """Whether its topology's state asks it to end."""
+    """Whether it has to end because of its topology's state."""
     timeout: float
     """Seconds without a heartbeat after which it is taken for dead."""
 
@@ -204,7 +204,7 @@ def phase_of(run: Running, now: float, limits: Timeouts) -> Phase:
 
 
 def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Timeouts) -> Action:
-    """Repeat a signal, which may have come before its handler, and a kill, which may have missed a new child."""
+    """Repeat a signal, which may have arrived before its handler, and a kill, which may have missed a new child."""
     if action is not Action.KEEP:
         return action
     if phase is Phase.DYING and run.killed is not None and now - run.killed >= limits.kill:
@@ -241,5 +241,5 @@ def after_death(
 
 
 def soon(running: Iterable[Running], now: float, limits: Timeouts) -> bool:
-    """Whether something is about to change by itself."""
+    """Return whether something is about to change by itself."""
     return any(phase_of(run, now, limits) in PASSING or run.behind for run in running)

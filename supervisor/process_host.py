@@ -35,13 +35,13 @@ class Container(Protocol):
         """Of the process that was launched or recovered last; None: none since `reset`."""
 
     def prepare(self, lease: int) -> None:
-        """Make room for a new process, with its keys and a first lease. `SquallError` when it cannot be had."""
+        """Prepare the directory of a new process, with keys and a first lease. Raises `SquallError` if that fails."""
 
     def launch(self, provision: Provision, incarnation: Incarnation, slot: int) -> None:
         """Start a process. Its orders have been written."""
 
     def reset(self) -> None:
-        """Forget the process, which is over."""
+        """Forget the process, which has ended."""
 
     def write_orders(self, orders: Orders) -> None:
         """Replace the worker's orders."""
@@ -50,10 +50,10 @@ class Container(Protocol):
         """Renew the worker's lease. `number` rises."""
 
     def read_heartbeat(self) -> WorkerHeartbeat | None:
-        """The last heartbeat, None when it was read before. `SquallError` when it is none."""
+        """Return the last heartbeat, None when it was read before. Raises `SquallError` when it is none."""
 
     def read_counters(self) -> bytes | None:
-        """The worker's counters, None when they cannot be read."""
+        """Return the worker's counters, None when they cannot be read."""
 
     def wake(self) -> None:
         """Signal that there are new orders."""
@@ -65,13 +65,13 @@ class Container(Protocol):
         """Kill the process and all that it started."""
 
     def ended(self) -> bool:
-        """Whether the process itself is over."""
+        """Return whether the process itself is over."""
 
     def gone(self) -> bool:
-        """Whether the process and all that it started are over."""
+        """Return whether the process and all that it started are over."""
 
     def exit(self, killed_because: str | None) -> Exit:
-        """Describe the end of the process that is over."""
+        """Describe how the process ended."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Recovered:
     orders: Orders
     slot: int
     life: str
-    """"found": its process runs; "dead": it is over, and that was not reported; "none": none was started."""
+    """"found": its process runs; "dead": it has ended, which was not reported; "none": none was started."""
     lease: int
     """The number of its last lease."""
 
@@ -91,19 +91,19 @@ class ProcessHost(Protocol):
     """The containers of one supervisor."""
 
     def mark(self) -> str:
-        """What tells this host's state from every copy of it."""
+        """Return a mark that distinguishes this host's state from every copy."""
 
     def recover(self) -> Iterable[Recovered]:
         """The workers that an earlier supervisor over the same state had."""
 
     def container(self, key: Key) -> Container:
-        """The container of a worker, which may be new."""
+        """Return the container of a worker, which may be new."""
 
     def clear(self, key: Key) -> None:
         """Remove what a worker needed that has left its topology."""
 
     def provision(self, record: TopologyRecord, now: float) -> State:
-        """Whether workers of a topology can start; what is missing for them is fetched or built."""
+        """Return whether workers of a topology can start; what is missing for them is fetched or built."""
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
         """Remove what belongs to other topologies. `used`: records by id; `hosted`: ids of topologies with workers here."""

@@ -130,7 +130,7 @@ class WorkerProcess:
         return None
 
     def ended(self) -> bool:
-        """Whether the process itself is over; others in its session may still run."""
+        """Return whether the process itself is over; others in its session may still run."""
         if not self._child:
             stat = stat_of(self.pid)
             return stat is None or stat.started != self.started or not stat.living
@@ -141,7 +141,7 @@ class WorkerProcess:
             return self.ended()
 
     def gone(self) -> bool:
-        """Whether the process and its whole session are gone. Once the process is over, the others are killed."""
+        """Return whether the process and its whole session are gone. Once the process has ended, the others are killed."""
         if self._gone:
             return True
         if not self.ended():
@@ -155,7 +155,7 @@ class WorkerProcess:
         return self._gone
 
     def signal(self, number: int) -> bool:
-        """Signal the process; return False if it is over."""
+        """Signal the process; return False if it has ended."""
         stat = stat_of(self.pid)
         if stat is None or stat.started != self.started or not stat.living:
             return False

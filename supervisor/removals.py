@@ -3,7 +3,7 @@
 User code may have left millions of files, and the leases of all other workers must not wait for their removal. A path is first
 renamed into `<state>/gone/`, so that a half-removed folder is never mistaken for a complete one. What a supervisor has not
 removed when it ends, the next one removes.
-Must not know: what is removed.
+Must not know: the contents of directories.
 """
 
 from __future__ import annotations

@@ -130,8 +130,8 @@ class StoreView:
         return True
 
     def may_start(self, now: float) -> bool:
-        """Whether workers may be started by this view: the store answered in this `sync` and was read since, or it has been
-        unreadable for a while. False while `changed` is true: read it first."""
+        """Return whether workers may be started by this view: the store answered in this `sync` and was read since,
+        or it has been unreadable for a while. False while `changed` is true: read it first."""
         if self._presence.occupied:
             return False
         if self._confirmed == now:

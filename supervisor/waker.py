@@ -26,7 +26,7 @@ class Waker:
                 os.write(self.descriptor, b"w")
 
     def wait(self, seconds: float) -> None:
-        """Wait until `wake` is called, or the time is over."""
+        """Wait until `wake` is called, or the time has passed."""
         select.select([self._read], [], [], max(seconds, 0.0))
         with contextlib.suppress(BlockingIOError):
             while os.read(self._read, 4096):

@@ -267,7 +267,7 @@ class WorkerContainer:
 
 
 def _lease_in(directory: Path) -> int:
-    """The number of the last lease in a worker's directory, 0 without one."""
+    """Return the number of the last lease in a worker's directory, 0 without one."""
     try:
         body = worker_files.read(directory, worker_files.LEASE)
         return int(body["number"]) if body is not None else 0
@@ -276,7 +276,7 @@ def _lease_in(directory: Path) -> int:
 
 
 def _process_of(directory: Path, started: Started) -> WorkerProcess | None:
-    """The living process that was, or may have been, started in a directory."""
+    """Return the living process that was, or may have been, started in a directory."""
     if not started.pid:
         return WorkerProcess.find(directory)
     return WorkerProcess.adopt(started.pid, started.started)

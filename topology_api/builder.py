@@ -81,7 +81,7 @@ class TopologyBuilder:
         problems = build.problems + problems_of_topology(
             self.name, conf, specs, unread_outputs=build.unread_outputs, unread_inputs=build.unread_inputs
         )
-        if not problems:  # bolts can judge their inputs only if these are valid
+        if not problems:  # bolts can check their inputs only if these are valid
             problems = build.problems_of_inputs(specs)
         if problems:
             raise InvalidTopology(problems, self.name if isinstance(self.name, str) else None)

@@ -1,7 +1,7 @@
 """The handles that `set_spout` and `set_bolt` return, and the grouping calls that declare a bolt's inputs.
 
 The methods of `BoltDeclarer` are the table of built-in groupings: `KINDS` follows from them, and a worker has a route for each
-(`worker/routing/router.py`). They only record the calls; `TopologyBuilder.build` judges them.
+(`worker/routing/router.py`). They only record the calls; `TopologyBuilder.build` checks them.
 Must not know: the rules of a topology, how tuples travel.
 """
 

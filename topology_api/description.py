@@ -114,7 +114,7 @@ class _Reader:
 def parse(description: object, pickles: Mapping[str, bytes]) -> Topology:
     """Return the described topology. Raises InvalidTopology with all problems if it is invalid."""
     found = description.get("format") if isinstance(description, Mapping) else description
-    if found != FORMAT or found is True:  # True == 1, but is no format
+    if found != FORMAT or found is True:  # True == 1, but is not a format
         raise InvalidTopology(
             [f"the description's format is {shown(found)}: this version reads format {FORMAT}"]
         )

@@ -26,7 +26,7 @@ def _outgoing(ids: Sequence[str], edges: Iterable[Edge]) -> dict[str, list[Edge]
 
 
 def closing_edges(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """The back edges of a depth-first search in order of declaration: without them the graph is acyclic."""
+    """Return the back edges of a depth-first search in order of declaration: without them the graph is acyclic."""
     outgoing = _outgoing(ids, edges)
     found: list[Edge] = []
     done: set[str] = set()

@@ -14,7 +14,7 @@ _FORBIDDEN = "/\\:."  # separators in paths, znodes, -o component:key=value and 
 
 
 def field_problem(name: object) -> str | None:
-    """What is wrong with the name of a field, or None. Fields are never paths, so `user.id` is fine."""
+    """Return what is wrong with the name of a field, or None. Fields are never paths, so `user.id` is fine."""
     if not isinstance(name, str):
         return f"is {typed(name)}: give a str"
     if not name:
@@ -31,7 +31,7 @@ def field_problem(name: object) -> str | None:
 
 
 def name_problem(name: object) -> str | None:
-    """What is wrong with the name of a topology, or None."""
+    """Return what is wrong with the name of a topology, or None."""
     if problem := field_problem(name):
         return problem
     assert isinstance(name, str)
@@ -46,7 +46,7 @@ def name_problem(name: object) -> str | None:
 
 
 def id_problem(name: object) -> str | None:
-    """What is wrong with the id of a component or of a stream, or None."""
+    """Return what is wrong with the id of a component or of a stream, or None."""
     problem = name_problem(name)
     if problem is None and isinstance(name, str) and name.startswith(RESERVED_PREFIX):
         return f"{name!r} begins with {RESERVED_PREFIX!r}, which is reserved"

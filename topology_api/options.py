@@ -296,7 +296,7 @@ OPTIONS: dict[str, Option] = {option.name: option for option in _TABLE}
 
 
 def defaults(scope: Scope = "topology") -> dict[str, object]:
-    """The defaults of all options that may be set for a `topology`, or for a whole site (`daemon`): a new dict."""
+    """Return the defaults of all options that may be set for a `topology`, or for a whole site (`daemon`): a new dict."""
     return {
         name: list(d) if isinstance(d := option.default, tuple) else d
         for name, option in OPTIONS.items()
@@ -305,7 +305,7 @@ def defaults(scope: Scope = "topology") -> dict[str, object]:
 
 
 def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
-    """All problems of a configuration set for a `topology`, a `component`, or a whole site (`daemon`).
+    """Return all problems of a configuration set for a `topology`, a `component`, or a whole site (`daemon`).
 
     Squall's own keys must be in the table, fit the scope, and have a value of the right type, unit and range;
     other keys are the user's own and may have any value that JSON has.

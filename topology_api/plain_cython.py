@@ -30,12 +30,12 @@ bint: Final = Kind()
 
 
 def declare(kind: Any, value: Any) -> Any:
-    """The value of a constant of a C type."""
+    """Return the value of a constant of a C type."""
     return value
 
 
 def cclass(defined: Defined) -> Defined:
-    """A class that becomes a C struct."""
+    """Return a class that becomes a C struct."""
     return defined
 
 

@@ -16,7 +16,7 @@ from topology_api.options import problems_of
 from topology_api.topology import DEAD_LETTER_FIELDS, DEAD_LETTERS, ComponentSpec, StreamSpec, Subscription
 from topology_api.wording import listed, nearest, shown, typed
 
-MAX_TASKS = 65_535  # task ids are 16 bits on the wire, and 0 is no task
+MAX_TASKS = 65_535  # task ids are 16 bits on the wire, and 0 is not a task
 
 
 def problems_of_topology(
@@ -27,7 +27,7 @@ def problems_of_topology(
     unread_outputs: Collection[str] = (),
     unread_inputs: Collection[str] = (),
 ) -> list[str]:
-    """All problems of a topology, in order: its own, then those of each component in order of declaration.
+    """Return all problems of a topology, in order: its own, then those of each component in order of declaration.
 
     unread_outputs, unread_inputs: ids of components some of whose outputs or inputs could not be read. This has been reported
     already; problems that only follow from it are not reported.
@@ -50,7 +50,7 @@ def problems_of_topology(
 
 
 def call_text(subscription: Subscription) -> str:
-    """The grouping call as the user wrote it, with the stream spelled out."""
+    """Return the grouping call as the user wrote it, with the stream spelled out."""
     if subscription.stream == DEAD_LETTERS:
         return f"dead_letters({shown(subscription.source)})"
     fields = "".join(f", {shown(name)}" for name in subscription.grouping.fields)

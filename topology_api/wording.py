@@ -21,7 +21,7 @@ def shown(value: object) -> str:
 
 
 def typed(value: object) -> str:
-    """The value and its type: `'4' (str)`."""
+    """Return the value and its type: `'4' (str)`."""
     return f"{shown(value)} ({type(value).__name__})"
 
 

@@ -88,13 +88,13 @@ class Counters:
         living: Mapping[str, Incarnation],
         now: float,
     ) -> TopologyStatus:
-        """The status of a topology, of whose workers these are alive."""
+        """Return the status of a topology, of whose workers these are alive."""
         with self._lock:
             counted = self._topologies.get(record.id, Counted())
             return topology_status(record, components, counted, living, now)
 
     def of_workers(self, topology_id: str) -> list[tuple[str, Incarnation, WorkerCounters]]:
-        """The latest word of each worker that is counted by itself, by name."""
+        """Return the latest word of each worker that is counted by itself, by name."""
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
@@ -149,7 +149,7 @@ class Counters:
                 self._topologies.setdefault(topology_id, counted)
 
     def last(self, name: str, now: float) -> TopologyStatus | None:
-        """The final status of the latest topology of that name that is gone, while it is remembered."""
+        """Return the final status of the latest topology of that name that is gone, while it is remembered."""
         with self._lock:
             final = self._past.get(name)
             return None if final is None else final(now)
@@ -166,7 +166,8 @@ class Statuses:
         self.components = lru_cache(_DESCRIPTIONS)(lambda id: components_of(get_description(store, id)))
 
     def status(self, name: str) -> TopologyStatus:
-        """State and counters of a topology, the state BAD of one that cannot be read; NoSuchTopology for an unknown name."""
+        """Return the state and counters of a topology (the state BAD if it cannot be read); raise NoSuchTopology for an
+        unknown name."""
         try:
             record = readable_record(self._registry, name)
         except BadTopology as error:
@@ -182,7 +183,7 @@ class Statuses:
         return self._counters.status(record, components, self.living(record), self._now())
 
     def last_status(self, name: str) -> TopologyStatus:
-        """As `status`, and of a topology that is gone the final one, while it is among the latest of them."""
+        """Like `status`, but also returns the final status of a recently ended topology."""
         try:
             return self.status(name)
         except NoSuchTopology:
@@ -192,7 +193,7 @@ class Statuses:
             return final
 
     def living(self, record: TopologyRecord) -> dict[str, Incarnation]:
-        """The workers of a topology that are to be there or on their way out, with their incarnations."""
+        """Return the workers of a topology that are to be there or on their way out, with their incarnations."""
         view = view_of(self._registry, record, self._registry.supervisors.names())
         living = {}
         for place in (*view.withdrawn, *view.workers):
@@ -203,7 +204,7 @@ class Statuses:
 
 
 def components_of(description: Mapping[str, Any]) -> Components:
-    """The components that a topology's typed description lists."""
+    """Return the components that a topology's typed description lists."""
     return tuple((component["id"], component["kind"]) for component in description["components"])
 
 

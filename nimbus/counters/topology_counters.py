@@ -108,7 +108,7 @@ def remove_others(directory: Path, topology_ids: Collection[str]) -> None:
 
 
 def read_all(directory: Path) -> dict[str, Counted]:
-    """What the files of a directory hold, by topology id; nothing where there is no directory."""
+    """Return what the files of a directory hold, by topology id; nothing where there is no directory."""
     found: dict[str, Counted] = {}
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         try:
@@ -119,7 +119,7 @@ def read_all(directory: Path) -> dict[str, Counted]:
 
 
 def encode(base: bytes, folded: Mapping[str, Incarnation], workers: Mapping[str, Any]) -> bytes:
-    """The bytes of a topology's file. `base`: `base_of` it; `workers`: worker -> (incarnation, counters)."""
+    """Return the bytes of a topology's file. `base`: `base_of` it; `workers`: worker -> (incarnation, counters)."""
     body = {
         "format": FORMAT,
         "base": json.loads(base),
@@ -133,13 +133,13 @@ def encode(base: bytes, folded: Mapping[str, Incarnation], workers: Mapping[str,
 
 
 def base_of(counted: Counted) -> bytes:
-    """The sums of what is gone."""
+    """Return the sums of workers that have ended."""
     reports = tuple(report for reports in counted.reports.values() for report in reports)
     return WorkerCounters(counted.base, reports).to_bytes()
 
 
 def decode(data: bytes) -> Counted:
-    """What `encode` made bytes of, or `BadCounters`."""
+    """Return what `encode` made bytes of, or `BadCounters`."""
     try:
         body = json.loads(data)
         if body["format"] != FORMAT:

@@ -1,7 +1,8 @@
 """What a Nimbus does beside leading: holds the files of all topologies, drops those of none, keeps counters over a restart.
 
 A file comes to one Nimbus, the leader of that moment; the others fetch it from there, so that each of them may lead next.
-Who lacks a file asks every other Nimbus for it; `nimbus.files.missing_files` says what their answers mean for who should lead.
+A Nimbus that lacks a file asks every other Nimbus for it; `nimbus.files.missing_files` decides by their answers which one
+should lead.
 Must not know: elections, who asks for files.
 """
 
@@ -32,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two looks for files that are lacking, though nothing has changed.
 LOOK_SECS: Final = 2.0
-#: Seconds for which a lacking file keeps this one from leading: when all others say that they lack it too, and when some do
+#: Seconds for which a missing file keeps this Nimbus from leading: when all others say that they lack it too, and when some do
 #: not say anything, or have it and lack others.
 PATIENCE_SECS: Final = 30.0
 UNSURE_SECS: Final = 120.0
@@ -87,7 +88,7 @@ class Housekeeping:
         self._save()
 
     def lacks(self) -> str | None:
-        """Why this Nimbus should not begin to lead, if it lacks a file that a topology needs."""
+        """Return why this Nimbus should not begin to lead, if it lacks a file that a topology needs."""
         return self.missing.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
 
     def _serve(self) -> None:
@@ -147,7 +148,7 @@ class Housekeeping:
             return Inventory(other.id, silent=str(error))
 
     def _fetch(self, sha256: str, name: str, other: NimbusRecord) -> bool:
-        """Get a file from another Nimbus; whether it is here now."""
+        """Get a file from another Nimbus; return whether it is here now."""
         try:
             with closing(self.ask(other)) as client, closing(self.files.receive(sha256)) as incoming:
                 file = cast(BinaryIO, incoming)
@@ -172,7 +173,7 @@ class Housekeeping:
         self._known = known
         needed, unread = needed_files(self._registry)
         if unread:
-            return  # what a record says that cannot be read is not known
+            return  # the contents of an unreadable record are unknown
         for sha256 in self.files.collect(needed, UNUSED_SECS):
             _log.info("the file %s is gone: no topology needs it", sha256)
 

@@ -2,7 +2,7 @@
 
 | the other Nimbuses | this one |
 |---|---|
-| one has the file, and all that this one has | that one should lead: this one does not, or steps aside |
+| one has the file, and all files that this one has | the other should lead: this one does not, or steps aside |
 | all have answered that they lack it | it is lost after `patience` seconds: then this one may lead without it |
 | one does not answer, or has it but lacks others | only after `longer` seconds |
 
@@ -86,7 +86,7 @@ class MissingFiles:
         self._lacks = lacks
 
     def why_not(self, missing: Mapping[str, str]) -> str | None:
-        """Why this Nimbus should not begin to lead, given what it lacks now."""
+        """Return why this Nimbus should not begin to lead, given what it lacks now."""
         for sha256, topology in missing.items():
             lack = self._lacks.get(sha256)
             if lack is None:
@@ -96,14 +96,14 @@ class MissingFiles:
         return None
 
     def steps_aside(self) -> str | None:
-        """Why this Nimbus should let another one lead."""
+        """Return why this Nimbus should let another one lead."""
         for sha256, lack in self._lacks.items():
             if lack.better is not None and not lack.given_up:
                 return _reason(sha256, lack)
         return None
 
     def lost(self) -> frozenset[str]:
-        """The files that no reachable Nimbus has."""
+        """Return the files that no reachable Nimbus has."""
         return frozenset(sha256 for sha256, lack in self._lacks.items() if lack.given_up and not lack.holders)
 
 
@@ -118,7 +118,10 @@ def _tell(sha256: str, lack: _Lack) -> None:
     unheard = "".join(f"; {nimbus} did not answer ({why})" for nimbus, why in sorted(lack.silent.items()))
     if lack.holders:
         _log.error(
-            "%s cannot be had from %s: this Nimbus may lead without it%s", file, _named(lack.holders), unheard
+            "%s is not available from %s: this Nimbus may lead without it%s",
+            file,
+            _named(lack.holders),
+            unheard,
         )
         return
     _log.error(

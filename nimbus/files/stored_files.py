@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class UnsoundFile(SquallError):
-    """A file that is not what it was said to be, or a name that is no SHA-256."""
+    """A file that is not what it was said to be, or a name that is not a SHA-256."""
 
 
 class FileTooLarge(SquallError):
@@ -41,9 +41,11 @@ class NoSuchFile(SquallError):
 
 
 def checked_name(sha256: str) -> str:
-    """`sha256` as it came; `UnsoundFile` when it is none."""
+    """`sha256` as it came; raise `UnsoundFile` when it is none."""
     if _NAME.fullmatch(sha256) is None:
-        raise UnsoundFile(f"{sha256!r:.80} is no SHA-256: 64 digits of 0-9 and a-f")  # and so no path either
+        raise UnsoundFile(
+            f"{sha256!r:.80} is not a SHA-256: 64 digits of 0-9 and a-f"
+        )  # and so no path either
     return sha256
 
 
@@ -64,7 +66,7 @@ class FileStore:
             left.unlink(missing_ok=True)  # by a process that ended meanwhile
 
     def path(self, sha256: str) -> Path:
-        """Where a file is, `NoSuchFile` when it is not here. Being asked for keeps it for a while."""
+        """Return where a file is, `NoSuchFile` when it is not here. Being asked for keeps it for a while."""
         path = self.directory / checked_name(sha256)
         with self._lock:  # never between the look of `collect` at its age and its end
             try:
@@ -74,11 +76,11 @@ class FileStore:
         return path
 
     def has(self, sha256: str) -> bool:
-        """Whether a file is here."""
+        """Return whether a file is here."""
         return (self.directory / checked_name(sha256)).exists()
 
     def names(self) -> set[str]:
-        """The SHA-256 of all files that are here."""
+        """Return the SHA-256 of all files that are here."""
         return {path.name for path in self.directory.glob("*") if _NAME.fullmatch(path.name)}
 
     def receive(self, sha256: str) -> Incoming:
@@ -151,21 +153,21 @@ class Incoming:
         return self._file.write(data)
 
     def tell(self) -> int:
-        """Return the number of bytes that have come."""
+        """Return the number of bytes that have arrived."""
         return self._size
 
     def seek(self, position: int) -> int:
-        """Stay where it is; OSError for any other position."""
+        """Stay where it is; raise OSError for any other position."""
         if position != self._size:
             raise OSError("the connection broke off within the file")
         return position
 
     def truncate(self) -> int:
-        """Return the number of bytes that have come: there are none behind them."""
+        """Return the number of bytes that have arrived; no more follow."""
         return self._size
 
     def finish(self) -> int:
-        """Put the complete file under its name, and return its size. `UnsoundFile` when its digest is another."""
+        """Put the complete file under its name, and return its size. Raises `UnsoundFile` when its digest is another."""
         if self._digest.hexdigest() != self._sha256:
             raise UnsoundFile(
                 f"the {self._size} bytes that came have the SHA-256 {self._digest.hexdigest()}, not {self._sha256}:"
@@ -178,7 +180,7 @@ class Incoming:
         return self._size
 
     def close(self) -> None:
-        """Delete what has come; does nothing after `finish`."""
+        """Delete the bytes that have arrived; do nothing after `finish`."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 

@@ -44,7 +44,7 @@ AnyCall = ApiCall[Any, Any]
 
 
 def make_app(services: Services, authenticator: Authenticator) -> ASGIApp:
-    """The application."""
+    """Return the application."""
     pages = Pages(services, authenticator)
     by_path: dict[str, dict[str, AnyEndpoint]] = {}
     for endpoint in TABLE:
@@ -81,7 +81,7 @@ class Pages:
         }
 
     async def answer(self, methods: Mapping[str, AnyEndpoint], request: Request) -> Response:
-        """The answer to a request, whatever happens."""
+        """Return the answer to a request, whatever happens."""
         endpoint = methods.get(request.method) or methods["GET"]  # HEAD is a GET whose body is not sent
         try:
             return await self._answer(endpoint, request)

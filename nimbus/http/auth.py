@@ -2,7 +2,7 @@
 
 An operator shows the token of the cluster. A daemon shows what only it and this Nimbus can make of their key pairs
 (`squall.security.sealing`). Its public key is in its record, so write access to the store decides who is a daemon. A
-supervisor that was given up for its silence has no record there, and may report all the same: the leader remembers it.
+supervisor that was given up for its silence has no record there, but may still report: the leader remembers it.
 Must not know: what is asked.
 """
 
@@ -25,7 +25,7 @@ SUPERVISOR: Final = "supervisor"
 NIMBUS: Final = "nimbus"
 
 _NO_TOKEN_YET: Final = (
-    "this Nimbus does not know the operators' token yet; it hears it from the one that leads, once one does:"
+    "this Nimbus does not know the operators' token yet; it gets it from the leader, once there is one:"
     " ask again in a few seconds"
 )
 
@@ -52,7 +52,8 @@ class Authenticator:
         self._registry = Registry(self.store)
 
     def operator(self, header: str | None) -> Caller | None:
-        """Return the operator for its header, None for a daemon. `Unauthorized` for a wrong token. Does not read the store."""
+        """Return the operator for its header, None for a daemon. Raises `Unauthorized` for a wrong token. Does not
+        read the store."""
         given = None if header is None else read_bearer(header)
         if given is None:
             return None

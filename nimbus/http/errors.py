@@ -105,7 +105,8 @@ MEANINGS: Final = {
 
 
 def answer_of(error: BaseException) -> tuple[int, ErrorAnswer]:
-    """Return the status and the body of an error. An error that is no SquallError is for the log: the body does not tell it."""
+    """Return the status and the body of an error. An error that is not a SquallError is for the log: the body does
+    not tell it."""
     if isinstance(error, Refused):  # from a supervisor, or another Nimbus
         return error.status, error_answer(error.kind or "Refused", str(error), error.problems)
     for row in TABLE:

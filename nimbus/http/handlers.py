@@ -84,7 +84,8 @@ class Services:
         return self.driver.call(lambda: self.control.lead(command), timeout=call.left)
 
     def leader_url(self) -> str:
-        """Return the leader's URL; `NoLeader` when there is none, or when it is this Nimbus, which has not taken over yet."""
+        """Return the leader's URL; raise `NoLeader` when there is none, or when it is this Nimbus, which has not
+        taken over yet."""
         leader = self.views.leader_id()
         if leader is not None and leader != self.control.me.id:
             for record in self.views.registry.all_nimbuses():

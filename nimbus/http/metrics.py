@@ -77,7 +77,7 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
 
 
 def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:
-    """The user's own metrics: their names may have any characters, so they are labels. What is no number (a gauge that
+    """The user's own metrics: their names may have any characters, so they are labels. What is not a number (a gauge that
     raises) is left out."""
     numbers: list[_Sample] = []
     quantiles: list[_Sample] = []

@@ -22,7 +22,7 @@ _MOST_LEVELS: Final = 100
 
 
 def read_query(shape: type[S], pairs: list[tuple[str, str]]) -> S:
-    """Return the query as its struct; `BadRequest` with all problems."""
+    """Return the query as its struct; raise `BadRequest` with all problems."""
     known = {field.name: plain_type(field.type) for field in fields_of(shape)}
     values: dict[str, object] = {}
     problems = []
@@ -95,4 +95,4 @@ def _containers(values: Iterable[Any]) -> list[Any]:
 
 
 def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

@@ -19,7 +19,7 @@ from squall.api import answers, requests
 from squall.exact_structs import build_type_info
 
 API: Final = "/api/v1"
-#: Bytes of JSON in a request that is no submission.
+#: Bytes of JSON in a request that is not a submission.
 SMALL: Final = 1024 * 1024
 
 OPERATORS: Final = frozenset((OPERATOR,))
@@ -37,7 +37,7 @@ class JsonBody(Generic[Body]):
 
 
 def _fields(shape: type[S]) -> JsonBody[S]:
-    """A body that may be missing, since no field is required."""
+    """Return a body that may be missing, since no field is required."""
     return JsonBody(shape, lambda body: read(shape, {} if body is None else body))
 
 

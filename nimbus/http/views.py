@@ -130,7 +130,7 @@ class Views:
         ]
 
     def supervisor(self, supervisor_id: str) -> SupervisorRecord:
-        """Return the record of a supervisor; `NoSuchPart`."""
+        """Return the record of a supervisor. Raises `NoSuchPart`."""
         records = self.registry.all_supervisors()
         for record in records:
             if record.id == supervisor_id:
@@ -346,7 +346,7 @@ def _used(workers: Iterable[answers.SlotEntry]) -> int:
 
 
 def state_of(report: WorkerReport | None, leaving: bool | None, supervised: bool) -> str:
-    """A worker's state in one word. `leaving`: whether it was withdrawn; None: it is gone."""
+    """Return a worker's state in one word. `leaving`: whether it was withdrawn; None: it is gone."""
     if not supervised:
         return "LOST"
     if leaving is None or (report is not None and report.stopped):

@@ -30,7 +30,7 @@ class TopologyBackoff:
         self._unreadable: dict[str, str] = {}
 
     def rests(self, topology_id: str, now: float) -> bool:
-        """Whether the topology is left alone at this moment."""
+        """Return whether the topology is left alone at this moment."""
         rest = self._resting.get(topology_id)
         return rest is not None and now < rest.until
 

@@ -98,7 +98,7 @@ class LeaderLoop:
     # The control thread
 
     def lead(self, command: Callable[[Nimbus], T]) -> T:
-        """Run a command on the master and return its result; `NotLeading` when there is none."""
+        """Run a command on the master and return its result; raise `NotLeading` when there is none."""
         master = self._master
         if master is None or not self.leading:
             raise NotLeading("this Nimbus does not lead at the moment: ask again in a few seconds")

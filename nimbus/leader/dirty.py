@@ -48,7 +48,7 @@ class DirtySet:
         self.all = True
 
     def __bool__(self) -> bool:
-        """Whether any topology may have changed."""
+        """Return whether any topology may have changed."""
         return self.all or bool(self._reported)
 
     def pop(self) -> set[str] | None:

@@ -244,7 +244,7 @@ class Nimbus:
     # Queries
 
     def topology(self, name: str) -> TopologyRecord:
-        """Return the record of a topology; `NoSuchTopology` without one."""
+        """Return the record of a topology; raise `NoSuchTopology` without one."""
         return existing_record(self._registry, name)
 
     def topologies(self) -> list[TopologyRecord]:

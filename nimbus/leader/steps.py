@@ -32,7 +32,7 @@ from squall.cluster.registry import Registry, name_of
 
 _log = logging.getLogger(__name__)
 
-#: Seconds until leftovers of a failed submission are swept: by then it is known whether it was accepted after all.
+#: Seconds until leftovers of a failed submission are swept: after that time it is certain whether it was accepted.
 SWEEP_AFTER: Final = 30.0
 
 
@@ -123,7 +123,7 @@ class TopologySteps:
         try:
             description = get_description(self.registry.store, record.id)
             self.counters.close(record, components_of(description))
-        except BadBlob as error:  # the topology is removed all the same
+        except BadBlob as error:  # the topology is removed nevertheless
             _log.warning("%s: its final counters are lost: %s", record.name, error)
         if self.replacements.drop(record.name):
             self.sweep_at = now

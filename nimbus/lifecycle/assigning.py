@@ -91,13 +91,13 @@ class Assigner:
         self.assign(view, {})
 
     def is_squeezed(self, record: TopologyRecord) -> bool:
-        """Whether a rebalance would give the topology more workers than it has."""
+        """Return whether a rebalance would give the topology more workers than it has."""
         workers = len(workers_of(self._registry.assignments.get(record.id)))
         wanted = min(cast(int, record.conf[WORKERS]), len(record.tasks))
         return 0 < workers < wanted and workers < len(self._usable(record))
 
     def must_move(self, record: TopologyRecord) -> bool:
-        """Whether the topology has workers on a drained supervisor, and slots elsewhere are free."""
+        """Return whether the topology has workers on a drained supervisor, and slots elsewhere are free."""
         if not self._drained:
             return False
         placements = workers_of(self._registry.assignments.get(record.id))
@@ -149,7 +149,7 @@ class Assigner:
         return {slot for slot in self._slots - self._taken_from(record) if self._is_open(slot)}
 
     def _is_open(self, slot: Slot) -> bool:
-        """Whether the supervisor of a slot takes new workers."""
+        """Return whether the supervisor of a slot takes new workers."""
         return slot.supervisor not in self._drained and slot.supervisor not in self.unread
 
     def _slots_with_workers(self, supervisors: Collection[str]) -> set[Slot]:
@@ -194,7 +194,7 @@ class Assigner:
 
 
 def _is_half_written(view: LifecycleView) -> bool:
-    """Whether a Nimbus stopped while it wrote the assignment; this one may choose another."""
+    """Return whether a Nimbus stopped while it wrote the assignment; this one may choose another."""
     return view.assignment is not None and view.assignment.version != view.record.version
 
 

@@ -37,7 +37,7 @@ class BadTopology(SquallError):
 
 
 def readable_record(registry: Registry, name: str) -> TopologyRecord | None:
-    """Return the record of a topology, or None; `BadTopology` when it, or its assignment, cannot be read."""
+    """Return the record of a topology, or None; raise `BadTopology` when it, or its assignment, cannot be read."""
     try:
         record = registry.topologies.get(name)
         if record is not None:
@@ -51,7 +51,7 @@ def readable_record(registry: Registry, name: str) -> TopologyRecord | None:
 
 
 def existing_record(registry: Registry, name: str) -> TopologyRecord:
-    """Return the record of a topology; `NoSuchTopology` without one, `BadTopology` when it cannot be read."""
+    """Return the record of a topology; raise `NoSuchTopology` without one, `BadTopology` when it cannot be read."""
     record = readable_record(registry, name)
     if record is None:
         raise NoSuchTopology(name)

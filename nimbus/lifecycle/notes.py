@@ -52,7 +52,7 @@ def with_events(record: TopologyRecord, events: Iterable[Event], time: float) ->
 
 
 def has_event(record: TopologyRecord, event: Event) -> bool:
-    """Whether an event with this subject is among those that are kept."""
+    """Return whether an event with this subject is among those that are kept."""
     return any(subject(note.fact) == subject(event) for note in record.notes)
 
 

@@ -60,14 +60,14 @@ class LifecycleView:
 
 
 def speaks_for(report: WorkerReport, placement: Placement) -> bool:
-    """Whether the report comes from the worker of this placement, restarted or not."""
+    """Return whether the report comes from the worker of this placement, restarted or not."""
     return report.worker == placement.worker and report.incarnation.version == placement.incarnation.version
 
 
 def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
     """Return the report as it is stored: without "drained" unless the topology drains.
 
-    A late "drained", from a drain that is over, would count for the next one.
+    A late "drained", from a drain that has ended, would count for the next one.
     """
     if report.drained and record.state not in (states.REBALANCING, states.REPLACING, states.KILLED):
         return replace(report, drained=False)
@@ -102,7 +102,7 @@ def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float
 
 
 def must_leave(view: LifecycleView, now: float) -> bool:
-    """Whether the workers have to be withdrawn."""
+    """Return whether the workers have to be withdrawn."""
     state = view.record.state
     if view.assignment is None:
         return False
@@ -137,7 +137,7 @@ def _stopped(view: LifecycleView, placement: Placement) -> bool:
 
 
 def _all_say(view: LifecycleView, what: Callable[[WorkerReport], bool]) -> bool:
-    """Whether all tasks are placed, and every worker has reported this of all that it has now."""
+    """Return whether all tasks are placed, and every worker has reported this of all that it has now."""
     reports = [view.report_of(placement) for placement in view.workers]
     placed = sum(len(placement.tasks) for placement in view.workers)
     return placed == len(view.record.tasks) and all(
@@ -146,12 +146,12 @@ def _all_say(view: LifecycleView, what: Callable[[WorkerReport], bool]) -> bool:
 
 
 def is_gone(view: LifecycleView) -> bool:
-    """Whether nothing of the topology runs any more."""
+    """Return whether nothing of the topology runs any more."""
     return view.assignment is None and not still_there(view)
 
 
 def is_up(view: LifecycleView) -> bool:
-    """Whether all tasks are placed, and every worker has opened its own (while INACTIVE: has reported)."""
+    """Return whether all tasks are placed, and every worker has opened its own (while INACTIVE: has reported)."""
     return _all_say(view, lambda report: report.opened or view.record.state == states.INACTIVE)
 
 
@@ -164,7 +164,7 @@ def why_not_up(view: LifecycleView) -> list[Event]:
 
 
 def drained_or_late(view: LifecycleView, now: float) -> bool:
-    """Whether workers report that nothing is pending, or the deadline has passed."""
+    """Return whether workers report that nothing is pending, or the deadline has passed."""
     deadline = view.record.deadline
     if deadline is not None and now >= deadline:
         return True
@@ -184,7 +184,7 @@ def _answered_by(record: TopologyRecord) -> float:
 
 
 def _has_never_worked(view: LifecycleView, reports: Iterable[WorkerReport | None]) -> bool:
-    """Whether nothing was ever emitted, by the counters of all workers that are or may have been up."""
+    """Return whether nothing was ever emitted, by the counters of all workers that are or may have been up."""
     if view.silent is None:
         return False
     began = (
@@ -200,5 +200,5 @@ def _has_nothing_pending(report: WorkerReport, view: LifecycleView) -> bool:
 
 
 def _is_current(report: WorkerReport, view: LifecycleView) -> bool:
-    """Whether the flags refer to all the tasks that the worker has now."""
+    """Return whether the flags refer to all the tasks that the worker has now."""
     return report.version == 0 or view.assignment is None or report.version >= view.assignment.version

@@ -105,7 +105,7 @@ def check_proved(record: TopologyRecord, event: str, now: float) -> None:
 
 
 def is_on_trial(record: TopologyRecord) -> bool:
-    """Whether the version before comes back unless the workers of this one come up."""
+    """Return whether the version before comes back unless the workers of this one come up."""
     return record.replaces is not None and record.state in states.RUNNING
 
 

@@ -63,7 +63,7 @@ def allowed_events(state: str) -> tuple[str, ...]:
 
 
 def step(state: str, event: str, previous: str | None = None, name: str | None = None) -> str:
-    """Return the state after the event; `IllegalTransition` if there is none.
+    """Return the state after the event; raise `IllegalTransition` if there is none.
 
     `previous`: the state that a REBALANCING or REPLACING record remembers; `name`: the topology's, for the message.
     """

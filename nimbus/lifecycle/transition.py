@@ -68,7 +68,7 @@ def transition(
 
 
 def forget_drains(registry: Registry, topology_id: str, workers: Iterable[Placement]) -> None:
-    """Forget that workers have drained: what they drained for is over."""
+    """Forget that workers have drained: the reason for it is past."""
     for placement in workers:
         report = registry.report(topology_id, placement.worker)
         if report is not None and report.drained:

@@ -49,7 +49,7 @@ def disputed(claims: Iterable[tuple[str, Iterable[Placement]]]) -> dict[str, set
 
 
 def all_run(tasks: Sequence[object], placements: Iterable[Placement], slots: Collection[Slot]) -> bool:
-    """Whether every task is placed in one of these slots."""
+    """Return whether every task is placed in one of these slots."""
     placed = 0
     for placement in placements:
         if slot_of(placement) not in slots:

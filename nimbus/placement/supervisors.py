@@ -1,6 +1,6 @@
 """The supervisors as Nimbus hears them: one that is silent for too long is given up, and is back when it is heard again.
 
-A supervisor is judged by its heartbeats when its record says that it sends them (`SupervisorRecord.beats`), or when one has
+A supervisor counts as alive by its heartbeats if its record says that it sends them (`SupervisorRecord.beats`), or if one has
 come. Its silence counts only while Nimbus itself could hear: after a pause (a frozen process, a laptop that slept) every
 supervisor gets a moment to be heard before any is given up. Silence alone decides that, never a record that cannot be
 read: its supervisor writes it again as soon as it can.

@@ -35,7 +35,7 @@ _TOKEN: Final = "token"
 
 
 class NoKeys(SquallError):
-    """The keys of a topology's links are not to be had any more."""
+    """The keys of a topology's links no longer exist."""
 
 
 class KeyRing:
@@ -56,13 +56,13 @@ class KeyRing:
     # The keys of topologies
 
     def make(self, topology_id: str) -> None:
-        """Make the keys of a new topology and seal them to every Nimbus that is there. Those that it has are kept."""
+        """Make the keys of a new topology, unless it has some, and seal them to every registered Nimbus."""
         if self._texts(topology_id) is None:
             self._give(topology_id, self._id, self._pair.public, dict(self._make_keys()))
         self.share([topology_id])
 
     def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
-        """Give supervisors a copy that only they can open; `NoKeys` when there is nothing to copy."""
+        """Give supervisors a copy that only they can open; raise `NoKeys` when there is nothing to copy."""
         missing = [each for each in supervisors if not self._has_copy(topology_id, each.id, each.public_key)]
         if not missing:
             return
@@ -76,7 +76,7 @@ class KeyRing:
             self._try_to_give(topology_id, supervisor, texts)
 
     def share(self, topology_ids: Iterable[str]) -> None:
-        """Give every Nimbus that is there what this one has: the keys of these topologies, and the operators' token."""
+        """Give every registered Nimbus what this one has: the keys of these topologies, and the operators' token."""
         others = [record for record in self._registry.all_nimbuses() if record.id != self._id]
         for what in (*topology_ids, paths.OPERATOR):
             missing = [each for each in others if not self._has_copy(what, each.id, each.public_key)]
@@ -92,7 +92,7 @@ class KeyRing:
         self._given = {given for given in self._given if given[0] != topology_id}
 
     def lacks(self, topology_ids: Iterable[str]) -> str | None:
-        """Why this Nimbus should not lead: another one that is there has all that it has, and more. None when none has.
+        """Return why this Nimbus should not lead: another one that is there has all that it has, and more. None when none has.
 
         Of two that each have what the other lacks either may lead: it gives the other what that one lacks, and then this
         says which of them should.
@@ -125,12 +125,12 @@ class KeyRing:
     # The operators' token
 
     def token(self) -> str | None:
-        """The operators' token; None where there is none yet, or none that this Nimbus can open."""
+        """Return the operators' token; None where there is none yet, or none that this Nimbus can open."""
         texts = self._texts(paths.OPERATOR)
         return None if texts is None else texts.get(_TOKEN)
 
     def settle_token(self, offered: str | None = None) -> str:
-        """The operators' token, which a leader makes where it has none: the one that is offered, or a new one."""
+        """Return the operators' token, which a leader makes where it has none: the one that is offered, or a new one."""
         token = self.token()
         if token is None:
             token = offered or make_token()

@@ -1,6 +1,6 @@
 """The operators' token and the shares of secrets, as the control thread of a Nimbus looks after them.
 
-The leader settles the token and sees to it that every Nimbus that is there has copies of what it needs to lead; all of
+The leader decides which token is valid, and gives every registered Nimbus copies of what it needs to lead; all of
 them write the token to where the commands of this host find it. `token` may be read from any thread, also while the store
 is away.
 Must not know: HTTP, elections.
@@ -69,7 +69,7 @@ class Secrets:
         return self._reading if self._leading is None else self._leading
 
     def lacks(self) -> str | None:
-        """Why this Nimbus should not lead, if it lacks secrets that others have."""
+        """Return why this Nimbus should not lead, if it lacks secrets that others have."""
         return self.ring.lacks(sorted(self._registry.known_ids()))
 
     def begin(self, store: Store) -> None:
@@ -93,7 +93,8 @@ class Secrets:
         self._take(self.ring.token())
 
     def steps_aside(self) -> str | None:
-        """Why this Nimbus should let another one lead that is there by now, and has secrets that this one lacks."""
+        """Return why this Nimbus should step aside for another one that has started since and has secrets that this
+        one lacks."""
         return self._aside
 
     def end(self) -> None:
@@ -101,7 +102,7 @@ class Secrets:
         self._leading = self._aside = None
 
     def next_time(self, now: float) -> float:
-        """When `tick` has something to do."""
+        """Return when `tick` has something to do."""
         return max(now, self._next)
 
     def close(self) -> None:
@@ -123,7 +124,7 @@ class Secrets:
             _log.error("the operators' token cannot be written, so commands do not find it: %s", error)
 
     def _offered(self) -> str | None:
-        """The token that stands in the file already: a cluster whose store was lost keeps its token."""
+        """Return the token that stands in the file already: a cluster whose store was lost keeps its token."""
         named = self.site.get(OPTION)
         try:
             return read_token(Path(str(named)) if named else self.state / FILE)

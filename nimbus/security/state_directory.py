@@ -49,7 +49,7 @@ class StateDirectory:
         except OSError:
             os.close(self._lock)
             raise BadStateDirectory(
-                f"another Nimbus runs with the state directory {directory}: give this one its own with --state"
+                f"another Nimbus uses the state directory {directory}: give this Nimbus its own with --state"
             ) from None
         try:
             self.id = self._own_id()

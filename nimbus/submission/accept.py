@@ -1,7 +1,7 @@
 """Accept a submission: store what it brings, make its record, and give it its name or its place in the queue for it.
 
 One write, that of its record, makes it a topology; anything written before is an orphan without it. A submission that
-comes again with the same key is the one that is already there.
+is repeated with the same key is the existing one.
 Must not know: slots, the life cycle of a topology.
 """
 
@@ -55,9 +55,9 @@ class Intake:
         return next((record for record in records if record.submission == key), None)
 
     def accept(self, submission: Submission, time: float) -> TopologyRecord:
-        """Accept a topology at `time` (seconds since 1970); `NameTaken` while another one has its name.
+        """Accept a topology at `time` (seconds since 1970); raise `NameTaken` while another one has its name.
 
-        With `replace` it waits for the name; `IllegalTransition` or `ReplacementWaits` when it cannot.
+        With `replace` it waits for the name; raise `IllegalTransition` or `ReplacementWaits` when it cannot.
         """
         _check(submission)
         name = submission.topology.name
@@ -88,7 +88,7 @@ class Intake:
 
 
 def _check(submission: Submission) -> None:
-    """`InvalidConfig` for a submission that could be neither placed nor killed."""
+    """Raise `InvalidConfig` for a submission that could be neither placed nor killed."""
     missing = [key for key in _SETTINGS if key not in submission.conf]
     if missing:
         raise InvalidConfig([f"{key} is not set: submit takes a merged configuration" for key in missing])
@@ -96,7 +96,7 @@ def _check(submission: Submission) -> None:
 
 
 def check_wait(wait_secs: float | None) -> None:
-    """`InvalidConfig` for a wait that is negative or infinite; None is allowed."""
+    """Raise `InvalidConfig` for a wait that is negative or infinite; None is allowed."""
     if wait_secs is not None and not 0 <= wait_secs < float("inf"):
         raise InvalidConfig([f"wait_secs must be 0 or more seconds, not {wait_secs!r}"])
 

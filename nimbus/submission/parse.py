@@ -64,7 +64,7 @@ class VersionMismatch(SquallError):
 
 
 def read(kind: type[S], body: object, what: str = "the request") -> S:
-    """Return the body of a request as its struct; `BadRequest` with all problems."""
+    """Return the body of a request as its struct; raise `BadRequest` with all problems."""
     values, problems = problems_of(kind, body)
     if problems:
         raise BadRequest(problems, what)
@@ -100,7 +100,7 @@ def read_submission(body: object) -> Submission:
 def checked_confs(
     topology: Topology, conf: Mapping[str, object], component_confs: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """The merged configurations as they came, with the defaults of options that an older submitter does not know;
+    """Return the merged configurations as they came, with the defaults of options that an older submitter does not know;
     `InvalidConfig` with all problems. Options of daemons in the submitter's site file are ignored."""
     problems = option_problems(_without_daemons(conf), "topology")
     whole = {**defaults(), **_without_daemons(conf)}
@@ -108,7 +108,9 @@ def checked_confs(
     own: dict[str, dict[str, object]] = {}
     for component, values in component_confs.items():
         if component not in known:
-            problems.append(f"component_confs names {component!r:.80}, which is no component of the topology")
+            problems.append(
+                f"component_confs names {component!r:.80}, which is not a component of the topology"
+            )
         elif not isinstance(values, dict):
             problems.append(f"component_confs[{component!r}] is {named(values)}, it must be an object")
         else:

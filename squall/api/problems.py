@@ -1,6 +1,6 @@
 """Check the JSON of a request against its struct, and list everything that is wrong with it: msgspec stops at the first.
 
-A field that is null counts as missing. Types are exact: true is no number, 1.0 is no whole number.
+A field that is null counts as missing. Types are exact: true is not a number, 1.0 is not a whole number.
 Must not know: what a request means, HTTP.
 """
 
@@ -78,7 +78,7 @@ def _wrong(name: str, kind: inspect.Type, value: Any) -> dict[object, str]:
         return {None: f"{name!r} {problem}"} if problem else {}
     if isinstance(kind, inspect.DictType) and isinstance(kind.value_type, inspect.StrType):
         return {
-            key: f"{name}[{key!r:.80}] is no text" for key, text in value.items() if type(text) is not str
+            key: f"{name}[{key!r:.80}] is not text" for key, text in value.items() if type(text) is not str
         }
     if isinstance(kind, inspect.NamedTupleType):
         if len(value) != len(kind.fields) or any(type(number) is not int for number in value):

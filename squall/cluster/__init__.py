@@ -7,7 +7,7 @@
 | `memory` | a store in this process |
 | `sqlite` | a store in a file, for one process |
 | `zookeeper` | the store of a cluster |
-| `leadership` | which Nimbus leads, writes that only the leader may do, who is there |
+| `leadership` | which Nimbus leads, writes that only the leader may do, which daemons are present |
 | `paths` | where in the store each thing lives |
 | `blobs` | big values in chunks, and a topology's description and pickles among them |
 | `numbering` | numbers that are never given twice |

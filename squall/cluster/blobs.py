@@ -58,7 +58,7 @@ def get_blob(store: Store, path: str) -> bytes:
         manifest = json.loads(found[0])
         chunks, size, digest = int(manifest["chunks"]), int(manifest["size"]), str(manifest["sha256"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise BadBlob(f"{path} is no blob: {found[0][:80]!r}") from error
+        raise BadBlob(f"{path} is not a blob: {found[0][:80]!r}") from error
     pieces = []
     for number in range(chunks):
         piece = store.get(_chunk(path, number))
@@ -139,7 +139,7 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BadBlob(f"{what} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise BadBlob(f"{what} is no object: {value!r:.80}")
+        raise BadBlob(f"{what} is not an object: {value!r:.80}")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What workers count, as values: the counters of a component, those of a worker, their sums and their bytes.
+"""The counters of workers, as values: the counters of a component, those of a worker, their sums and their bytes.
 
 Counters are cumulative: a later reading of the same worker replaces an earlier one, and what a topology did is the sum over
 all workers that it ever had. A worker process writes its own as JSON for its supervisor, which passes the bytes on to Nimbus.
@@ -84,7 +84,7 @@ class ComponentCounters:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ComponentCounters:
-        """The counters that `as_dict` described; ValueError, TypeError or KeyError for anything else."""
+        """Return the counters that `as_dict` described; ValueError, TypeError or KeyError for anything else."""
         counters = cls(
             failures={str(reason): _whole(count) for reason, count in values.get("failures", {}).items()},
             idle={str(reason): _whole(count) for reason, count in values.get("idle", {}).items()},
@@ -123,7 +123,7 @@ class WorkerCounters:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> WorkerCounters:
-        """The counters that `to_bytes` wrote, or `BadCounters`. `{}` is a worker that has counted nothing yet."""
+        """Return the counters that `to_bytes` wrote, or `BadCounters`. `{}` is a worker that has counted nothing yet."""
         try:
             body = json.loads(data)
             if body == {}:
@@ -156,7 +156,7 @@ def add_metrics(totals: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def plain(value: object) -> int | float | str:
-    """A user's number as one of Python's own (it may be numpy's, or a Decimal); of anything else its text."""
+    """Return a user's number (numpy's, or a Decimal) as a Python number, and any other value as its text."""
     if type(value) in (int, float, bool, str):
         return value  # type: ignore[return-value]
     try:
@@ -175,7 +175,7 @@ def _text(value: object) -> str:
 
 def _whole(value: object) -> int:
     if type(value) is not int:
-        raise ValueError(f"{value!r:.80} is no count")
+        raise ValueError(f"{value!r:.80} is not a count")
     return value
 
 

@@ -20,7 +20,7 @@ from topology_api.errors import SquallError
 
 
 class OtherCluster(SquallError):
-    """The store holds another cluster than the one that is remembered, or none."""
+    """The store belongs to another cluster than the remembered one, or to none."""
 
 
 def check(store: Store, remembered: str | None) -> str:

@@ -3,12 +3,12 @@
 Who creates the ephemeral `/leadership/leader` leads. The winner then writes `/leadership/epoch`, and the version which that
 gets guards every write of its term: what a superseded leader still writes is refused by the store, however late it arrives.
 Earlier than that a leader stops by its own clock: it leads for 0.6 of the session's length after the last time it *asked*
-whether the session lives and the answer was yes. No other process can have won before the whole length is over.
+whether the session lives and the answer was yes. No other process can have won before the whole length has passed.
 Work that takes longer than that has `keeps_leading` asked between its writes, which asks again whenever it is time to.
 
 What is promised: of two terms with the same epoch there is never one; a leader that the store does not answer stops before
 its session can have ended; a write that ended in `Unavailable`, done or not, harms no election.
-Must not know: what a leader does, which thread it does it in.
+Must not know: what a leader does, and in which thread.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 #: The part of a session's length for which one answer is good. The rest is for clocks that run unevenly and for a step of
 #: work that was begun in time.
 TERM_PART: Final = 0.6
-#: How many times in a session's length a leader asks, so that one lost answer or two cost no leadership.
+#: How many times per session length a leader confirms its session, so that a lost answer or two do not end the term.
 ROUNDS_PER_SESSION: Final = 6
 #: How many times per session length a daemon checks that its presence node still exists. A lost session is seen at
 #: once by the watch; this is for watches that were lost.
@@ -39,7 +39,7 @@ ENDLESS_SECS: Final = 10.0
 
 
 class _Rounds:
-    """What is done for an ephemeral value at each round, and at once when something below a path has changed."""
+    """Work on an ephemeral value at each round, and at once when something below a path has changed."""
 
     def __init__(self, store: Store, path: str, watched: str) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class _Rounds:
         self._cancel = store.watch(watched, self._changed)
 
     def next_time(self, now: float) -> float:
-        """When there is something to do; the round may be called earlier."""
+        """Return when there is something to do; the round may be called earlier."""
         if self._over:
             return math.inf
         return now if self._look else max(now, self._next)
@@ -115,11 +115,12 @@ class Leadership(_Rounds):
         return self._guard if self.leading(self._clock.now()) else None
 
     def leading(self, now: float) -> bool:
-        """Whether this one leads, by its own clock alone."""
+        """Return whether this one leads, by its own clock alone."""
         return self._guard is not None and now < self._until
 
     def keeps_leading(self) -> bool:
-        """Whether this one leads, in the middle of work that may take longer than a term: from the thread of `round` only."""
+        """Return whether this one leads, in the middle of work that may take longer than a term: from the thread of
+        `round` only."""
         now = self._clock.now()
         if self._guard is not None and self.leading(now) and now >= self._next:
             self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
@@ -130,7 +131,7 @@ class Leadership(_Rounds):
         return self.leading(self._clock.now())
 
     def leader(self) -> str | None:
-        """The id of the Nimbus that leads, None in between; `Unavailable` when the store does not say."""
+        """Return the id of the Nimbus that leads, None in between; raise `Unavailable` when the store does not say."""
         found = self._store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
@@ -194,7 +195,7 @@ class Leadership(_Rounds):
         _log.info("Nimbus %s leads (epoch %d)", self._id, version)
 
     def _take_place(self) -> float | None:
-        """When it was asked for, if the place is ours."""
+        """Return the time of the request if this Nimbus got the place, else None."""
         for _ in range(2):
             asked = self._clock.now()
             try:
@@ -326,8 +327,8 @@ class Presence(_Rounds):
 
 
 def presence_of_process(store: Store, daemon_id: str, mark: str) -> Presence:
-    """The sign that a process with this id is there, one at a time. `mark`: of its state directory, which tells it from a
-    daemon that has a copy of that, and so the same id.
+    """Return the sign that a process with this id is there, one at a time. `mark`: of its state directory, which
+    tells it from a daemon that has a copy of that, and so the same id.
 
     Only one process at a time holds a state directory: one with this mark has ended, and its session will expire.
     """

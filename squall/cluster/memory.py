@@ -114,7 +114,7 @@ class InMemoryStore:
             self._tree.notify(path)
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """The value and its version, or None where there is no value."""
+        """Return the value and its version, or None where there is no value."""
         with self._step(path) as tree:
             return tree.values.get(path)
 
@@ -148,7 +148,7 @@ class InMemoryStore:
         tree.notify(path)
 
     def owns(self, path: str) -> bool:
-        """Whether there is an ephemeral value that belongs to this session."""
+        """Return whether there is an ephemeral value that belongs to this session."""
         with self._step(path) as tree:
             return tree.owners.get(path) is self
 

@@ -59,7 +59,7 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
 
 
 def _number_in(data: bytes) -> int:
-    """The number that a counter holds, -1 for none."""
+    """Return the number that a counter holds, -1 for none."""
     text = data.strip()
     return int(text) if _NUMBER.fullmatch(text) else -1
 

@@ -14,7 +14,7 @@
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and are not gone yet
 /former/<id>                       Assignment: the workers that were withdrawn last, which says where their logs are
-/reports/<id>/<worker>             WorkerReport: the last word of a worker
+/reports/<id>/<worker>             WorkerReport: the last report of a worker
 /keys/<id>/<recipient>             the key pair of a topology's links, sealed to a Nimbus or a supervisor
 /keys/operator/<recipient>         the operators' token, sealed to a Nimbus
 /blobs/<id>/description            the topology's typed description (in chunks, see blobs)

@@ -30,7 +30,7 @@ class _Known:
     record: Record | None
     """None: the bytes are no record."""
     last: Record | None
-    """The record, or the one that was read here last, while there are bytes that are none."""
+    """Return the record. While its bytes cannot be read, return the record that was read last."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class RecordSet(Generic[R]):
         return list(map(paths.unquoted, self.known.store.children(self.folder)))
 
     def get(self, key: str) -> R | None:
-        """Return a record, None where there is none; `BadRecord` where it cannot be read."""
+        """Return a record, None where there is none; raise `BadRecord` where it cannot be read."""
         path, all_known = self.path(key), self.known.by_path
         found = self.known.store.get(path)
         if found is None:
@@ -119,29 +119,30 @@ class RecordSet(Generic[R]):
         return record
 
     def create(self, record: R) -> None:
-        """Store a new record; `Exists` when its key is taken."""
+        """Store a new record; raise `Exists` when its key is taken."""
         self.known.by_path.pop(self.path(self.key_of(record)), None)
         self._write(record)
 
     def write(self, record: R) -> None:
-        """Store a record over what was read there, or as a new one; `Conflict` or `Exists` when something else is there."""
+        """Store a record over what was read there, or as a new one; raise `Conflict` or `Exists` when something else
+        is there."""
         if self.is_empty(record):
             self.delete(self.key_of(record))
         else:
             self._write(record)
 
     def update(self, was: R, now: R) -> None:
-        """Change the record that was read as `was`; `Conflict` when it is another by now."""
+        """Change the record that was read as `was`; raise `Conflict` when it is another by now."""
         self._expect(was)
         self._write(now)
 
     def remove(self, was: R) -> None:
-        """Remove the record that was read as `was`; `Conflict` when it is another by now."""
+        """Remove the record that was read as `was`; raise `Conflict` when it is another by now."""
         self._expect(was)
         self.delete(self.key_of(was))
 
     def delete(self, key: str) -> None:
-        """Remove what was read there; `Conflict` when something else is there."""
+        """Remove what was read there; raise `Conflict` when something else is there."""
         known = self.known.by_path.pop(self.path(key), None)
         self.known.store.delete(self.path(key), None if known is None else known.version)
 

@@ -164,7 +164,7 @@ class NimbusRecord(Struct, frozen=True):
 
 
 class WorkerReport(Struct, frozen=True):
-    """What a worker last reported. The flags hold for all its tasks."""
+    """The last report of a worker. Its flags apply to all its tasks."""
 
     worker: str
     incarnation: Incarnation
@@ -255,7 +255,7 @@ def _json_values(value: object) -> dict[str, object]:
         return values
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"a {type(value).__name__} ({value!r}) is no JSON value")
+    raise TypeError(f"a {type(value).__name__} ({value!r}) is not a JSON value")
 
 
 #: Writes structs as JSON objects, compactly.

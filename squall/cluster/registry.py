@@ -2,7 +2,7 @@
 
 A `Registry` belongs to one daemon and one thread at a time. `squall.cluster.record_sets` says how records are read and written.
 
-A value that is no record concerns one thing only. A topology whose record (or assignment) cannot be read is left out of
+A value that is not a record concerns one thing only. A topology whose record (or assignment) cannot be read is left out of
 `all_topologies` and named in `bad`, and `last_workers` says where its workers were; a supervisor stays what it was last known
 as, and one that was never read is named in `unread_supervisors`; a Nimbus whose record cannot be read is absent until it
 registers again; a report that cannot be read was never made, and the next one is written over it.
@@ -149,7 +149,8 @@ class Registry:
     # Daemons
 
     def all_supervisors(self) -> list[SupervisorRecord]:
-        """Return the supervisors that are there, by id. One whose value is damaged is as it was, so that no worker moves."""
+        """Return the registered supervisors, by id. One whose record is damaged keeps its last known value, so that
+        no worker moves."""
         ids = self.supervisors.names()
         self.supervisors.forget_others(ids)
         records = {id: self.supervisors.last_readable(id) for id in ids}
@@ -172,7 +173,7 @@ class Registry:
         self.store.delete(paths.drained(supervisor_id))
 
     def all_nimbuses(self) -> list[NimbusRecord]:
-        """Return the Nimbuses that are there, leading or not, by id."""
+        """Return the registered Nimbuses, leading or not, by id."""
         records = map(self.nimbuses.readable, self.nimbuses.names())
         return sorted((record for record in records if record is not None), key=lambda record: record.id)
 

@@ -44,7 +44,7 @@ class _SavedTree(Tree):
             path.parent.mkdir(parents=True, exist_ok=True)
             self.held = path.with_name(path.name + ".lock").open("ab")
         except OSError as error:
-            raise StoreError(f"{path} is no store that can be opened: {error}") from error
+            raise StoreError(f"{path} is not a store that can be opened: {error}") from error
         try:
             fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -61,7 +61,7 @@ class _SavedTree(Tree):
                 raise
         except sqlite3.Error as error:
             self.held.close()
-            raise StoreError(f"{path} is no store that can be opened: {error}") from error
+            raise StoreError(f"{path} is not a store that can be opened: {error}") from error
 
     def _load(self) -> None:
         """Read the values, without those that belonged to sessions that are over."""

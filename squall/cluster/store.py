@@ -119,10 +119,10 @@ class Store(Protocol):
 
     @property
     def session_secs(self) -> float:
-        """Seconds without contact after which this session is over at the earliest; infinite where it never is."""
+        """Seconds without contact after which this session may expire; infinite if it never does."""
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """The value and its version, or None where there is no value."""
+        """Return the value and its version, or None where there is no value."""
 
     def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         """Write a value, over any earlier one or only over version `expected`; return the new version."""
@@ -134,7 +134,7 @@ class Store(Protocol):
         """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
 
     def owns(self, path: str) -> bool:
-        """Whether there is an ephemeral value that belongs to this session. It always asks the store itself, so that an
+        """Return whether there is an ephemeral value that belongs to this session. It always asks the store itself, so that an
         answer shows that the session lived when the question was put."""
 
     def children(self, path: str) -> list[str]:
@@ -149,12 +149,13 @@ class Cached(Protocol):
     """A store whose reads may be some seconds old."""
 
     def fresh(self) -> None:
-        """What is read from now on is not older than this call."""
+        """Make later reads at least as new as this call."""
 
 
 @lru_cache(8192)
 def checked_path(path: str) -> str:
-    """`path` as it came, or `ValueError`: `/`, or names joined by `/`, none of them empty, `.` or `..`."""
+    """Return a valid path unchanged; raise `ValueError` for any other: `/`, or names joined by `/`, none of them
+    empty, `.` or `..`."""
     if path == "/":
         return path
     if not path.startswith("/") or any(name in ("", ".", "..") for name in path[1:].split("/")):
@@ -164,7 +165,7 @@ def checked_path(path: str) -> str:
 
 def check_value(path: str, data: bytes) -> None:
     """Raise `ValueError` for a path that `checked_path` refuses, for a value at the root and for an empty value, which would
-    look like none; `TooBig` for a value that no store takes, so that what runs on one machine runs on a cluster."""
+    look like none; raise `TooBig` for a value that no store takes, so that what runs on one machine runs on a cluster."""
     if checked_path(path) == "/" or not data:
         raise ValueError(f"a value is one byte or more, and not at the root: {path!r} got {data!r}")
     if len(data) > MOST_BYTES:
@@ -174,7 +175,7 @@ def check_value(path: str, data: bytes) -> None:
 
 
 def below(prefix: str, path: str) -> bool:
-    """Whether `path` is `prefix` or below it (`/a` is not above `/ab`)."""
+    """Return whether `path` is `prefix` or below it (`/a` is not above `/ab`)."""
     return prefix == "/" or path == prefix or path.startswith(prefix + "/")
 
 

@@ -1,12 +1,12 @@
 """A tree of values kept in a tree of nodes, such as ZooKeeper's, where a node exists only below another.
 
-A value is a node's data; a node without data is no value, only a way to values below it. The nodes on the way are made in one
-transaction with the value that they lead to. The last value below takes them with it, as far as that goes: what a crash
-leaves is an empty node, which holds nothing, may be listed, and goes with the next delete of its path or of one below.
-A node on the way is at version 0, and one that was made for a value at 1 or more: so a node that was empty a moment ago is
-never mistaken for one that another process has created again for a value since, and removed with it.
-Everything here is a few attempts at one transaction each, repeated when another process was faster; it ends because `Nodes`
-gives up after a time. Must not know: how nodes are reached, what the values mean.
+A value is a node's data; a node without data is not a value, only a way to values below it. The nodes on the way are
+made in one transaction with the value that they lead to. The last value below takes them with it, as far as that
+goes: what a crash leaves is an empty node, which holds nothing, may be listed, and goes with the next delete of its
+path or of one below. A node on the way is at version 0, and one that was made for a value at 1 or more: so a node
+that was empty a moment ago is never mistaken for one that another process has created again for a value since, and
+removed with it. Everything here is a few attempts at one transaction each, repeated when another process was faster;
+it ends because `Nodes` gives up after a time. Must not know: how nodes are reached, what the values mean.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ANY: Final = -1
 
 @dataclass(frozen=True)
 class Node:
-    """What is known of a node besides its data."""
+    """The metadata of a node."""
 
     version: int
     size: int
@@ -92,7 +92,7 @@ class Nodes(Protocol):
     """The nodes, for the time of one call; each method raises `Unavailable` when that is over."""
 
     def read_node(self, path: str) -> Node | None:
-        """What there is now; never from memory."""
+        """Return the present value; never from a cache."""
 
     def commit(self, steps: Sequence[Step]) -> list[int]:
         """Do all steps, or none and raise `StepFailed`; gives the version after each."""
@@ -242,5 +242,5 @@ def _version(node: Node | None) -> int | None:
 
 
 def above(path: str) -> str:
-    """The path above."""
+    """Return the path above."""
     return path.rpartition("/")[0] or "/"

@@ -1,4 +1,4 @@
-"""What makes a control loop run in real time: one thread that has rounds, and runs commands between two of them.
+"""Runs a control loop in real time: one thread runs its rounds, and commands between two rounds.
 
 Code that needs something of the loop passes it a command (`call`) from any thread: so what a round works with is only ever
 touched by one thread. The thread sleeps while nothing is due, until the next moment at which something is, or until
@@ -28,13 +28,13 @@ STOP_SECONDS = 10.0
 
 
 class Rounds(Protocol):
-    """What is run."""
+    """A control loop that a `Driver` runs."""
 
     def round(self) -> bool:
-        """Do what can be done now; whether anything was, so that there may be more."""
+        """Do what can be done now; return whether there was anything, so that there may be more."""
 
     def next_time(self) -> float | None:
-        """When a round is due even if the loop is not woken."""
+        """Return when a round is due even if the loop is not woken."""
 
 
 class Stopped(SquallError):
@@ -42,7 +42,7 @@ class Stopped(SquallError):
 
 
 class NotInTime(SquallError):
-    """A command was not done in the time that its caller had. `begun`: it may be done all the same, later."""
+    """A command was not done within its caller's time limit. `begun`: it may still be done later."""
 
     def __init__(self, message: str, begun: bool = False) -> None:
         super().__init__(message)
@@ -83,8 +83,8 @@ class Driver:
         self.woken.set()
 
     def call(self, command: Callable[[], T], timeout: float | None = None) -> T:
-        """Run a command between two rounds and give its result; `NotInTime` after `timeout` seconds, and then a command that
-        was not begun will not be."""
+        """Run a command between two rounds and give its result; raise `NotInTime` after `timeout` seconds, and then
+        a command that was not begun will not be."""
         if threading.current_thread() is self.thread:
             return command()
         self.check_running()
@@ -106,7 +106,7 @@ class Driver:
                     raise NotInTime(f"{self.what} is busy: no answer within {timeout:g} s", begun) from None
 
     def check_running(self) -> None:
-        """`Stopped` when no more commands are taken."""
+        """Raise `Stopped` when no more commands are taken."""
         if self.broken is not None:
             raise Stopped(f"{self.what} has stopped: {self.broken!r}") from self.broken
         if self.closing or not self.thread.is_alive():
@@ -133,13 +133,13 @@ class Driver:
                 self.progress.notify_all()
 
     def sleep(self, until: float | None) -> None:
-        """Wait for something to come in, or for a time."""
+        """Wait for a command, a wake-up or a time."""
         seconds = LONGEST_SLEEP if until is None else min(LONGEST_SLEEP, until - self.clock.now())
         if seconds > 0:
             self.woken.wait(seconds)
 
     def run_commands(self) -> None:
-        """Run the commands that have come."""
+        """Run the commands that have arrived."""
         while self.commands:
             command, future = self.commands.popleft()
             if not future.set_running_or_notify_cancel():
@@ -150,7 +150,7 @@ class Driver:
                 future.set_exception(error)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until a condition holds, at most `timeout` seconds; whether it holds."""
+        """Wait until a condition holds, at most `timeout` seconds; return whether it holds."""
         deadline = None if timeout is None else self.clock.now() + timeout
         with self.progress:
             while not condition():

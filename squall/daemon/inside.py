@@ -19,5 +19,5 @@ def begin_worker() -> None:
 
 
 def is_worker() -> bool:
-    """Whether this very process is a worker."""
+    """Return whether this very process is a worker."""
     return _worker == os.getpid()

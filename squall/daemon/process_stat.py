@@ -1,4 +1,4 @@
-"""What the kernel says of a process: whether it lives, when it began, which session and group it belongs to.
+"""The kernel's data on a process: whether it lives, when it began, which session and group it belongs to.
 
 Linux: it reads `/proc/<pid>/stat`; elsewhere there is no process that it knows of.
 Must not know: workers, signals.
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Stat:
-    """A process as it was at one moment."""
+    """A process's state at one moment."""
 
     pid: int
     state: str
@@ -30,8 +30,8 @@ class Stat:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """What the kernel says of a process; None when there is none of that pid, or it is hidden from us. Other `OSError`s come
-    through: without a free descriptor it is unknown."""
+    """Return what the kernel says of a process; None when there is none of that pid, or it is hidden from us. Other
+    `OSError`s come through: without a free descriptor it is unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -1,4 +1,4 @@
-"""What tells a state directory from every copy of it, until its host is restarted.
+"""A mark that distinguishes a state directory from every copy, until its host is restarted.
 
 A copied directory has the same files in it, a daemon's id and keys too, but it is another directory, or on another host.
 Must not know: whose directory it is.
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def state_mark(directory: Path) -> str:
-    """The mark of a directory that is there."""
+    """Return the mark of a directory that is there."""
     found = os.stat(directory)
     return f"{_boot_id()}/{found.st_dev}:{found.st_ino}"
 

@@ -1,6 +1,6 @@
 """The address of a server, parsed from a URL that was typed or came from another server.
 
-Must not know: connections, what is asked there.
+Must not know: connections, requests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Parse a URL; SquallError when it is none."""
+        """Parse a URL; raise SquallError when it is none."""
         text = url.rstrip("/")
         try:
             parts = urlsplit(text)
@@ -31,10 +31,10 @@ class Address:
             if not text.isprintable() or " " in text:
                 raise ValueError("it holds a blank or a control character")
         except ValueError as error:
-            raise SquallError(f"{url!r:.200} is no URL: {error}") from None
+            raise SquallError(f"{url!r:.200} is not a URL: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SquallError(
-                f"{url!r} is no URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
+                f"{url!r} is not the URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
             )
         if parts.username or parts.password or parts.query or parts.fragment or parts.path:
             # Not shown: it may hold a password.

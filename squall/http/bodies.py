@@ -1,6 +1,6 @@
-"""What goes over an HTTP connection besides headers: the bytes of files, in pieces, and answers, read whole or not at all.
+"""The bodies of HTTP messages: the bytes of files, in pieces, and answers, which are read completely or not at all.
 
-Must not know: who is asked, what for.
+Must not know: clients, servers, the meaning of requests.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def copy_to(target: BinaryIO, response: http.client.HTTPResponse, limit: int | N
 
 
 def read_json(response: http.client.HTTPResponse) -> Any:
-    """The JSON of an answer, None for an empty one."""
+    """Return the JSON of an answer, None for an empty one."""
     data = read_all(response)
     try:
         return json.loads(data) if data else None
@@ -75,7 +75,7 @@ def read_json(response: http.client.HTTPResponse) -> Any:
 
 
 def read_all(response: http.client.HTTPResponse) -> bytes:
-    """All bytes of an answer; IncompleteRead when it ended early."""
+    """Return all bytes of an answer; IncompleteRead when it ended early."""
     data = response.read(LONGEST_ANSWER + 1)
     if len(data) > LONGEST_ANSWER:
         raise SquallError(f"the answer is longer than {LONGEST_ANSWER} bytes: it is not read")

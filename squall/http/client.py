@@ -32,7 +32,7 @@ from topology_api.errors import SquallError
 API: Final = "/api/v1/"
 #: Seconds for each answer, unless the caller says otherwise.
 TIMEOUT: Final = 5.0
-#: What a server is asked to see whether it is awake: any answer will do.
+#: The request that tests whether a server answers; any answer will do.
 AWAKE: Final = "/health"
 _SECONDS: Final = re.compile("[0-9]{1,9}")
 
@@ -42,7 +42,7 @@ IS_IT_RUNNING: Final = (
 
 
 class Unreachable(SquallError):
-    """No server answered. `sent`: the request may have arrived and been carried out all the same."""
+    """No server answered. `sent`: the request may still have arrived and been carried out."""
 
     def __init__(self, message: str, sent: bool = False) -> None:
         super().__init__(message)

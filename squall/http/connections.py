@@ -4,7 +4,7 @@ uvicorn would wait for ever for the first request of a connection, for the end o
 (also when it has said no long ago, and reads on only to throw it away), and for who does not take the answer. Here each of
 these has its patience, a row of a table. And connections never take all of the files that the process may have open: a
 daemon needs some for itself, and asyncio fills the log when none is left.
-Must not know: what is asked.
+Must not know: the meaning of requests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BACKLOG: Final = 128
 
 
 class Awaited(enum.Enum):
-    """What a connection is waited for."""
+    """What the daemon waits for on a connection."""
 
     REQUEST = "a request, but for its body"
     BODY = "the body of a request that is being answered"
@@ -132,7 +132,7 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _gone(self) -> int:
-        """A number that grows by each byte that comes, or that the client takes while nothing more is written."""
+        """Return a number that grows by each byte that comes, or that the client takes while nothing more is written."""
         if self._awaited is Awaited.TAKING:
             return -self._not_taken()
         return self._received
@@ -157,7 +157,7 @@ class Listener(socket.socket):
 
     @classmethod
     def of(cls, listening: socket.socket) -> Listener:
-        """The same socket, with this limit; the one given is empty afterwards."""
+        """Return the same socket, with this limit; the one given is empty afterwards."""
         return cls(fileno=listening.detach())
 
     def accept(self) -> tuple[socket.socket, Any]:
@@ -173,6 +173,6 @@ class Listener(socket.socket):
 
 
 def most_connections() -> float:
-    """How many connections a server may have: half of the files that this process may have open."""
+    """Return how many connections a server may have: half of the files that this process may have open."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return float("inf") if files == resource.RLIM_INFINITY else max(files // 2, 1)

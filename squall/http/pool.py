@@ -89,7 +89,7 @@ def set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
 
 
 def _is_readable(connection: http.client.HTTPConnection) -> bool:
-    """A connection without a request that can be read from was closed by the other side."""
+    """Return whether the other side has closed an idle connection: then it can be read from."""
     try:
         poll = select.poll()  # not select(): it takes no descriptor above 1023
         poll.register(connection.sock, select.POLLIN)

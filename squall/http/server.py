@@ -101,7 +101,7 @@ class HttpServer:
         until = time.monotonic() + START_SECS
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > until:
-                raise CannotListen("the HTTP server has not come up; the log says why")
+                raise CannotListen("the HTTP server did not start; see the log")
             time.sleep(0.005)
 
     def stop(self) -> None:

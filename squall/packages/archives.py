@@ -37,7 +37,7 @@ FILE_MODE, PROGRAM_MODE = 0o644, 0o755
 
 @dataclass(frozen=True)
 class Contents:
-    """What an archive holds: its files in its order, and how many bytes they have together."""
+    """The contents of an archive: its files in order, and their total size in bytes."""
 
     members: tuple[Member, ...]
     size: int
@@ -50,8 +50,8 @@ class Contents:
 def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
     """Write an archive of files, name in it -> where its data is; the SHA-256 of the archive.
 
-    Links are followed: what they lead to travels. BadArchive for a name that would be refused when it is read, or for what is
-    no regular file.
+    Links are followed: what they lead to travels. Raises BadArchive for a name that would be refused when it is
+    read, or for what is not a regular file.
     """
     if len(files) > MOST_MEMBERS:
         raise BadArchive(f"it would have {len(files):,} members, of at most {MOST_MEMBERS:,}")
@@ -89,16 +89,16 @@ def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
 
 
 def _regular(path: Path, name: str) -> BinaryIO:
-    """A file opened for reading; opening a named pipe would wait for its other end."""
+    """Return a file opened for reading; opening a named pipe would wait for its other end."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
-        raise BadArchive(f"{path} is no regular file", name)
+        raise BadArchive(f"{path} is not a regular file", name)
     return os.fdopen(number, "rb")
 
 
 def digest_of(path: Path) -> str:
-    """The SHA-256 of a file, as hex."""
+    """Return the SHA-256 of a file, as hex."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         while piece := file.read(READ):
@@ -107,15 +107,17 @@ def digest_of(path: Path) -> str:
 
 
 def check(path: Path, limit: int, unpacked_limit: int) -> Contents:
-    """What an archive holds; BadArchive if it is not sound, larger than `limit`, or larger than `unpacked_limit` unpacked."""
+    """Return what an archive holds; raise BadArchive if it is not sound, larger than `limit`, or larger than
+    `unpacked_limit` unpacked."""
     with _opened(path, limit) as file:
         members = tuple(Members(file, unpacked_limit))
     return Contents(members, sum(member.size for member in members))
 
 
 def unpack(path: Path, directory: Path, limit: int, unpacked_limit: int) -> Contents:
-    """Write an archive's files into a directory, which is made, or is there and empty; BadArchive as `check` says, and then
-    nothing was written. After an OSError (a full disk) it holds a part: unpack into a temporary directory and rename it."""
+    """Write an archive's files into a directory, which is made, or is there and empty; raise BadArchive as `check`
+    says, and then nothing was written. After an OSError (a full disk) it holds a part: unpack into a temporary
+    directory and rename it."""
     contents = check(path, limit, unpacked_limit)
     directory.mkdir(exist_ok=True)
     if any(directory.iterdir()):

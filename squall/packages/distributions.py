@@ -32,7 +32,7 @@ _HEAD = 4096  # bytes: the first docstring of a package is well within
 class NotOurs(Exception):
     """A package that Squall needs is missing or belongs to another distribution; the text says which, and what to do.
 
-    Alone of Squall's errors this is no SquallError: the package at fault may be the one where that lives.
+    Alone of Squall's errors this is not a SquallError: the package at fault may be the one where that lives.
     """
 
 

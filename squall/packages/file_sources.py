@@ -25,7 +25,7 @@ _REMEMBERED: Final = 1000
 
 
 class FileSources:
-    """What is known of some sources."""
+    """Knowledge about sources of files."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -36,14 +36,14 @@ class FileSources:
         self._wrong: dict[tuple[str, str], tuple[int, float]] = {}
 
     def order(self, sha256: str, sources: Iterable[str]) -> list[str]:
-        """Those to ask for a file now, in the order that they come in but for the silent ones."""
+        """Return the sources to ask for a file now, in their order, without those that did not answer."""
         now = self._now()
         with self._lock:
             asked = [each for each in sources if now >= self._wrong.get((each, sha256), (0, now))[1]]
             return sorted(asked, key=lambda each: now < self._silent.get(each, now))
 
     def wrong(self, source: str) -> set[str]:
-        """The files in whose place a source delivered others, when it was asked last."""
+        """Return the files in whose place a source delivered others, when it was asked last."""
         with self._lock:
             return {sha256 for name, sha256 in self._wrong if name == source}
 
@@ -53,7 +53,7 @@ class FileSources:
             self._silent[source] = self._now() + SILENT_SECS
 
     def delivered(self, source: str, sha256: str, found: str) -> bool:
-        """A source has delivered a file of the SHA-256 `found`; whether it is the right one."""
+        """Record that a source delivered a file with the SHA-256 `found`; return whether it is the right one."""
         with self._lock:
             self._silent.pop(source, None)
             times, _ = self._wrong.pop((source, sha256), (0, 0.0))

@@ -93,7 +93,7 @@ class Inflated:
             try:
                 piece = self._inflate.decompress(compressed, min(size, PIECE))
             except zlib.error as error:
-                raise BadArchive(f"it is no sound gzip file ({error})", self.member) from None
+                raise BadArchive(f"it is not a sound gzip file ({error})", self.member) from None
             self._count(len(piece))
             if piece:
                 return piece
@@ -109,7 +109,7 @@ class Inflated:
             raise BadArchive(f"it grows to more than {MOST_RATIO} times its size when unpacked", self.member)
 
     def end(self) -> None:
-        """The archive's own end has come: nothing but zeros may follow, and the stream must be whole."""
+        """Check the end of the archive: nothing but zeros may follow, and the compressed stream must be complete."""
         self.member = None
         while piece := self.read(PIECE):
             if piece.count(0) != len(piece):
@@ -188,7 +188,7 @@ class Members:
         return data
 
     def _header(self) -> bytes | None:
-        """The next header; None at the end, which is two blocks of zeros."""
+        """Return the next header; None at the end, which is two blocks of zeros."""
         block = self._whole(BLOCK)
         if not block.strip(b"\0"):
             if self._whole(BLOCK).strip(b"\0"):
@@ -198,7 +198,7 @@ class Members:
         # The checksum is taken with spaces in its own place.
         if number(block[148:156], "checksum", None) != sum(block[:148]) + 8 * 32 + sum(block[156:]):
             raise BadArchive(
-                "a header's checksum is false: it is no tar file, or damaged", self._bytes.member
+                "a header's checksum is false: it is not a tar file, or damaged", self._bytes.member
             )
         return block
 
@@ -255,7 +255,7 @@ class Names:
 
 
 def header_name(header: bytes) -> str:
-    """The name in a header itself. Only POSIX's own kind of header has its front part in a field of its own."""
+    """Return the name in a header itself. Only POSIX's own kind of header has its front part in a field of its own."""
     name = header[:100].partition(b"\0")[0]
     if header[257:265] == b"ustar\x0000":
         prefix = header[345:500].partition(b"\0")[0]
@@ -271,7 +271,8 @@ def as_text(name: bytes) -> str:
 
 
 def checked_name(name: str, folder: bool = False) -> str:
-    """The name of a member as it is used; `BadArchive` if it may lead anywhere but below the folder that it is unpacked in."""
+    """Return the name of a member as it is used; raise `BadArchive` if it may lead anywhere but below the folder
+    that it is unpacked in."""
     plain = name.rstrip("/") if folder else name
     plain = "" if plain == "." and folder else plain.removeprefix("./")  # as `tar -C FOLDER .` writes them
     problem = None if folder and not plain else name_problem(plain)
@@ -281,7 +282,7 @@ def checked_name(name: str, folder: bool = False) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    """What is wrong with the name of a file in an archive, or None."""
+    """Return what is wrong with the name of a file in an archive, or None."""
     try:
         data = name.encode("utf-8")
     except UnicodeEncodeError:
@@ -303,10 +304,10 @@ def name_problem(name: str) -> str | None:
 
 
 def number(field: bytes, what: str, member: str | None) -> int:
-    """An octal number of a header. The larger ones that GNU writes in base 256 are far over every limit."""
+    """Return an octal number of a header. The larger ones that GNU writes in base 256 are far over every limit."""
     digits = field.strip(b" \0")
     if digits and not all(48 <= digit <= 55 for digit in digits):
-        raise BadArchive(f"the {what} in its header is {field[:12]!r}, which is no octal number", member)
+        raise BadArchive(f"the {what} in its header is {field[:12]!r}, which is not an octal number", member)
     return int(digits or b"0", 8)
 
 

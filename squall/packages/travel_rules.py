@@ -35,7 +35,7 @@ _ARCHIVES: Final = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".
 
 
 def top_names(places: Collection[str]) -> dict[str, str]:
-    """The names that an import would find in an archive of these files -> the file that each is found by."""
+    """Return the names that an import would find in an archive of these files -> the file that each is found by."""
     tops: dict[str, str] = {}
     suffixes = tuple(importlib.machinery.all_suffixes())
     for place in sorted(places):
@@ -64,7 +64,7 @@ def problems_of_code(places: Collection[str]) -> dict[str, str]:
 
 
 def problem_of_requirements(data: bytes) -> str | None:
-    """Why no host can work with a list of requirements: `it is not UTF-8 text`, `line 3: ...`; None when hosts can."""
+    """Return why no host can work with a list of requirements: `it is not UTF-8 text`, `line 3: ...`; None when hosts can."""
     if len(data) > MOST_REQUIREMENTS_BYTES:
         return f"it is longer than the {MOST_REQUIREMENTS_BYTES:,} bytes that it may have at most"
     try:
@@ -81,7 +81,7 @@ def problem_of_requirements(data: bytes) -> str | None:
             )
         if _lacks_a_version(line):
             return (
-                f"line {number}: {line!r:.200} is no requirement that pip reads: versions are named"
+                f"line {number}: {line!r:.200} is not a requirement that pip reads: versions are named"
                 " as in `six==1.16` or `six>=1.10,<2`"
             )
     return None
@@ -112,7 +112,7 @@ def _points_to_files(line: str) -> bool:
 
 
 def _lacks_a_version(line: str) -> bool:
-    """Whether it is a name with what begins like versions and is none: `six==`, `six=1.16`. All else is left to pip."""
+    """Return whether it is a name with what begins like versions and is none: `six==`, `six=1.16`. All else is left to pip."""
     requirement = _without_rest(line)
     name = _NAME.match(requirement)
     versions = requirement[name.end() :] if name is not None else ""
@@ -120,7 +120,7 @@ def _lacks_a_version(line: str) -> bool:
 
 
 def _without_rest(line: str) -> str:
-    """A requirement without its marker and its own options; "" of a line of options."""
+    """Return a requirement without its marker and its own options; "" of a line of options."""
     return line.partition(";")[0].partition(" -")[0].strip() if not line.startswith("-") else ""
 
 
@@ -132,7 +132,7 @@ def _reads_files(option: str) -> bool:
 
 
 def _is_path(requirement: str) -> bool:
-    """Whether pip would look for it among the files: it has a folder in it, or is one, or is a file's name."""
+    """Return whether pip would look for it among the files: it has a folder in it, or is one, or is a file's name."""
     if "://" in requirement:
         return False
     return (

@@ -28,7 +28,7 @@ def _cloudpickle() -> str:
 
 
 def own_versions() -> dict[str, str]:
-    """Those of this process: "squall", "python" ("3.11.4") and "cloudpickle" ("" when it is not installed)."""
+    """Return those of this process: "squall", "python" ("3.11.4") and "cloudpickle" ("" when it is not installed)."""
     python = ".".join(map(str, sys.version_info[:3]))
     return {"squall": __version__, "python": python, "cloudpickle": _cloudpickle()}
 
@@ -39,9 +39,9 @@ def minor(version: str) -> str:
 
 
 def misfits(packed: Mapping[str, str], others: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """What keeps a topology from being run where it is to run, a sentence for each; nothing when all fits.
+    """Return what keeps a topology from being run where it is to run, a sentence for each; nothing when all fits.
 
-    packed: the versions it was packed with. others: (who, its versions) of all that are to take it; one that does not say
+    packed: the versions it was packed with. others: (who, its versions) of all that should run it; one without versions
     a version is taken to fit.
     """
     problems = []

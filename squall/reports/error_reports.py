@@ -76,14 +76,14 @@ class ErrorReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ErrorReport:
-        """Return the report that `as_dict` described; ValueError for anything else (it comes from another process)."""
+        """Return the report that `as_dict` described; raise ValueError for anything else (it comes from another process)."""
         try:
             unknown = values.keys() - {field.name for field in fields(cls)}
             if not unknown:
                 return msgspec.convert({**values}, cls)
             raise ValueError(f"unknown fields {sorted(unknown)}")
         except (AttributeError, TypeError, ValueError, msgspec.ValidationError) as error:
-            raise ValueError(f"this is no error report: {error} in {str(values)[:200]}") from error
+            raise ValueError(f"this is not an error report: {error} in {str(values)[:200]}") from error
 
 
 def raised(call: str, text: str) -> str:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from squall.exact_structs import build_type_info
 
-#: Bounded, so that neither NaN nor infinity comes in.
+#: Bounded, so that neither NaN nor infinity is accepted.
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 CauseKind = Literal["killed", "reported", "signal", "status", "unknown"]
 Kind = Literal[

@@ -20,7 +20,7 @@ LEAST = 2.0**-30
 """A nanosecond: anything less, and negative values (a clock was set back), count as zero."""
 
 GREATEST = 2.0**63
-"""Greater values count as this one. With LEAST, it limits a histogram to about 3,000 buckets."""
+"""Greater values count as this value. With LEAST, it limits a histogram to about 3,000 buckets."""
 
 _HALF = BUCKETS_PER_OCTAVE  # frexp's mantissa is in [0.5, 1): times 64 it is in [32, 64), and 32 is left out
 _ZERO = frexp(LEAST)[1] * BUCKETS_PER_OCTAVE - 1  # the index of the bucket for zero: one below the first
@@ -103,7 +103,7 @@ class LatencyHistogram:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LatencyHistogram:
-        """Return the histogram that `as_dict` described; ValueError for anything else (it comes from another process)."""
+        """Return the histogram that `as_dict` described; raise ValueError for anything else (it comes from another process)."""
         histogram = cls()
         try:
             for index, count in values["buckets"]:
@@ -115,7 +115,7 @@ class LatencyHistogram:
                 histogram.least, histogram.greatest = float(values["least"]), float(values["greatest"])
                 _check_extremes(histogram)
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"this is no histogram: {error!r} in {str(values)[:200]}") from error
+            raise ValueError(f"this is not a histogram: {error!r} in {str(values)[:200]}") from error
         return histogram
 
 

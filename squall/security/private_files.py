@@ -20,7 +20,8 @@ class BadPrivateFile(SquallError):
 
 
 def read_private(path: Path | str, what: str) -> str | None:
-    """The text of a file that holds `what` ("the operators' token"), without blanks around it; None when there is no file.
+    """Return the text of a file that holds `what` ("the operators' token"), without blanks around it; None when
+    there is no file.
 
     `BadPrivateFile` when others may read or write it, and when it cannot be read, is empty or holds no text.
     """
@@ -59,7 +60,8 @@ def write_private(path: Path | str, text: str) -> None:
 
 
 def make_private(path: Path | str, text: str) -> bool:
-    """Put a text into a file for its owner alone when there is none; whether there was none. One of many at once wins."""
+    """Create a file that only its owner may read, unless it exists; return whether it was created. Of several
+    callers one wins."""
     target = Path(path)
     beside = _beside(target, text)
     try:
@@ -84,7 +86,7 @@ def make_private_folder(folder: Path) -> None:
 
 def _problem(state: os.stat_result, path: Path | str) -> str | None:
     if not stat.S_ISREG(state.st_mode):
-        return "it is no file"
+        return "it is not a file"
     mode = stat.S_IMODE(state.st_mode)
     if mode & 0o077:
         return f"others than its owner may read or change it (mode {mode:04o}): run `chmod 600 {path}`"
@@ -94,7 +96,7 @@ def _problem(state: os.stat_result, path: Path | str) -> str | None:
 
 
 def _beside(target: Path, text: str) -> Path:
-    """A file beside the target with the text in it, all of it on the disk."""
+    """Return a file beside the target with the text in it, all of it on the disk."""
     make_private_folder(target.parent)
     from secrets import token_hex  # reading starts faster without
 

@@ -1,4 +1,4 @@
-"""What of a configuration is shown: everything but its secrets.
+"""The parts of a configuration that may be shown: everything but secrets.
 
 A value is hidden when a word of its key says that it is a secret (`db.password`, `apiKey`, `aws_secret_access_key`), in
 whatever depth. A `key` is taken for one unless the word before it says that it is none (`partition_key`); where words are
@@ -44,12 +44,12 @@ _PORT: Final = re.compile(r"\d*$")
 
 
 def redacted(conf: Mapping[str, object]) -> dict[str, object]:
-    """A copy of a configuration with `(hidden)` in place of each secret."""
+    """Return a copy of a configuration with `(hidden)` in place of each secret."""
     return {key: _shown(key, value) for key, value in conf.items()}
 
 
 def is_secret(key: str) -> bool:
-    """Whether the name of a setting says that its value is a secret."""
+    """Return whether the name of a setting says that its value is a secret."""
     if key in OPTIONS:
         return False
     words = [word.lower() for word in _WORDS.findall(key)]
@@ -57,7 +57,7 @@ def is_secret(key: str) -> bool:
 
 
 def redacted_text(text: str) -> str:
-    """A text with `(hidden)` in place of what carries credentials by custom."""
+    """Return a text with `(hidden)` in place of what carries credentials by custom."""
     return _PAIR.sub(_pair, _WORD.sub(lambda word: _without_users(word[0]), text))
 
 
@@ -90,7 +90,7 @@ def _pair(found: re.Match[str]) -> str:
 
 
 def _without_users(word: str) -> str:
-    """A text without blanks, without the user part of the URLs in it."""
+    """Return a text without blanks, without the user part of the URLs in it."""
     shown: list[str] = []
     done = 0
     while (at := word.find("://", done)) >= 0:

@@ -38,7 +38,7 @@ NIMBUS_TO_NIMBUS: Final = "nimbus-to-nimbus"
 DAEMON_SCHEME: Final = "Squall-Daemon"
 
 _KEY_BYTES: Final = 32
-#: What a seal begins with: its format. The receiver's public key follows, so that one can tell whom it is for.
+#: What a seal begins with: its format. The receiver's public key follows, so that a receiver can recognise its own.
 _SEAL: Final = b"squall-seal-1\n"
 
 
@@ -68,12 +68,12 @@ class KeyPair:
 
     @classmethod
     def make(cls) -> KeyPair:
-        """A new pair that no file holds."""
+        """Return a new pair that no file holds."""
         return cls(bytes(nacl.public.PrivateKey.generate()))
 
     @classmethod
     def load_or_make(cls, path: Path | str) -> KeyPair:
-        """The pair in a file, which is made (mode 0600) when it is not there.
+        """Return the pair in a file, which is made (mode 0600) when it is not there.
 
         `BadPrivateFile` when others may read the file, `BadKey` when it holds no key.
         """
@@ -90,7 +90,7 @@ class KeyPair:
             ) from None
 
     def open(self, data: bytes) -> bytes:
-        """What was sealed for this pair; `BadSeal` for anything else."""
+        """Return what was sealed for this pair; raise `BadSeal` for anything else."""
         recipient = sealed_to(data)
         if recipient != self.public:
             raise BadSeal(
@@ -103,7 +103,7 @@ class KeyPair:
             raise BadSeal("it cannot be opened: it is damaged, or no seal at all") from None
 
     def open_texts(self, data: bytes, purpose: str) -> dict[str, str]:
-        """What `seal_texts` sealed for this pair and that purpose; `BadSeal` for anything else."""
+        """Return what `seal_texts` sealed for this pair and that purpose; raise `BadSeal` for anything else."""
         try:
             body = json.loads(self.open(data))
             found, texts = body["purpose"], body["texts"]
@@ -116,7 +116,7 @@ class KeyPair:
         return texts
 
     def token_with(self, other_public: str, context: str) -> str:
-        """What only the owners of this and of the other pair can say; both make the same. `BadKey` for no key."""
+        """Return what only the owners of this and of the other pair can say; both make the same. Raises `BadKey` for no key."""
         other = _public(other_public)
         try:
             shared = nacl.public.Box(self._key, other).shared_key()
@@ -128,7 +128,7 @@ class KeyPair:
         ).hexdigest()
 
     def is_token_of(self, other_public: str, context: str, token: str) -> bool:
-        """Whether the owner of the other pair says this, compared in constant time. False when that is no key."""
+        """Return whether the owner of the other pair says this, compared in constant time. False when that is not a key."""
         try:
             expected = self.token_with(other_public, context)
         except BadKey:
@@ -137,7 +137,7 @@ class KeyPair:
 
 
 def seal(public: str, data: bytes) -> bytes:
-    """Seal bytes so that only the owner of the pair can open them; `BadKey` when the text is no public key."""
+    """Seal bytes so that only the owner of the pair can open them; raise `BadKey` when the text is not a public key."""
     key = _public(public)
     try:
         return _SEAL + bytes(key) + nacl.public.SealedBox(key).encrypt(data)
@@ -151,17 +151,17 @@ def seal_texts(public: str, purpose: str, texts: Mapping[str, str]) -> bytes:
 
 
 def sealed_to(data: bytes) -> str:
-    """The public key that a seal is for; `BadSeal` when it is not one of Squall's."""
+    """Return the public key that a seal is for; raise `BadSeal` when it is not one of Squall's."""
     start = len(_SEAL)
     if not data.startswith(_SEAL) or len(data) < start + _KEY_BYTES:
         raise BadSeal(
-            "it is no seal of this Squall's format: all daemons of a cluster should be of one release"
+            "it is not a seal of this Squall's format: all daemons of a cluster should be of one release"
         )
     return data[start : start + _KEY_BYTES].hex()
 
 
 def daemon_header(own_id: str, token: str) -> str:
-    """The value of the Authorization header by which a daemon is known."""
+    """Return the value of the Authorization header by which a daemon is known."""
     return f"{DAEMON_SCHEME} {quote(own_id, safe='')}:{token}"
 
 

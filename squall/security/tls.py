@@ -83,7 +83,7 @@ def check_bind(host: str, tls: bool, insecure: bool, at_stake: AtStake = TOKEN) 
 
 
 def is_loopback(host: str) -> bool:
-    """Whether who listens on `host` (a name or an address) is reached from this machine only."""
+    """Return whether who listens on `host` (a name or an address) is reached from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -98,7 +98,8 @@ def is_loopback(host: str) -> bool:
 
 
 def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
-    """The certificate and key that the settings name, loaded once to see that they are sound; None when none are named."""
+    """Return the certificate and key that the settings name, loaded once to see that they are sound; None when none
+    are named."""
     certificate, key = conf.get(CERTIFICATE), conf.get(KEY)
     if not certificate and not key:
         return None
@@ -124,7 +125,7 @@ def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
 
 
 def ca(conf: Mapping[str, object]) -> str | None:
-    """The file with the certificates that HTTPS is trusted by, None for those of the system; `BadCertificate`."""
+    """Return the file with the certificates that HTTPS is trusted by, None for those of the system. Raises `BadCertificate`."""
     path = conf.get(CA)
     if not path:
         return None
@@ -133,7 +134,8 @@ def ca(conf: Mapping[str, object]) -> str | None:
 
 
 def client_context(trusted: str | None) -> ssl.SSLContext:
-    """What a client checks a server by: its certificate and its name, always. `BadCertificate` for a file that is none."""
+    """Return what a client checks a server by: its certificate and its name, always. Raises `BadCertificate` for a
+    file that is none."""
     try:
         return ssl.create_default_context(cafile=trusted)
     except OSError as error:  # SSLError is one

@@ -32,34 +32,34 @@ _SCHEME: Final = "bearer"
 
 
 def make_token() -> str:
-    """A new token: 256 random bits."""
+    """Return a new token: 256 random bits."""
     import secrets  # a command that reads a token starts faster without
 
     return secrets.token_urlsafe(32)
 
 
 def is_token(given: str, expected: str) -> bool:
-    """Whether two tokens are one, compared in constant time."""
+    """Return whether two tokens are one, compared in constant time."""
     import hmac
 
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
 
 
 def bearer(token: str) -> str:
-    """The value of the Authorization header."""
+    """Return the value of the Authorization header."""
     return f"Bearer {token}"
 
 
 def read_bearer(header: str) -> str | None:
-    """The token in the value of an Authorization header; None when there is none."""
+    """Return the token in the value of an Authorization header; None when there is none."""
     scheme, _, token = header.partition(" ")
     return token.strip() or None if scheme.lower() == _SCHEME else None
 
 
 def find_token(url: str, environ: Mapping[str, str], site: Mapping[str, object]) -> str | None:
-    """The token for the Nimbus at `url`, None when there is none anywhere.
+    """Return the token for the Nimbus at `url`, None when there is none anywhere.
 
-    `BadPrivateFile` when a file was named and there is no token in it, or when one that is there cannot be used.
+    `BadPrivateFile` when a file was named and there is no token in it, or when an existing one cannot be used.
     """
     for named, by in ((environ.get(VARIABLE), VARIABLE), (site.get(OPTION), OPTION)):
         if named:
@@ -74,7 +74,7 @@ def find_token(url: str, environ: Mapping[str, str], site: Mapping[str, object])
 
 
 def read_token(path: Path) -> str | None:
-    """The token in a file; None when there is no file, `BadPrivateFile` when it cannot be used."""
+    """Return the token in a file; None when there is no file, `BadPrivateFile` when it cannot be used."""
     token = read_private(path, _WHAT)
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
         raise BadPrivateFile(f"{_WHAT} is not taken from {path}: it is one word of letters, digits and signs")
@@ -102,7 +102,7 @@ def write_token(
 
 
 def user_place(url: str, environ: Mapping[str, str]) -> Path | None:
-    """Where this user keeps the token of the Nimbus at `url`; None for a user without a home, or no URL."""
+    """Return where this user keeps the token of the Nimbus at `url`; None for a user without a home, or no URL."""
     name = _place_name(url)
     if name is None:
         return None
@@ -127,7 +127,7 @@ def _place_name(url: str) -> str | None:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a host is this one by whatever name: what listens everywhere answers at the loopback address too."""
+    """Return whether a host is this one by whatever name: what listens everywhere answers at the loopback address too."""
     if host == "localhost":
         return True
     try:

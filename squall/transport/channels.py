@@ -68,7 +68,7 @@ class ControlChannel:
     next_request: float = -inf
 
     def accept(self, number: int) -> bool:
-        """Whether a received frame is the next one; after a gap the missing ones are requested."""
+        """Return whether a received frame is the next one; after a gap the missing ones are requested."""
         if number != self.received + 1:
             self.lacks_frames = self.lacks_frames or number > self.received
             return False

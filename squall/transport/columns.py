@@ -203,7 +203,7 @@ def _without_large_apart(column: Any) -> Any:
 
 
 def _is_flat(kinds: set[type], column: Column) -> bool:
-    """Whether no two of these values could share anything but themselves."""
+    """Return whether no two of these values could share anything but themselves."""
     if kinds <= _FLAT:
         return set(map(type, chain.from_iterable(column))) <= _ATOMS
     if kinds == _DICT:
@@ -218,14 +218,14 @@ def _is_flat(kinds: set[type], column: Column) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_array(kind: Any) -> bool:
-    """Whether this is numpy's array, and no subclass: two arrays over the same memory arrive as separate ones (measured, both
-    ways, 1 KB each: 2.5 instead of 8.6 µs)."""
+    """Return whether this is numpy's array, and no subclass: two arrays over the same memory arrive as separate ones
+    (measured, both ways, 1 KB each: 2.5 instead of 8.6 µs)."""
     return bool(kind.__module__ == "numpy" and kind.__qualname__ == "ndarray")
 
 
 @lru_cache(maxsize=256)
 def _is_plain(kind: Any) -> bool:
-    """Whether instances pickle as their `vars` and nothing else (measured: 0.7 instead of 2.7 µs for a dataclass)."""
+    """Return whether instances pickle as their `vars` and nothing else (measured: 0.7 instead of 2.7 µs for a dataclass)."""
     return (
         kind.__reduce_ex__ is object.__reduce_ex__
         and kind.__reduce__ is object.__reduce__
@@ -239,7 +239,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _shares(column: Column, seen: set[int]) -> bool:
-    """Whether a value of the column is in `seen`, or occurs twice; if not, add all of them."""
+    """Return whether a value of the column is in `seen`, or occurs twice; if not, add all of them."""
     found = set(map(id, column))
     if len(found) < len(column) or not seen.isdisjoint(found):
         return True

@@ -58,7 +58,7 @@ class ReceiveWindow:
     def __init__(self, window: int) -> None:
         self.window = window
         self.executed = 0
-        #: The sender's process is over; its frames are still executed, but grant no credit.
+        #: The sender's process has ended; its frames are still executed, but grant no credit.
         self.over = False
 
     def confirm(self, frame: int) -> int:

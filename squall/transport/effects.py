@@ -1,4 +1,4 @@
-"""What a link asks for, as values: messages to send, news for the worker, what to count and to log.
+"""The effects of a link, as values: messages to send, changes to report to the worker, events to count and log.
 
 `squall.transport.link` returns them, `squall.transport.exchange` carries them out, in their order. Messages come before news
 for the worker, which may send at once when it gets them.
@@ -51,7 +51,7 @@ class Disconnect(Effect, frozen=True):
 
 
 class Deliver(Effect, frozen=True):
-    """A frame has come, or a note for this worker itself."""
+    """A frame has arrived, or a note for this worker itself."""
 
     frame: Frame
 
@@ -64,7 +64,7 @@ class LoseBatches(Effect, frozen=True):
 
 
 class PeerSuperseded(Effect, frozen=True):
-    """The process of the peer is over."""
+    """The process of the peer has ended."""
 
 
 class PeerLinked(Effect, frozen=True):

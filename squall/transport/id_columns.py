@@ -50,7 +50,7 @@ class IdColumn:
     @cython.nonecheck(False)
     @cython.locals(count=cython.Py_ssize_t)
     def append(self, item: int) -> None:
-        """Add an id at the end; one that is no 64-bit integer raises OverflowError or TypeError."""
+        """Add an id at the end; one that is not a 64-bit integer raises OverflowError or TypeError."""
         count = self.count
         if count == self.room:
             self.grow(count + 1)

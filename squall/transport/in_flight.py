@@ -1,4 +1,4 @@
-"""The batches that one process of a peer was sent and has not confirmed, with all that it takes to fail their trees.
+"""The batches sent to one process of a peer that it has not confirmed, with the data to fail their trees.
 
 A batch that takes credit is confirmed by its grant, one that takes none when it has arrived.
 Must not know: messages, clocks, who the peer is.
@@ -21,7 +21,7 @@ RENUMBERED: Final = "its task was created again"
 
 @dataclass(slots=True)
 class SentBatch:
-    """What is remembered of a batch until it is confirmed: enough to fail its trees and to fill its place."""
+    """The data kept of a batch until it is confirmed: enough to fail its trees and to fill its place."""
 
     number: int
     source: Source

@@ -12,7 +12,7 @@ come out (see `effects`). Nothing here does anything by itself.
 Messages of each channel are numbered. Tuples that are lost are not sent again: the receiver names the numbers that are
 missing, the sender fails their trees at once and sends an empty frame in their place, so that their credit comes back.
 Control frames are kept until the peer has them, and sent again (go-back-N): an XOR is applied once, in order. A frame is
-*confirmed* when its grant has come: it was executed. What a superseded incarnation has not confirmed is lost.
+*confirmed* when its grant has arrived: it was executed. What a superseded incarnation has not confirmed is lost.
 
 Tuples go to a peer only once its tasks are prepared, and while it runs the same version of the assignment, or a later one:
 see `open`.
@@ -76,7 +76,7 @@ class LocalWorker:
 
 
 class Link:
-    """What this worker and one incarnation of a peer have sent each other."""
+    """The messages between this worker and one incarnation of a peer."""
 
     def __init__(self, local: LocalWorker, peer: str, incarnation: Incarnation, now: float) -> None:
         self.local = local
@@ -100,7 +100,7 @@ class Link:
         #: Batches that wait until the link is open.
         self.waiting: deque[Batch] = deque()
         self.watch = ConnectionWatch(now)
-        #: `tick` has something to do then, though no message comes in.
+        #: The time at which `tick` is due if no message arrives before.
         self.next_heartbeat = now
         self.next_ping = now + HEARTBEAT_SECONDS
 
@@ -282,11 +282,11 @@ class Link:
         return out
 
     def _is_current(self, header: Header, now: float, out: list[effects.Effect]) -> bool:
-        """Whether a message is from the current process of the peer to this one. A newer process of the same assignment
+        """Return whether a message is from the current process of the peer to this one. A newer process of the same assignment
         supersedes the one that was known: its supervisor has started it again."""
         if header.incarnation != self.incarnation:
             if header.incarnation < self.incarnation:
-                reason = f"incarnation {header.incarnation} is over"
+                reason = f"incarnation {header.incarnation} has ended"
                 out.append(effects.RefuseMessage("superseded", header.sender, reason))
                 return False
             if header.incarnation.version != self.incarnation.version:

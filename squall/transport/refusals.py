@@ -20,7 +20,7 @@ MOST_PEERS: Final = 1024
 #: kind -> its explanation in the log.
 KINDS: Final = {
     "stranger": "it does not have this topology's key",
-    "garbage": "what it sent is no ZeroMQ, is not encrypted, or not for this topology",
+    "garbage": "what it sent is not ZeroMQ, is not encrypted, or not for this topology",
     "unfinished": "it did not finish the handshake",
 }
 UNKNOWN: Final = "an address that could not be read"
@@ -76,7 +76,9 @@ class Handshakes:
     def let_in(self) -> None:
         """One of the handshakes succeeded."""
         self._let_in += 1
-        self._shaking = dict.fromkeys(self._shaking)  # ZeroMQ does not say which: forget their addresses
+        self._shaking = dict.fromkeys(
+            self._shaking
+        )  # ZeroMQ does not report which connections: forget their addresses
         self._settle()
 
     def failed(self, kind: str) -> None:

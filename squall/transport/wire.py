@@ -81,7 +81,7 @@ class Header(NamedTuple):
 
 
 class LinkHeartbeat(NamedTuple):
-    """What was sent and received so far on the channels of a link."""
+    """The numbers sent and received so far on the channels of a link."""
 
     control_sent: int
     control_received: int
@@ -124,7 +124,7 @@ def open_header(parts: Parts) -> tuple[Header, memoryview]:
     try:
         sender = str(rest[HEADER.size : end], "utf-8")
     except UnicodeDecodeError as error:
-        raise BadFrame("a message whose sender's name is no text") from error
+        raise BadFrame("a message whose sender's name is not text") from error
     header = Header(kind, sender, Incarnation(*fields[:2]), Incarnation(*fields[2:4]), fields[4], fields[5])
     return header, rest[end:]
 

@@ -99,7 +99,7 @@ def echo_json(value: object) -> None:
 
 
 def site_settings(config: str | None) -> dict[str, object]:
-    """What the site's file and the environment say, the environment with the last word."""
+    """Return what the site's file and the environment say, the environment with the last word."""
     from squall_cli.options.site import read_layers
 
     layers = read_layers(config, os.environ, ())
@@ -107,7 +107,7 @@ def site_settings(config: str | None) -> dict[str, object]:
 
 
 def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
-    """The URLs of the cluster's Nimbuses. HOST:PORT alone is meant as http, HOST alone as the usual port there too."""
+    """Return the URLs of the cluster's Nimbuses. HOST:PORT alone is meant as http, HOST alone as the usual port there too."""
     given = nimbus or environ.get(VARIABLE) or site.get(URL_KEY) or DEFAULT_URL
     parts = (part.strip() for part in str(given).split(","))
     return [_url(part) for part in parts if part] or [DEFAULT_URL]
@@ -121,8 +121,8 @@ def _url(text: str) -> str:
 
 
 def connect(nimbus: str | None, config: str | None, timeout: float | None = None) -> NimbusClient:
-    """A client of the cluster that the options, the environment or the site's file name. Nothing is sent yet; its connections
-    are closed when the command ends. `timeout`: seconds for each answer."""
+    """Return a client of the cluster that the options, the environment or the site's file name. Nothing is sent yet;
+    its connections are closed when the command ends. `timeout`: seconds for each answer."""
     from squall.security.tokens import bearer, find_token
     from squall_cli.cluster.nimbus_client import NimbusClient
 
@@ -167,7 +167,7 @@ def _advice(client: NimbusClient, refused: Refused, name: str | None) -> str:
     if refused.kind != "NoSuchTopology" or name is None:
         return ""
     near = nearest(name, topology_names(client))
-    return near or "; `squall list` shows those that are there"
+    return near or "; `squall list` shows the existing ones"
 
 
 def topology_names(client: NimbusClient) -> list[str]:

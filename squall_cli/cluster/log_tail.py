@@ -14,7 +14,7 @@ from typing import Final
 
 from squall.api.answers import LogAnswer
 
-#: Bytes that are asked for at first, in one go, and at most for the end of a log.
+#: Bytes requested first, per request, and at most for the end of a log.
 FIRST: Final = 16 * 1024
 PIECE: Final = 256 * 1024
 MOST: Final = 4 * 1024 * 1024
@@ -38,7 +38,7 @@ class LogEntry:
     text: str
 
     def of(self, component: str | None) -> bool:
-        """Whether a task of that component logged it; None: any of them will do."""
+        """Return whether a task of that component logged it; None: any of them will do."""
         return component is None or self.place.startswith(f"{component}[")
 
     @property
@@ -63,7 +63,7 @@ def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
 
 
 def merged(of_workers: Iterable[list[LogEntry]]) -> list[LogEntry]:
-    """The entries of several logs in the order of their times; each log keeps its own order."""
+    """Return the entries of several logs in the order of their times; each log keeps its own order."""
     keyed = []
     for number, found in enumerate(of_workers):
         latest = ""
@@ -113,7 +113,7 @@ class Tail:
         return start, text
 
     def more(self, component: str | None = None) -> list[LogEntry]:
-        """Return the entries that have come since the last call."""
+        """Return the entries written since the last call."""
         lines: list[str] = []
         for _ in range(MOST // PIECE):
             answer = self.ask(self.offset, PIECE)

@@ -24,7 +24,7 @@ PLACED: Final = tuple(state for state in TopologyState if state.asks in ("run", 
 
 
 def has_fewer_workers(status: TopologyAnswer) -> bool:
-    """Whether a topology has workers, but fewer than it asks for."""
+    """Return whether a topology has workers, but fewer than it asks for."""
     return status.state in PLACED and 0 < _workers_there(status) < status.workers_wanted
 
 

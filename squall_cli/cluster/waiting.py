@@ -109,7 +109,7 @@ def obeyed(command: Callable[[], T]) -> T:
 
 
 def is_away(error: Unreachable | Refused) -> bool:
-    """Whether no Nimbus leads or answers at the moment."""
+    """Return whether no Nimbus leads or answers at the moment."""
     return getattr(error, "status", 503) == 503
 
 

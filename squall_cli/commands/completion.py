@@ -66,7 +66,7 @@ def topologies(client: NimbusClient, ctx: click.Context) -> list[str]:
 
 
 def _name(ctx: click.Context) -> str:
-    """The topology's name on an unfinished line: what precedes an unfinished option is left in `args`."""
+    """Return the topology's name on an unfinished line: what precedes an unfinished option is left in `args`."""
     return str(ctx.params.get("name") or ctx.args[0])
 
 
@@ -92,7 +92,7 @@ def supervisors(client: NimbusClient, ctx: click.Context) -> list[str]:
 
 
 def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The keys that `-o` takes, for the topology or behind `COMPONENT:`."""
+    """Return the keys that `-o` takes, for the topology or behind `COMPONENT:`."""
     component, colon, typed = incomplete.rpartition(":")
     scopes = ("component", "both") if colon else ("topology", "both")
     keys = [key for key, option in OPTIONS.items() if option.scope in scopes and key.startswith(typed)]
@@ -111,7 +111,7 @@ settings_option = click.option(
 
 
 def not_empty(ctx: click.Context, argument: click.Parameter, name: str | None) -> str | None:
-    """The callback of a NAME: an empty one is an unset variable of the shell."""
+    """Return the callback of a NAME: an empty one is an unset variable of the shell."""
     if name == "":
         raise click.BadParameter("it is empty: give the name of a topology", ctx, argument)
     return name

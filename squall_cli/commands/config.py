@@ -62,7 +62,7 @@ def settings_in_force(layers: Layers) -> list[Setting]:
 
 
 def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
-    """What holds for a topology; of its components only what differs from that."""
+    """Return what holds for a topology; of its components only what differs from that."""
     return settings_of(answer.conf) + [
         Setting(f"{component}:{name}", value, "component")
         for component, own in answer.component_confs.items()
@@ -91,7 +91,7 @@ def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...])
     A topology's own settings come between the environment and -o. Wrong settings are all named, and the exit status
     is 1.
 
-    With the NAME of a topology it shows what holds for that one on its cluster, with --nimbus alone what that Nimbus
+    With the NAME of a topology it shows the configuration of that topology on its cluster, with --nimbus alone what that Nimbus
     was started with. Secrets are hidden, wherever they come from.
 
     \b

@@ -73,16 +73,16 @@ def state_option(text: str) -> Callable[[Command], Command]:
 
 
 def directory(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """The callback of --state: a directory, or a place where one can be made."""
+    """Return the callback of --state: a directory, or a place where one can be made."""
     if value == "":  # an unset shell variable, not the working folder
         raise click.BadParameter("it is empty: give a directory, or leave the option out", ctx, option)
     if value is not None and os.path.exists(value) and not os.path.isdir(value):
-        raise click.BadParameter(f"{value!r} is no directory", ctx, option)
+        raise click.BadParameter(f"{value!r} is not a directory", ctx, option)
     return value
 
 
 def host_name(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """The callback of --host: a name or an IPv4 address that others can connect to."""
+    """Return the callback of --host: a name or an IPv4 address that others can connect to."""
     if value is not None and (HOST.fullmatch(value) is None or value == EVERYWHERE):
         raise click.BadParameter(
             f"{value!r} is nothing that others reach this host by: give its name or its IPv4 address, without a port",
@@ -121,7 +121,7 @@ def state_place(kind: str, given: str | None) -> Path:
 
 
 def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperStore:
-    """The store that the option or the settings name, not connected yet."""
+    """Return the store that the option or the settings name, not connected yet."""
     from squall.cluster.zookeeper import ZooKeeperStore
     from squall.security.private_files import read_private
 
@@ -205,7 +205,7 @@ def _connect_later(store: ZooKeeperStore, refused: Callable[[SquallError], objec
 
 
 def check_servers(servers: str) -> None:
-    """Refuse what is no list of ZooKeeper servers: HOST or HOST:PORT, separated by commas."""
+    """Refuse what is not a list of ZooKeeper servers: HOST or HOST:PORT, separated by commas."""
     for server in servers.partition("/")[0].split(","):
         try:
             parts = urlsplit(f"//{server.strip()}")
@@ -214,7 +214,7 @@ def check_servers(servers: str) -> None:
             fits = False
         if not fits:
             raise SquallError(
-                f"{server!r:.200} is no ZooKeeper server: give HOST:PORT,... by --zookeeper or {SERVERS}"
+                f"{server!r:.200} is not a ZooKeeper server: give HOST:PORT,... by --zookeeper or {SERVERS}"
             )
 
 

@@ -121,7 +121,7 @@ class DevCluster:
             time.sleep(0.01)
 
     def ready(self) -> bool:
-        """Whether Nimbus leads and has a supervisor."""
+        """Return whether Nimbus leads and has a supervisor."""
         return self.nimbus.leading and self.nimbus.token is not None and bool(self.nimbus.views.supervisors())
 
     def end(self, interrupts: Interrupts) -> None:
@@ -206,7 +206,7 @@ def forget_token(url: str, token: str | None) -> None:
 
 
 def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
-    """Whether commands of this user find the token without configuration: their home may not be writable."""
+    """Return whether commands of this user find the token without configuration: their home may not be writable."""
     from squall.security.tokens import user_place
 
     place = user_place(url, os.environ)

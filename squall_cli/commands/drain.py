@@ -68,7 +68,8 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
 
 
 def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntry]:
-    """The supervisors that a host's name, an id or its beginning means; SquallError when that is none, or unclear."""
+    """Return the supervisors that a host's name, an id or its beginning means; raise SquallError when that is none,
+    or unclear."""
     found = [each for each in there if text in (each.id, each.host)]
     if found:
         return found
@@ -86,12 +87,12 @@ def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntr
 
 
 def others_of(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> list[SupervisorEntry]:
-    """The supervisors that may get work, of those that are known besides the ones meant."""
+    """Return the supervisors that may get work, of those that are known besides the ones meant."""
     return [each for each in there if each.id not in meant and not each.drained]
 
 
 def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
-    """Why what runs on these supervisors cannot go elsewhere at this moment; "" when it can."""
+    """Return why what runs on these supervisors cannot go elsewhere at this moment; "" when it can."""
     others = others_of(there, meant)
     if not others:
         return "there is no other host to move them to: they run on until a supervisor is started on one"
@@ -101,7 +102,7 @@ def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
 
 
 def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str]) -> None:
-    """Until no worker is left on these supervisors; SquallError when nothing that is there could bring that about."""
+    """Wait until no worker is left on these supervisors; raise SquallError if the other supervisors cannot take them."""
     began = time.monotonic()
     was_drained = False
 

@@ -133,7 +133,7 @@ def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, wait
 
 
 def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) -> None:
-    """Wait until no spout has an open tree; SquallError when that takes longer than `within` seconds."""
+    """Wait until no spout has an open tree; raise SquallError when that takes longer than `within` seconds."""
     pending = 0
     began = time.monotonic()
     was_inactive = False
@@ -185,7 +185,7 @@ def rebalance(
     wait_secs: float | None,
     waits: bool,
 ) -> None:
-    """Change the number of workers or tasks of a topology, or spread it over the hosts that are there now.
+    """Change the number of workers or tasks of a topology, or spread it over the present hosts.
 
     Its spouts stop, what is in flight is worked off, for at most SECS seconds; then all tasks are placed as if they were
     new. A worker whose slot still has all of its tasks keeps its process; each other one is replaced by a new process, whose
@@ -194,7 +194,7 @@ def rebalance(
 
     \b
     Examples:
-      squall rebalance word-count                         # after hosts have come
+      squall rebalance word-count                         # after hosts were added
       squall rebalance word-count -n 4 --wait
       squall rebalance word-count -e count=8 -e split=2 -w 60
     """

@@ -84,7 +84,7 @@ def _bad_when_some(number: int) -> Cell:
 
 
 def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[SupervisorEntry]) -> list[str]:
-    """A line for each topology that does not run, or not in whole: why; and for one that is to prove that it does."""
+    """Return a line for each topology that does not run, or not in whole: why; and for one that is to prove that it does."""
     found = []
     for each in topologies:
         waits = waits_for_slots(each, each.workers)
@@ -96,6 +96,6 @@ def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[Supervi
 
 
 def waits_for_slots(topology: TopologyAnswer | TopologySummary, workers: int) -> bool:
-    """Whether it should have workers by now, and none has a place."""
+    """Return whether it should have workers, but none is placed."""
     placed = topology.state in PLACED
     return placed and workers == 0 and topology.uptime_secs > SOON_SECS

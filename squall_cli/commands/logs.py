@@ -33,7 +33,7 @@ LINES: Final = 100
 #: Seconds between two looks at the logs, and at which workers there are.
 PAUSE: Final = 0.5
 FIND: Final = 3.0
-#: States in which nothing runs, for good; and the seconds after which the last words of its workers are in their logs.
+#: States in which nothing runs any more; and the seconds after which the last lines of its workers are in their logs.
 OVER: Final = tuple(state for state in TopologyState if state.asks == "stop")
 LAST_WORDS: Final = 5.0
 LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT": "bad", "DEBUG": "dim"}
@@ -106,7 +106,7 @@ def logs(
 
 
 def check_built(client: NimbusClient, name: str) -> None:
-    """SquallError when no environment was ever built for a topology."""
+    """Raise SquallError when no environment was ever built for a topology."""
     status = client.topology(name)
     if status.state != "BAD" and "requirements" not in status.files:
         raise SquallError(f"{name} has no requirements, so no environment was built for it")
@@ -114,7 +114,7 @@ def check_built(client: NimbusClient, name: str) -> None:
 
 @dataclass(eq=False)
 class LogReader:
-    """The logs of a topology's workers: those that are there, also as they come and go."""
+    """The logs of a topology's workers, which may start and end meanwhile."""
 
     client: NimbusClient
     name: str
@@ -159,7 +159,8 @@ class LogReader:
         self.has_found = self.has_found or bool(self.tails)
 
     def one_of_each_supervisor(self, there: list[WorkerEntry]) -> list[WorkerEntry]:
-        """A supervisor builds one environment for all workers of a topology. One whose log is read already goes on."""
+        """Return one worker per supervisor, which builds one environment for all of them; a worker whose log is read
+        already stays."""
         first: dict[str, WorkerEntry] = {}
         for each in sorted(there, key=lambda each: each.worker not in self.tails):
             first.setdefault(each.supervisor, each)
@@ -207,7 +208,7 @@ class LogReader:
         return found[-number:] if number else []
 
     def more(self) -> list[LogEntry]:
-        """Return the entries that have come since."""
+        """Return the entries written since."""
         return merged([self.read(tail, None, True) for tail in [*self.tails.values()]])
 
     def unended(self) -> list[LogEntry]:
@@ -243,7 +244,7 @@ class LogReader:
 
 
 def follow_on(reader: LogReader, as_json: bool) -> None:
-    """Show what comes until the topology is gone, or is over and has said all."""
+    """Show new entries until the topology is gone, or has ended and its logs are complete."""
     from squall.http.client import Refused, Unreachable
 
     found_at: float | None = None

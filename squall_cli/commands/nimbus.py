@@ -56,7 +56,7 @@ def nimbus(
 ) -> None:
     """Start a master of a cluster, until Ctrl-C or SIGTERM.
 
-    Several may run for one cluster, each with a --state of its own: one of them leads, and when it dies another one does. They
+    Several may run for one cluster, each with its own --state: one leads, and when it dies another takes over. They
     all answer what is asked; what changes something is redirected to the one that leads. Topologies run on while none of them
     does.
 

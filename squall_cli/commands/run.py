@@ -106,7 +106,7 @@ def run(
 
 
 def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Layers:
-    """The settings, with the number of worker processes that --workers gives."""
+    """Return the settings, with the number of worker processes that --workers gives."""
     if workers is None or workers == 1:
         return layers
     given = layers.overrides.topology.get(WORKERS, workers)
@@ -117,7 +117,7 @@ def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Lay
 
 
 def streams(json_wanted: bool) -> tuple[IO[str], RunView]:
-    """Where the summary goes, and what shows the run. From here on user code may write whatever it likes."""
+    """Return where the summary goes, and what shows the run. From here on user code may write whatever it likes."""
     if json_wanted:
         out = keep_stdout()
         return out, PlainLines(sys.stderr, sys.stderr)
@@ -161,7 +161,7 @@ def run_topology(
 
 
 def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, WorkerLogs | None]:
-    """A cluster, and what follows the logs of its worker processes if it has any."""
+    """Return a cluster, and what follows the logs of its worker processes if it has any."""
     settings = (layers.site, layers.environment)
     if workers is None or workers == 1:
         return LocalCluster(settings=settings), None
@@ -180,7 +180,7 @@ def show_rest(logs: WorkerLogs, view: RunView) -> None:
 def status_at_end(
     cluster: LocalCluster, name: str, interrupts: Interrupts, logs: WorkerLogs | None
 ) -> TopologyStatus:
-    """What is known of a topology that was cut off; SquallError when it was not even submitted."""
+    """Return what is known of a topology that was cut off; raise SquallError when it was not even submitted."""
     try:
         return cluster.last_status(name)
     except NoSuchTopology:
@@ -204,7 +204,7 @@ def close(cluster: LocalCluster, ended: Ended, interrupts: Interrupts, processes
 
 
 def opening(topology: Topology, conf: Mapping[str, object], processes: bool) -> str:
-    """The first line where no table is drawn."""
+    """Return the first line where no table is drawn."""
     tasks = sum(component.parallelism for component in topology.components)
     number = int(str(conf[WORKERS]))
     workers = plural(number, "worker process", "worker processes") if processes else plural(number, "worker")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Of what was said about its workers, the latest; --json has all that is kept.
 MOST_NOTES: Final = 3
-#: Lines that one of them gets on a screen; it may end with much that a worker wrote.
+#: Lines on the screen for each of them, since it may end with long output of a worker.
 MOST_LINES: Final = 10
 WORKER_COLUMNS: Final = (
     TableColumn("WORKER"),
@@ -69,7 +69,7 @@ def status(cluster: ClusterOptions, name: str) -> None:
 
 
 def head(found: TopologyAnswer, width: int) -> list[Line]:
-    """Which topology, how it is, and its components."""
+    """Return which topology, how it is, and its components."""
     state = found.state
     facts = how_long(found)
     workers = [worker for worker in found.workers if worker.state != "STOPPED"]
@@ -123,7 +123,7 @@ def worker_row(worker: WorkerEntry) -> list[Cell]:
 
 
 def tasks_text(tasks: Sequence[TaskRow]) -> str:
-    """Which tasks, component by component: `count 5 6 7, split 2`."""
+    """Return which tasks, component by component: `count 5 6 7, split 2`."""
     of_components: dict[str, list[str]] = {}
     for task, component, _ in tasks:
         of_components.setdefault(str(component), []).append(str(task))
@@ -167,7 +167,7 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """The text on lines of at most `width` characters, at least one; a longer word, a path, stays whole."""
+    """Return the text on lines of at most `width` characters, at least one; a longer word, a path, stays whole."""
     found = textwrap.wrap(
         text, width, max_lines=MOST_LINES, placeholder=" …", break_long_words=False, break_on_hyphens=False
     )

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
     from squall_cli.packing.submission import Accepted, OutgoingSubmission
 
-#: Libraries that are there wherever Squall is.
+#: Libraries that are installed wherever Squall is.
 WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "uvicorn")
 #: Seconds between two lines that differ in their numbers only.
 LINE_SECS: Final = 5.0
@@ -194,8 +194,8 @@ def check_usage(asked: SubmitOptions) -> None:
 
 
 def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
-    """The topology of the user's file, and what travels with it. All paths are read before that file runs: it may change the
-    working folder."""
+    """Return the topology of the user's file, and what travels with it. All paths are read before that file runs: it
+    may change the working folder."""
     source = parse_source(asked.source)
     if source.file is not None:
         source = replace(source, file=Path(os.path.abspath(source.file)))
@@ -217,7 +217,7 @@ def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
 def made(
     asked: SubmitOptions, layers: Layers, topology: Topology, files: tuple[Packed, ...]
 ) -> OutgoingSubmission:
-    """Return what to send; InvalidConfig with all problems of the settings, or the error that Nimbus would answer."""
+    """Return what to send; raise InvalidConfig with all problems of the settings, or the error that Nimbus would answer."""
     from nimbus.submission.parse import read_submission
     from squall.settings import merged
     from squall_cli.packing.submission import OutgoingSubmission
@@ -269,7 +269,7 @@ class Steps(WaitProgress):
         return self
 
     def now(self, text: str) -> None:
-        """What lasts a moment: shown where it goes away again."""
+        """Progress, shown only on a terminal that can erase it again."""
         if self.status is not None:
             self.show(text)
 
@@ -291,7 +291,7 @@ class Steps(WaitProgress):
 
 
 def hints(package: Package) -> list[str]:
-    """What the user may not know about the hosts."""
+    """Return what the user may not know about the hosts."""
     found = []
     libraries = [name for name in package.libraries if name not in WITH_SQUALL]
     if libraries and package.requirements is None:

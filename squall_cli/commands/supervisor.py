@@ -123,7 +123,8 @@ def supervisor(
 
 
 def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSettings]:
-    """Return a supervisor's settings, as far as the configuration has them; InvalidConfig for what does not fit together."""
+    """Return a supervisor's settings, as far as the configuration has them; raise InvalidConfig for what does not
+    fit together."""
     from supervisor.artifacts import PackageLimits
     from supervisor.daemon import SupervisorSettings
 
@@ -143,14 +144,14 @@ def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSetting
 
 
 def listen_by(bind: str) -> tuple[str, int]:
-    """The default address of the log server: the one that workers listen on. If `bind` names a network interface, on which
+    """Return the default address of the log server: the one that workers listen on. If `bind` names a network interface, on which
     only ZeroMQ can listen, the loopback address."""
     interfaces = {name for _, name in socket.if_nameindex()}
     return ("127.0.0.1" if bind in interfaces else "0.0.0.0" if bind == "*" else bind), 0
 
 
 def unreached(said: str | None, host: str, bind: str, listen: str, servers: str) -> list[str]:
-    """A sentence for each address that other hosts cannot reach, or would look for on themselves. `said`: --host; None: the
+    """Return a sentence for each address that other hosts cannot reach, or would look for on themselves. `said`: --host; None: the
     host's own name, and then other hosts matter only if ZooKeeper (`servers`) runs on one."""
     found = []
     here = "fine where the whole cluster is on this machine. Otherwise"
@@ -172,7 +173,7 @@ def unreached(said: str | None, host: str, bind: str, listen: str, servers: str)
 
 
 def hosts_of(servers: str) -> list[str]:
-    """The hosts of ZooKeeper's servers."""
+    """Return the hosts of ZooKeeper's servers."""
     return [server.strip().rpartition(":")[0] or server for server in servers.partition("/")[0].split(",")]
 
 

@@ -81,7 +81,7 @@ def state_of(supervisor: SupervisorEntry) -> Cell:
 
 
 def summary(there: Sequence[SupervisorEntry]) -> str:
-    """How many slots are free."""
+    """Return how many slots are free."""
     total = sum(each.slots for each in there)
     used = sum(each.used for each in there)
     return f"{plural(len(there), 'supervisor')}; {used} of {plural(total, 'slot')} used, {free_slots(there)} free"

@@ -94,7 +94,7 @@ def table(
     Without options it asks the manifest alone: that needs no Spark, and for a table on this machine no Java. --verify reads
     every committed file and compares its digest. --key has Spark count the rows that are replays of others.
     --sweep deletes what topologies have left that ended in the middle of a batch: those that have written nothing for a day, or
-    for --older-than seconds. A sink that lives all the same writes its batch again; no row is lost.
+    for --older-than seconds. If such a sink is still alive, it writes its batch again; no row is lost.
 
     \b
     Examples:
@@ -103,7 +103,7 @@ def table(
       squall table /tmp/delays --key carrier,hour --json
       squall table /tmp/delays --sweep --dry-run
 
-    Exit status: 0; 1 when something of the manifest cannot be read, or a file is not as it was committed; 2 wrong usage.
+    Exit status: 0; 1 when part of the manifest cannot be read, or a file was changed after its commit; 2 wrong usage.
     """
     from squall_io.spark.reading.committed import key_names
 
@@ -318,7 +318,7 @@ def unreadable_lines(found: TableSummary) -> Iterator[str]:
 
 
 def problem_lines(verified: Verification | None) -> Iterator[str]:
-    """Yield which files are not as they were committed."""
+    """Yield the files that were changed after their commit."""
     if verified is not None and verified.problems:
         yield f"squall table: {formats.plural(len(verified.problems), 'file')} not as committed:"
         yield from _named(verified.problems)

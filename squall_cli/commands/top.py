@@ -134,7 +134,7 @@ class WatchedCluster:
 
 
 def summary(moment: ClusterMoment) -> str:
-    """The cluster in one line."""
+    """Return the cluster in one line."""
     cluster = moment.cluster
     slots = cluster.slots
     leader = cluster.leader.url if cluster.leader else "no leader"
@@ -145,7 +145,7 @@ def summary(moment: ClusterMoment) -> str:
 
 
 def table_of(busy: Sequence[Busy]) -> Table:
-    """A row for each component."""
+    """Return a row for each component."""
     return table(COLUMNS, [row(each) for each in busy])
 
 
@@ -167,7 +167,7 @@ def row(each: Busy) -> list[Cell]:
 
 
 def as_values(moment: ClusterMoment) -> dict[str, object]:
-    """The moment for programs."""
+    """Return the moment for programs."""
     from msgspec import to_builtins
 
     return {

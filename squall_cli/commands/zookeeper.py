@@ -1,6 +1,6 @@
 """`squall zookeeper`: a ZooKeeper server in the foreground, for development, for tests and for trying a cluster.
 
-It is a Java process of its own, which ends with this one's signals. Must not know: what is kept in it.
+The server is a separate Java process, which ends when this one gets a signal. Must not know: the data in it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """The callback of --ensemble."""
+    """Return the callback of --ensemble."""
     members = tuple(value.split(",")) if value else ()
     for member in members:
         parts = member.rsplit(":", 2)
@@ -144,7 +144,7 @@ def usable(folder: Path) -> Iterator[None]:
 
 
 def free_port(host: str, port: int) -> int:
-    """The port, after a look whether it can be had; a free one for 0."""
+    """Return the port after checking that it is free; a free one for 0."""
     bare = host.strip("[]")
     with socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
@@ -167,7 +167,7 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
     with usable(plan.folder):
         opened = log.open("wb")
     with opened as output:
-        # A session of its own: Ctrl-C comes here alone, and here it is decided how the server ends.
+        # In its own session, so that only this process gets Ctrl-C and decides how the server ends.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -101,7 +101,7 @@ class LocalRun:
         return Ended(self.how, self.status, time.monotonic() - self.started, reported)
 
     def over(self) -> bool:
-        """Whether the topology has ended and its workers are gone."""
+        """Return whether the topology has ended and its workers are gone."""
         if self.cluster.broken is not None:
             raise SquallError(f"the local cluster has stopped: {self.cluster.broken!r}")
         if self.deadline is not None and self.name not in self.cluster.topologies():
@@ -168,7 +168,7 @@ class LocalRun:
 
 
 def hung_call() -> str:
-    """Where user code is at this moment, in a thread that runs tasks: for a call that does not return."""
+    """Return where user code is at this moment, in a thread that runs tasks: for a call that does not return."""
     frames = sys._current_frames()
     for thread in threading.enumerate():
         if thread is threading.main_thread() or thread.ident not in frames:

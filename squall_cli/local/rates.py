@@ -21,7 +21,7 @@ STILL = 1.5
 
 
 def done(component: ComponentStatus) -> int:
-    """What a component's rate counts: emissions of a spout, executions of a bolt."""
+    """Return what a component's rate counts: emissions of a spout, executions of a bolt."""
     return component.emitted if component.kind == "spout" else component.executed
 
 
@@ -33,7 +33,7 @@ class Count:
     changed: float
 
     def time(self, now: float) -> float:
-        """The moment that it speaks of, asked now."""
+        """Return the moment that it speaks of, asked now."""
         return self.changed if now - self.changed <= STILL else now
 
 

@@ -33,7 +33,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class Trees:
-    """The final verdicts of a topology's trees. `failed`: for good; `left`: cut off by the end, or still open."""
+    """The final verdicts of a topology's trees. `failed`: finally; `left`: cut off by the end, or still open."""
 
     acked: int
     failed: int

@@ -1,4 +1,4 @@
-"""What worker processes write, as a person is to see it: their logs, followed while they grow.
+"""The output of worker processes for people: their logs, followed while they grow.
 
 What user code prints and logs, and what is written past Python (by child processes, by C code), is shown; of what a worker
 says of itself only warnings. A file that was opened is read to its end though its directory is removed meanwhile.
@@ -17,7 +17,7 @@ from pathlib import Path
 from squall.worker_files import LOG, OUTPUT
 from squall_cli.terminal.formats import whole
 
-#: Bytes that are read of a file in one go; of one that is further ahead than MOST_BEHIND the rest is left out.
+#: Bytes read from a file at once. If a file has more than MOST_BEHIND unread bytes, the older ones are skipped.
 AT_ONCE = 64 * 1024
 MOST_BEHIND = 1024 * 1024
 #: A line of a worker's log: `2026-03-01 12:00:00,123 INFO count[4] text`.
@@ -34,7 +34,7 @@ class Followed:
     rest: bytes = b""
 
     def lines(self, last: bool) -> list[str]:
-        """The lines that have come since the last time; with `last` also one that has not ended."""
+        """Return the lines written since the last call; with `last`, also an unfinished line."""
         found = self.read()
         if self.renamed():
             found += self.read()  # what was written between the look and the renaming
@@ -47,7 +47,7 @@ class Followed:
         return [line.decode("utf-8", "backslashreplace") for line in lines]
 
     def read(self) -> bytes:
-        """What there is, but not more than a person could read."""
+        """Return what there is, but not more than a person could read."""
         if self.file is None:
             try:
                 self.file = FileIO(self.path)
@@ -118,7 +118,8 @@ class WorkerLogs:
 
 
 def readable(line: str) -> str | None:
-    """A line of a worker's log for people: "" for one that is not to be shown, None for one that goes on with the last."""
+    """Return a line of a worker's log for people: "" for one that is not to be shown, None for one that goes on with
+    the last."""
     found = LINE.fullmatch(line)
     if found is None:
         return None

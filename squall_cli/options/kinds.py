@@ -1,4 +1,5 @@
-"""What arguments and options take: files, which the shell completes; whole numbers and seconds, each within its limits; pairs.
+"""The types of arguments and options: files, which the shell completes; whole numbers and seconds, each within its
+limits; pairs.
 
 Click's own ranges say `0<=x<=1000000000.0` in the help and take "nan", which is neither below a limit nor above one.
 Must not know: what the values are for.
@@ -96,7 +97,7 @@ def pairs(
 
 
 def task_counts(ctx: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, int]:
-    """The callback of COMPONENT=N."""
+    """Return the callback of COMPONENT=N."""
     found = pairs(ctx, option, given, "COMPONENT=N", str.rpartition)  # a name may have a "="
     for name, number in found.items():
         if not (number.isascii() and number.isdigit() and int(number) > 0):

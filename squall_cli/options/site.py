@@ -19,7 +19,7 @@ SITE_FILE = Path("conf/squall.yaml")
 
 
 def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """The callback of `-o`: what is not of the form KEY=VALUE is wrong usage, before anything is loaded."""
+    """Return the callback of `-o`: what is not of the form KEY=VALUE is wrong usage, before anything is loaded."""
     for text in settings:
         try:
             parse_override(text)
@@ -39,19 +39,19 @@ class Layers:
 
 
 def site_file(given: str | Path | None) -> Path | None:
-    """The file that --config names, else conf/squall.yaml in the working folder when there is one."""
+    """Return the file that --config names, else conf/squall.yaml in the working folder when there is one."""
     if given is not None:
         return Path(given)
     return SITE_FILE if SITE_FILE.is_file() else None
 
 
 def named(file: Path, problem: str) -> str:
-    """A problem of the site's file, with its name, which some have in them already."""
+    """Return a problem of the site's file, with its name, which some have in them already."""
     return problem if str(file) in problem else f"{file}: {problem}"
 
 
 def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: Iterable[str]) -> Layers:
-    """Read all three layers; InvalidConfig with all problems of all of them."""
+    """Read all three layers; raise InvalidConfig with all problems of all of them."""
     problems: list[str] = []
     file = site_file(given)
     site: Mapping[str, object] = {}

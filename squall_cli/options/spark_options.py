@@ -102,7 +102,7 @@ def check_places(
 
 
 def over_connect(master: str | None, conf: Mapping[str, str]) -> bool:
-    """Whether a Spark Connect server does the work: then file systems are reached through its session."""
+    """Return whether a Spark Connect server does the work: then file systems are reached through its session."""
     return SessionRequest.of(master, conf).is_connect
 
 

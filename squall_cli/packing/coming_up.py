@@ -28,7 +28,7 @@ ROLLBACK_SECS: Final = 20.0
 
 @dataclass(frozen=True)
 class Seen:
-    """The progress that one status shows. `stages`: what was reached, one line each; `now`: what is waited for."""
+    """The progress that one status shows. `stages`: a line for each stage that was reached; `now`: the one that is awaited."""
 
     now: str
     stages: tuple[str, ...] = ()
@@ -225,11 +225,11 @@ def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
     """Return that the version of this id is gone, and why. Rollbacks of other versions do not count."""
     back = [event for event in status.events if event.kind == "rolled_back" and event.version == topology_id]
     why = f": {own_paths(back[-1].error)}" if back else ""
-    return f"the new version of {status.name!r} did not come up, the one before has the name again{why}"
+    return f"the new version of {status.name!r} did not start, the previous one has the name again{why}"
 
 
 def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:
-    """Whether spouts have emitted without tracking a tuple, and bolts, if there are any, have executed."""
+    """Return whether spouts have emitted without tracking a tuple, and bolts, if there are any, have executed."""
     spouts = [component for component in components.values() if component.kind == "spout"]
     bolts = [component for component in components.values() if component.kind != "spout"]
     tracked = any(spout.acked or spout.failed or spout.pending for spout in spouts)

@@ -212,7 +212,7 @@ def trouble(head: str, error: BaseException) -> str:
 
 
 def is_import_machinery(file: str) -> bool:
-    """Whether a frame is Python's own, between the import statement and what it ran."""
+    """Return whether a frame is Python's own, between the import statement and what it ran."""
     return file.startswith("<frozen importlib") or file == importlib.__file__
 
 
@@ -241,7 +241,7 @@ def find(source: SourceName, module: ModuleType) -> Any:
 
 
 def is_candidate(name: str, value: object, module: ModuleType) -> bool:
-    """Whether a user may have meant this name."""
+    """Return whether a user may have meant this name."""
     if name.startswith("_"):
         return False
     if isinstance(value, Topology):

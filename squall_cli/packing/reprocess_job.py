@@ -45,7 +45,7 @@ class JobFailed(SquallError):
 
 
 def load_job(text: str) -> Job:
-    """Return the job in a file; `WrongSource` for a wrong name, `CannotLoad` for an error in the file."""
+    """Return the job in a file; raise `WrongSource` for a wrong name, `CannotLoad` for an error in the file."""
     path = Path(text)
     check_file(path)
     module = _imported(path)
@@ -65,13 +65,13 @@ def _imported(path: Path) -> ModuleType:
         place = place_of(error)
         raise CannotLoad(
             f"{path} cannot be imported: it uses Spark, which starts after that\n"
-            f"  make columns in {FUNCTION}(), and UDFs there, too, or with a type that is no text: @udf(LongType()), not"
+            f"  make columns in {FUNCTION}(), and UDFs there, too, or with a type that is not text: @udf(LongType()), not"
             " @udf('long')" + (f"\n  at {place}" if place else "")
         ) from None
 
 
 def _is_too_early(error: BaseException) -> bool:
-    """Whether it is PySpark's error for a call that needs a session: it has a condition, or for columns an assertion."""
+    """Return whether it is PySpark's error for a call that needs a session: it has a condition, or for columns an assertion."""
     frames = list(walk_tb(error.__traceback__))
     where = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
     asserts = isinstance(error, AssertionError) and where.partition(".")[0] == "pyspark"
@@ -79,7 +79,7 @@ def _is_too_early(error: BaseException) -> bool:
 
 
 def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
-    """Return the function; `CannotLoad` if there is none, or it takes other arguments."""
+    """Return the function; raise `CannotLoad` if there is none, or it takes other arguments."""
     function: Callable[[Any, Any], Any] | None = getattr(module, FUNCTION, None)
     if function is None:
         near = nearest(FUNCTION, [name for name in vars(module) if not name.startswith("_")])

@@ -26,7 +26,7 @@ from topology_api.topology import Topology
 #: Seconds for which a submission whose answer got lost is sent again: a standby leads long before.
 PATIENCE: Final = 30.0
 PAUSE: Final = 1.0
-#: The kind of a refusal of Nimbus that does not say whether it was done: it took too long.
+#: The kind of a refusal by Nimbus after which the outcome is unknown, because the request took too long.
 BUSY: Final = "Busy"
 #: The same, since Nimbus had no answer from the store. Most often its connection broke, and is there again at once; else it is
 #: informed soon that the cluster is unavailable.
@@ -88,7 +88,7 @@ class Accepted:
 
 
 def check_versions(client: NimbusClient, name: str) -> None:
-    """NotSubmitted when the cluster could not run what is packed here: before much is sent there."""
+    """Raise NotSubmitted when the cluster could not run what is packed here: before much is sent there."""
     others = [(f"Nimbus on {each.host}", each.versions) for each in client.cluster().nimbuses]
     others += [(f"supervisor {each.id} on {each.host}", each.versions) for each in client.supervisors()]
     problems = misfits(own_versions(), others)
@@ -146,7 +146,7 @@ def upload(
 
 
 def passes(error: Unreachable | Refused) -> bool:
-    """Whether it is what one sees while the lead goes from one Nimbus to another. One has answered a moment ago."""
+    """Return whether it is what one sees while the lead goes from one Nimbus to another. One has answered a moment ago."""
     return isinstance(error, Unreachable) or error.kind in (BUSY, NO_LEADER)
 
 

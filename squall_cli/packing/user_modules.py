@@ -35,12 +35,12 @@ NOBODYS = ("__main__", "__mp_main__", "sitecustomize", "usercustomize")
 
 
 class CannotShip(SquallError):
-    """Something that a topology needs, or that was named to go with it, cannot travel; the text says what helps."""
+    """Something that a topology needs, or that the user named, cannot be shipped; the text says what helps."""
 
 
 @dataclass(frozen=True)
 class Before:
-    """What was loaded before the user's file was."""
+    """The modules and folders that were loaded before the user's file."""
 
     modules: frozenset[str]
 
@@ -51,7 +51,7 @@ class Before:
 
 @dataclass
 class Modules:
-    """What was found: the place that a file is imported from (`pkg/part.py`) -> the file."""
+    """The modules found: the path that a file is imported from (`pkg/part.py`) -> the file."""
 
     files: dict[str, Path] = field(default_factory=dict)
     #: Top-level names of installed libraries that the user's code imports.
@@ -62,7 +62,7 @@ class Modules:
     packages: set[str] = field(default_factory=set)
 
     def add(self, place: str, file: Path) -> None:
-        """Let a file travel. CannotShip when another one has its place."""
+        """Let a file travel. Raises CannotShip when another one has its place."""
         there = self.files.setdefault(place, file)
         if there != file and not os.path.samefile(there, file):
             raise CannotShip(f"{there} and {file} would both travel as {place!r}: rename one of them")
@@ -76,7 +76,7 @@ class Modules:
 
 
 def installed_folders() -> tuple[str, ...]:
-    """The folders of Python's own library and of what is installed."""
+    """Return the folders of Python's own library and of what is installed."""
     named = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     own = os.path.dirname(os.__file__)
     folders = [
@@ -90,7 +90,7 @@ def installed_folders() -> tuple[str, ...]:
 
 
 def is_installed(path: str | Path, folders: tuple[str, ...] = installed_folders()) -> bool:
-    """Whether a file or folder belongs to Python, to an installed package or to Squall."""
+    """Return whether a file or folder belongs to Python, to an installed package or to Squall."""
     real = os.path.realpath(path)
     if os.path.join(real, "").startswith(folders) or not {"site-packages", "dist-packages"}.isdisjoint(
         Path(real).parts
@@ -101,7 +101,7 @@ def is_installed(path: str | Path, folders: tuple[str, ...] = installed_folders(
 
 
 def user_folders() -> list[str]:
-    """The folders on Python's path that are the user's: the file's own, PYTHONPATH, what their code has added."""
+    """Return the folders on Python's path that are the user's: the file's own, PYTHONPATH, what their code has added."""
     return [
         folder
         for folder in map(os.path.abspath, sys.path)
@@ -115,8 +115,8 @@ def find_modules(
     given: Mapping[str, Path] | None = None,
     entry: str = DEFAULT_NAME,
 ) -> Modules:
-    """All of the user's modules. `also`: names that are imported later; `given`: files that travel anyway; `entry`: what the
-    user named in their file."""
+    """Return all of the user's modules. `also`: names that are imported later; `given`: files that travel anyway;
+    `entry`: what the user named in their file."""
     found = Modules(dict(given or {}))
     for name in sorted(set(sys.modules) - before.modules):
         if name not in NOBODYS:
@@ -149,7 +149,7 @@ def add_loaded(found: Modules, name: str) -> None:
     path = Path(file)
     if not path.is_file():
         raise CannotShip(
-            f"module {name!r} comes from {file}, which is no file that could be shipped: unpack it into a folder, or"
+            f"module {name!r} comes from {file}, which is not a file that could be shipped: unpack it into a folder, or"
             " install it on the hosts and name it in --requirements"
         )
     top, *below = name.split(".")
@@ -173,7 +173,7 @@ def digest_of_parts(parts: Iterable[tuple[str, bytes]]) -> str:
 
 
 def file_of(module: object) -> str | None:
-    """The file of a module. What else is in sys.modules may do anything when it is asked for an attribute."""
+    """Return the file of a module. What else is in sys.modules may do anything when it is asked for an attribute."""
     if not isinstance(module, ModuleType):
         return None
     file = vars(module).get("__file__")
@@ -181,7 +181,7 @@ def file_of(module: object) -> str | None:
 
 
 def portions_of(module: object) -> list[Path]:
-    """The folders of a package that are the user's; none for a plain module."""
+    """Return the folders of a package that are the user's; none for a plain module."""
     folders = vars(module).get("__path__") if isinstance(module, ModuleType) else None
     return [Path(folder) for folder in folders or () if os.path.isdir(folder) and not is_installed(folder)]
 
@@ -218,7 +218,7 @@ def is_worth_shipping(root: str, name: str) -> bool:
 
 
 def parsed(source: Path) -> ast.Module:
-    """The code of a file; none where it is no Python."""
+    """Return the code of a file; none where it is not Python."""
     try:
         return ast.parse(source.read_bytes())
     except (
@@ -231,7 +231,7 @@ def parsed(source: Path) -> ast.Module:
 
 
 def imported_names(tree: ast.Module) -> set[str]:
-    """The top-level names that a file imports anywhere in it."""
+    """Return the top-level names that a file imports anywhere in it."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -242,8 +242,8 @@ def imported_names(tree: ast.Module) -> set[str]:
 
 
 def without_script(tree: ast.Module, entry: str) -> ast.Module:
-    """What of a file runs when it is not run itself: not its `if __name__ == "__main__":`, nor the functions that nothing else
-    in it mentions. `entry` is called by us."""
+    """Return what of a file runs when it is not run itself: not its `if __name__ == "__main__":`, nor the functions
+    that nothing else in it mentions. `entry` is called by us."""
     script = [node for node in tree.body if is_main_block(node)]
     rest = [node for node in tree.body if not is_main_block(node)]
     while script:
@@ -265,7 +265,7 @@ def without_script(tree: ast.Module, entry: str) -> ast.Module:
 
 
 def is_main_block(node: ast.stmt) -> bool:
-    """Whether this is `if __name__ == "__main__":`."""
+    """Return whether this is `if __name__ == "__main__":`."""
     if not isinstance(node, ast.If) or node.orelse or not isinstance(node.test, ast.Compare):
         return False
     sides = {ast.unparse(side) for side in (node.test.left, *node.test.comparators)}
@@ -273,7 +273,7 @@ def is_main_block(node: ast.stmt) -> bool:
 
 
 def mentioned(body: Iterable[ast.AST]) -> set[str]:
-    """All names that code uses, in whatever way, and all texts in it: they may name something, too."""
+    """Return all names that code uses, in whatever way, and all texts in it: they may name something, too."""
     names: set[str] = set()
     for statement in body:
         for node in ast.walk(statement):
@@ -301,7 +301,7 @@ def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[
 
 
 def is_nowhere(name: str) -> bool:
-    """Whether an import of a top-level name would find nothing at all."""
+    """Return whether an import of a top-level name would find nothing at all."""
     if name in sys.modules or name in OURS or name in sys.stdlib_module_names:
         return False
     try:
@@ -344,7 +344,7 @@ def look_up(found: Modules, names: Iterable[str], folders: list[str], in_use: bo
 
 
 def add_spec(found: Modules, name: str, spec: importlib.machinery.ModuleSpec) -> bool:
-    """Whether what an import would find is the user's; then it travels."""
+    """Return whether what an import would find is the user's; then it travels."""
     portions = [Path(folder) for folder in spec.submodule_search_locations or () if not is_installed(folder)]
     if spec.origin is not None and not portions and spec.has_location and not is_installed(spec.origin):
         found.add(name + suffix_of(Path(spec.origin)), Path(spec.origin))

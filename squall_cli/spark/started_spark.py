@@ -1,4 +1,4 @@
-"""What a command that uses Spark has started: a session, and the file systems of its tables, each when first needed.
+"""Things that a command with Spark starts when they are first needed: a session, and the file systems of its tables.
 
 How far Spark is, is on standard error: a bar on a terminal, otherwise a line every few seconds. Commands that publish
 results also share their options, and the outcome of a run in one shape.

@@ -35,7 +35,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Sweep:
-    """What was found, and whether it was deleted."""
+    """The leftovers found, and whether they were deleted."""
 
     found: Leftovers
     age: float

@@ -34,7 +34,7 @@ class Trouble:
 
 
 def place_of(report: ErrorReport) -> Place:
-    """What the report is recognised by."""
+    """Return what the report is recognised by."""
     kind = report.text.partition(":")[0]
     return report.component, report.call, kind, report.place
 
@@ -46,7 +46,7 @@ class ErrorFeed:
         self.seen: set[Place] = set()
 
     def fresh(self, status: TopologyStatus) -> list[ErrorReport]:
-        """The reports of places that were not there before, oldest first."""
+        """Return the reports of places that were not there before, oldest first."""
         found = []
         for report in status.errors:
             place = place_of(report)
@@ -56,22 +56,22 @@ class ErrorFeed:
         return found
 
     def has_shown(self, text: str, status: TopologyStatus) -> bool:
-        """Whether a report with this text was among what `fresh` gave, however often it has been seen since."""
+        """Return whether a report with this text was among what `fresh` gave, however often it has been seen since."""
         return any(_is(report, text) for report in status.errors if place_of(report) in self.seen)
 
 
 def report_of_failure(status: TopologyStatus) -> ErrorReport | None:
-    """The report of what a topology failed of, None when it failed of something else."""
+    """Return the report of what a topology failed of, None when it failed of something else."""
     return next((report for report in status.errors if status.error and _is(report, status.error)), None)
 
 
 def _is(report: ErrorReport, text: str) -> bool:
-    """Whether a text is a report, however often that has been seen since."""
+    """Return whether a text is a report, however often that has been seen since."""
     return text in (report.render(), replace(report, times=1).render())
 
 
 def troubles(status: TopologyStatus) -> list[Trouble]:
-    """The components that have errors, the one with the newest first."""
+    """Return the components that have errors, the newest error first."""
     newest = {report.component: report for report in status.errors}
     found = [
         Trouble(name, component.errors, newest[name])

@@ -13,12 +13,12 @@ _UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def whole(number: int) -> str:
-    """A count in full: `1,234,567`."""
+    """Return a count in full: `1,234,567`."""
     return f"{number:,}"
 
 
 def short(number: float) -> str:
-    """A count in at most six characters: `99,999`, `123k`, `1.23M`."""
+    """Return a count in at most six characters: `99,999`, `123k`, `1.23M`."""
     if number < 100_000:
         return f"{round(number):,}"
     for size, unit in _UNITS:
@@ -28,7 +28,7 @@ def short(number: float) -> str:
 
 
 def rate(number: float | None) -> str:
-    """A rate per second: `0`, `3.4`, `1,234`, `123k`; a dash for None."""
+    """Return a rate per second: `0`, `3.4`, `1,234`, `123k`; a dash for None."""
     if number is None:
         return "-"
     if 0 < number < 9.95:
@@ -37,7 +37,7 @@ def rate(number: float | None) -> str:
 
 
 def latency(seconds: float | None) -> str:
-    """A short time in at most six characters: `0.35ms`, `43.3ms`, `4.33s`; a dash for none."""
+    """Return a short time in at most six characters: `0.35ms`, `43.3ms`, `4.33s`; a dash for none."""
     if seconds is None:
         return "-"
     if seconds < 0.9995:
@@ -50,7 +50,7 @@ def latency(seconds: float | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration: `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 03 min`."""
+    """Return a duration: `0.42 s`, `12.3 s`, `3 min 05 s`, `2 h 03 min`."""
     if seconds < 9.995:
         return f"{seconds:.2f} s"
     if seconds < 59.95:
@@ -62,12 +62,12 @@ def duration(seconds: float) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time in seconds since 1970 as local time: `2026-03-01 12:00:00`."""
+    """Return a time in seconds since 1970 as local time: `2026-03-01 12:00:00`."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
 def span(seconds: float) -> str:
-    """The time since something began, in at most six characters: `12s`, `3m05s`, `2h03m`, `4d07h`."""
+    """Return the time since something began, in at most six characters: `12s`, `3m05s`, `2h03m`, `4d07h`."""
     seconds = max(0, int(seconds))
     for size, smaller, unit, below in ((86_400, 3600, "d", "h"), (3600, 60, "h", "m"), (60, 1, "m", "s")):
         if seconds >= size:
@@ -95,12 +95,12 @@ def plural(number: int, word: str, words: str | None = None) -> str:
 
 
 def columns_of(text: str) -> int:
-    """The columns that a text takes on a terminal: a wide character takes two."""
+    """Return the columns that a text takes on a terminal: a wide character takes two."""
     return len(text) if text.isascii() else len(text) + sum(east_asian_width(each) in "WF" for each in text)
 
 
 def cropped(text: str, width: int) -> str:
-    """The text on one line of at most `width` characters, with an ellipsis where it was cut."""
+    """Return the text on one line of at most `width` characters, with an ellipsis where it was cut."""
     line = " ".join(text.split())
     if columns_of(line) <= width:
         return line
@@ -111,7 +111,7 @@ def cropped(text: str, width: int) -> str:
 
 
 def cropped_inside(text: str, width: int) -> str:
-    """The text on one line of at most `width` characters, cut in its middle: an error's end says what to do next."""
+    """Return the text on one line of at most `width` characters, cut in its middle: an error's end says what to do next."""
     line = " ".join(text.split())
     if len(line) <= width:
         return line
@@ -126,7 +126,7 @@ def _three_digits(number: float) -> str:
 
 
 def to_type(command: str, name: str, *options: str) -> str:
-    """A command to type next: `squall logs word-count --file build`, in backquotes. It is quoted so that the shell and
+    """Return a command to type next: `squall logs word-count --file build`, in backquotes. It is quoted so that the shell and
     `squall` accept any name; one that looks like an option follows `--`."""
     words = (*options, "--", name) if name.startswith("-") else (name, *options)
     return f"`squall {' '.join(map(quote, (command, *words)))}`"

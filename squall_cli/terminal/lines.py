@@ -1,4 +1,4 @@
-"""What the command prints: lines in pieces with styles, and the streams that show them in colours, plainly, or by rich.
+"""The output of commands: lines in pieces with styles, and the streams that show them in colours, plainly, or by rich.
 
 Must not know: what the lines say. rich is imported only for what moves on a terminal.
 """

@@ -71,7 +71,7 @@ def progress_line(moment: Moment) -> str:
 
 
 def component_text(name: str, component: ComponentStatus, rate: float | None) -> str:
-    """One component's part of the line."""
+    """Return one component's part of the line."""
     component = with_left(component)
     spout = component.kind == "spout"
     number, what = (component.emitted, "emitted") if spout else (component.executed, "executed")

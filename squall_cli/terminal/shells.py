@@ -2,7 +2,7 @@
 
 Where click's own fall short: bash breaks words at `:` and `=`, so that no URL stays whole; names went into its line as they
 are, whatever it makes of a blank; zsh lost the option of `--component=co`, and put a blank behind `count=`.
-Must not know: what is completed. Importing it has click use it.
+Must not know: what is completed. Importing this module makes click use it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Bash(BashComplete):
     typed = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """The words before the one that is not whole yet, and that one; it may be empty, or within a quotation."""
+        """Return the complete words, and the word that is being typed; it may be empty, or within quotes."""
         _, *words, last = split_arg_string(os.environ["COMP_WORDS"] + ".")
         self.typed = last[:-1]
         return words, self.typed

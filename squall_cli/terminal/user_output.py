@@ -35,7 +35,7 @@ class Gathered:
         self.process = os.getpid()
 
     def takes(self) -> bool:
-        """Whether text is to be gathered. A forked child's terminal is the process's own."""
+        """Return whether text is to be gathered. A forked child's terminal is the process's own."""
         return self.show is not None and self.process == os.getpid()
 
     def add(self, text: str) -> None:

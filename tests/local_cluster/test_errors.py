@@ -402,7 +402,7 @@ def test_a_failure_after_the_last_replay_is_no_crash(cluster: LocalCluster) -> N
 
 
 class Refuses(Bolt):
-    """Fails every tuple, which is no error."""
+    """Fails every tuple, which is not an error."""
 
     def execute(self, tup: Tuple) -> None:
         self.fail(tup, "not wanted")

@@ -98,7 +98,7 @@ MISTAKES = {
     "emit_after_fail": "it was acked or failed already",
     "anchor_to_old": "value='emit_after_ack'>: it was acked or failed already",
     "ack_twice": "cannot ack <Tuple rows[1] default: value='ack_twice'>: it was acked or failed already",
-    "ack_nothing": "cannot ack ('ack_nothing',): it is no tuple that execute() got",
+    "ack_nothing": "cannot ack ('ack_nothing',): it is not a tuple that execute() got",
     "anchor_to_values": "anchors= takes tuples that execute() got, not 'a tuple'",
     "anchor_to_a_number": "anchors= takes a tuple that execute() got, or several, not 5",
     "a_stream_that_is_no_name": "no output stream ['default'] is declared",

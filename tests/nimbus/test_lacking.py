@@ -87,7 +87,7 @@ def test_a_nimbus_that_has_the_file_and_never_leads_does_not_leave_the_cluster_w
 ) -> None:
     assert may_lead_at(lacking, answer) == LONGER
     assert lacking.steps_aside() is None, "this could continue for ever"
-    assert "cannot be had from n2: this Nimbus may lead without it" in caplog.text
+    assert "is not available from n2: this Nimbus may lead without it" in caplog.text
 
 
 def test_a_file_that_went_missing_since_the_last_check_counts(lacking: MissingFiles) -> None:

@@ -153,7 +153,7 @@ def test_a_supervisor_can_only_report_for_itself(
     with closing(other.client()) as stranger, pytest.raises(Refused) as refused:
         stranger.post("supervisors/s1/reports", {"reports": [], "counters": []})
     assert refused.value.status == 401
-    with pytest.raises(Refused) as refused:  # and an operator is no supervisor
+    with pytest.raises(Refused) as refused:  # and an operator is not a supervisor
         client.post("supervisors/s1/reports", {"reports": [], "counters": []})
     assert refused.value.status == 401
 

@@ -182,7 +182,7 @@ def test_a_topology_with_a_damaged_description_is_bad_and_the_others_are_shown(
     store.put(paths.description(damaged), b"no blob at all")
     listed = {each["name"]: each["state"] for each in client.get("topologies")["topologies"]}
     assert listed == {"words": "ACTIVE", "damaged": "BAD"}
-    assert "is no blob" in client.get("topologies/damaged")["error"]
+    assert "is not a blob" in client.get("topologies/damaged")["error"]
     assert "squall_topology_state" in text_at(client, "/metrics")
 
 

@@ -204,15 +204,15 @@ def test_a_source_with_two_readers_is_read_once_and_both_get_the_same_rows(
 @pytest.mark.parametrize(
     ("topology", "sources", "said"),
     [
-        (word_count(), {"lines": [("a",)]}, "source 'lines': [('a',)] (list) is no DataFrame of Spark's"),
+        (word_count(), {"lines": [("a",)]}, "source 'lines': [('a',)] (list) is not a Spark DataFrame"),
         (
             word_count(),
             {"lines": SimpleNamespace(columns=["line"])},
-            "(SimpleNamespace) is no DataFrame of Spark's",
+            "(SimpleNamespace) is not a Spark DataFrame",
         ),
-        (word_count(), [("a",)], "sources: [('a',)] (list) is no dict"),
-        (TopologyBuilder("t"), {}, "(TopologyBuilder) is no topology; TopologyBuilder.build() makes one"),
-        (None, {}, "None (NoneType) is no topology"),
+        (word_count(), [("a",)], "sources: [('a',)] (list) is not a dict"),
+        (TopologyBuilder("t"), {}, "(TopologyBuilder) is not a topology; TopologyBuilder.build() makes one"),
+        (None, {}, "None (NoneType) is not a topology"),
     ],
     ids=["rows", "anothers-frame", "no-dict", "builder", "none"],
 )
@@ -272,7 +272,7 @@ def test_mistakes_in_columns_and_schemas_are_reported_before_anything_runs(
     first, second, third = caught.value.problems
     assert "source 'lines' has no column 'line'" in first and "frame.toDF('line') names them" in first
     assert "field 'count' has no column" in second
-    assert "'split' is no output" in third
+    assert "'split' is not an output" in third
 
 
 def test_types_that_do_not_fit_in_one_column_are_reported_with_advice(spark: SparkSession) -> None:

@@ -52,13 +52,13 @@ def test_values_of_numpy_that_do_not_fit_exactly_are_refused() -> None:
 
     refused = [
         ("tinyint", np.uint8(128), "np.uint8(128) (uint8) is out of range for tinyint: -128 to 127"),
-        ("bigint", np.float64(1), "is no bigint"),
-        ("bigint", np.bool_(True), "is no bigint"),
-        ("boolean", np.int8(1), "is no boolean"),
-        ("double", np.longdouble(1), "is no double"),
-        ("date", np.datetime64("2026-11"), "is no date"),
-        ("date", np.datetime64("NaT", "D"), "is no date"),
-        ("date", np.datetime64(10**7, "D"), "is no date"),
+        ("bigint", np.float64(1), "is not a valid bigint"),
+        ("bigint", np.bool_(True), "is not a valid bigint"),
+        ("boolean", np.int8(1), "is not a valid boolean"),
+        ("double", np.longdouble(1), "is not a valid double"),
+        ("date", np.datetime64("2026-11"), "is not a valid date"),
+        ("date", np.datetime64("NaT", "D"), "is not a valid date"),
+        ("date", np.datetime64(10**7, "D"), "is not a valid date"),
         ("timestamp", np.datetime64("2026-11-21T01:02"), "it has no time zone; give a datetime with a tzinfo"),
         ("timestamp_ntz", np.datetime64("2026-11-21T00:00:00.000000001"), "microseconds of the years 1 to 9999 are kept"),
         ("timestamp_ntz", np.datetime64("NaT", "us"), "microseconds of the years 1 to 9999 are kept"),
@@ -80,8 +80,8 @@ def test_timestamps_of_pandas_are_accepted_unless_they_are_finer() -> None:
     )
     assert "it is finer than microseconds" in str(outcome("timestamp_ntz", noon + pd.Timedelta(1, "ns")))
     for kind in ("timestamp", "timestamp_ntz", "date"):
-        assert f"is no {kind}" in str(outcome(kind, pd.NaT))
-    assert "<NA> (NAType) is no bigint" in str(outcome("bigint", pd.NA))
+        assert f"is not a valid {kind}" in str(outcome(kind, pd.NaT))
+    assert "<NA> (NAType) is not a valid bigint" in str(outcome("bigint", pd.NA))
 
 
 def test_an_arrow_table_goes_through_spark_unchanged(spark: SparkSession) -> None:

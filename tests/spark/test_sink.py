@@ -74,8 +74,8 @@ def test_rows_that_do_not_fit_fail_individually_and_the_others_are_stored(
     assert run.acked() == good
     assert [(given, failure.error) for given, failure in run.failed()] == [
         (("c", None), "field 'count': None, where NOT NULL is declared"),
-        (("d", "4"), "field 'count': '4' (str) is no bigint"),
-        ((5, 5), "field 'word': 5 (int) is no string"),
+        (("d", "4"), "field 'count': '4' (str) is not a valid bigint"),
+        ((5, 5), "field 'word': 5 (int) is not a valid string"),
         (("e", 2**63), run.failed()[3][1].error),
     ]
     assert "9223372036854775808" in str(run.failed()[3][1].error)

@@ -127,7 +127,7 @@ def test_a_link_travels_as_its_target(tmp_path: Path) -> None:
 def test_only_regular_files_are_packed(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
-        with pytest.raises(BadArchive, match="is no regular file"):
+        with pytest.raises(BadArchive, match="is not a regular file"):
             pack({"x": path}, tmp_path / "packed")
 
 
@@ -282,9 +282,9 @@ def test_two_members_of_one_name_are_refused(tmp_path: Path, members: tuple[byte
         ((member("h", b"one", b"L"), member("h", b"two", b"L"), member("x")), "two headers"),
         ((member("h", b"one", b"L"),), "a header is without its file"),
         ((member("x", kind=b"5", size=b"00000000001\0") + bytes(512),), "a folder that has data"),
-        ((member("x", size=b"\x80" + b"\xff" * 11),), "no octal number"),
-        ((member("x", size=b"-0000000001\0"),), "no octal number"),
-        ((member("x", mode=b"rwxr-xr-"),), "no octal number"),
+        ((member("x", size=b"\x80" + b"\xff" * 11),), "not an octal number"),
+        ((member("x", size=b"-0000000001\0"),), "not an octal number"),
+        ((member("x", mode=b"rwxr-xr-"),), "not an octal number"),
         ((member("x", checksum=b"0000000\0"),), "checksum is false"),
         ((b"\0" * 512, member("x")), "an empty block in its middle"),
         ((member("x", b"1")[:-1] + b"!",), "hidden behind its data"),
@@ -320,7 +320,7 @@ def test_damaged_or_other_data_than_gzip_is_refused(tmp_path: Path) -> None:
     whole = bytearray(path.read_bytes())
     whole[-5] ^= 1  # the checksum at its end
     path.write_bytes(whole)
-    assert "no sound gzip file" in refused(path)
+    assert "not a sound gzip file" in refused(path)
     for other in (b"PK\x03\x04", b"\x28\xb5\x2f\xfd", zlib.compress(b"x"), member("x") + bytes(1024)):
         path.write_bytes(other)
         assert "gzip" in refused(path)

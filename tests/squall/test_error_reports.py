@@ -39,7 +39,7 @@ def test_a_library_below_the_users_line_and_its_cause_follow() -> None:
 def test_an_invalid_report_is_refused(change: dict[str, object]) -> None:
     values = ErrorReport("t", "count", 2, "execute", "ValueError: no", "", ("a",), None, 0.0).as_dict()
     assert ErrorReport.from_dict(values).frames == ("a",)
-    with pytest.raises(ValueError, match="this is no error report"):
+    with pytest.raises(ValueError, match="this is not an error report"):
         ErrorReport.from_dict({**values, **change})
 
 

@@ -23,7 +23,7 @@ def test_servers_are_hosts_and_ports(servers: str) -> None:
     "servers", ["zoo:99999", "zoo:0", "zoo:port", "zoo:-1", "a b", "a:1,,b:2", ":2181", "[::1", ","]
 )
 def test_an_impossible_value_is_refused_in_one_sentence(servers: str) -> None:
-    with pytest.raises(SquallError, match=r"is no ZooKeeper server: give HOST:PORT,\.\.\."):
+    with pytest.raises(SquallError, match=r"is not a ZooKeeper server: give HOST:PORT,\.\.\."):
         check_servers(servers)
 
 
@@ -61,6 +61,6 @@ def test_a_state_directory_is_named_and_must_not_be_a_file(daemon: str, tmp_path
         result = run(daemon, "--state", place)
         assert (result.exit_code, result.stderr.splitlines()[-1]) == (
             2,
-            f"Error: Invalid value for '--state': '{place}' is no directory",
+            f"Error: Invalid value for '--state': '{place}' is not a directory",
         )
     assert "it is empty: give a directory" in run(daemon, "--state", "").stderr

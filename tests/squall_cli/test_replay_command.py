@@ -98,7 +98,7 @@ def test_since_is_refused_for_files_that_are_no_table(file: Path, tmp_path: Path
         file, "--source", f"lines={lines}", "--output", f"split={out}", "--since", "2026-01-01T00:00:00Z"
     )
     assert done.exit_code == 1
-    assert f"{lines} is no Squall table" in done.output
+    assert f"{lines} is not a Squall table" in done.output
     assert not out.exists()
 
 
@@ -109,5 +109,5 @@ def test_when_one_output_has_foreign_files_nothing_is_written_to_any(file: Path,
     (errors / "notes.txt").write_text("theirs")
     done = run(file, "--source", f"lines={lines}", "--output", f"split={out}", "--errors", errors)
     assert done.exit_code == 1
-    assert f"file://{errors} is no Squall table and already has files (notes.txt)" in done.output
+    assert f"file://{errors} is not a Squall table and already has files (notes.txt)" in done.output
     assert not out.exists() and "starting Spark" not in done.output

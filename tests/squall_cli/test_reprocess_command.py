@@ -92,7 +92,7 @@ def run_in(table: str, target: str, job: Job) -> tuple[Any, Any]:
         (["--sql", " "], "--sql is empty"),
         (["no_such_job.py"], "there is no file 'no_such_job.py'"),
         (["/"], "'/' is a folder: give the file in it"),
-        (["--sql", "select 1", "--since", "yesterday"], "since is 'yesterday', which is no moment"),
+        (["--sql", "select 1", "--since", "yesterday"], "since is 'yesterday', which is not a moment"),
         (["--sql", "select 1", "--since", "2026-03-01"], "which has no time zone"),
         (["--sql", "select 1", "--conf", "spark.driver.memory"], "write KEY=VALUE"),
         (
@@ -163,7 +163,7 @@ def test_no_result_goes_into_a_folder_with_foreign_files(table: str, tmp_path: P
     done = reprocess("--sql", "select 1", "--input", table, "--output", str(tmp_path / "out"))
     assert (done.exit_code, done.stderr) == (
         1,
-        f"squall reprocess: file://{tmp_path}/out is no Squall table and already has files (day=1/part-0.parquet), which"
+        f"squall reprocess: file://{tmp_path}/out is not a Squall table and already has files (day=1/part-0.parquet), which"
         " readers of the folder would take for rows of the table: give another path, or move them away\n",
     )
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["day=1"]

@@ -55,7 +55,7 @@ def error_line(result: Result) -> str:
         (["--conf", "executor.memory=2g"], "conf has 'executor.memory' (str): its names begin with 'spark.'"),
         (["--conf", "squal.unsafe.store=true"], "did you mean 'squall.unsafe.store'?"),
         (["--conf", "squall.webhdfs.adress=h:1"], "did you mean 'squall.webhdfs.address'?"),
-        (["--conf", "squall.webhdfs.address=host:x"], "'host:x' is no address of WebHDFS"),
+        (["--conf", "squall.webhdfs.address=host:x"], "'host:x' is not a WebHDFS address"),
         (["--conf", "squall.unsafe.store=yes"], "squall.unsafe.store 'yes': give true or false"),
     ],
     ids=["master", "spark", "empty", "in-conf", "no-prefix", "squal", "own", "address", "unsafe"],
@@ -68,9 +68,9 @@ def test_an_invalid_master_or_setting_is_wrong_usage(command: str, options: Sequ
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        ("hdfs://h:port/a", "'port' is no port"),
-        ("http://h/a", "http:// is no file system"),
-        ("hdfs://h h/a", "'h h' is no name of a host"),
+        ("hdfs://h:port/a", "'port' is not a port"),
+        ("http://h/a", "http:// is not a file system"),
+        ("hdfs://h h/a", "'h h' is not a host name"),
         ("hdfs://h:9000", "the root of a file system"),
     ],
 )

@@ -382,7 +382,7 @@ def test_wait_reports_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, p
     assert done.returncode == 1
     assert done.stderr.count("the version before (words-1) runs again unless") == 1
     assert (
-        "the new version of 'words' did not come up, the one before has the name again: w1 died"
+        "the new version of 'words' did not start, the previous one has the name again: w1 died"
         in done.stderr
     )
 

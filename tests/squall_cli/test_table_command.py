@@ -255,5 +255,5 @@ def test_a_key_that_is_no_column_is_refused_before_spark_is_started(folder: Path
     result = run("counts", "--key", "words")
     assert result.exit_code == 1
     assert result.stderr == (
-        "squall table: key names 'words', which is no column; there are word, count, day\n"
+        "squall table: key names 'words', which is not a column; there are word, count, day\n"
     )

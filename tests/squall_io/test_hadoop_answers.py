@@ -180,7 +180,7 @@ def test_an_untrusted_certificate_is_not_retried(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("address", ["", "host:port", "ftp://host:1", "http://host:1/webhdfs", "http://"])
 def test_an_invalid_address_is_refused(address: str) -> None:
-    with pytest.raises(FilesRefused, match="is no address of WebHDFS"):
+    with pytest.raises(FilesRefused, match="is not a WebHDFS address"):
         WebHdfsFiles("hdfs://h:1/t", address)
 
 

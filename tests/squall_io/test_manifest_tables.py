@@ -89,7 +89,7 @@ def test_no_table_is_made_among_foreign_files_and_they_are_named(there: list[str
     before = dict(files.store.files)
     with pytest.raises(FolderTaken) as raised:
         open_table(files, BY_DAY)
-    assert str(raised.value).startswith(f"{ROOT} is no Squall table and already has files (")
+    assert str(raised.value).startswith(f"{ROOT} is not a Squall table and already has files (")
     assert named in str(raised.value) and "give another path, or move them away" in str(raised.value)
     assert files.store.files == before
 

@@ -87,11 +87,11 @@ def test_values_get_a_type_that_fits_all(values: list[Any], found: str) -> None:
         ([[1], ["a"]], "field 'x', an element: some values are bigint, some string"),
         ([{"a": 1}, {"a": "b"}], "field 'x', a value: some values are bigint, some string"),
         ([Place("a", 1.0), Pair(1, 2)], "some values are struct<"),
-        ([2**63], "9223372036854775808 is no bigint"),
+        ([2**63], "9223372036854775808 is not a valid bigint"),
         ([timedelta(1)], "(timedelta) has no type among a table's columns"),
         ([Colour.RED], "emit its value or its name"),
         ([{None: 1}], "a map has no key None"),
-        ([Decimal("NaN")], "is no number of a decimal column"),
+        ([Decimal("NaN")], "is not a number for a decimal column"),
         ([Decimal("1e30"), Decimal("1e-30")], "decimals have at most 38 digits"),
         ([object], "has no type among"),
     ],
@@ -137,7 +137,7 @@ def test_a_value_that_does_not_fit_the_schema_is_an_error_of_its_emitter_and_the
     assert done.output == [(0, 1), (2, 3)]
     (note,) = done.errors
     assert (note.component, note.call, note.values) == ("it", "emit", "(1, 'two')")
-    assert note.error == "field 'value': 'two' (str) is no bigint"
+    assert note.error == "field 'value': 'two' (str) is not a valid bigint"
     assert note.sources == ((0, 0, 1),)
 
 

@@ -335,7 +335,7 @@ def test_a_value_that_does_not_fit_its_output_is_its_emitters_error_and_names_it
         ("emit", "('2',)", ((0, 0, 2), (0, 0, 3))),
         ("emit", "('300',)", ((0, 0, 300), (0, 0, 301))),
     ]
-    assert "field 'n': '300' (str) is no bigint" in (batch.errors[1].error or "")
+    assert "field 'n': '300' (str) is not a valid bigint" in (batch.errors[1].error or "")
 
 
 # Retries.

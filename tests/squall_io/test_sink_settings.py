@@ -54,7 +54,7 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
             "s3a:// needs one",
         ),
         ({"conf": {"squall.webhdfs.adress": "host:9870"}}, "did you mean 'squall.webhdfs.address'?"),
-        ({"conf": {"squall.webhdfs.address": "host:x"}}, "'host:x' is no address of WebHDFS"),
+        ({"conf": {"squall.webhdfs.address": "host:x"}}, "'host:x' is not a WebHDFS address"),
         (
             {"conf": {"squall.unsafe.store": "yes"}},
             "conf has for squall.unsafe.store 'yes': give true or false",

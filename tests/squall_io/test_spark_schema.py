@@ -113,7 +113,7 @@ def test_any_text_is_a_schema_or_a_schema_error(text: str) -> None:
     [
         (5, "the schema is 5 (int): give Spark's DDL text, such as 'word string, count bigint'"),
         (" -- nothing\n", "the schema is empty"),
-        ("a bigin", "'bigin' is no type of Spark's; did you mean 'bigint'?"),
+        ("a bigin", "'bigin' is not a Spark type; did you mean 'bigint'?"),
         ("a char(3)", "the type char of 'a' is refused: Spark writes it as a string"),
         ("a array<varchar(3)>", "the type varchar of 'a[]' is refused"),
         ("a interval day to second", "the type interval of 'a' is refused: files do not keep it"),
@@ -126,8 +126,8 @@ def test_any_text_is_a_schema_or_a_schema_error(text: str) -> None:
         ("a int null", "a column may hold nulls unless NOT NULL follows its type"),
         ("a int comment 'x' not null", "NOT NULL belongs between a column's type and its COMMENT"),
         ("a int comment x", "'x' is found where the text of COMMENT, in quotes, is expected"),
-        (r"a int comment '\ud800'", "the text of COMMENT holds an escape that is no character"),
-        (r"a int comment '\UFFFFFFFF'", "the text of COMMENT holds an escape that is no character"),
+        (r"a int comment '\ud800'", "the text of COMMENT holds an escape that is not a character"),
+        (r"a int comment '\UFFFFFFFF'", "the text of COMMENT holds an escape that is not a character"),
         ("a-b int", "'-' is not expected: a name with other characters"),
         ("1a int", "a name that begins with a digit needs back quotes: `1a`"),
         ("`` int", "the name between the back quotes is empty"),
@@ -167,7 +167,7 @@ def test_a_schema_has_its_limits() -> None:
 
 def test_an_error_shows_the_place() -> None:
     assert problem_of("word string,\n  count bigin") == (
-        "the schema cannot be read at line 2, column 9: 'bigin' is no type of Spark's; did you mean 'bigint'?\n"
+        "the schema cannot be read at line 2, column 9: 'bigin' is not a Spark type; did you mean 'bigint'?\n"
         "    count bigin\n"
         "          ^"
     )
@@ -178,7 +178,7 @@ def test_an_error_in_a_long_line_shows_the_text_around_its_place() -> None:
         "\n"
     )
 
-    assert "'y' is no type of Spark's" in head
+    assert "'y' is not a Spark type" in head
     assert piece[len(mark) - 1 :].startswith("y, z z")
     assert len(piece) < 110
 
@@ -224,7 +224,7 @@ def test_columns_may_be_added_omitted_and_made_nullable(old: str, new: str, merg
         (
             "a int",
             "a int, b int not null",
-            ["column 'b' is new and NOT NULL, but the rows that are there have no value for it"],
+            ["column 'b' is new and NOT NULL, but existing rows have no value for it"],
         ),
         (
             "a struct<b: int>, c decimal(5,2)",

@@ -332,7 +332,7 @@ def test_a_record_that_does_not_follow_the_earlier_ones_is_named() -> None:
         FileList(MemoryFiles(store)).add(some(name))
     store.files["files/2.json"] = store.files["files/3.json"]
     with pytest.raises(
-        UnreadableRecord, match=r"files/2\.json is no record of a reader's files: .*file 2, and 1"
+        UnreadableRecord, match=r"files/2\.json is not a valid record of a reader's files: .*file 2, and 1"
     ):
         FileList(MemoryFiles(store)).read()
 

@@ -204,7 +204,7 @@ def test_a_line_that_is_no_text_is_omitted_and_reported_once_for_each_split(
     assert status.components["lines"].metrics["lines left out"] == 2
     (report,) = status.errors
     assert re.search(
-        r"byte 2 of file:///.*/0\.txt was left out: it is no text in utf-8: .* 0xff", str(report)
+        r"byte 2 of file:///.*/0\.txt was left out: it is not text in utf-8: .* 0xff", str(report)
     )
 
 

@@ -246,8 +246,8 @@ def test_without_orders_there_is_nothing_to_do(tmp_path: Path) -> None:
     ("content", "reason"),
     [
         (b"{", "cannot be read"),
-        (b"[]", "is no file of format"),
-        (b'{"format": 77}', "is no file of format"),
+        (b"[]", "is not a file of format"),
+        (b'{"format": 77}', "is not a file of format"),
         (b'{"format": 1, "number": 1}', "without its field"),
     ],
 )

@@ -49,7 +49,7 @@ class AckRouter:
         self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
 
     def forget(self, worker: str) -> None:
-        """Drop what was for another worker, whose process is over, and its trackers with it."""
+        """Drop the acks for another worker whose process, with its trackers, has ended."""
         self.controls.pop(worker, None)
 
     def control(self, worker: str) -> Control:

@@ -68,7 +68,7 @@ class Completion:
         return bool(self.timers.batch_bolts or self.timers.other_workers)
 
     def request_flushes(self, now: float, draining: bool) -> bool:
-        """Where a spout waits for trees, have batch bolts here and in other workers execute what they have gathered."""
+        """If a spout waits for trees, let batch bolts here and in other workers execute the tuples that they have gathered."""
         if not self.has_batches() or now < self.next_flush_request:
             return False
         if not draining and not any(spout.wants_flush() for spout in self.table.spouts if not spout.busy):
@@ -135,8 +135,8 @@ class Completion:
             self.links.mark_end(source, targets)
 
     def cycle_idle(self, index: int) -> bool:
-        """Return whether no frame has come, and each bolt here of a cycle is at rest: its outside inputs have ended, and it has
-        taken the last phase."""
+        """Return whether no frame has arrived, and each bolt here of a cycle is at rest: its outside inputs have
+        ended, and it has taken the last phase."""
         phase = self.cycles.cycles[index].phase
         return not self.arrived and all(
             bolt.inputs.outside_ended and bolt.at_rest() and (not phase or bolt.end_called)

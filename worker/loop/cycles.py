@@ -24,11 +24,11 @@ LAST_PHASE = 2
 
 @dataclass
 class Cycle:
-    """What one worker knows of one cycle."""
+    """One worker's view of one cycle."""
 
     workers: tuple[str, ...]
     coordinator: str
-    #: Tuples sent to, and executed from, each worker: when a process is over, its counts are dropped on both sides.
+    #: Tuples sent to, and executed from, each worker: when a process has ended, its counts are dropped on both sides.
     sent: Counter[str] = field(default_factory=Counter)
     executed: Counter[str] = field(default_factory=Counter)
     phase: int = 0
@@ -63,7 +63,7 @@ class CycleWatch:
             self.cycles[cycle].sent[worker] -= tuples
 
     def forget(self, worker: str) -> None:
-        """Drop what the process of a worker, which is over, sent and executed."""
+        """Drop the counts of a worker's process that has ended."""
         for cycle in self.cycles:
             cycle.sent.pop(worker, None)
             cycle.executed.pop(worker, None)

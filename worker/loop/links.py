@@ -220,7 +220,7 @@ class Links:
         self.reset_windows(target for target, host in self.worker_of.items() if host == worker)
 
     def superseded(self, worker: str) -> None:
-        """Forget the process of another worker, which is over: it gets no tuples, and what it sent earns no grants."""
+        """Forget another worker's process that has ended: it gets no more tuples, and no grants for what it sent."""
         self.reachable.discard(worker)
         self.reset_windows(target for target, host in self.worker_of.items() if host == worker)
         for key in [key for key in self.receiving if key[0] == worker]:
@@ -262,11 +262,11 @@ class Flushing:
         self.last_flush = self.next_idle_flush = self.next_pause_flush = now()
 
     def all_due(self, now: float) -> bool:
-        """Whether everything has to be sent though the loop has more to do."""
+        """Return whether everything has to be sent though the loop has more to do."""
         return now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX
 
     def idle_due(self, now: float) -> bool:
-        """Whether partial frames for idle tasks are due; earlier when the loop would otherwise pause."""
+        """Return whether partial frames for idle tasks are due; earlier when the loop would otherwise pause."""
         return now >= self.next_idle_flush or (now >= self.next_pause_flush and self.pauses)
 
     @property
@@ -276,7 +276,7 @@ class Flushing:
         return not self.table.ready and not any(not spout.jobs and spout.wants_run() for spout in spouts)
 
     def flush_all(self, now: float) -> bool:
-        """Send whatever is in outboxes, as far as there is credit."""
+        """Send the contents of the outboxes, as far as credit allows."""
         self.last_flush = now
         return self.flush(Flush.ALL)
 

@@ -1,4 +1,4 @@
-"""What a worker does when the transport reports on other workers: they come, they go, tuples on the way to them are lost.
+"""A worker's reactions to reports on other workers: they start, they end, tuples on the way to them are lost.
 
 Implements `squall.transport.exchange.PeerListener`.
 Must not know: sockets, user code.
@@ -47,7 +47,7 @@ class Peers:
                 self.ack_router.route_failure(root, failure)
 
     def superseded(self, name: str) -> None:
-        """The process of another worker is over."""
+        """The process of another worker has ended."""
         self.links.superseded(name)
         self.cycles.forget(name)
         self.ack_router.forget(name)

@@ -1,4 +1,4 @@
-"""What another assignment changes in a worker that runs: which tasks go, which are moved, which routes are replaced.
+"""The changes that a new assignment makes in a running worker: tasks that leave, tasks that move, routes that are replaced.
 
 Tasks that stay are not disturbed: they keep their instances, queues and trees; only their routes are replaced where a
 reader's tasks have changed. All tasks of a component whose number of tasks changed are closed and made again.

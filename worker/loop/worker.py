@@ -1,7 +1,7 @@
 """A worker: one loop that runs all its tasks in turn. The core of the worker process, without I/O.
 
 One `step`: process what arrived, run the bolts that have input, route acks, call the spouts, send what is full (or, when
-there is nothing else to do, everything). Frames come in by `deliver` and go out by `send`; time is the caller's; `next_time`
+there is nothing else to do, everything). `deliver` takes frames and `send` sends them; time is the caller's; `next_time`
 says when a step is due though nothing arrives. So a process with sockets, a thread of a local cluster and a simulation
 drive the same object.
 Must not know: sockets, threads (see `worker.tasks.runners`), the store, Nimbus.
@@ -275,7 +275,7 @@ class Worker:
         return busy
 
     def process_arrived(self, now: float) -> bool:
-        """Process the frames that have come; return whether there were any."""
+        """Process the frames that have arrived; return whether there were any."""
         if not self.arrived:
             return False
         while self.arrived:

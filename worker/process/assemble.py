@@ -119,7 +119,7 @@ def release_signals() -> None:
 
 
 def restore_handlers() -> None:
-    """In a child that user code forked, restore Python's own signal handlers: it is no worker."""
+    """In a child that user code forked, restore Python's own signal handlers: it is not a worker."""
     signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,7 +1,7 @@
 """The loop of a worker process: it drives the worker's core and its links, and follows the supervisor's orders.
 
 A round receives from peers, steps the core, and lets the links do what is due; when nothing happened it sleeps until
-something comes in or is due. Signals only set flags: SIGUSR1 means new orders, SIGTERM that the worker has to leave (drain,
+something arrives or is due. Signals only set flags: SIGUSR1 means new orders, SIGTERM that the worker has to leave (drain,
 then end; the second one: end now). The heartbeat's thread watches the loop.
 Must not know: how links work, what the core does, how a process is put together (`worker.process.assemble`).
 """
@@ -63,10 +63,10 @@ DRAIN_SECONDS: Final = 30.0
 
 
 class Waiter(Protocol):
-    """What the loop sleeps on."""
+    """Wakes and times of the loop's sleep."""
 
     def wait(self, seconds: float | None) -> None:
-        """Wait until something comes in, `wake` is called or the time is over."""
+        """Wait until something arrives, `wake` is called or the time has passed."""
 
     def wake(self) -> None:
         """End the wait; from any thread, and from a signal handler."""

@@ -3,7 +3,7 @@
 It works from every thread, and at once: no user call that hangs, no lock that is held and no full disk keeps a process alive
 that has to end. One descriptor is reserved for end.json: each peer takes several, and so do strangers until they are refused;
 user code that does not close what it opens, or lowers the limit, leaves a worker that cannot even write its heartbeat.
-Must not know: what leads to an end.
+Must not know: what causes an exit.
 """
 
 from __future__ import annotations

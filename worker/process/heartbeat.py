@@ -52,7 +52,7 @@ MOST_OUTPUT: Final = 10_000_000
 
 @dataclass(frozen=True)
 class Flags:
-    """What the loop reports of the worker at one moment."""
+    """The loop's report on the worker at one moment."""
 
     orders: int
     asked: str
@@ -68,7 +68,7 @@ class Flags:
 
 
 class WatchedLoop(Protocol):
-    """What the heartbeat needs of the loop."""
+    """The parts of the loop that the heartbeat needs."""
 
     #: Seconds between keep-alives of the trees that wait in the worker.
     keep_alive_every: float

@@ -31,7 +31,7 @@ class Start:
 
 
 def find_orders(directory: str) -> Orders:
-    """Return the orders in a worker's directory; `BadFile` when there are none, or they contradict themselves."""
+    """Return the orders in a worker's directory; raise `BadFile` when there are none, or they contradict themselves."""
     if (orders := read_orders(directory)) is None:
         raise BadFile(f"there are no orders in {directory}: a supervisor starts workers, see squall run")
     check_orders(orders, directory)
@@ -42,7 +42,7 @@ def check_orders(orders: Orders, directory: str) -> None:
     """Raise `BadFile` when orders contradict themselves."""
     problems = []
     if orders.asked not in ASKED:
-        problems.append(f"they ask to {orders.asked!r}, which is none of {', '.join(ASKED)}")
+        problems.append(f"they ask to {orders.asked!r}, which is not one of {', '.join(ASKED)}")
     known = {task for task, _, _ in orders.tasks}
     placed = [task for place in orders.placements for task in place.tasks]
     if len(placed) != len(set(placed)):

@@ -270,7 +270,7 @@ def _days_before_month(months: int) -> int:
 
 
 def _numpy_count(key: Any) -> tuple[int, str]:
-    """How many of which unit a datetime64 or timedelta64 counts; of none ("") when it is not a time."""
+    """Return how many of which unit a datetime64 or timedelta64 counts; of none ("") when it is not a time."""
     count = key.astype("int64").item()
     if count == _NUMPY_NAT:
         return 0, ""
@@ -390,7 +390,7 @@ _ADVICE = {
     "dict": "a dict may change; use a frozenset of its items, or some of its values as fields of their own",
     "bytearray": "a bytearray may change; use bytes",
     "memoryview": "its memory may change; use bytes",
-    "numpy.ndarray": "an array is no single value; use .item() of one element, or .tolist()",
+    "numpy.ndarray": "an array is not a single value; use .item() of one element, or .tolist()",
 }
 
 
@@ -403,7 +403,7 @@ def _eq(kind: type) -> Any:
 
 
 def _handler_for(kind: type) -> Handler:
-    """The handler of a type that is not in the table, by whose `__eq__` it has; or UngroupableKey."""
+    """Return the handler of a type that is not in the table, by whose `__eq__` it has; or UngroupableKey."""
     if (foreign := _foreign_handler(kind)) is not None:
         return foreign
     for base, handler in _BASES:
@@ -452,7 +452,7 @@ def _foreign_handler(kind: type) -> Handler | None:
 
 
 def _compares_by_fields(kind: type, names: list[str]) -> bool:
-    """Whether `__eq__` is the one that dataclass() makes: eq=True does not replace one that a class wrote."""
+    """Return whether `__eq__` is the one that dataclass() makes: eq=True does not replace one that a class wrote."""
     code = getattr(_eq(kind), "__code__", None)
     made = _eq(dataclasses.make_dataclass("twin", names)).__code__
     return code is not None and (code.co_code, code.co_names, code.co_consts) == (

@@ -14,7 +14,7 @@ try:
 except ImportError:
     from topology_api import plain_cython as cython
 
-#: Constants of a C type: a literal that is no signed number would be an object.
+#: Constants of a C type: a literal that is not a signed number would be an object.
 _FIRST = cython.declare(cython.ulonglong, 0xBF58476D1CE4E5B9)
 _SECOND = cython.declare(cython.ulonglong, 0x94D049BB133111EB)
 _MASK = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)

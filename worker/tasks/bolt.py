@@ -125,7 +125,7 @@ class BoltTask(Task):
         """Check that the tuple was neither acked nor failed, and that this thread may do so."""
         if not isinstance(tup, Tuple):
             raise EmitError(
-                f"{self.emitter.where()} cannot {what} {short(tup)}: it is no tuple that execute() got"
+                f"{self.emitter.where()} cannot {what} {short(tup)}: it is not a tuple that execute() got"
             )
         if tup._root == SETTLED:
             raise EmitError(

@@ -37,7 +37,7 @@ NOTHING._values = ()
 
 
 class Emitter:
-    """What the emitters of spouts and bolts share."""
+    """The common base of the emitters of spouts and bolts."""
 
     def __init__(self, component: str, task: int, outputs: dict[str, StreamOutput], random: Random) -> None:
         self.component = component
@@ -104,7 +104,7 @@ class Emitter:
         )
 
     def row(self, values: Any) -> Row:
-        """Return the values as a tuple; a single string or a value that is no sequence raises `EmitError`."""
+        """Return the values as a tuple; a single string or a value that is not a sequence raises `EmitError`."""
         if isinstance(values, (list, tuple)):
             return tuple(values)
         if isinstance(values, (str, bytes, dict, set)) or not isinstance(values, Iterable):

@@ -65,7 +65,9 @@ def load_hooks(names: Sequence[str]) -> list[Hook]:
                 [f"topology.auto.task.hooks: {name!r} cannot be made: {type(error).__name__}: {error}"]
             ) from error
         if not isinstance(made, Hook):
-            raise InvalidConfig([f"topology.auto.task.hooks: {name!r} is no subclass of topology_api.Hook"])
+            raise InvalidConfig(
+                [f"topology.auto.task.hooks: {name!r} is not a subclass of topology_api.Hook"]
+            )
         hooks.append(made)
     return hooks
 
@@ -79,7 +81,7 @@ def watchers(observers: Sequence[Any], context: Context) -> list[Any]:
 
 
 class Observed(Emitter):
-    """What the emitters of tasks with hooks share."""
+    """The common base of the emitters of tasks with hooks."""
 
     observer: Hooks
 

@@ -27,7 +27,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         super().__init__()
 
     def time(self) -> float:
-        """The simulated time."""
+        """Return the simulated time."""
         return self.simulated_now()
 
     def call_soon(  # type: ignore[override]

@@ -50,7 +50,7 @@ class SpoutTask(Task):
         self.active = True
         self.draining = False
         self.finished = False
-        #: The final calls of `ack` and `fail` are under way: emitting is over.
+        #: The final calls of `ack` and `fail` are running: emitting is no longer allowed.
         self.stopping = False
         #: Trees that wait for their replay: (due, number, emission), a heap.
         self.replays: list[tuple[float, int, Emission]] = []
@@ -89,8 +89,8 @@ class SpoutTask(Task):
     def exhausted(self) -> bool:
         """Whether the source has ended and every tree has had its verdict.
 
-        During a run verdicts may be in no list. "stopped" is no verdict: what a stop cut off has to be read again by the next
-        process that opens the spout.
+        During a run, some verdicts may be in no list yet. "stopped" is not a verdict: the next process that opens the spout
+        has to read again what a stop cut off.
         """
         if not (self.finished and self.opened) or "stopped" in self.given_up:
             return False
@@ -134,7 +134,7 @@ class SpoutTask(Task):
         return self.verdicts_due() or self.may_emit(now) or self.replay_due(now)
 
     def next_time(self) -> float | None:
-        """Return when there will be something to do though nothing comes in."""
+        """Return the time at which the spout is due if nothing arrives before."""
         times = []
         if self.replays and not self.blocked and not self.full():
             times.append(self.replays[0][0])

@@ -46,7 +46,7 @@ class TaskLimits:
 
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
-    """What every kind of task is made from."""
+    """The parts from which every kind of task is made."""
 
     spec: ComponentSpec
     instance: Any
@@ -193,7 +193,7 @@ class Task:
             self.observer.opened(self.context)
 
     def close(self) -> None:
-        """Call `close` or `cleanup`, once; emitting is over."""
+        """Call `close` or `cleanup`, once; the task may not emit afterwards."""
         if self.closed or not self.opened:
             return
         self.closed = True

@@ -187,7 +187,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 class TimedCall:
     """One call of the store: it may send several requests, with one deadline for all.
 
-    overdue(result) is called when an answer did not come in time; `result.rawlink` is called when it comes after all.
+    overdue(result) is called when an answer did not arrive in time; `result.rawlink` is called if it arrives later.
     """
 
     client: ZooKeeperClient
@@ -222,9 +222,9 @@ class TimedCall:
         return Node(stat.version, stat.dataLength, stat.numChildren, stat.ephemeralOwner)
 
     def owns(self, path: str) -> bool:
-        """Whether a node belongs to this session, as the leading server knows it."""
+        """Return whether a node belongs to this session, as the leading server knows it."""
         session = self.client.session
-        # A server that is cut off from the others goes on answering for a while: `sync` has it ask the one that leads.
+        # A server that is cut off from the others still answers for a while: `sync` makes it ask the leading server.
         self.sync()
         node = self.read_node(path)
         return node is not None and node.owner == session

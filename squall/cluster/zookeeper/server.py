@@ -18,7 +18,7 @@ from typing import Final
 from topology_api.errors import SquallError
 
 JARS_VARIABLE: Final = "SQUALL_ZOOKEEPER_JARS"
-#: What of PySpark's jars is ZooKeeper's; all of them together would take the machine a second longer.
+#: The jars of PySpark that belong to ZooKeeper; loading all jars would take a second longer.
 _FROM_PYSPARK: Final = (
     "zookeeper-3*", "zookeeper-jute*", "slf4j-api*", "log4j-slf4j2-impl*", "log4j-api*", "log4j-core*", "netty-*",
     "metrics-core*", "snappy-java*",
@@ -76,7 +76,7 @@ class ServerPlan:
         return file
 
     def command(self, java: str, jars: Sequence[Path], memory: str = "256m") -> list[str]:
-        """What starts it; its log (warnings and errors) goes to the standard output."""
+        """Return what starts it; its log (warnings and errors) goes to the standard output."""
         return [
             java,
             f"-Xmx{memory}",
@@ -109,7 +109,7 @@ def find_jars(folder: str | None, environ: Mapping[str, str] = os.environ) -> li
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> str:
-    """The `java` to use: of JAVA_HOME, or the first on the path; or `NoServer`."""
+    """Return the `java` to use: of JAVA_HOME, or the first on the path; or `NoServer`."""
     home = environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else environ.get("PATH"))
     if found is None:
@@ -119,7 +119,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def ask(host: str, port: int, word: str, timeout: float = 5.0) -> str:
-    """A server's answer to one of ZooKeeper's four-letter words; "" while none answers."""
+    """Return a server's answer to one of ZooKeeper's four-letter words; "" while none answers."""
     try:
         with socket.create_connection((host.strip("[]"), port), timeout=timeout) as connection:
             connection.sendall(word.encode())

@@ -80,7 +80,7 @@ class ZooKeeperStore:
     # Life
 
     def start(self, wait_secs: float = 10.0) -> None:
-        """Connect; `Unavailable` when no server has answered within `wait_secs`, `NoAccess` when one will not have us."""
+        """Connect; raise `Unavailable` when no server has answered within `wait_secs`, `NoAccess` when one will not have us."""
         if self._thread is not None:
             raise ValueError("this store has been started already")
         self._ready.clear()
@@ -128,7 +128,7 @@ class ZooKeeperStore:
     # The store
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """The value and its version, or None where there is no value."""
+        """Return the value and its version, or None where there is no value."""
         call = self._call(checked_path(path))
         known = self._cache.find(ReadCache.VALUE, path)
         if known is not None:
@@ -160,7 +160,7 @@ class ZooKeeperStore:
             znodes.delete(call, path, expected, guard, known)
 
     def owns(self, path: str) -> bool:
-        """Whether there is an ephemeral value that belongs to this session, as the leading server knows it."""
+        """Return whether there is an ephemeral value that belongs to this session, as the leading server knows it."""
         return self._call(checked_path(path)).owns(path)
 
     def children(self, path: str) -> list[str]:
@@ -179,7 +179,7 @@ class ZooKeeperStore:
         return self._watches.add(prefix, callback)
 
     def fresh(self) -> None:
-        """What is read from now on is not older than this call, whichever server answers."""
+        """Make later reads at least as new as this call, whichever server answers."""
         self._call("/").sync()
         self._cache.drop_all()
 
@@ -298,6 +298,4 @@ class ZooKeeperStore:
             try:
                 callback(changed)
             except Exception:
-                _log.exception(
-                    "a watch of the store failed at %s; the others are called all the same", changed
-                )
+                _log.exception("a watch of the store failed at %s; the others are still called", changed)

@@ -183,7 +183,7 @@ class Sockets:
             return None
 
     def wait(self, seconds: float | None) -> None:
-        """Wait until a message has arrived, `wake` was called, or the time is over (None: no limit)."""
+        """Wait until a message has arrived, `wake` was called, or the time has passed (None: no limit)."""
         if any(_events(pull) & _POLLIN for pull in self._pulls):
             return  # checked first: a descriptor of ZeroMQ reports each event only once
         if self._descriptors[-1] < _MOST_SELECTED:

@@ -52,7 +52,7 @@ class _Index(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it was read. Number 0 with nothing in it: there is none."""
+    """A checkpoint that was read. Without a checkpoint: number 0 and no contents."""
 
     number: int = 0
     parts: tuple[Part, ...] = ()
@@ -62,7 +62,7 @@ class Checkpoint:
 
 
 def read_newest(files: Files) -> Checkpoint:
-    """Return the newest readable checkpoint; `AbsentFile` if it was superseded meanwhile."""
+    """Return the newest readable checkpoint; raise `AbsentFile` if it was superseded meanwhile."""
     unreadable: list[UnreadableRecord] = []
     for number in _numbers(files):
         try:

@@ -36,7 +36,7 @@ FENCE: Final = "fence"
 
 
 class Superseded(SquallError):
-    """A newer owner has taken over the writer id: nothing that this one writes from now on counts."""
+    """A newer owner has claimed the writer id: later writes of this owner do not count."""
 
     def __init__(self, writer_id: WriterId, epoch: int, by: str) -> None:
         super().__init__(writer_id, epoch, by)
@@ -77,7 +77,7 @@ class Listing:
     fences: frozenset[tuple[WriterId, int]]
 
     def newest(self, writer_id: WriterId) -> int:
-        """The newest epoch of a writer id, 0 if it was never claimed."""
+        """Return the newest epoch of a writer id, 0 if it was never claimed."""
         return max((epoch for claimed, epoch in self.claims if claimed == writer_id), default=0)
 
     @property
@@ -94,7 +94,7 @@ def list_claims(files: Files) -> Listing:
 
 
 def read_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim:
-    """Return the claim of an epoch; `UnreadableRecord`."""
+    """Return the claim of an epoch. Raises `UnreadableRecord`."""
     path = claim_path(writer_id, epoch)
     return decode(CLAIM, Claim, files.read(path), path)
 

@@ -90,7 +90,7 @@ from topology_api import SquallError
 
 
 class BatchLost(SquallError):
-    """What Spark wrote for a batch is gone: it has to be written again."""
+    """The files that Spark wrote for a batch are gone: they have to be written again."""
 
 
 class BatchConflict(SquallError):
@@ -194,7 +194,7 @@ class BatchCommit:
             )
 
     def _publish(self) -> BatchEntry:
-        """Put the manifest entry; the one that is there."""
+        """Put the manifest entry; return the one that exists."""
         owner = self.owner
         entry = BatchEntry(
             self.name,
@@ -222,21 +222,22 @@ class BatchCommit:
         return there
 
     def _look(self) -> None:
-        """Whether this owner is still the owner; `Superseded`."""
+        """Whether this owner is still the owner. Raises `Superseded`."""
         require_owner(self.files, self.owner.writer_id, self.owner.epoch)
 
     def _lost(self, path: str) -> BatchLost:
-        """What a file that is gone means, if no new owner has swept it; `Superseded`."""
+        """Return what a file that is gone means, if no new owner has swept it. Raises `Superseded`."""
         self._look()
         return BatchLost(f"batch {self.name}: {self.files.root}/{path} is gone, or a file in it")
 
 
 def is_data(status: FileStatus, below: int) -> bool:
-    """Whether a file in a staging folder holds rows: no part of its path there is hidden, as Spark's own files are."""
+    """Return whether a file in a staging folder holds rows: no part of its path there is hidden, as Spark's own files are."""
     return not status.is_folder and not any(map(is_hidden, status.path[below:].split("/")))
 
 
 def suffix_of(name: str) -> str:
-    """The ending by which readers know format and compression: ".snappy.parquet" of "part-00000-<uuid>-c000.snappy.parquet"."""
+    """Return the ending by which readers know format and compression: ".snappy.parquet" of
+    "part-00000-<uuid>-c000.snappy.parquet"."""
     dot = name.find(".")
     return name[dot:] if dot >= 0 else ""

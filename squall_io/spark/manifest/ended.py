@@ -36,7 +36,7 @@ from squall_io.spark.manifest.sweep import (
 
 @dataclass(frozen=True)
 class Leftover:
-    """What a batch left outside the table."""
+    """Files that a batch left outside the table."""
 
     batch: BatchName
     files: int
@@ -147,7 +147,7 @@ def _signs(
         named = claim_of(status.name)
         if named is None or named[0].topology_id not in signs or named[2] != CLAIM:
             continue
-        # A sweeper's claim is no activity, unless it is recent.
+        # A sweeper's claim is not activity, unless it is recent.
         if status.modified <= young or not _is_retired(files, named[0], named[1]):
             active.append((named[0], status.modified))
     for writer_id, when in active:

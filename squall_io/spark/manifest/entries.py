@@ -79,7 +79,7 @@ def fields_of(entry: BatchEntry) -> dict[str, Any]:
 
 
 def entry_from(fields: object, path: str) -> BatchEntry:
-    """Return the entry with these JSON values, which were read from `path`; `UnreadableRecord`."""
+    """Return the entry with these JSON values, which were read from `path`. Raises `UnreadableRecord`."""
     if isinstance(fields, dict):
         batch = batch_of(str(fields.get("batch")))
         fields = {"replaces": None, **fields, "batch": None if batch is None else asdict(batch)}

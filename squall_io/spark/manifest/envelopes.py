@@ -61,20 +61,20 @@ def build_type_info(*kinds: type) -> None:
 
 
 def decode(kind: str, record: type[_Record], data: bytes, path: str) -> _Record:
-    """Return the record in bytes that were read from `path`; `UnreadableRecord`."""
+    """Return the record in bytes that were read from `path`. Raises `UnreadableRecord`."""
     return convert(kind, record, unseal(kind, data, path), path)
 
 
 def convert(kind: str, record: type[_Record], fields: object, path: str) -> _Record:
-    """Return the record with these JSON values, which were read from `path`; `UnreadableRecord`."""
+    """Return the record with these JSON values, which were read from `path`. Raises `UnreadableRecord`."""
     try:
         return msgspec.convert(fields, record)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: a text that is no Unicode
-        raise UnreadableRecord(path, f"is no {kind} of a Squall table: {error}") from None
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: a text that is not Unicode
+        raise UnreadableRecord(path, f"is not a valid {kind} of a Squall table: {error}") from None
 
 
 def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
-    """Return the fields of a record that was read from `path`; `UnreadableRecord`."""
+    """Return the fields of a record that was read from `path`. Raises `UnreadableRecord`."""
     try:
         inside = json.loads(data)
     except (ValueError, RecursionError):
@@ -89,5 +89,5 @@ def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
     if digest != digest_of(canonical(inside)):
         raise UnreadableRecord(path, "is damaged: its digest does not fit what it holds")
     if inside.pop("kind", None) != kind or inside.pop("format", None) != FORMAT:
-        raise UnreadableRecord(path, f"is no {kind} of a Squall table")
+        raise UnreadableRecord(path, f"is not a valid {kind} of a Squall table")
     return inside

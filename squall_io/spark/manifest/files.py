@@ -72,13 +72,13 @@ class Files(Protocol):
         """Return everything below a folder, folders included, by path; nothing if there is no such folder."""
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """Return a file's bytes from `offset`, at most `length` of them; `AbsentFile`."""
+        """Return a file's bytes from `offset`, at most `length` of them. Raises `AbsentFile`."""
 
     def digest(self, path: str) -> str:
-        """Return `sha256:<hex>` of a file's bytes; `AbsentFile`."""
+        """Return `sha256:<hex>` of a file's bytes. Raises `AbsentFile`."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file with this content, and its folders; return whether it was absent."""

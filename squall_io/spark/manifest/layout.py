@@ -168,5 +168,5 @@ def number_of(name: str) -> int | None:
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark's readers ignore a file or folder of this name: `_temporary`, `.part-0.crc`, but not `_day=1`."""
+    """Return whether Spark's readers ignore a file or folder of this name: `_temporary`, `.part-0.crc`, but not `_day=1`."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)

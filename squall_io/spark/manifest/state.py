@@ -1,4 +1,4 @@
-"""What a table holds at one moment: the entries that count, as far as they can be read.
+"""The contents of a table at one moment: the entries that count, as far as they can be read.
 
 The order of the reads makes it right: the commits, then the claims and fences, the checkpoint last (see `commit`). What the
 checkpoint has counts, whatever the fences say: an entry that was deleted before a fence was made is not in that fence.
@@ -81,14 +81,14 @@ def read_state(files: Files) -> TableState:
 
 
 def require_readable(files: Files, state: TableState) -> TableState:
-    """Return the state if all of it could be read; `UnreadableManifest`."""
+    """Return the state if all of it could be read. Raises `UnreadableManifest`."""
     if state.unreadable:
         raise UnreadableManifest(files.root, state.unreadable)
     return state
 
 
 def has_counted(files: Files, batch: BatchName) -> bool:
-    """Whether a batch of a past epoch counts, whose entry was put or may have been. The answer is final.
+    """Return whether a batch of a past epoch counts, whose entry was put or may have been. The answer is final.
 
     `UnreadableRecord`: the record that decides cannot be read. The caller has seen the claim after the batch's epoch; its fence
     is read first, and the checkpoint after it: see `commit`.
@@ -112,7 +112,7 @@ class _Verdict:
     """The fence cannot be read, so what counts is unknown."""
 
     def has(self, batch: BatchName) -> bool:
-        """Whether a batch of the epoch counts."""
+        """Return whether a batch of the epoch counts."""
         return self.counts is None or batch.number in self.counts
 
 

@@ -126,7 +126,7 @@ def staged_batches(files: Files) -> list[BatchName]:
 
 
 def _is_over(batch: BatchName, epochs: Mapping[WriterId, int]) -> bool:
-    """Whether a batch belongs to an epoch that is being swept."""
+    """Return whether a batch belongs to an epoch that is being swept."""
     return batch.epoch < epochs.get(batch.writer_id, 0)
 
 

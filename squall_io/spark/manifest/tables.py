@@ -1,4 +1,4 @@
-"""What a table is: its record, and its schemas, which only grow.
+"""The record of a table, and its schemas, which only grow.
 
 `table.json` is put once, by the first writer; schemas are numbered and put if absent, so that two sinks that start at the same
 time with new columns agree on one order of them. Entries name the number of the schema of their rows.
@@ -73,7 +73,7 @@ class NumberedSchema:
 
 
 def read_table(files: Files) -> TableRecord:
-    """Return the table's record; `NoTable`, `UnreadableRecord`."""
+    """Return the table's record. Raises `NoTable` or `UnreadableRecord`."""
     try:
         return decode(KIND, TableRecord, files.read(TABLE), TABLE)
     except AbsentFile:
@@ -94,7 +94,7 @@ def correct_table(files: Files, settled: TableRecord) -> None:
 
 
 def find_table(files: Files, wanted: TableRecord) -> bool:
-    """Whether the table exists, as wanted; False: it may be created. `TableMismatch`, `FolderTaken`."""
+    """Return whether the table exists, as wanted; False: it may be created. `TableMismatch`, `FolderTaken`."""
     try:
         existing = read_table(files)
     except NoTable:
@@ -106,7 +106,7 @@ def find_table(files: Files, wanted: TableRecord) -> bool:
         except NoTable:
             more = ", and more" if len(visible) > _NAMED else ""
             raise FolderTaken(
-                f"{files.root} is no Squall table and already has files ({', '.join(visible[:_NAMED])}{more}), which readers"
+                f"{files.root} is not a Squall table and already has files ({', '.join(visible[:_NAMED])}{more}), which readers"
                 " of the folder would take for rows of the table: give another path, or move them away"
             ) from None
     if existing != wanted and not existing.holds == wanted.holds == RESULTS:
@@ -140,13 +140,13 @@ def describe(table: TableRecord) -> str:
 
 
 def read_schema(files: Files, number: int) -> NumberedSchema:
-    """Return a schema by its number; `UnreadableRecord`."""
+    """Return a schema by its number. Raises `UnreadableRecord`."""
     path = schema_path(number)
     record = decode(SCHEMA_KIND, _SchemaRecord, files.read(path), path)
     try:
         return NumberedSchema(number, parse_schema(record.ddl))
     except SchemaError as error:
-        raise UnreadableRecord(path, f"is no schema of a Squall table: {error}") from None
+        raise UnreadableRecord(path, f"is not a valid schema of a Squall table: {error}") from None
 
 
 def latest_schema(files: Files) -> NumberedSchema | None:

@@ -76,7 +76,8 @@ def read_committed(
     *,
     unreadable: Literal["refuse", "skip"] = "refuse",
 ) -> DataFrame:
-    """The committed rows of the table at `path`, in its newest schema; of a table of results those of its newest version.
+    """Return the committed rows of the table at `path`, in its newest schema; of a table of results those of its
+    newest version.
 
     path: the table's folder; a relative path is on this machine, below the working folder.
     since, until: only batches committed from `since` on and before `until`: a datetime with its tzinfo, ISO text with its zone,
@@ -152,7 +153,7 @@ class Selection:
         return RunInput(self.source.root, digest, rows, self.span.since, self.span.until)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Its rows."""
+        """Return its rows."""
         if not (self.key and self.inside):
             return _frame(spark, self.source, self.inside)
         return _first_rows(spark, self)
@@ -202,14 +203,14 @@ class CommittedBatch:
 
     paths: tuple[str, ...]
     schema: Schema
-    """What they are read with."""
+    """Options for reading them."""
     rows: int
     committed: float
 
 
 @dataclass(frozen=True)
 class TableContents:
-    """What there is to read at a moment."""
+    """The batches that exist at a moment."""
 
     root: str
     base: str
@@ -370,7 +371,8 @@ def _places(spark: SparkSession, batches: Sequence[CommittedBatch]) -> DataFrame
 
 
 def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
-    """Return the columns of a key as the schema spells them; `CannotRead` if one does not exist, or cannot be compared."""
+    """Return the columns of a key as the schema spells them; raise `CannotRead` if one does not exist, or cannot be
+    compared."""
     wanted = [key] if isinstance(key, str) else list(key)
     if not wanted:
         raise CannotRead("key is empty: name the columns that are equal in a row and its replays")
@@ -378,7 +380,9 @@ def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
     for name in wanted:
         column = schema.column(name) if isinstance(name, str) else None
         if column is None:
-            raise CannotRead(f"key names {name!r}, which is no column; there are {', '.join(schema.names)}")
+            raise CannotRead(
+                f"key names {name!r}, which is not a column; there are {', '.join(schema.names)}"
+            )
         if _has_map(column.type):
             raise CannotRead(
                 f"key names {column.name!r}, which is {column.type}: Spark does not compare maps"
@@ -395,5 +399,5 @@ def _has_map(kind: Type) -> bool:
 
 
 def _any_null(columns: Sequence[Column]) -> Column:
-    """Whether one of the columns is null."""
+    """Return whether one of the columns is null."""
     return reduce(or_, (column.isNull() for column in columns))

@@ -28,7 +28,7 @@ class Span:
 
     @classmethod
     def of(cls, since: Moment | None, until: Moment | None) -> Span:
-        """Return the range between two moments; `WrongMoment`."""
+        """Return the range between two moments. Raises `WrongMoment`."""
         span = cls(
             None if since is None else seconds_of(since, "since"),
             None if until is None else seconds_of(until, "until"),
@@ -40,11 +40,11 @@ class Span:
         return span
 
     def holds(self, seconds: float) -> bool:
-        """Whether a moment is in the range."""
+        """Return whether a moment is in the range."""
         return not self.is_after(seconds) and (self.until is None or seconds < self.until)
 
     def is_after(self, seconds: float) -> bool:
-        """Whether the range begins after a moment."""
+        """Return whether the range begins after a moment."""
         return self.since is not None and seconds < self.since
 
     def __bool__(self) -> bool:
@@ -79,7 +79,7 @@ def _seconds_in(text: str, name: str) -> float:
         moment = datetime.fromisoformat(plain)
     except ValueError:
         raise WrongMoment(
-            f"{name} is {text!r}, which is no moment: write it as '2026-03-01T12:00:00+01:00' or"
+            f"{name} is {text!r}, which is not a moment: write it as '2026-03-01T12:00:00+01:00' or"
             " '2026-03-01T11:00:00Z', or give seconds since 1970"
         ) from None
     return _seconds_at(moment, repr(text), name)

@@ -1,7 +1,7 @@
 """What a table holds: numbers from its manifest, and whether its files match the manifest.
 
 The summary reads only the manifest, so it costs the same for any number of rows. `verify` reads every file.
-Must not know: how any of it is shown, Spark.
+Must not know: how the figures are shown, Spark.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class TableSummary:
     schema: Schema | None
     """The newest; None: nothing has been written yet."""
     parts: tuple[BatchEntry | Version, ...]
-    """What its rows are in: the batches of a stream, or the newest version."""
+    """Where its rows are: in the batches of a stream, or in the newest version."""
     first_commit: float | None
     """Seconds since 1970, by the clocks of those that wrote."""
     last_commit: float | None
     stream: StreamSummary | None = None
-    """What only the batches of a stream have; None: it is a reprocessed table."""
+    """Figures that only the batches of a stream have; None: it is a reprocessed table."""
     versions: tuple[Version, ...] = ()
     """Those of a reprocessed table whose files are there, the newest first."""
     unreadable: tuple[UnreadableRecord, ...] = ()
@@ -164,7 +164,7 @@ def table_summary(files: Files) -> TableSummary:
 
 
 def _under_way(batch: BatchName, state: TableState) -> bool:
-    """Whether its owner may still be working on it: no later owner exists, and it is not committed."""
+    """Return whether its owner may still be working on it: no later owner exists, and it is not committed."""
     return batch.epoch >= state.claims.newest(batch.writer_id) and batch not in state.counted
 
 
@@ -243,13 +243,13 @@ def _compare(files: Files, wanted: Sequence[tuple[str, DataFile]], progress: Pro
 
 
 def _is_data(status: FileStatus) -> bool:
-    """Whether it is a file in the table's Hive layout that the sink has named."""
+    """Return whether it is a file in the table's Hive layout that the sink has named."""
     hidden = status.path.startswith(f"{FOLDER}/")
     return not (status.is_folder or hidden) and status.name.startswith(DATA_PREFIX)
 
 
 def _is_stray(path: str, state: TableState) -> bool:
-    """Whether a file without an entry is left over, not one that is about to be committed."""
+    """Return whether a file without an entry is left over, not one that is about to be committed."""
     batch = batch_of(path.rpartition("/")[2])
     return batch is None or not _under_way(batch, state)
 

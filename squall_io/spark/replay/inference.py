@@ -69,7 +69,7 @@ def kind_of_all(where: str, values: Sequence[Any]) -> Kind:
 
 
 def kind_of(where: str, value: Any) -> Kind:
-    """Return the type of one value; `TypeConflict` if no column can hold it."""
+    """Return the type of one value; raise `TypeConflict` if no column can hold it."""
     plain = _PLAIN.get(type(value))
     if plain is not None:
         return plain
@@ -87,7 +87,7 @@ def kind_of(where: str, value: Any) -> Kind:
 def _whole(where: str, least: int, most: int) -> Kind:
     if least < _LEAST or most > _MOST:
         raise TypeConflict(
-            f"{where}: {most if most > _MOST else least} is no bigint; a schema may say decimal(38,0)"
+            f"{where}: {most if most > _MOST else least} is not a valid bigint; a schema may say decimal(38,0)"
         )
     return WHOLE_NUMBER
 
@@ -95,7 +95,7 @@ def _whole(where: str, least: int, most: int) -> Kind:
 def _decimal(where: str, value: DecimalValue) -> Kind:
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
-        raise TypeConflict(f"{where}: {typed(value)} is no number of a decimal column")
+        raise TypeConflict(f"{where}: {typed(value)} is not a number for a decimal column")
     scale = max(0, -exponent)
     return Decimal(max(len(digits) + max(0, exponent), scale, 1), scale)
 
@@ -172,13 +172,14 @@ def merge_all(fields: Sequence[str], some: Sequence[Kind], others: Sequence[Kind
 
 
 def schema_of(fields: Sequence[str], kinds: Sequence[Kind]) -> Schema:
-    """Return the schema of rows whose fields have these types; `TypeConflict`."""
+    """Return the schema of rows whose fields have these types. Raises `TypeConflict`."""
     columns = (Column(name, settled(f"field {name!r}", kind)) for name, kind in zip(fields, kinds))
     return Schema(tuple(columns))
 
 
 def settled(where: str, kind: Kind) -> Type:
-    """Return the type as a column's: a field that was always None is text. `TypeConflict` for decimals beyond Spark's."""
+    """Return the type as a column's: a field that was always None is text. Raises `TypeConflict` for decimals beyond
+    Spark's."""
     if isinstance(kind, Decimal) and kind.precision > MAX_PRECISION:
         raise TypeConflict(
             f"{where}: its values need {kind}, and decimals have at most {MAX_PRECISION} digits"

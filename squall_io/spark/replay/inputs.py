@@ -51,7 +51,7 @@ class FileSource:
         return RunInput(self.path, secrets.token_hex(8))
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Its rows; lines of text are the only field of the stream."""
+        """Return its rows; lines of text are the only field of the stream."""
         reader = spark.read
         if self.file_format == "csv":
             reader = reader.option("header", "true")
@@ -60,8 +60,8 @@ class FileSource:
 
 
 def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Selection | FileSource:
-    """Return what a path means as a stream with these fields; `UnreadableSource` if nothing exists there, or lines cannot be
-    its tuples, and the errors of reading a table's manifest.
+    """Return what a path means as a stream with these fields; raise `UnreadableSource` if nothing exists there, or
+    lines cannot be its tuples, and the errors of reading a table's manifest.
     """
     try:
         return choose(files, span.since, span.until)
@@ -70,7 +70,7 @@ def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Sel
         pass
     if span:
         raise UnreadableSource(
-            f"{path} is no Squall table, so it has no commit times: leave --since and --until out"
+            f"{path} is not a Squall table, so it has no commit times: leave --since and --until out"
         )
     if not files.exists(""):
         raise UnreadableSource(

@@ -115,7 +115,7 @@ class ReplayPlan:
         ]
 
     def is_output(self, component: str) -> bool:
-        """Whether a stream of a component becomes a frame."""
+        """Return whether a stream of a component becomes a frame."""
         return any(key.component == component for key in self.outputs.values())
 
     def heir_of(self, what: StreamKey | str) -> int:
@@ -149,7 +149,7 @@ def plan_replay(
     now: float,
     topology_id: str = "",
 ) -> ReplayPlan:
-    """Return what has to run so that the outputs result; `CannotReplay` with all problems."""
+    """Return what has to run so that the outputs result; raise `CannotReplay` with all problems."""
     problems: list[str] = []
     given = keys_of(topology, sources, "source", problems)
     wanted = keys_of(topology, outputs, "output", problems)

@@ -1,4 +1,4 @@
-"""What a replay refuses, and how it fails.
+"""The refusals and failures of a replay.
 
 Must not know: Spark.
 """

@@ -1,11 +1,11 @@
-"""What travels between the tasks of a replay: a record is some thousand tuples for one task, or a note: errors or totals.
+"""The records that tasks of a replay exchange: some thousand tuples for one task, or a note with errors or totals.
 
 Spark shuffles and sorts records and never inspects one. Within a task their order is that of (target, stream, sender,
 seq), so that a task that is run again, or twice, gets the same input in the same order and gives the same output.
 A blob holds the values by columns (less than half the size of rows, and faster) and, for each tuple, the source row that
 its tree began with. Tuples of an output need neither: they are kept as columns that fit a schema, for Arrow.
 
-A component that is no output hands its notes to the first component that reads it, which passes them on, so that all of
+A component that is not an output hands its notes to the first component that reads it, which passes them on, so that all of
 them arrive with the outputs and no frame has to be kept for its notes alone.
 Must not know: Spark, Arrow, tasks.
 """
@@ -30,7 +30,7 @@ More: TypeAlias = dict[int, tuple[tuple[int, int], ...]]
 #: Whatever `pickle.loads` reads from.
 Buffer: TypeAlias = "bytes | memoryview"
 
-#: `Record.stream` of what is no tuple. The first record of every task is its beginning.
+#: `Record.stream` of what is not a tuple. The first record of every task is its beginning.
 BEGIN: Final = -3
 TOTALS: Final = -2
 ERRORS: Final = -1
@@ -107,7 +107,7 @@ class Unpicklable(Exception):
 
 
 def encode(tuples: Tuples) -> bytes:
-    """Return tuples as bytes; `Unpicklable`."""
+    """Return tuples as bytes. Raises `Unpicklable`."""
     rows = tuples.rows
     return dumps((len(rows), columns_of(rows), array("q", tuples.roots).tobytes(), tuples.more or None))
 

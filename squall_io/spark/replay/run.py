@@ -127,17 +127,17 @@ def replay_topology(
 
 
 def refuse_others(topology: object, sources: object) -> None:
-    """Raise `CannotReplay` for what is no topology, and for sources that are no Spark frames."""
+    """Raise `CannotReplay` for what is not a topology, and for sources that are no Spark frames."""
     from pyspark.sql import DataFrame
 
     if not isinstance(topology, Topology):
         hint = "; TopologyBuilder.build() makes one" if hasattr(topology, "build") else ""
-        raise CannotReplay(type(topology).__name__, [f"{typed(topology)} is no topology{hint}"])
+        raise CannotReplay(type(topology).__name__, [f"{typed(topology)} is not a topology{hint}"])
     if not isinstance(sources, Mapping):
         help_ = "give {'component': frame}, with Spark's DataFrames"
-        raise CannotReplay(topology.name, [f"sources: {typed(sources)} is no dict: {help_}"])
+        raise CannotReplay(topology.name, [f"sources: {typed(sources)} is not a dict: {help_}"])
     problems = [
-        f"source {shown(name)}: {typed(frame)} is no DataFrame of Spark's; spark.createDataFrame(...) makes one of rows, or of"
+        f"source {shown(name)}: {typed(frame)} is not a Spark DataFrame; spark.createDataFrame(...) makes one of rows, or of"
         " a pandas frame"
         for name, frame in sources.items()
         if not isinstance(frame, DataFrame)
@@ -161,7 +161,7 @@ def schemas_of(
         output = plan.outputs.get(name)
         if output is None:
             outputs = listed(plan.outputs)
-            problems.append(f"a schema is given, and {name!r} is no output (there are: {outputs})")
+            problems.append(f"a schema is given, and {name!r} is not an output (there are: {outputs})")
             continue
         try:
             schemas[output] = in_order_of_fields(plan.fields_of(output), ddl)
@@ -182,9 +182,9 @@ def missing_columns(plan: ReplayPlan, key: StreamKey, columns: Sequence[str]) ->
 
 
 def in_order_of_fields(fields: Sequence[str], ddl: str) -> Schema:
-    """Return the schema of a stream's rows; `SchemaError` if its columns are not the stream's fields."""
+    """Return the schema of a stream's rows; raise `SchemaError` if its columns are not the stream's fields."""
     if not isinstance(ddl, str):
-        raise SchemaError(f"{typed(ddl)} is no DDL: write 'word string, count bigint'")
+        raise SchemaError(f"{typed(ddl)} is not DDL: write 'word string, count bigint'")
     schema = parse_schema(ddl)
     columns: list[Column] = []
     for name in fields:

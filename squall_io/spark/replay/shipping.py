@@ -116,7 +116,7 @@ def archive_of(modules: Mapping[str, Path]) -> bytes:
     folders = {str(above) for place in modules for above in PurePosixPath(place).parents} - {"."}
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for folder in sorted(folders):  # without an entry of its own, a folder is no package
+        for folder in sorted(folders):  # without an entry of its own, a folder is not a package
             archive.writestr(zipfile.ZipInfo(f"{folder}/"), b"")
         for place in sorted(modules):
             archive.writestr(zipfile.ZipInfo(place), modules[place].read_bytes(), zipfile.ZIP_DEFLATED)

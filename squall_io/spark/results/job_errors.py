@@ -1,7 +1,7 @@
 """What went wrong in a user's Spark job, in their terms: Spark's text about a query, and the error of their own function
 with its file and line, from the traceback that a Python worker sent, or from what it left when it died.
 
-A job reads and writes in the same task. If storage or the network fails, Spark's text tells at which.
+A job reads and writes in the same task. If storage or the network fails, Spark's text shows which of the two it was.
 If Java itself has ended, the resulting errors of Py4J and PySpark are useless to users.
 Must not know: tables, what the job was for.
 """
@@ -38,7 +38,7 @@ _NO_JAVA: Final = (
     " crashed\n  more memory for it: --conf spark.driver.memory=4g"
 )
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
-#: What failed if Spark does not tell the call.
+#: The failed call if Spark does not name it.
 _STORAGE: Final = "storage or the network failed"
 _LONGEST: Final = 400
 
@@ -75,17 +75,17 @@ def spark_errors_as(make: Callable[[str, Exception], SquallError]) -> Iterator[N
 
 
 def worker_died(error: BaseException) -> bool:
-    """Whether Spark reports that a Python worker is gone, without an error of its own."""
+    """Return whether Spark reports that a Python worker is gone, without an error of its own."""
     return _DIED.search(text_of(error)) is not None
 
 
 def _is_sparks(error: BaseException) -> bool:
-    """Whether the error is Spark's, or of what carries its calls."""
+    """Return whether the error is Spark's, or of what carries its calls."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
 
 
 def _java_is_gone(error: BaseException | None) -> bool:
-    """Whether a call of Py4J got no answer, as shown by the error, or by one of Spark's that it caused."""
+    """Return whether a call of Py4J got no answer, as shown by the error, or by one of Spark's that it caused."""
     while error is not None:
         kind = type(error).__name__
         if kind == "Py4JNetworkError" or (isinstance(error, OSError) and _is_of_py4js_code(error)):
@@ -100,13 +100,13 @@ def _java_is_gone(error: BaseException | None) -> bool:
 
 
 def _is_of_py4js_code(error: BaseException) -> bool:
-    """Whether Py4J's code raised it, as it does for errors of the connection."""
+    """Return whether Py4J's code raised it, as it does for errors of the connection."""
     frames = list(walk_tb(error.__traceback__))
     return bool(frames) and str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] == "py4j"
 
 
 def _has_condition(error: BaseException) -> bool:
-    """Whether Spark has a name for it, and so a text for people."""
+    """Return whether Spark has a name for it, and so a text for people."""
     with suppress(Exception):  # Java is asked, and may be what has died
         return bool(getattr(error, "getCondition", lambda: None)())
     return False

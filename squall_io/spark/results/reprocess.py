@@ -34,10 +34,10 @@ class WrongResult(SquallError):
 
 @dataclass(frozen=True)
 class Job:
-    """What is done with the rows."""
+    """A job over the rows."""
 
     name: str
-    """What people call it."""
+    """Its name for people."""
     code: str
     """A digest of its text."""
     apply: Callable[[SparkSession, DataFrame], Any]

@@ -72,11 +72,11 @@ _ATTEMPT: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}")
 
 
 class AttemptLost(SquallError):
-    """What an attempt wrote was swept by another run, which presumed it dead."""
+    """The files of an attempt were swept by another run, which presumed it dead."""
 
 
 class RunInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a run reads, as it was when it began."""
+    """The input of a run at its beginning."""
 
     path: str
     snapshot: str
@@ -205,13 +205,13 @@ def newest_number(files: Files) -> int:
 
 
 def newest_version(files: Files) -> Version | None:
-    """Return the newest version, which readers read; `UnreadableRecord` if it is damaged."""
+    """Return the newest version, which readers read; raise `UnreadableRecord` if it is damaged."""
     number = newest_number(files)
     return read_version(files, number) if number else None
 
 
 def read_version(files: Files, number: int) -> Version:
-    """Return a version by its number; `AbsentFile`, `UnreadableRecord`."""
+    """Return a version by its number. Raises `AbsentFile` or `UnreadableRecord`."""
     path = version_path(number)
     version = _version_from(VERSION, files.read(path), path)
     if version.number != number:
@@ -312,7 +312,8 @@ def give_up(files: Files, attempt: Attempt) -> None:
 
 
 def _sealed(files: Files, draft: Version) -> Version:
-    """Seal an attempt with the files that Spark left; return the version to publish. `AttemptLost` if a sweeper was first."""
+    """Seal an attempt with the files that Spark left; return the version to publish. Raises `AttemptLost` if a
+    sweeper was first."""
     folder = rows_folder(draft.attempt)
     written = [status for status in files.walk(folder) if is_data(status, len(folder) + 1)]
     if draft.rows and not written:
@@ -369,7 +370,7 @@ def _numbered(files: Files, draft: Version) -> Version:
 
 
 def _is_whole(files: Files, draft: Version) -> bool:
-    """Whether all files of a sealed attempt exist: it was not swept before it was sealed."""
+    """Return whether all files of a sealed attempt exist: it was not swept before it was sealed."""
     sizes = {status.path: status.size for status in files.walk(rows_folder(draft.attempt))}
     complete = all(sizes.get(file.path) == file.size for file in draft.files)
     return files.exists(_begun_path(draft.attempt)) and complete
@@ -450,7 +451,7 @@ def _sweep_sealed(files: Files, attempt: str) -> bool:
 
 
 def _fate_in(data: bytes, path: str) -> str:
-    """Return whether a seal is a publisher's or a sweeper's; `UnreadableRecord`."""
+    """Return whether a seal is a publisher's or a sweeper's. Raises `UnreadableRecord`."""
     try:
         unseal(SWEEP, data, path)
     except UnreadableRecord:
@@ -471,14 +472,14 @@ _FILE_FIELDS: Final = frozenset(("path", "size", "digest"))
 
 
 def _version_from(kind: str, data: bytes, path: str) -> Version:
-    """Return the version in a record of this kind that was read from `path`; `UnreadableRecord`."""
+    """Return the version in a record of this kind that was read from `path`. Raises `UnreadableRecord`."""
     fields = unseal(kind, data, path)
     if isinstance(fields.get("table"), dict):
         fields["table"]["holds"] = tables.RESULTS
     files = fields.get("files")
     for file in files if isinstance(files, list) else ():
         if isinstance(file, dict) and not file.keys() <= _FILE_FIELDS:
-            raise UnreadableRecord(path, f"is no version: a file with the fields {sorted(file)}")
+            raise UnreadableRecord(path, f"is not a valid version: a file with the fields {sorted(file)}")
     return convert("version", Version, fields, path)
 
 

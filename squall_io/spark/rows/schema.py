@@ -119,7 +119,7 @@ def merge(old: Schema, new: Schema) -> tuple[Schema, list[str]]:
             columns.append(column)
             if not column.nullable:
                 problems.append(
-                    f"column {column.name!r} is new and NOT NULL, but the rows that are there have no value for it"
+                    f"column {column.name!r} is new and NOT NULL, but existing rows have no value for it"
                 )
     return (old, problems) if problems else (Schema(tuple(columns)), [])
 
@@ -143,7 +143,7 @@ class _Token(NamedTuple):
 
 
 def parse_schema(ddl: object) -> Schema:
-    """Return the schema that Spark's DDL text declares, `"word string, count bigint"`; `SchemaError` with what helps."""
+    """Return the schema that Spark's DDL text declares, `"word string, count bigint"`; raise `SchemaError` with what helps."""
     if not isinstance(ddl, str):
         raise SchemaError(
             f"the schema is {typed(ddl)}: give Spark's DDL text, such as 'word string, count bigint'"
@@ -277,7 +277,7 @@ class _Parser:
             text = _ESCAPE.sub(lambda found: _unescaped(found.group(1)), inside)
             text.encode()
         except (ValueError, OverflowError):
-            self._fail(token.at, "the text of COMMENT holds an escape that is no character")
+            self._fail(token.at, "the text of COMMENT holds an escape that is not a character")
         return text
 
     def _type(self, name: str, depth: int) -> Type:
@@ -288,7 +288,7 @@ class _Parser:
         if word in _REFUSED:
             self._fail(token.at, f"the type {token.text} of {name!r} is refused: {_REFUSED[word]}")
         if word not in _KNOWN:
-            self._fail(token.at, f"{token.text!r} is no type of Spark's{nearest(word, sorted(_KNOWN))}")
+            self._fail(token.at, f"{token.text!r} is not a Spark type{nearest(word, sorted(_KNOWN))}")
         if depth > MAX_DEPTH:
             self._fail(token.at, f"types are nested more than {MAX_DEPTH} deep")
         if word in _DECIMALS:

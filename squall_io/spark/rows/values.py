@@ -21,7 +21,7 @@ from topology_api.wording import listed, nearest, shown, typed
 
 #: By the name of a simple type: says why one of its values would be lost where it is written, or None.
 Rules = Mapping[str, Callable[[Any], "str | None"]]
-#: Takes a value and gives the plain one; `BadValue`.
+#: Converts a value to the plain one; raises `BadValue`.
 Convert = Callable[[Any], Any]
 
 _FLOAT32: Final = struct.Struct("<f")
@@ -55,7 +55,7 @@ def nullable_converter(column: Column, rules: Rules) -> Convert:
 
 
 def converter(kind: Type, rules: Rules) -> Convert:
-    """Return what converts values of a type, none of them None."""
+    """Return the converter of a type's values other than None."""
     if isinstance(kind, Array):
         return _array(kind, nullable_converter(Column("element", kind.element), rules))
     if isinstance(kind, Map):
@@ -70,7 +70,7 @@ def converter(kind: Type, rules: Rules) -> Convert:
 
 
 def _refused(value: object, kind: Type | str, more: str = "") -> BadValue:
-    return BadValue(f"{typed(value)} is no {kind}{more}")
+    return BadValue(f"{typed(value)} is not a valid {kind}{more}")
 
 
 def _kept(convert: Convert, rule: Callable[[Any], str | None]) -> Convert:
@@ -188,7 +188,7 @@ def _string(value: Any) -> str:
     try:
         plain.encode()
     except UnicodeEncodeError:
-        raise BadValue(f"{typed(value)} holds half a surrogate pair, which is no text in UTF-8") from None
+        raise BadValue(f"{typed(value)} holds half a surrogate pair, which is not text in UTF-8") from None
     return plain
 
 
@@ -289,7 +289,7 @@ def _map(kind: Map, convert_key: Convert, convert_value: Convert) -> Convert:
         plain: list[tuple[Any, Any]] = []
         for key, each in value.items():
             if key is None:
-                raise BadValue("None is no key of a map")
+                raise BadValue("None cannot be a key of a map")
             try:
                 plain_key = convert_key(key)
             except BadValue as bad:

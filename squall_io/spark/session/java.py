@@ -36,7 +36,7 @@ class NotInstalled(SquallError):
 
 
 def find_java(environ: Mapping[str, str]) -> Path:
-    """Return the Java that Spark will start: that of JAVA_HOME if set, else of PATH; `NotInstalled`."""
+    """Return the Java that Spark will start: that of JAVA_HOME if set, else of PATH. Raises `NotInstalled`."""
     home = environ.get("JAVA_HOME", "")
     if home:
         java = Path(home, "bin", "java")
@@ -64,7 +64,7 @@ def version_in(text: str) -> int | None:
 
 
 def java_version(java: Path) -> int:
-    """Return the release of a Java; `NotInstalled` if it does not run, or does not say."""
+    """Return the release of a Java; raise `NotInstalled` if it does not run, or does not say."""
     try:
         done = subprocess.run(
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
@@ -80,7 +80,7 @@ def java_version(java: Path) -> int:
 
 
 def require_java(environ: Mapping[str, str]) -> None:
-    """Check that there is a Java that Spark runs on; `NotInstalled`."""
+    """Check that there is a Java that Spark runs on. Raises `NotInstalled`."""
     java = find_java(environ)
     version = java_version(java)
     if version < OLDEST_JAVA:
@@ -92,7 +92,7 @@ def require_java(environ: Mapping[str, str]) -> None:
 
 
 def require_packages() -> None:
-    """Check that PySpark and pyarrow are installed in supported versions; `NotInstalled`."""
+    """Check that PySpark and pyarrow are installed in supported versions. Raises `NotInstalled`."""
     problems = []
     for name in ("PySpark", "pyarrow", "pandas"):
         try:
@@ -127,7 +127,7 @@ def spark_home_problem(environ: Mapping[str, str]) -> str | None:
 
 
 def require_spark(environ: Mapping[str, str] | None = None) -> None:
-    """Check that a Spark driver can be started here; `NotInstalled`."""
+    """Check that a Spark driver can be started here. Raises `NotInstalled`."""
     environ = os.environ if environ is None else environ
     require_packages()
     problem = spark_home_problem(environ)

@@ -42,7 +42,7 @@ _KEPT_LINES: Final = 200
 #: Settings kept off the command line, which every user of the machine can read; Spark's own rule.
 _SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 #: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. What concerns a
-#: user is raised as an error of Squall's, with its reason; so none of this is above INFO.
+#: user is raised as an error of Squall, with its reason; so none of this is above INFO.
 _LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
 #: PySpark reads where to connect from this process's environment: one at a time, or it connects to another Java.
@@ -112,7 +112,8 @@ def start_jvm(
     environ: Mapping[str, str] | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> JavaProcess:
-    """Start Java with Spark's classes and connect to it; `NotInstalled`, `JavaFailed`. `environ`: added to this process's."""
+    """Start Java with Spark's classes and connect to it. Raises `NotInstalled` or `JavaFailed`. `environ`: added to
+    this process's."""
     require_spark()
     _quieten_py4j()
     from pyspark.find_spark_home import _find_spark_home
@@ -207,7 +208,7 @@ def _no_py4j(record: logging.LogRecord) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a setting's value must not be shown, judged by its name."""
+    """Return whether a setting's value must not be shown, judged by its name."""
     return _SECRET.search(name) is not None
 
 

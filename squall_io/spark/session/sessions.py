@@ -143,7 +143,7 @@ def shared_session(
 
 
 def is_broken(session: SparkSession) -> bool:
-    """Whether a session is unusable: its Java process is gone, or its context was stopped. Calls the session."""
+    """Return whether a session is unusable: its Java process is gone, or its context was stopped. Calls the session."""
     try:
         if is_classic(session):
             java = session._sc._jsc
@@ -155,7 +155,7 @@ def is_broken(session: SparkSession) -> bool:
 
 
 def is_classic(session: SparkSession) -> bool:
-    """Whether a session has, or had, a JVM of its own; sessions of Spark Connect have none."""
+    """Return whether a session has, or had, a JVM of its own; sessions of Spark Connect have none."""
     return getattr(session, "_jsc", None) is not None
 
 
@@ -330,7 +330,7 @@ def _forget() -> None:
 
 
 def _has_ended(gateway: Any) -> bool:
-    """Whether the Java process of a gateway that the user's code has made is gone."""
+    """Return whether the Java process of a gateway that the user's code has made is gone."""
     process = getattr(gateway, "proc", None)
     return process is not None and process.poll() is not None
 

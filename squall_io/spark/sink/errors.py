@@ -1,4 +1,4 @@
-"""What an error while committing a batch means: retry, give the batch up, or unknown; and the retries.
+"""The meaning of an error during a commit (retry, give the batch up, or unknown), and the retries.
 
 Spark's errors come as a stack trace of Java; the classes in it decide, as they do for file systems
 (`stores.hadoop_errors`). The JVM is not asked: it may be what has died.
@@ -156,7 +156,7 @@ def _causes_of(error: BaseException) -> list[Thrown]:
 
 
 def _is_no_storage(cause: Thrown) -> bool:
-    """Whether a cause looks like an error of storage or network by its class, but is none."""
+    """Return whether a cause looks like an error of storage or network by its class, but is none."""
     name = cause.classes[0]
     return name in _NO_NETWORK or (name.startswith("java.io.") and not _OUTSIDE_IO.fullmatch(name))
 
@@ -241,7 +241,7 @@ class Retries:
         return 0.0 if self.since is None else self.now() - self.since
 
     def pause(self, seconds: float, reason: str) -> None:
-        """Sleep, reporting progress and the reason; `NotCommitted` once its worker ends."""
+        """Sleep, reporting progress and the reason; raise `NotCommitted` once its worker ends."""
         until = self.now() + seconds
         while True:
             if self.stopped():

@@ -334,7 +334,8 @@ class SinkWriter:
         )
 
     def _counts_or_restarts(self, batch: _Batch) -> bool:
-        """Whether a batch of this writer's past epoch counts; if not, make it a batch of the current epoch, to be written."""
+        """Return whether a batch of this writer's past epoch counts; if not, make it a batch of the current epoch,
+        to be written."""
         if batch.in_doubt and has_counted(self._store, batch.name):
             return True
         batch.in_doubt = False

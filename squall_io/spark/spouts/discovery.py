@@ -3,7 +3,7 @@
 A path is a file, a folder, or a pattern: `hdfs://host/logs/2026-*/*.log`. A folder means all files in it and in folders
 below it, except what Hadoop hides everywhere: names that begin with "_" or ".".
 
-A file is read as it was when it was discovered. A later one is taken when two polls in a row have found it unchanged, by
+A file is read up to its size at discovery. A later file is accepted when two polls in a row have found it unchanged, by
 its size and modification time. Whether a writer is done cannot be known, so a file that has changed since is reported,
 together with the right way to write files.
 
@@ -68,7 +68,7 @@ class PathPattern:
 
 
 def source_of(path: str) -> PathPattern:
-    """Return the meaning of a path; `InvalidPath`."""
+    """Return the meaning of a path. Raises `InvalidPath`."""
     found = _ABOVE.fullmatch(path)
     if found is None:
         check_path(path)  # says what is wrong with it
@@ -85,7 +85,7 @@ def source_of(path: str) -> PathPattern:
 
 
 def covers(source: PathPattern, path: str) -> bool:
-    """Whether files below a folder may match."""
+    """Return whether files below a folder may match."""
     folder = check_path(path)
     if not f"{folder}/".startswith(f"{source.folder}/"):
         return False
@@ -114,7 +114,7 @@ def require_files(files: Files, source: PathPattern, found: Sequence[FileStatus]
 
 
 def is_foreign(path: str) -> bool:
-    """Whether a file is packed in an unsupported way."""
+    """Return whether a file is packed in an unsupported way."""
     return path.endswith(_FOREIGN)
 
 
@@ -137,7 +137,7 @@ def _below(files: Files, folder: str, parts: Sequence[str]) -> Iterator[FileStat
 
 
 def _hidden(path: str) -> bool:
-    """Whether a file is incomplete or hidden, as everywhere in Hadoop, or still being copied by its `put`."""
+    """Return whether a file is incomplete or hidden, as everywhere in Hadoop, or still being copied by its `put`."""
     return path.endswith(_COPYING) or any(map(is_hidden, path.split("/")))
 
 
@@ -150,7 +150,7 @@ WHOLE: Final = 100
 
 
 class FoundFile(NamedTuple):
-    """A file as it was when it was discovered, and the size of the pieces it is cut into."""
+    """The state of a file when it was discovered, and the size of its splits."""
 
     path: str
     size: int
@@ -214,7 +214,7 @@ class FileList:
         known = len(self.files) - record.before
         if not 0 <= known <= len(record.files):
             why = f"it begins at file {record.before}, and {len(self.files)} are known"
-            raise UnreadableRecord(path, f"is no record of a reader's files: {why}")
+            raise UnreadableRecord(path, f"is not a valid record of a reader's files: {why}")
         self.files += record.files[known:]
         self.found.update((file.path, file) for file in record.files[known:])
         self.records = number
@@ -249,7 +249,7 @@ class FileDiscovery:
         self._reported: dict[str, _Reported] = {}
 
     def snapshot(self, now: float) -> Mapping[str, Any]:
-        """Return how far the list goes once it has the existing files; `AbsentFile`, `UnreadableFile`."""
+        """Return how far the list goes once it has the existing files. Raises `AbsentFile` or `UnreadableFile`."""
         files = FileList(self._kept)
         files.read()
         present = find_files(self._files, self._source)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Fields of a tuple: the line's text, the full path of its file, the byte offset in the file where it begins.
 FIELDS: Final = ("line", "file", "offset")
-#: How a line that is no text of the encoding is treated: left out and reported, or decoded in one of Python's ways.
+#: How a line that is not text of the encoding is treated: left out and reported, or decoded in one of Python's ways.
 ERRORS: Final = ("strict", "replace", "ignore", "backslashreplace", "surrogateescape")
 SMALLEST_SPLIT: Final = 1 << 10
 LARGEST_SPLIT: Final = 1 << 40
@@ -57,7 +57,7 @@ class HdfsLines(ReadingSpout):
     path: a file, a folder (with everything below it, except names that begin with "_" or "."), or a pattern with "*", "?" and
         "[...]" in its names. Files that end with .gz or .bz2 are unpacked, each by one task.
     fields: which of "line", "file" and "offset" a tuple has, in this order.
-    encoding, errors: how bytes become text, as for `bytes.decode`. With "strict" a line that is no text is left out and
+    encoding, errors: how bytes become text, as for `bytes.decode`. With "strict" a line that is not text is left out and
         counted (`lines left out`), and the first one of each split is reported.
     split_bytes: bytes per split, the piece of a file that one task reads.
     follow: False reads the files that exist when the spout's first task starts, and ends; True goes on with those that
@@ -162,7 +162,7 @@ class SplitUnits(Units):
         return [Unit(_SERIES, number) for number in range(first, len(self._splits))]
 
     def _is_folder(self) -> bool | None:
-        """Whether a path without a pattern names a folder; None: nothing exists there, or it has a pattern."""
+        """Return whether a path without a pattern names a folder; None: nothing exists there, or it has a pattern."""
         source = self._source
         if not source.parts or source.is_pattern:
             return None
@@ -170,7 +170,7 @@ class SplitUnits(Units):
         return next(named, None)
 
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
-        """Yield the lines of a split; `UnreadableFile` if it cannot be read properly."""
+        """Yield the lines of a split; raise `UnreadableFile` if it cannot be read properly."""
         split = self._splits[unit.number]
         path = f"{self._files.root}/{split.path}"
         read = partial(self._files.read, split.path)
@@ -199,7 +199,7 @@ class SplitUnits(Units):
             try:
                 line = data.decode(encoding, errors)
             except UnicodeError as error:
-                yield from self._skipped(f"it is no text in {encoding}: {error}", path, place, after, unit)
+                yield from self._skipped(f"it is not text in {encoding}: {error}", path, place, after, unit)
                 continue
             if only_line:
                 yield place, after, (line,)

@@ -89,7 +89,7 @@ class Ranges:
         return iter(zip(self._firsts, self._lasts))
 
     def __len__(self) -> int:
-        """The number of ranges."""
+        """Return the number of ranges."""
         return len(self._firsts)
 
 
@@ -188,11 +188,11 @@ class Positions:
                 self._known[unit] = max(position, self._known.get(unit, 0))
 
     def mine(self, unit: Unit) -> bool:
-        """Whether this task reads the unit."""
+        """Return whether this task reads the unit."""
         return owner_of(unit, self.parallelism) == self.index
 
     def is_done(self, unit: Unit) -> bool:
-        """Whether the unit has been read and settled, by any task."""
+        """Return whether the unit has been read and settled, by any task."""
         return unit in self.done or any(unit in done for done in self._others)
 
     def begin(self, unit: Unit) -> OpenUnit:
@@ -233,7 +233,7 @@ class Positions:
 
 
 class PositionRecord(msgspec.Struct):
-    """What one owner of a task has read; `ValueError` for a task that cannot be."""
+    """What one owner of a task has read; `ValueError` for an impossible task."""
 
     index: int
     parallelism: int
@@ -272,7 +272,7 @@ def default_folder(below: str, topology_id: str, component: str) -> str:
 
 
 def require_reader(files: Files, reader: ReaderIdentity) -> None:
-    """Check that the folder belongs to this reader, and claim it if it is new; `ReaderMismatch`."""
+    """Check that the folder belongs to this reader, and claim it if it is new. Raises `ReaderMismatch`."""
     fields = _agreed(files, READER, KIND, lambda: msgspec.to_builtins(reader))
     existing = convert(KIND, ReaderIdentity, fields, f"{files.root}/{READER}")
     if existing != reader:
@@ -310,7 +310,7 @@ class PositionRecords:
         self._before: list[str] = []
 
     def load(self) -> None:
-        """Combine what all owners of all tasks have left; `UnreadableRecord`."""
+        """Combine what all owners of all tasks have left. Raises `UnreadableRecord`."""
         for _ in range(_ATTEMPTS):
             with suppress(AbsentFile):  # another owner has just put it into a file of its own
                 return self._load()

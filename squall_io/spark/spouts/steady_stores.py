@@ -89,19 +89,19 @@ class SteadyStore(OpenStore):
         self._opened()
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder, by name."""
+        """Return the entries of a folder, by name."""
         return self._call(lambda files: files.list(folder))
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """What lies in a folder and below it, by path."""
+        """Return the files in a folder and below it, by path."""
         return self._call(lambda files: files.walk(folder))
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         return self._call(lambda files: files.exists(path))
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
-        """A file's bytes."""
+        """Return a file's bytes."""
         return self._call(lambda files: files.read(path, offset, length))
 
     def digest(self, path: str) -> str:
@@ -113,7 +113,7 @@ class SteadyStore(OpenStore):
         return self._call(lambda files: files.put_if_absent(path, data))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make a file, or replace the one that is there."""
+        """Make a file, or replace an existing one."""
         self._call(lambda files: files.replace(path, data))
 
     def move_if_absent(self, source: str, target: str) -> bool:

@@ -33,7 +33,8 @@ class ShortFile(Exception):
 
 
 def lines_of_split(read: Read, start: int, end: int, size: int, position: int) -> Iterator[Line]:
-    """Yield the lines of [start, end) that begin at `position` or later; `ShortFile` if the file has less than `size` bytes."""
+    """Yield the lines of [start, end) that begin at `position` or later; raise `ShortFile` if the file has less than
+    `size` bytes."""
     begin = max(start, position)
     if begin >= end:
         return
@@ -58,7 +59,7 @@ def lines_of_split(read: Read, start: int, end: int, size: int, position: int) -
 
 
 def _slices(read: Read, offset: int, size: int) -> Iterator[bytes]:
-    """Yield the bytes of a file from `offset` on; `ShortFile` if it has less than `size` bytes."""
+    """Yield the bytes of a file from `offset` on; raise `ShortFile` if it has less than `size` bytes."""
     while data := read(offset, SLICE):
         offset += len(data)
         yield data

@@ -160,7 +160,7 @@ class HadoopFiles(RenamingFiles):
         return statuses
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         with self._translated_errors("look for", path):
             return bool(self._system.exists(self._at(path)))
 

@@ -1,4 +1,4 @@
-"""What errors of Hadoop's client mean: a table of its exception classes, for the Java client and for WebHDFS, and calls to
+"""The meaning of errors of Hadoop's client: a table of its exception classes, for the Java client and for WebHDFS, and calls to
 Java by Py4J whose errors are translated.
 
 Classes decide; texts are for people. An exception that is not in the table may pass: `FilesUnavailable`.
@@ -199,7 +199,7 @@ def _thrown_before(error: BaseException | None, handled: BaseException | None) -
 
 
 def _is_py4js(error: BaseException) -> bool:
-    """Whether it is an exception of Py4J."""
+    """Return whether it is an exception of Py4J."""
     return any(kind.__module__.partition(".")[0] == "py4j" for kind in type(error).__mro__)
 
 

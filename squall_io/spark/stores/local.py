@@ -74,7 +74,7 @@ class LocalFiles(OpenStore):
         return sorted(below)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         with self._translated_errors("look for", path), suppress(FileNotFoundError):
             os.stat(self._at(path))
             return True

@@ -38,10 +38,10 @@ class InvalidPath(SquallError):
 
 
 def check_path(path: str | os.PathLike[str]) -> str:
-    """Return a path in normal form: `/a/b`, `file:///a/b`, `hdfs://host:9000/a/b`, `hdfs:///a/b`; `InvalidPath`."""
+    """Return a path in normal form: `/a/b`, `file:///a/b`, `hdfs://host:9000/a/b`, `hdfs:///a/b`. Raises `InvalidPath`."""
     text = os.fspath(path)
     if not isinstance(text, str):
-        raise InvalidPath(repr(text), "it is no text")
+        raise InvalidPath(repr(text), "it is not text")
     scheme, authority, below = _split(text)
     user, _, host = authority.rpartition("@")
     if ":" in user:
@@ -94,7 +94,7 @@ def overlap(one: str, other: str) -> str | None:
 
 
 def nested(one: str, other: str) -> str | None:
-    """Which of two paths is below the other, in words; None: neither is."""
+    """Return which of two paths is below the other, in words; None: neither is."""
     for inner, outer in ((one, other), (other, one)):
         below, above = _place(inner), _place(outer)
         if below[:2] == above[:2] and below[2].startswith(f"{above[2]}/"):
@@ -128,15 +128,15 @@ def _place_problem(scheme: str, authority: str, below: str) -> str | None:
         elsewhere = f"{authority!r} would be a host, and files are this machine's; write file:///folder"
         return elsewhere if authority not in ("", "localhost") else None
     if scheme in ("http", "https"):
-        return f"{scheme}:// is no file system; write hdfs://host:port/folder, with the port of the NameNode's fs.defaultFS"
+        return f"{scheme}:// is not a file system; write hdfs://host:port/folder, with the port of the NameNode's fs.defaultFS"
     if not authority:
         return None
     found = _AUTHORITY.fullmatch(authority)
     if found is None:
-        return f"{authority!r} is no name of a host; write {scheme}://host:port/folder"
+        return f"{authority!r} is not a host name; write {scheme}://host:port/folder"
     port = found[2]
     if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
-        return f"{port!r} is no port; write a number from 1 to 65535, or leave it out"
+        return f"{port!r} is not a port; write a number from 1 to 65535, or leave it out"
     return None
 
 

@@ -56,7 +56,8 @@ class RenamingFiles(OpenStore):
 
     @abstractmethod
     def _rename(self, source: str, target: str, over: bool) -> None:
-        """Rename a file in one step; `FileTaken` unless `over` allows replacing, `AbsentFile` without source or folder."""
+        """Rename a file in one step; raise `FileTaken` unless `over` allows replacing, `AbsentFile` without source
+        or folder."""
 
     @abstractmethod
     def _make_folder(self, path: str) -> None:

@@ -71,7 +71,7 @@ class WebHdfsFiles(RenamingFiles):
         return sorted(_status(folder, fields) for fields in found)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or folder."""
+        """Return whether there is such a file or folder."""
         with suppress(AbsentFile):
             self._ask(self._what("look for", path), "GET", path, "GETFILESTATUS")
             return True
@@ -163,15 +163,15 @@ class WebHdfsFiles(RenamingFiles):
 
 
 def base_of(address: str) -> str:
-    """Return an address with its scheme and nothing behind it; `FilesRefused`."""
+    """Return an address with its scheme and nothing behind it. Raises `FilesRefused`."""
     base = urlsplit(address if "://" in address else f"http://{address}")
     try:
         known = base.scheme in ("http", "https") and bool(base.hostname) and base.port != 0
-    except ValueError:  # the port is no number
+    except ValueError:  # the port is not a number
         known = False
     if not known or base.path.strip("/") or base.query:
         raise FilesRefused(
-            f"{address!r} is no address of WebHDFS: write HOST:PORT, http://... or https://..."
+            f"{address!r} is not a WebHDFS address: write HOST:PORT, http://... or https://..."
         )
     return f"{base.scheme}://{base.netloc}"
 

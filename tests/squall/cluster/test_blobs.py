@@ -107,7 +107,7 @@ def test_a_lost_a_changed_and_a_foreign_chunk_are_noticed() -> None:
         get_blob(store, "/blob")
     for foreign in (b"[]", b'{"chunks": 1e999, "size": 1, "sha256": "0"}', b"[" * 100_000):
         store.put("/blob", foreign)
-        with pytest.raises(BadBlob, match="is no blob"):
+        with pytest.raises(BadBlob, match="is not a blob"):
             get_blob(store, "/blob")
 
 

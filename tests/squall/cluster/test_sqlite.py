@@ -52,7 +52,7 @@ def test_a_file_of_another_kind_is_refused_by_name_and_released(tmp_path: Path) 
     file = tmp_path / "store.sqlite"
     file.write_text("this is a letter, and no database at all\n" * 50)
     for _ in range(2):
-        with pytest.raises(StoreError, match=r"store\.sqlite is no store") as caught:
+        with pytest.raises(StoreError, match=r"store\.sqlite is not a store") as caught:
             SqliteStore(file)
         assert not isinstance(caught.value, InUse)
 

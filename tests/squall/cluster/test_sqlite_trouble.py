@@ -35,5 +35,5 @@ def test_a_store_whose_disk_fails_when_it_is_closed_leaves_nothing_of_its_sessio
 
 def test_an_impossible_place_for_a_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no directory")
-    with pytest.raises(StoreError, match=r"file/store\.sqlite is no store that can be opened"):
+    with pytest.raises(StoreError, match=r"file/store\.sqlite is not a store that can be opened"):
         SqliteStore(tmp_path / "file" / "store.sqlite")
