@@ -144,15 +144,15 @@ def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSetting
 
 
 def listen_by(bind: str) -> tuple[str, int]:
-    """Return the default address of the log server: the one that workers listen on. If `bind` names a network interface, on which
-    only ZeroMQ can listen, the loopback address."""
+    """Return the default address of the log server: the one that workers listen on. If `bind` names a network
+    interface, on which only ZeroMQ can listen, the loopback address."""
     interfaces = {name for _, name in socket.if_nameindex()}
     return ("127.0.0.1" if bind in interfaces else "0.0.0.0" if bind == "*" else bind), 0
 
 
 def unreached(said: str | None, host: str, bind: str, listen: str, servers: str) -> list[str]:
-    """Return a sentence for each address that other hosts cannot reach, or would look for on themselves. `said`: --host; None: the
-    host's own name, and then other hosts matter only if ZooKeeper (`servers`) runs on one."""
+    """Return a sentence for each address that other hosts cannot reach, or would look for on themselves. `said`:
+    --host; None: the host's own name, and then other hosts matter only if ZooKeeper (`servers`) runs on one."""
     found = []
     here = "fine where the whole cluster is on this machine. Otherwise"
     local = is_local_name(host)
