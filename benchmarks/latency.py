@@ -70,7 +70,7 @@ class Timetable(Spout):
         return wait if wait > 0 else None  # None: the next call may follow at once, in the same run of calls
 
     def wait_for_others(self) -> float:
-        """All tasks begin at the same moment, so that they share one timetable."""
+        """Return all tasks begin at the same moment, so that they share one timetable."""
         self.begins = self.meeting.begins()
         self.usage = Usage()
         return 0.01

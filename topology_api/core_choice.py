@@ -61,17 +61,17 @@ class Choice:
 
 
 def source_path(module: str, ending: str = ".py", root: str = ROOT) -> str:
-    """The path of a module's file with this ending."""
+    """Return the path of a module's file with this ending."""
     return os.path.join(root, *module.split(".")) + ending
 
 
 def stamp_path(root: str = ROOT) -> str:
-    """The path of the stamp of the extensions for this Python."""
+    """Return the path of the stamp of the extensions for this Python."""
     return os.path.join(root, "topology_api", f"core{sysconfig.get_config_var('EXT_SUFFIX')}.stamp")
 
 
 def fingerprint(root: str = ROOT) -> str:
-    """The text of the stamp for extensions built from these sources."""
+    """Return the text of the stamp for extensions built from these sources."""
     lines = []
     for module in HOT:
         for ending in (".py", ".pxd"):

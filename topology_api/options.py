@@ -105,7 +105,7 @@ def _text(value: object) -> str | None:
 
 
 def port_range(text: str) -> range | None:
-    """The ports of a text such as 6700-6799, both ends included; None for any other text."""
+    """Return the ports of a text such as 6700-6799, both ends included; None for any other text."""
     match = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", text)
     first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     return range(first, last + 1) if 1 <= first < last <= 65_535 else None
@@ -317,7 +317,7 @@ def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
 
 
 def json_copy(conf: Mapping[str, object]) -> dict[str, object]:
-    """A deep copy of a valid configuration, as it would come back from JSON (tuples become lists)."""
+    """Return a deep copy of a valid configuration, as it would come back from JSON (tuples become lists)."""
     return {key: _json_copy(value) for key, value in conf.items()}
 
 
@@ -355,7 +355,7 @@ def _is_typo(key: str) -> bool:
 
 
 def _json_problem(value: object, depth: int = 0) -> str | None:
-    """Why the value of a user's own key cannot be encoded as JSON, or None."""
+    """Return why the value of a user's own key cannot be encoded as JSON, or None."""
     if depth > 50:
         return "is nested more than 50 levels deep"
     if value is None or isinstance(value, (bool, int, str)):

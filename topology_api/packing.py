@@ -50,7 +50,7 @@ def dumps_by_value(
 
 
 def _fault(value: object) -> str | None:
-    """Why a value cannot be pickled and unpickled, or None."""
+    """Return why a value cannot be pickled and unpickled, or None."""
     import cloudpickle
 
     try:
@@ -65,7 +65,7 @@ def _fault(value: object) -> str | None:
 
 
 def _culprit(component: object) -> tuple[str, str]:
-    """The path of the deepest part that cannot be pickled and unpickled, and why."""
+    """Return the path of the deepest part that cannot be pickled and unpickled, and why."""
     value, path = component, "self"
     reason = _fault(value) or "it cannot be pickled together with the rest"
     met = [value]  # keeps these objects alive, so that no two of them have the same id()

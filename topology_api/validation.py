@@ -59,7 +59,8 @@ def call_text(subscription: Subscription) -> str:
 
 
 def problems_of_parallelism(changes: object, counts: Mapping[str, int]) -> list[str]:
-    """All problems of a change of parallelism. changes: the new numbers of tasks by component; counts: the present ones."""
+    """Return all problems of a change of parallelism. changes: the new numbers of tasks by component; counts: the
+    present ones."""
     if not isinstance(changes, Mapping):
         return [f"the parallelism is {typed(changes)}: give a dict from component ids to numbers of tasks"]
     problems = []

@@ -11,7 +11,7 @@ _LONGEST = 80  # characters of a quoted value: an error message must not hold a 
 
 
 def shown(value: object) -> str:
-    """The value's repr on one line, cut to a length that suits a message. Never raises."""
+    """Return the value's repr on one line, cut to a length that suits a message. Never raises."""
     try:
         text = " ".join(repr(value).split()) if not isinstance(value, str) else repr(value)
     except Exception as error:
