@@ -196,7 +196,7 @@ class LocalCluster:
             raise TimeoutError(f"topology {name!r} is not completed ({hint}): {self._progress(name)}")
 
     def workers(self, name: str) -> list[WorkerView]:
-        """The worker processes that run for a topology, each with its pid, its tasks and the directory of its log.
+        """Return the worker processes that run for a topology, each with its pid, its tasks and the directory of its log.
         NoSuchTopology for an unknown name, SquallError in a cluster without processes."""
         engine = self._engine
         if isinstance(engine, Engine):

@@ -37,11 +37,11 @@ class Completed:
         return self._recording.emitted(component, stream)
 
     def acked(self, spout: str) -> list[Any]:
-        """The message ids of a spout whose trees were acked, in the order of the calls of `ack`."""
+        """Return the message ids of a spout whose trees were acked, in the order of the calls of `ack`."""
         return self._recording.verdicts(spout)[0]
 
     def failed(self, spout: str) -> list[tuple[Any, Failure]]:
-        """The message ids of a spout whose trees failed for good, each with its Failure, in the order of the calls."""
+        """Return the message ids of a spout whose trees failed for good, each with its Failure, in the order of the calls."""
         return self._recording.verdicts(spout)[1]
 
     @property

@@ -58,7 +58,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _owner_is_gone(path: Path) -> bool:
-    """Whether the recorded owner is dead. Raises OSError, ValueError, KeyError or others if the record is unreadable."""
+    """Return whether the recorded owner is dead. Raises OSError, ValueError, KeyError or others if the record is unreadable."""
     if not stat.S_ISREG(os.lstat(path / OWNER).st_mode):
         return False
     note = json.loads((path / OWNER).read_text())
@@ -70,7 +70,7 @@ def _owner_is_gone(path: Path) -> bool:
 
 
 def _has_workers(path: Path) -> bool:
-    """Whether a worker still runs in the directory: workers outlive the owner by some seconds."""
+    """Return whether a worker still runs in the directory: workers outlive the owner by some seconds."""
     for supervisor in path.iterdir():
         for directory in Directories(supervisor).workers():
             worker = read_started(directory)

@@ -199,7 +199,7 @@ def is_plain(value: object) -> bool:
 
 
 def snapshot(value: object) -> bytes | None:
-    """The pickle of a value; None if it cannot be pickled."""
+    """Return the pickle of a value; None if it cannot be pickled."""
     buffer = io.BytesIO()
     try:
         _Pickler(buffer, protocol=5).dump(value)

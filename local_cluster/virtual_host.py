@@ -86,7 +86,7 @@ class VirtualHost:
         self.changed = False
 
     def workers(self, name: str | None = None) -> list[Worker]:
-        """The running workers; with `name`, only those of that topology."""
+        """Return the running workers; with `name`, only those of that topology."""
         return [
             container.running
             for topology in self.topologies.values()
@@ -257,7 +257,7 @@ class VirtualContainer:
         )
 
     def flags(self) -> VirtualFlags:
-        """The fields of a heartbeat that describe the worker at this moment."""
+        """Return the fields of a heartbeat that describe the worker at this moment."""
         worker = self.running
         return {
             "opened": worker.opened,
