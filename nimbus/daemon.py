@@ -2,7 +2,7 @@
 
 Three threads: control (elections, and the master while this one leads), housekeeping (files, counters), and HTTP. With
 `start` and `stop` it runs inside another program; `run` serves HTTP in the calling thread until `ask_to_stop`.
-Must not know: which store it is, the command line, signals.
+Must not know: the kind of store, the command line, signals.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from topology_api.options import defaults
 
 _log = logging.getLogger(__name__)
 
-#: Connections at a time; a supervisor keeps one or two.
+#: Most connections at a time; a supervisor keeps one or two.
 MOST_CONNECTIONS: Final = 4096
 #: Seconds that a connection without a request is kept: longer than supervisors are silent.
 KEEP_ALIVE_SECS: Final = 15
-#: Seconds that the control thread has to let go of the lead when the daemon stops.
+#: Seconds that the control thread has to resign when the daemon stops.
 STOP_SECS: Final = 1.0
-#: Seconds after which the master looks at the store though nothing was told: events of ZooKeeper may be lost. What it sees then
+#: Seconds after which the master reads the store without a notification, since ZooKeeper may lose them. What it reads
 #: may be as old as the store remembers (8 s), so every change is seen within 10 s.
 LOOK_SECS: Final = 2.0
 
@@ -65,7 +65,7 @@ class NimbusSettings:
     state: its directory. host, port: where it listens (port 0: any free one). advertise: the URL that others reach it by.
     insecure: whether it may listen to other machines without HTTPS. new_cluster: forget which cluster it belonged to.
     new_token: give the operators another token when it first leads. conf: the site's options (defaults for those that are
-    not in it). environ: where the user's own places are looked up.
+    not in it). environ: the environment that names the user's directories.
     """
 
     state: Path
@@ -170,17 +170,17 @@ class NimbusDaemon:
         self._server.run()
 
     def ask_to_stop(self) -> None:
-        """Have `run` return; may be called from a signal handler."""
+        """Make `run` return; may be called from a signal handler."""
         self._server.stop()
 
     def stop(self) -> None:
-        """Let another one lead, end, and let go of the state directory. Again, it does nothing."""
+        """Resign, end, and release the state directory. A second call does nothing."""
         if self._stopped:
             return
         self._stopped = True
         try:
             self._driver.stop(self._control.stop, STOP_SECS)
-        except SquallError as error:  # the store does not answer: the lead ends with the session
+        except SquallError as error:  # the store does not answer: the term ends with the session
             _log.warning("%s", error)
         self._housekeeping.stop()
         self._server.stop()
@@ -253,7 +253,7 @@ class NimbusDaemon:
         return _url(scheme, reached_at(self._settings.host), self._listener.getsockname()[1])
 
     def _warn_of_its_name(self) -> None:
-        """Warn when the URL that others get is a name by which each host means itself."""
+        """Warn if the advertised URL has a name such as localhost, which means every host itself."""
         host = Address.of(self.url).host
         if is_local_name(host) and not tls.is_loopback(self._settings.host):
             _log.warning(
@@ -263,7 +263,7 @@ class NimbusDaemon:
             )
 
     def _urls(self) -> list[str]:
-        """Return all that a command of this host may call it by."""
+        """Return all URLs by which a command on this host may reach it."""
         scheme = self.url.partition("://")[0]
         return [self.url, _url(scheme, self._settings.host or "0.0.0.0", self._listener.getsockname()[1])]
 

@@ -1,8 +1,8 @@
-"""What topologies have done, from what their workers count; and the status that a user is shown.
+"""The counters of topologies, collected from their workers, and the status that users see.
 
 `Counters` keeps the latest counters of each worker and the sums of workers that are gone, so that a total never falls when
-a worker is replaced. `Statuses` puts them beside the records. Both may be asked from any thread.
-Must not know: how counters come here, who asks.
+a worker is replaced. `Statuses` puts them beside the records. Any thread may call both.
+Must not know: how counters arrive, who reads them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from topology_api.errors import NoSuchTopology
 
 _log = logging.getLogger(__name__)
 
-#: The state that is shown of a topology that cannot be read.
+#: The state shown for a topology whose record cannot be read.
 BAD = "BAD"
 #: Topologies that are gone and still remembered.
 PAST = 4
@@ -52,9 +52,9 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._topologies: dict[str, Counted] = {}
-        #: Of the latest topologies that are gone, by name: how to make their final status.
+        #: By name, for the topologies that ended last: how to make their final status.
         self._past: dict[str, Callable[[float], TopologyStatus]] = {}
-        #: Topologies of which something was counted since they were saved.
+        #: Topologies with new counts since they were saved.
         self._unsaved: set[str] = set()
 
     def count(
@@ -66,14 +66,14 @@ class Counters:
             self._unsaved.add(topology_id)
 
     def count_bytes(self, topology_id: str, worker: str, incarnation: Incarnation, data: bytes) -> None:
-        """Take the counters that a worker process wrote; of bytes that are none a warning is left."""
+        """Add the counters that a worker process wrote; log a warning if the bytes cannot be read."""
         try:
             self.count(topology_id, worker, incarnation, WorkerCounters.from_bytes(data))
         except BadCounters as error:
             _log.warning("%s: the counters of worker %s cannot be read: %s", topology_id, worker, error)
 
     def replaced(self, topology_id: str, worker: str, version: int) -> None:
-        """A worker of this assignment is gone, and the topology goes on without it."""
+        """Record that a worker has left the assignment, while the topology continues."""
         with self._lock:
             counted = self._topologies.get(topology_id)
             last = None if counted is None else counted.workers.get(worker)
@@ -88,13 +88,13 @@ class Counters:
         living: Mapping[str, Incarnation],
         now: float,
     ) -> TopologyStatus:
-        """Return the status of a topology, of whose workers these are alive."""
+        """Return the status of a topology, given its living workers."""
         with self._lock:
             counted = self._topologies.get(record.id, Counted())
             return topology_status(record, components, counted, living, now)
 
     def of_workers(self, topology_id: str) -> list[tuple[str, Incarnation, WorkerCounters]]:
-        """Return the latest word of each worker that is counted by itself, by name."""
+        """Return the latest counters of each worker that is listed on its own, by name."""
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
@@ -122,8 +122,8 @@ class Counters:
                     del self._topologies[topology_id]
 
     def save(self, directory: Path) -> None:
-        """Write what has changed to a directory, which is made, and drop what it has of topologies that are gone.
-        OSError when that fails: what was not written is written the next time. One thread at a time."""
+        """Write changed counters to a directory, which is created, and delete files of topologies that are gone.
+        Raises OSError when that fails; the next call writes the rest. One thread at a time."""
         with self._lock:
             ids = set(self._topologies)
             unsaved = sorted(self._unsaved & ids)
@@ -142,14 +142,14 @@ class Counters:
         topology_counters.remove_others(directory, ids)
 
     def load(self, directory: Path) -> None:
-        """Take what was saved, of topologies of which nothing was heard since."""
+        """Load the saved counters of topologies that have sent none since."""
         found = topology_counters.read_all(directory)
         with self._lock:
             for topology_id, counted in found.items():
                 self._topologies.setdefault(topology_id, counted)
 
     def last(self, name: str, now: float) -> TopologyStatus | None:
-        """Return the final status of the latest topology of that name that is gone, while it is remembered."""
+        """Return the final status of the last topology of that name, while it is remembered."""
         with self._lock:
             final = self._past.get(name)
             return None if final is None else final(now)
@@ -179,7 +179,7 @@ class Statuses:
         except BadBlob:
             if self._registry.topologies.get(name) is record:
                 raise
-            raise NoSuchTopology(name) from None  # it went meanwhile
+            raise NoSuchTopology(name) from None  # it was removed meanwhile
         return self._counters.status(record, components, self.living(record), self._now())
 
     def last_status(self, name: str) -> TopologyStatus:
@@ -193,7 +193,7 @@ class Statuses:
             return final
 
     def living(self, record: TopologyRecord) -> dict[str, Incarnation]:
-        """Return the workers of a topology that are to be there or on their way out, with their incarnations."""
+        """Return the assigned and the leaving workers of a topology, with their incarnations."""
         view = view_of(self._registry, record, self._registry.supervisors.names())
         living = {}
         for place in (*view.withdrawn, *view.workers):

@@ -1,9 +1,9 @@
 """The counters of one topology: the latest of each worker, and the sums of workers that have ended; and their file.
 
-The files keep what was counted over a restart of Nimbus: one for each topology, whose name is the topology's id. A file is
-written beside its place and renamed into it, for its owner alone: error reports show users' values. What cannot be read is
-left out, with a warning: the workers that live report their counters again anyway.
-Must not know: how counters come here, who asks, when they are saved.
+The files keep the counters over a restart of Nimbus: one per topology, named after its id. A file is written under another
+name and renamed. Only its owner may read it, because error reports contain users' values. A file that cannot be read is left
+out, with a warning: living workers report their counters again anyway.
+Must not know: how counters arrive, who reads them, when they are saved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Counted:
 
     #: The latest counters of each worker.
     workers: dict[str, tuple[Incarnation, WorkerCounters]] = field(default_factory=dict)
-    #: Sums of the incarnations that are gone, and their latest errors; whose they are: worker -> its latest that is in them.
+    #: Sums and latest errors of ended incarnations, and the latest incarnation of each worker that is included.
     base: dict[str, ComponentCounters] = field(default_factory=dict)
     reports: dict[str, deque[ErrorReport]] = field(default_factory=dict)
     folded: dict[str, Incarnation] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Counted:
     def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
         """Return all that a component has done, and the present state as far as the `living` report it.
 
-        When none lives, how it was at the end: trees of a worker that was killed never had a verdict.
+        If none lives, return the state at the end: trees of a killed worker never had a verdict.
         """
         totals = ComponentCounters()
         if component in self.base:
@@ -95,7 +95,7 @@ class Counted:
 
 
 def write(directory: Path, topology_id: str, data: bytes) -> None:
-    """Write the file of a topology, all at once."""
+    """Write the file of a topology atomically."""
     write_bytes(directory, _name(topology_id), data, 0o600)
 
 
@@ -108,7 +108,7 @@ def remove_others(directory: Path, topology_ids: Collection[str]) -> None:
 
 
 def read_all(directory: Path) -> dict[str, Counted]:
-    """Return what the files of a directory hold, by topology id; nothing where there is no directory."""
+    """Return the counters in the files of a directory, by topology id; none without a directory."""
     found: dict[str, Counted] = {}
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         try:
@@ -139,7 +139,7 @@ def base_of(counted: Counted) -> bytes:
 
 
 def decode(data: bytes) -> Counted:
-    """Return what `encode` made bytes of, or `BadCounters`."""
+    """Decode the bytes that `encode` made; raise `BadCounters` for others."""
     try:
         body = json.loads(data)
         if body["format"] != FORMAT:

@@ -1,6 +1,6 @@
-"""What a Nimbus does beside leading: holds the files of all topologies, drops those of none, keeps counters over a restart.
+"""The tasks of every Nimbus, leading or not: keeps the files of all topologies, deletes others, saves the counters.
 
-A file comes to one Nimbus, the leader of that moment; the others fetch it from there, so that each of them may lead next.
+A file is uploaded to the present leader; the other Nimbuses fetch it from there, so that each of them can lead next.
 A Nimbus that lacks a file asks every other Nimbus for it; `nimbus.files.missing_files` decides by their answers which one
 should lead.
 Must not know: elections, who asks for files.
@@ -31,14 +31,14 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two looks for files that are lacking, though nothing has changed.
+#: Seconds between two checks for missing files if nothing has changed.
 LOOK_SECS: Final = 2.0
 #: Seconds for which a missing file keeps this Nimbus from leading: when all others say that they lack it too, and when some do
 #: not say anything, or have it and lack others.
 PATIENCE_SECS: Final = 30.0
 UNSURE_SECS: Final = 120.0
 COLLECT_SECS: Final = 60.0
-#: Seconds that a file without a topology stays: longer than from its upload to the submission, also should a clock be set.
+#: Seconds that a file without a topology stays: longer than from its upload to the submission, even if a clock is set.
 UNUSED_SECS: Final = 2 * 3600.0
 SAVE_SECS: Final = 5.0
 
@@ -68,7 +68,7 @@ class Housekeeping:
         self._sources = FileSources(self.clock.now)
         #: sha256 -> the reason last logged why it could not be fetched.
         self._told: dict[str, str] = {}
-        #: The topologies that were there at the last look.
+        #: The topologies at the last check.
         self._known: set[str] = set()
 
     def start(self) -> None:
@@ -119,7 +119,7 @@ class Housekeeping:
         return {sha256: name for sha256, name in needed.items() if not self.files.has(sha256)}
 
     def _look_for_missing(self) -> None:
-        """See which files are lacking, and who has them; get them."""
+        """Find missing files, ask which Nimbus has them, and fetch them."""
         needed, _ = needed_files(self._registry)
         missing = self._missing_of(needed)
         if not missing:
@@ -160,7 +160,7 @@ class Housekeeping:
             self._sources.is_silent(other.id)
             if self._told.get(sha256) != str(error):
                 self._told[sha256] = str(error)
-                _log.warning("the file %s of %r does not come from %s: %s", sha256, name, other.id, error)
+                _log.warning("the file %s of %r cannot be fetched from %s: %s", sha256, name, other.id, error)
             return False
         _log.info("the file %s of topology %r came from %s", sha256, name, other.id)
         return True
@@ -168,7 +168,7 @@ class Housekeeping:
     def _collect(self) -> None:
         records, unread = every_record(self._registry)
         known = {record.id for record in records}
-        # Those of the look before too: what is read may be some seconds old.
+        # Also those of the previous check: the topologies that were read may be some seconds old.
         self.counters.keep(known | self._known, unread)
         self._known = known
         needed, unread = needed_files(self._registry)

@@ -6,8 +6,8 @@
 | all have answered that they lack it | it is lost after `patience` seconds: then this one may lead without it |
 | one does not answer, or has it but lacks others | only after `longer` seconds |
 
-A silent Nimbus may have the file. The seconds restart when others have the file than before, but only a limited number of
-times: the cluster never stays without a leader for good, and running topologies go on without the file.
+A silent Nimbus may have the file. The seconds restart when other Nimbuses have the file than before, but only a
+limited number of times: so the cluster always gets a leader, and running topologies continue without the file.
 Must not know: how the others are asked, elections.
 """
 
@@ -32,7 +32,7 @@ class Inventory:
     has: frozenset[str] = frozenset()
     """Those of them that it has."""
     whole: bool = False
-    """Whether it has all files that this one has, too."""
+    """Whether it also has all files of this Nimbus."""
     silent: str = ""
     """Why it did not answer; "": it did."""
 
@@ -43,15 +43,15 @@ class _Lack:
 
     topology: str
     first: float
-    """Since when it is lacking."""
+    """When it was first missing."""
     since: float
-    """Since when the same others have it."""
+    """Since when the same Nimbuses have it."""
     holders: frozenset[str] = frozenset()
     better: str | None = None
     """One of the holders that should lead instead."""
     silent: Mapping[str, str] = field(default_factory=dict)
     given_up: bool = False
-    """Whether it was waited for long enough."""
+    """Whether this Nimbus has waited for it long enough."""
 
 
 class MissingFiles:
@@ -63,7 +63,7 @@ class MissingFiles:
         self._lacks: Mapping[str, _Lack] = {}
 
     def update(self, missing: Mapping[str, str], answers: Sequence[Inventory], now: float) -> None:
-        """These files are lacking (SHA-256 -> a topology that needs it), and every other Nimbus was asked for them."""
+        """Record the missing files (SHA-256 -> a topology that needs it) and the answers of the other Nimbuses."""
         silent = {each.nimbus: each.silent for each in answers if each.silent}
         lacks = {}
         for sha256, topology in missing.items():
@@ -125,7 +125,7 @@ def _tell(sha256: str, lack: _Lack) -> None:
         )
         return
     _log.error(
-        "%s is lost: no Nimbus that %s has it%s. Workers of it that run go on; none can be started on a host that has not got"
+        "%s is lost: no Nimbus that %s has it%s. Its running workers continue; none can be started on a host that lacks"
         " it: submit the topology again",
         file,
         "answers" if unheard else "is there",

@@ -1,8 +1,8 @@
 """The files that topologies bring (archives of modules and data, wheels, requirements), each under its SHA-256.
 
-Every Nimbus holds those of all topologies that are there, in one directory: `<directory>/<sha256>`. A file comes in under
-another name, is hashed on the way, and gets its own name when it is whole and what it says it is: so a name that is
-there is a file that is right. What no topology needs any more goes when it has not been asked for in a while.
+Every Nimbus keeps the files of all topologies in one directory: `<directory>/<sha256>`. A file is received under another
+name, is hashed meanwhile, and gets its name when it is complete and its digest is right: so every name stands for a
+correct file. A file that no topology needs is deleted when it has not been requested for a while.
 Must not know: HTTP, who needs a file, what is inside (`squall.packages` checks that).
 """
 
@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class UnsoundFile(SquallError):
-    """A file that is not what it was said to be, or a name that is not a SHA-256."""
+    """A file with another content than its name says, or a name that is not a SHA-256."""
 
 
 class FileTooLarge(SquallError):
@@ -41,7 +41,7 @@ class NoSuchFile(SquallError):
 
 
 def checked_name(sha256: str) -> str:
-    """`sha256` as it came; raise `UnsoundFile` when it is none."""
+    """Return a valid SHA-256 unchanged; raise `UnsoundFile` for anything else."""
     if _NAME.fullmatch(sha256) is None:
         raise UnsoundFile(
             f"{sha256!r:.80} is not a SHA-256: 64 digits of 0-9 and a-f"
@@ -66,9 +66,9 @@ class FileStore:
             left.unlink(missing_ok=True)  # by a process that ended meanwhile
 
     def path(self, sha256: str) -> Path:
-        """Return where a file is, `NoSuchFile` when it is not here. Being asked for keeps it for a while."""
+        """Return the path of a file, which is then kept for a while; raise `NoSuchFile` if it is missing."""
         path = self.directory / checked_name(sha256)
-        with self._lock:  # never between the look of `collect` at its age and its end
+        with self._lock:  # never between `collect`'s check of its age and the deletion
             try:
                 os.utime(path)
             except FileNotFoundError:
@@ -84,14 +84,14 @@ class FileStore:
         return {path.name for path in self.directory.glob("*") if _NAME.fullmatch(path.name)}
 
     def receive(self, sha256: str) -> Incoming:
-        """Take in a file that is to have this SHA-256."""
+        """Start to receive a file with this SHA-256."""
         name = checked_name(sha256)
         # It may have been deleted meanwhile.
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Incoming(self.directory, name, self.limit)
 
     def check(self, kind: str, sha256: str) -> None:
-        """Whether a file is what a topology may bring as that kind: `NoSuchFile`, `UnsoundFile` or `BadArchive` if not."""
+        """Check that a file is valid for its kind; raise `NoSuchFile`, `UnsoundFile` or `BadArchive` if not."""
         if kind not in KINDS:
             raise UnsoundFile(f"a topology brings {', '.join(KINDS)}, not {kind!r:.80}")
         try:
@@ -145,7 +145,7 @@ class Incoming:
         self._file: BinaryIO = open(self._path, "xb")  # noqa: SIM115 - open until it is finished or abandoned
 
     def write(self, data: bytes) -> int:
-        """Write the next bytes; `FileTooLarge` above the limit."""
+        """Write the next bytes; raise `FileTooLarge` above the limit."""
         self._size += len(data)
         if self._size > self._limit:
             raise FileTooLarge(too_large(self._limit))
@@ -157,7 +157,7 @@ class Incoming:
         return self._size
 
     def seek(self, position: int) -> int:
-        """Stay where it is; raise OSError for any other position."""
+        """Accept only the present position; raise OSError for any other."""
         if position != self._size:
             raise OSError("the connection broke off within the file")
         return position
@@ -167,7 +167,7 @@ class Incoming:
         return self._size
 
     def finish(self) -> int:
-        """Put the complete file under its name, and return its size. Raises `UnsoundFile` when its digest is another."""
+        """Put the complete file under its name, and return its size. Raises `UnsoundFile` if its digest is wrong."""
         if self._digest.hexdigest() != self._sha256:
             raise UnsoundFile(
                 f"the {self._size} bytes that came have the SHA-256 {self._digest.hexdigest()}, not {self._sha256}:"

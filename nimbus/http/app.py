@@ -66,7 +66,7 @@ def make_app(services: Services, authenticator: Authenticator) -> ASGIApp:
 
 
 class Pages:
-    """Answers requests for one services."""
+    """Answers requests with the services of one Nimbus."""
 
     def __init__(self, services: Services, authenticator: Authenticator) -> None:
         self._services = services
@@ -128,13 +128,13 @@ class Pages:
         return caller
 
     async def _redirect(self, request: Request) -> Response:
-        """To the leader, with the path as it was sent."""
+        """Redirect to the leader, with the path unchanged."""
         url = await run_in_threadpool(self._services.leader_url)
         query = request.scope["query_string"].decode("ascii", "replace")
         location = f"{url}{request.scope['path']}{'?' if query else ''}{query}"
         return Response(status_code=307, headers={"Location": location})
 
-    # What needs no thread, or streams
+    # Answers without a thread, or streamed
 
     async def _put_file(self, request: Request, call: AnyCall) -> Response:
         files, sha256 = self._services.files, call.path["sha256"]

@@ -1,9 +1,9 @@
-"""Who may ask: operators by their token, daemons by their key pairs.
+"""Checks callers: operators by their token, daemons by their key pairs.
 
-An operator shows the token of the cluster. A daemon shows what only it and this Nimbus can make of their key pairs
-(`squall.security.sealing`). Its public key is in its record, so write access to the store decides who is a daemon. A
+An operator sends the cluster's token. A daemon sends a value that only it and this Nimbus can derive from their key pairs
+(`squall.security.sealing`). Its public key is in its record, so only a daemon that can write to the store is accepted. A
 supervisor that was given up for its silence has no record there, but may still report: the leader remembers it.
-Must not know: what is asked.
+Must not know: the meaning of requests.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ class Authenticator:
         return Caller(OPERATOR)
 
     def refusal(self) -> SquallError:
-        """Return why a request without credentials is refused; while there is no token yet, that is the reason."""
+        """Return why a request without credentials is refused: it has none, or there is no token yet."""
         if self.token() is None:
             return NoTokenYet(_NO_TOKEN_YET)
         return Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
 
     def daemon(self, header: str | None) -> Caller:
-        """Return the daemon for its header, or `Unauthorized`. Its key comes from the store."""
+        """Return the daemon for its header; raise `Unauthorized` if it is unknown. Its key comes from the store."""
         found = None if header is None else read_daemon_header(header)
         if found is None:
             raise self.refusal()

@@ -49,7 +49,7 @@ class WrongMethod(SquallError):
 
 
 class NoSpace(SquallError):
-    """The disk of this Nimbus is full, or refuses."""
+    """The disk of this Nimbus is full, or has an error."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What the commands that talk to a cluster share."""
+"""The shared parts of commands that talk to a cluster."""

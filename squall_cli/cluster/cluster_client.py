@@ -1,9 +1,9 @@
-"""The options of every command that asks a cluster, and the connection that they lead to.
+"""The options of every command that talks to a cluster, and the connection that they describe.
 
 Where Nimbus is: --nimbus, else SQUALL_NIMBUS, else `nimbus.url` of the site's file, else http://127.0.0.1:6627; several
 addresses of one cluster are separated by commas. Modules for HTTP are imported when a connection is made: `--help` loads
 none of them.
-Must not know: what is asked.
+Must not know: the meaning of requests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """What --nimbus, --config and --json say: which cluster is asked, and how a command answers."""
+    """The values of --nimbus, --config and --json: the cluster, and the form of a command's output."""
 
     nimbus: str | None
     config: str | None
@@ -75,7 +75,7 @@ class ClusterOptions:
             click.echo(text)
 
     def answer_list(self, shown: object, listed: Sequence[object], nothing: str) -> bool:
-        """Print a list as JSON, or that there is `nothing` in it; return whether a table of it is to be drawn instead."""
+        """Print a list as JSON, or `nothing` if it is empty; return whether the caller should draw a table instead."""
         if self.as_json:
             echo_json(shown)
         elif not listed:
@@ -99,7 +99,7 @@ def echo_json(value: object) -> None:
 
 
 def site_settings(config: str | None) -> dict[str, object]:
-    """Return what the site's file and the environment say, the environment with the last word."""
+    """Return the settings of the site's file and of the environment, which wins."""
     from squall_cli.options.site import read_layers
 
     layers = read_layers(config, os.environ, ())
@@ -107,7 +107,7 @@ def site_settings(config: str | None) -> dict[str, object]:
 
 
 def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
-    """Return the URLs of the cluster's Nimbuses. HOST:PORT alone is meant as http, HOST alone as the usual port there too."""
+    """Return the URLs of the cluster's Nimbuses. HOST:PORT alone means http, HOST alone the usual port as well."""
     given = nimbus or environ.get(VARIABLE) or site.get(URL_KEY) or DEFAULT_URL
     parts = (part.strip() for part in str(given).split(","))
     return [_url(part) for part in parts if part] or [DEFAULT_URL]
@@ -143,7 +143,7 @@ def connect(nimbus: str | None, config: str | None, timeout: float | None = None
 
 @contextmanager
 def about(client: NimbusClient, name: str | None = None) -> Iterator[None]:
-    """Add advice to a refusal: the nearest name for one that does not exist; without credentials, where they come from."""
+    """Add advice to a refusal: the nearest existing name, or where to get missing credentials."""
     from squall.http.client import Refused
 
     try:

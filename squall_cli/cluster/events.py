@@ -1,4 +1,4 @@
-"""The events of a topology as the command line has them from Nimbus; `--json` shows every field.
+"""The events of a topology as commands get them from Nimbus; `--json` shows every field.
 
 Must not know: how events are worded, terminals.
 """

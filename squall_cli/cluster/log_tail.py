@@ -1,7 +1,7 @@
 """The end of a remote log: read in pieces, followed while it grows, and split into entries.
 
-A log is asked for by byte offsets (negative ones count from the end). It may start again at any time, when the file was
-rotated. A worker that is started again on its host goes on in the same file; on another host it has another one.
+A log is requested by byte offsets (negative ones count from the end). It may start again at any time, when the file is
+rotated. A worker that restarts on its host continues the same file; on another host it has another file.
 Must not know: how the log is reached, where entries are shown.
 """
 
@@ -28,7 +28,7 @@ Ask = Callable[[int, int], "LogAnswer"]
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One log entry. `text` may have several lines; time, level and place are "" of a line that has none."""
+    """One log entry. `text` may have several lines; time, level and place are "" if the line has none."""
 
     worker: str
     host: str
@@ -38,7 +38,7 @@ class LogEntry:
     text: str
 
     def of(self, component: str | None) -> bool:
-        """Return whether a task of that component logged it; None: any of them will do."""
+        """Return whether a task of that component logged it (None: any component)."""
         return component is None or self.place.startswith(f"{component}[")
 
     @property
@@ -49,7 +49,7 @@ class LogEntry:
 
 
 def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
-    """Lines put together: one without a time goes on with the entry before it, when that has one."""
+    """Groups lines into entries: a line without a time belongs to the entry before it, if that has one."""
     found: list[LogEntry] = []
     for line in lines:
         match = LINE.fullmatch(line)
@@ -80,7 +80,7 @@ class Tail:
     worker: str
     host: str
     ask: Ask
-    #: Where to go on reading.
+    #: The offset of the next read.
     offset: int = 0
     #: The beginning of a line that has not ended yet.
     rest: str = ""

@@ -1,4 +1,4 @@
-"""A client whose answers are structs of the API: whatever does not fit is one error, raised before a command uses it.
+"""A client that returns the API's structs: an answer that does not fit raises one error before a command uses it.
 
 Any program may listen at the address of a Nimbus, and answer in JSON. Fields that are not known here are ignored: a newer
 Nimbus sends more.
@@ -33,7 +33,7 @@ class NoNimbus(SquallError):
 
 
 class NimbusClient(Client):
-    """Asks a Nimbus. Each method returns the answer as its struct; `*_json` returns the JSON as it came, too."""
+    """Asks a Nimbus. Each method returns the answer as its struct; `*_json` also returns the raw JSON."""
 
     def cluster(self) -> ClusterAnswer:
         return self.read(ClusterAnswer, "cluster")

@@ -120,7 +120,7 @@ def _named(hosts: Collection[str]) -> str:
 
 
 def held_up(topology: TopologySummary) -> str:
-    """Return that workers of a running topology do not run, and why; "" if all do, or no reason is known."""
+    """Return a sentence that workers of a running topology do not run, and why; "" if all run, or no reason is known."""
     held = topology.held_up
     if not held:
         return ""
@@ -129,7 +129,7 @@ def held_up(topology: TopologySummary) -> str:
 
 
 def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
-    """Return that the version before may come back, and until when; "" if there is none."""
+    """Return a sentence that the previous version may run again, and until when; "" without one."""
     before = topology.stands_by
     if not before:
         return ""

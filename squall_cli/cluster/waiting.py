@@ -1,9 +1,9 @@
 """`--wait`: poll until something has happened, and show the progress.
 
-On a terminal one line that changes, elsewhere a line when there is something new; both on stderr, so that stdout holds
-the outcome alone. A Nimbus that does not answer for a while is asked again: a successor takes over meanwhile. `obeyed`
+On a terminal the progress is one changing line, elsewhere a line per change. Both go to stderr, so that stdout has only
+the outcome. If Nimbus does not answer, it is asked again for a while: a successor may take over. `obeyed`
 repeats a command that was refused because no Nimbus led.
-Must not know: what is waited for.
+Must not know: the awaited condition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds between two questions, at first and after a while.
+#: Seconds between two requests, at first and after a while.
 PAUSES: Final = (0.1, 1.0)
 #: Seconds without an answer after which waiting ends.
 PATIENCE: Final = 60.0
@@ -58,7 +58,7 @@ class WaitProgress:
             self.status.stop()
 
     def show(self, text: str) -> None:
-        """Show how far it is."""
+        """Show the progress."""
         if text == self.shown:
             return
         self.shown = text
@@ -70,8 +70,7 @@ class WaitProgress:
 
 
 def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) -> T | None:
-    """Call `look` until it gives something: (None, how far it is) until then. None when that took longer than `within`
-    seconds."""
+    """Call `look` until it returns a result; before that it returns (None, progress). Return None after `within` seconds."""
     began = time.monotonic()
     try:
         with WaitProgress() as progress:
@@ -86,19 +85,19 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
                 pause = min(PAUSES[1], max(PAUSES[0], waited / 10))
                 time.sleep(pause if within is None else min(pause, max(0.0, within - waited)))
     except KeyboardInterrupt:
-        raise Interrupted("not waited for any longer; the cluster goes on with it") from None
+        raise Interrupted("no longer waiting; the cluster continues with it") from None
 
 
 def patiently(look: Callable[[], T], progress: WaitProgress) -> T:
-    """Return what `look` gives; ask again while no Nimbus leads or answers."""
+    """Return the result of `look`; repeat it while no Nimbus leads or answers."""
     return _again(look, is_away, PATIENCE, progress.show)
 
 
 def obeyed(command: Callable[[], T]) -> T:
-    """Return what `command`, a change that Nimbus is asked for, gives; ask again while no Nimbus leads that could make it, as
-    for moments after the leader's death. Any other refusal is the command's."""
+    """Return the result of `command`, which changes something. Repeat it while no Nimbus leads, as for some seconds after the
+    leader's death; raise any other refusal."""
     with ExitStack() as stack:
-        # Nothing is drawn for a command that is obeyed at once.
+        # Nothing is drawn for a command that succeeds at once.
         progress = cache(lambda: stack.enter_context(WaitProgress()))
         return _again(
             command,

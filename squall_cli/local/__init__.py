@@ -1,1 +1,1 @@
-"""What `squall run` needs beside its command: the run, the workers' logs, the summary."""
+"""The parts of `squall run`: the run, the workers' logs, the summary."""

@@ -1,8 +1,8 @@
 """Whether a task can never be opened: `open` or `prepare` raises the same error again and again.
 
-A worker whose component cannot be opened is started again, since what it needs may become available. For a person who
-watches a run, ending it with that one error is more useful: a task that fails with the same error for the third time,
-without having been opened in between, is given up. Two addresses tried in turn are two errors, each with its own count.
+A worker whose component cannot be opened is restarted, since the missing service may become available. For a person who
+watches a run, an end with that error is more useful: the run ends when a task fails with the same error for the third time
+without having been opened in between. Two addresses tried in turn are two errors, each with its own count.
 Must not know: clusters, how a run is ended.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from squall.reports.error_reports import STARTING, ErrorReport, gist
 
-#: Starts that end with the same error: the second comes at once, the third a second later.
+#: Starts that may fail with the same error: the second follows at once, the third a second later.
 ENOUGH: Final = 3
 
 
@@ -26,14 +26,14 @@ class FailedStarts:
         self._counted: dict[tuple[str, ...], tuple[ErrorReport, int]] = {}
 
     def opened(self, tasks: Iterable[int]) -> None:
-        """Restart the counts of these tasks: they were opened."""
+        """Reset the counts of these tasks, which were opened."""
         opened = set(tasks)
         for key, (report, _) in self._counted.items():
             if report.task in opened:
                 self._counted[key] = report, 0
 
     def update(self, reports: Iterable[ErrorReport]) -> ErrorReport | None:
-        """Take all current reports, oldest first; return one that was counted often enough to end the run, or None."""
+        """Count all current reports, oldest first; return one that is frequent enough to end the run, or None."""
         for report in reports:
             if report.call not in STARTING:
                 continue
@@ -44,4 +44,4 @@ class FailedStarts:
             seen = before.times if before is not None and report.times > before.times else 0
             self._counted[key] = report, count + report.times - seen
         last = next((report for report, count in self._counted.values() if count >= ENOUGH), None)
-        return None if last is None else replace(last, times=1)  # so that it reads the same if it comes again
+        return None if last is None else replace(last, times=1)  # so that a repeated error has the same text

@@ -1,8 +1,8 @@
 """One topology on a local cluster from submission to its end: watched, shown, drained when it is time.
 
-The main thread looks at the cluster a few times a second and tells the view; everything that may take long (the order to
+The main thread checks the cluster a few times per second and updates the view; everything that may take long (the order to
 drain waits for a user's call that is running) happens in another thread, so that a second Ctrl-C always gets through.
-Must not know: how anything is shown, options of the command.
+Must not know: the form of the output, the command's options.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from squall_cli.terminal.views import Moment, RunView
 from topology_api.errors import NoSuchTopology, SquallError
 from worker.errors.reports import OURS
 
-#: Seconds between two looks, and the share of the time that looking may take (a status of many tasks is not cheap).
+#: Seconds between two checks, and the share of the time that they may take (a status of many tasks is not cheap).
 #: At first they are closer together, so that the time of a short run is measured well.
 PAUSE = 0.05
 LEAST_PAUSE = 0.002
@@ -180,7 +180,7 @@ def hung_call() -> str:
 
 
 def user_place(frame: FrameType | None) -> str:
-    """Of a stack that leads from our code into the user's: where the user's own code is, "" for any other stack."""
+    """Return where the user's code is in a stack that leads from our code into it, "" for any other stack."""
     places: list[str] = []
     while frame is not None:
         code = frame.f_code
@@ -193,7 +193,7 @@ def user_place(frame: FrameType | None) -> str:
 
 
 def begin_shutdown(cluster: LocalCluster) -> Future[None]:
-    """Shut the cluster down in a thread, so that the main thread can hear of a signal; what came of it."""
+    """Shut the cluster down in a thread, so that the main thread can receive signals; return the result."""
     future: Future[None] = Future()
 
     def shut_down() -> None:

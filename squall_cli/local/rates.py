@@ -1,6 +1,6 @@
-"""Tuples a second of each component, from the counters of two moments a few seconds apart.
+"""Tuples per second of each component, from counters at two moments a few seconds apart.
 
-Counters of worker processes come once a second: a count speaks of the moment at which it was seen to change.
+Counters of worker processes arrive once per second: a count belongs to the moment at which it changed.
 Must not know: where counters come from, where rates are shown.
 """
 
@@ -14,7 +14,7 @@ from squall.status import ComponentStatus
 
 #: Seconds of a rate's window: long enough to read, short enough to follow changes.
 WINDOW = 5.0
-#: Moments closer to each other than this are not kept apart.
+#: Moments closer together than this are not distinguished.
 STEP = 0.25
 #: Seconds after which an unchanged count means a rate of 0.
 STILL = 1.5
@@ -27,13 +27,13 @@ def done(component: ComponentStatus) -> int:
 
 @dataclass(frozen=True)
 class Count:
-    """A count, and when it was seen to change last."""
+    """A count, and the moment of its last change."""
 
     number: int
     changed: float
 
     def time(self, now: float) -> float:
-        """Return the moment that it speaks of, asked now."""
+        """Return the moment to which it belongs, seen from now."""
         return self.changed if now - self.changed <= STILL else now
 
 
@@ -66,7 +66,7 @@ class Rates:
         return {name: self.rate(name, counts.get(name), then, now) for name in components}
 
     def rate(self, name: str, before: Count | None, then: float, now: float) -> float | None:
-        """Of one component, since it had the count `before`."""
+        """Return the rate of one component since it had the count `before`."""
         latest = self.latest[name]
         if before is None or latest.number <= before.number:
             return 0.0

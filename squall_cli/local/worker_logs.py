@@ -1,7 +1,7 @@
 """The output of worker processes for people: their logs, followed while they grow.
 
-What user code prints and logs, and what is written past Python (by child processes, by C code), is shown; of what a worker
-says of itself only warnings. A file that was opened is read to its end though its directory is removed meanwhile.
+Shown are the output and the logs of user code, including output of child processes and C code; of the worker's own
+messages, only warnings. An open file is read to its end even if its directory is removed meanwhile.
 Must not know: clusters, where lines are shown.
 """
 
@@ -37,7 +37,7 @@ class Followed:
         """Return the lines written since the last call; with `last`, also an unfinished line."""
         found = self.read()
         if self.renamed():
-            found += self.read()  # what was written between the look and the renaming
+            found += self.read()  # bytes written between the read and the renaming
             self.close()
             found += self.read()
         *lines, self.rest = (self.rest + found).split(b"\n")
@@ -85,11 +85,11 @@ class WorkerLogs:
     """The logs of all workers that have run for a topology."""
 
     workers: dict[Path, tuple[str, Followed, Followed]] = field(default_factory=dict)
-    #: Whether the last line of each log was shown: the lines of a text of several follow the first.
+    #: Whether the last line of each log was shown: further lines of the same entry follow it.
     shown: dict[Path, bool] = field(default_factory=dict)
 
     def follow(self, workers: Iterable[tuple[str, Path]]) -> None:
-        """There are these workers, in these directories."""
+        """Set the workers and their directories."""
         for name, directory in workers:
             if directory not in self.workers:
                 log, output = Followed(directory / LOG), Followed(directory / OUTPUT)
@@ -118,13 +118,13 @@ class WorkerLogs:
 
 
 def readable(line: str) -> str | None:
-    """Return a line of a worker's log for people: "" for one that is not to be shown, None for one that goes on with
+    """Return a line of a worker's log for people: "" for a line that is not shown, None for one that continues
     the last."""
     found = LINE.fullmatch(line)
     if found is None:
         return None
     when, level, place, text = found.groups()
-    if level == "REPORT":  # of an error in user code: the status brings it
+    if level == "REPORT":  # of an error in user code, which the status shows
         return ""
     if level in ("DEBUG", "INFO"):
         return f"{when} {place}: {text}" if OF_A_TASK.fullmatch(place) else ""

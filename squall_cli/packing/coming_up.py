@@ -1,6 +1,6 @@
-"""Whether a submitted topology has come up: scheduled, workers up, first tree acked. Values in, sentences out.
+"""Whether a submitted topology has started: scheduled, workers up, first tree acked. Values in, sentences out.
 
-`Arrival` takes one status after the other and returns each time how far the topology is, and at last that it runs or why it
+`Arrival` takes one status after the other. Each time it returns the progress, and finally that the topology runs, or why it
 does not.
 Must not know: HTTP, terminals, who waits.
 """
@@ -22,7 +22,7 @@ from squall_cli.terminal.formats import plural, to_type, whole
 
 #: Seconds without progress after which a topology with errors or events (a worker died, say) is given up.
 TROUBLE_SECS: Final = 30.0
-#: Seconds within which a failed version's workers stop and the version before gets the name back.
+#: Seconds within which a failed version's workers stop and the previous version gets the name back.
 ROLLBACK_SECS: Final = 20.0
 
 
@@ -53,17 +53,17 @@ class Arrival:
     _failed: float | None = None  # since when it is seen as FAILED
 
     def __post_init__(self) -> None:
-        self._better = self.began  # when something got better last
+        self._better = self.began  # the time of the last progress
         self._trial = self.began  # when it was on trial last
 
     def missing(self, now: float) -> Seen:
-        """Take the answer that no topology has this name."""
+        """Handle the answer that no topology has this name."""
         if not self._taken_over and now - self.began < LAG_SECS:
             return Seen("waiting for Nimbus to list it")
         return Seen("", failure=f"topology {self._name!r} is gone: it was killed")
 
     def update(self, status: TopologyAnswer, now: float) -> Seen:
-        """Take a status of the topology of this name."""
+        """Handle a status of the topology of this name."""
         if status.id != self._id:
             return self._other(status, now)
         if not self._taken_over:
@@ -110,7 +110,7 @@ class Arrival:
         )
 
     def _on_trial(self, status: TopologyAnswer, trial: str, spouts: Sequence[ComponentStatus]) -> list[str]:
-        """Return, once, what errors mean that would end the waiting if there were no version before."""
+        """Return, once, the failure that would end the wait if there were no previous version."""
         texts: dict[str, str] = {}
         if failed_build(status) is not None:
             texts["build"] = shows_build(self._name)
@@ -126,7 +126,7 @@ class Arrival:
         return new
 
     def _other(self, status: TopologyAnswer, now: float) -> Seen:
-        """Take a status of another submission: the version before still has the name, or has it back."""
+        """Handle a status of another submission: the previous version still has the name, or has it again."""
         if self._taken_over:
             return Seen("", failure=rolled_back(status, self._id))
         if status.state == "REPLACING":
@@ -137,7 +137,7 @@ class Arrival:
         return Seen("", failure=rolled_back(status, self._id))
 
     def _stages(self, workers: Sequence[WorkerEntry], up: int) -> list[str]:
-        """Return what was reached since the last status."""
+        """Return the stages reached since the last status."""
         reached: dict[str, str] = {}
         if workers:
             hosts = len({worker.host for worker in workers})
@@ -182,7 +182,7 @@ class Arrival:
 
 
 def failure_of(status: TopologyAnswer) -> str | None:
-    """Return why a topology in this state will not come up, or None."""
+    """Return why a topology in this state will not start, or None."""
     state, name = status.state, status.name
     if state == "FAILED":
         return f"topology {name!r} failed: {own_paths(str(status.error))}"
@@ -194,7 +194,7 @@ def failure_of(status: TopologyAnswer) -> str | None:
 
 
 def failed_build(status: TopologyAnswer) -> Event | None:
-    """Return the event of an environment that cannot be built: no further attempt is waited for."""
+    """Return the event of an environment that cannot be built: further attempts are not awaited."""
     failed = (event for event in status.events if event.kind == "not_started" and not event.over)
     return next((event for event in failed if event.part == "environment"), None)
 

@@ -41,7 +41,7 @@ _TOO_EARLY: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 
 
 class JobFailed(SquallError):
-    """The user's job has raised an error; the text says which, and where."""
+    """The user's job has raised an error; the text names it and its place."""
 
 
 def load_job(text: str) -> Job:
@@ -127,7 +127,7 @@ def _described(head: str, error: BaseException) -> str:
 
 
 def _applied(function: Callable[[Any, Any], Any], path: Path) -> Callable[[Any, Any], Any]:
-    """Return the function, with its errors as a person reads them."""
+    """Return the function; its errors are raised as readable texts."""
 
     def apply(spark: Any, rows: Any) -> Any:
         head = f"{FUNCTION}() in {path} failed"

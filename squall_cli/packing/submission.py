@@ -1,8 +1,8 @@
-"""A topology on its way to Nimbus: the files that it lacks first, then the submission, under a key that makes it one.
+"""Sends a topology to Nimbus: first the files that Nimbus lacks, then the submission, with a key that prevents duplicates.
 
-Files go by their SHA-256, so what is there already is not sent. The key is drawn once for each run of the command: a
+Files are named by their SHA-256, so existing ones are not sent. The key is drawn once for each run of the command: a
 submission whose answer got lost is sent again with it, and Nimbus gives the answer of the first.
-Must not know: how what is sent was found, how progress is shown.
+Must not know: how the files were found, how progress is shown.
 """
 
 from __future__ import annotations
