@@ -1,11 +1,11 @@
 """The supervisor: runs the workers that Nimbus placed with it, and reports their state to Nimbus.
 
-`sync` does all of it in rounds: read the store, observe the workers, let the plan decide, act, report. It waits for nothing,
+`sync` works in rounds: read the store, observe the workers, let the plan decide, act, report. It waits for nothing,
 may be called at any time, and is idempotent; `next_time` returns when it is due again. A failure that concerns one worker is
-reported for that worker and stops no other. A new supervisor over the same state adopts the workers of the one before.
+reported for that worker and stops no other. A new supervisor over the same state adopts the workers of the previous one.
 
-The time between two calls counts as one second at most: after this process itself was frozen, it must not take its workers
-for dead because it did not observe them. One thread. Must not know: user code, how workers run, how Nimbus is reached.
+The time between two calls counts as one second at most: after this process itself was frozen, it must not consider its
+workers dead because it did not observe them. One thread. Must not know: user code, how workers run, how Nimbus is reached.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class LoopPace:
 
 @dataclass(frozen=True)
 class WorkerTerms:
-    """The terms on which a supervisor runs workers."""
+    """The settings with which a supervisor runs workers."""
 
     bind: str = "127.0.0.1"
     """The address that workers listen on; where it means every address, others reach them by the host's name."""
@@ -145,9 +145,9 @@ class Supervisor:
     # Life
 
     def register(self) -> None:
-        """Register in the store, and find the workers that an earlier supervisor over the same state had.
+        """Register in the store, and find the workers of an earlier supervisor over the same state.
 
-        `SquallError` while the store cannot be reached, or belongs to another cluster: `sync` goes on trying.
+        Raises `SquallError` if the store cannot be reached, or belongs to another cluster; `sync` keeps trying.
         """
         self._begin().register()
         self._report_alive()
@@ -259,7 +259,7 @@ class Supervisor:
     # What is wanted
 
     def _refresh(self, store_view: StoreView, now: float) -> None:
-        """Read the store, and forget what has gone from it."""
+        """Read the store, and forget workers that it no longer has."""
         topologies = {hosted.topology_id: hosted.topology for hosted in self._hosted.values()}
         if not store_view.refresh(now, topologies):
             return
@@ -273,7 +273,7 @@ class Supervisor:
             self._processes.provision(record, self._time)  # while the previous version ends
 
     def _wanted(self, store_view: StoreView, key: Key) -> DesiredState | None:
-        """Return the desired state of a worker. One whose topology is unreadable goes on as it is."""
+        """Return the desired state of a worker. If its topology is unreadable, the worker continues unchanged."""
         want, hosted = store_view.wanted.get(key), self._hosted.get(key)
         if want is None and hosted is not None and hosted.topology in store_view.unsure:
             want = DesiredState(hosted.version, hosted.slot, stop=False, timeout=hosted.timeout)
@@ -296,7 +296,7 @@ class Supervisor:
         for action, key in plan(wanted, running, self._time, self.timeouts):
             try:
                 done |= self._do(store_view, action, key, now)
-            except Exception:  # it concerns one worker; the others go on
+            except Exception:  # it concerns one worker; the others continue
                 _log.exception("supervisor %s: %s of %s failed", self.id, action.name, key)
         return done
 
@@ -327,7 +327,7 @@ class Supervisor:
         was done."""
         view, place = store_view.views.get(key[0]), store_view.places.get(key)
         if view is None or place is None:
-            return False  # what to start it with is unknown at the moment
+            return False  # its orders are unknown at the moment
         hosted = self._hosted.get(key) or self._host(store_view, view, place)
         state = self._processes.provision(view.record, self._time)
         if isinstance(state, Pending):
@@ -360,7 +360,7 @@ class Supervisor:
         _log.error("%s", sentence(event))
 
     def _host(self, store_view: StoreView, view: TopologyView, place: Placement) -> ManagedWorker:
-        """Begin to manage a worker. It may have run here before, and was forgotten since."""
+        """Begin to manage a worker, which may have run here before."""
         key = (view.record.id, place.worker)
         hosted = ManagedWorker(
             key, view.record.name, place.incarnation.version, place.slot, self._processes.container(key)
@@ -444,7 +444,8 @@ class Supervisor:
     # Reports to Nimbus
 
     def _pass_on(self, store_view: StoreView, now: float) -> None:
-        """Report to Nimbus what it does not know. Counters go first, so that they are complete when a state says so."""
+        """Send Nimbus the reports that it does not have. Counters are sent first, so that they are complete when a
+        state says so."""
         for key, hosted in self._hosted.items():
             counters = hosted.counters()
             if counters is not None:

@@ -8,8 +8,8 @@
 ```
 
 Each is prepared once, off the supervisor's loop (again if it was deleted), and removed when no topology uses it any more.
-`state` answers at once. A file from Nimbus is accepted only with the digest asked for. An interrupted preparation has another
-name, or lacks the file that is written last, and is swept away.
+`state` answers at once. A file from Nimbus is accepted only with the requested digest. An interrupted preparation has a
+temporary name, or lacks the file that is written last; it is deleted.
 Must not know: processes, how Nimbus is reached (a function is given), what the files hold.
 """
 
@@ -40,9 +40,9 @@ _log = logging.getLogger(__name__)
 #: Files fetched, and environments built, at the same time.
 FETCHES: Final = 4
 BUILDS: Final = 2
-#: Seconds after which what workers wait for is reported to Nimbus.
+#: Seconds after which a wait of workers is reported to Nimbus.
 WORTH_A_NOTE: Final = 2.0
-#: Part of the name of what is being made.
+#: Part of the name of an unfinished file or folder.
 _NEW: Final = ".new-"
 
 #: Writes a file of Nimbus, named by its SHA-256, to a path. Raises `SquallError` or `OSError`.
@@ -64,7 +64,7 @@ class Provision:
     python: str | None = None
     """The Python that it runs on; None: the supervisor's."""
     folders: tuple[str, ...] = ()
-    """Where it finds modules before anywhere else."""
+    """The folder from which it imports first."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PackageLimits:
 
 
 class Localizer(Protocol):
-    """What a supervisor needs of its artifacts."""
+    """The artifacts, as the supervisor uses them."""
 
     def state(self, record: TopologyRecord, now: float) -> State:
         """Return whether workers of a topology can start; preparing what is missing begins."""
@@ -220,7 +220,7 @@ class Artifacts:
             found = archives.digest_of(target)
             if found != sha256:
                 raise NotFetched(
-                    f"Nimbus gave another file for {sha256[:16]}...: its digest is {found[:16]}..."
+                    f"Nimbus sent a wrong file for {sha256[:16]}...: its digest is {found[:16]}..."
                 )
             yield target
         finally:
@@ -242,7 +242,7 @@ class Artifacts:
                 make_directory(directory)
                 worker_files.write(directory, NEEDS, {"needs": needs}, 0o600)
             except OSError as error:  # it is only read after a restart
-                _log.warning("what topology %s uses cannot be recorded: %s", topology_id, error)
+                _log.warning("the needs of topology %s cannot be recorded: %s", topology_id, error)
 
     def _needs_of(self, topology_id: str) -> Mapping[str, str]:
         found = self._needs.get(topology_id)

@@ -3,7 +3,7 @@
 One thread runs `Supervisor.sync` whenever a watch, a timer or a signal wakes it; slow work is done elsewhere. When the daemon
 stops, its workers go on until their leases expire, and the next supervisor on the same state directory adopts them: a restart,
 an upgrade or a kill of this process disturbs no tuple. `stop(end_workers=True)` ends them with it.
-Must not know: which store it is given, command lines.
+Must not know: the kind of store, command lines.
 """
 
 from __future__ import annotations
@@ -180,7 +180,9 @@ class SupervisorDaemon:
         """Run in this thread, which must be the main one, until a signal ends it."""
         signal.set_wakeup_fd(self._waker.descriptor, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup: outlive it
+            if (
+                number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+            ):  # under nohup: keep running
                 signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, _look_up)
         try:
@@ -197,12 +199,12 @@ class SupervisorDaemon:
             self._thread.join()
 
     def hurry(self) -> None:
-        """Give workers that end with the daemon no more time. May be called from any thread."""
+        """Kill workers that end with the daemon without further delay. May be called from any thread."""
         self._hurried = True
         self._waker.wake()
 
     def release(self) -> None:
-        """Release the state directory and the address, once it does not run (any more)."""
+        """Release the state directory and the address of a daemon that does not run."""
         if self._released:
             return
         self._released = True
@@ -241,11 +243,11 @@ class SupervisorDaemon:
         now = self._clock.now()
         try:
             self._supervisor.sync(now)
-        except Exception as error:  # the workers go on, and so does this
+        except Exception as error:  # the workers continue, and so does the supervisor
             if isinstance(error, (SquallError, OSError)):
                 _log.warning("supervisor %s cannot supervise its workers at the moment: %s", self.id, error)
             else:
-                _log.exception("internal error in supervisor %s; it goes on", self.id)
+                _log.exception("internal error in supervisor %s; it continues", self.id)
             return now + RETRY_SECS
         return min(self._supervisor.next_time(self._clock.now()), now + LONGEST_SLEEP)
 

@@ -1,4 +1,4 @@
-"""The desired state of a supervisor's workers, from the store: their placements, and what their topologies' states ask.
+"""The desired state of a supervisor's workers, from the store: their placements, and the states of their topologies.
 
 Must not know: processes, directories, what runs.
 """
@@ -45,8 +45,8 @@ class TopologyView:
         return () if self.leaving is None else self.leaving.placements
 
     def places(self, worker: Placement) -> bool:
-        """Return whether a worker is still placed. A worker is noted as leaving first, and may start until its
-        placement is gone."""
+        """Return whether a worker is still placed. A worker may start until its
+        placement is removed, even if it is listed as leaving already."""
         same = (worker.worker, worker.incarnation)
         return any((place.worker, place.incarnation) == same for place in self.placements)
 

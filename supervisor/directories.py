@@ -1,4 +1,4 @@
-"""The directories of a supervisor on its host, and the removal of what topologies left.
+"""The directories of a supervisor on its host, and the removal of files of ended topologies.
 
 ```
 <state>/topologies/<topology id>/
@@ -8,8 +8,8 @@
     process.json        the supervisor's: the process that it started there
 ```
 
-Directories have mode 0700, keys 0600. Names are quoted as in the store; one that is too long for a file system is cut and gets
-its digest. The state belongs to one supervisor.
+Directories have mode 0700, keys 0600. Names are quoted as in the store; a name that is too long for a file system is cut, and
+its digest is appended. The state belongs to one supervisor.
 Must not know: processes, what runs, what files say.
 """
 
@@ -33,7 +33,7 @@ from supervisor.removals import delete
 
 PROCESS: Final = "process.json"
 
-#: Files of one process; the next process in the directory must not take them for its own.
+#: Files of one process, which the next process in the directory must not use.
 _TALK: Final = (
     worker_files.ORDERS,
     worker_files.KEYS,
@@ -43,9 +43,9 @@ _TALK: Final = (
     worker_files.END,
     PROCESS,
 )
-#: Characters; file systems take 255, and what is written beside a file adds some.
+#: Characters; file systems allow 255, and temporary files have longer names.
 _LONGEST_NAME: Final = 180
-#: Logs kept of workers that have left a living topology; the worker bounds each.
+#: How many logs are kept of workers that have left a running topology; the worker limits the size of each.
 _LOGS_KEPT: Final = 8
 
 
@@ -120,7 +120,7 @@ class Directories:
         return directory
 
     def clear_worker(self, topology_id: str, worker: str) -> None:
-        """Remove what a worker needed that has left the topology: everything but its logs, and the oldest logs of all."""
+        """Remove the files of a worker that has left the topology, except its logs, and the oldest logs of all workers."""
         directory = self.worker(topology_id, worker)
         for name in _TALK:
             (directory / name).unlink(missing_ok=True)

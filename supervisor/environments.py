@@ -4,16 +4,17 @@
 <state>/environments/<key>/
   requirements.txt     what is required, as the submitter wrote it
   constraints.txt      the versions that workers themselves need: the build fails where these contradict the requirements
-  wheels/              shipped packages; with them nothing is installed from elsewhere, whatever this host's settings of pip
+  wheels/              shipped packages; with them nothing is installed from elsewhere, regardless of this host's
+  settings of pip
                        and uv say. Without them those settings (a site's index) apply
   venv/                the environment. What it lacks comes from Squall's own folders, after its own (squall.pth)
   build.log            the commands and their output, of each try
-  ready                written last: without it all of this is built again
+  ready                written last: without it the environment is built again
 ```
 
 The key is a digest of all inputs. uv builds where it is installed, else venv and pip, in a separate process: code that packages
 run while they are installed cannot reach the supervisor. That process and all that it starts have a mark in their environment,
-by which a later supervisor finds them, however early the one before was killed.
+by which a later supervisor finds them, even if this one is killed early.
 Must not know: topologies, workers, how files are fetched (a function is given).
 """
 
@@ -66,7 +67,7 @@ _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
 _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
 #: The first pip with --python.
 _PIP_FOR_OTHERS: Final = (22, 3)
-#: Variables hidden from the tools, which would take the supervisor's packages for installed.
+#: Variables hidden from the tools, which would otherwise treat the supervisor's packages as installed.
 _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_PREFIX")
 #: Settings of the tools, which could name more sources than the shipped wheels.
 _SETTINGS: Final = ("PIP_", "UV_")
@@ -82,7 +83,7 @@ Fetched = Callable[[str], AbstractContextManager[Path]]
 
 
 class BuildFailed(SquallError):
-    """An environment cannot be built: why, and how its log ends."""
+    """An environment cannot be built; the text has the reason and the end of the log."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,8 @@ class Environments:
         return self.root / key / LOG
 
     def make(self, environment: Environment, fetched: Fetched) -> str:
-        """Return the Python of an environment; build a missing one. `BuildFailed`, `OSError`, or what `fetched` raises."""
+        """Return the Python of an environment; build a missing one. Raises `BuildFailed`, `OSError`, or the errors
+        of `fetched`."""
         directory = self.root / environment.key
         python = directory / "venv" / "bin" / "python"
         if (directory / READY).exists() and python.exists():
@@ -162,8 +164,8 @@ class Environments:
                     os.killpg(pid, signal.SIGKILL)
 
     def sweep(self) -> None:
-        """Kill and remove builds of an earlier supervisor. One that it was just starting when it was killed has its mark by
-        now: until then the state directory stays locked."""
+        """Kill and remove builds of an earlier supervisor. Even a build that it was just starting has its mark: until then the
+        state directory stays locked."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.root):
                 if not (self.root / name / READY).exists():
@@ -297,7 +299,7 @@ def _requirements(file: Path) -> bytes:
 def _add_our_folders(venv: Path) -> None:
     """Add the supervisor's module folders to the environment's path, after its own packages.
 
-    Only when everything is installed: pip would take what is in these folders for installed.
+    Call it only when everything is installed: pip would treat packages in these folders as installed.
     """
     standard = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
     standard |= {os.path.join(folder, "lib-dynload") for folder in standard}
@@ -308,7 +310,7 @@ def _add_our_folders(venv: Path) -> None:
 
 def _end_builders(directory: Path) -> None:
     """Kill the builds that still run in a directory."""
-    for _ in range(_KILL_ROUNDS):  # what they start meanwhile is seen in the next round
+    for _ in range(_KILL_ROUNDS):  # the next round finds what they start meanwhile
         found = list(marked(all_processes(), MARK, directory))
         if not found:
             return

@@ -42,7 +42,7 @@ class BadSupervisorState(SquallError):
 
 
 class StateLock:
-    """Locks a state directory; `BadSupervisorState` if another process holds it.
+    """Locks a state directory; raises `BadSupervisorState` if another process holds it.
 
     Both the lock file, which names the holder, and the directory are locked: a deleted file could be created and locked again
     while this process runs.
@@ -113,7 +113,7 @@ def own_id(state: Path, host: str) -> str:
         raise BadSupervisorState(f"{path} cannot be read: {error}") from error
     if not found or len(found) > _LONGEST_ID + 9 or not re.fullmatch(r"[\w.-]+", found):
         raise BadSupervisorState(
-            f"{path} holds no id but {found!r:.80}: restore it, or remove it and this becomes another supervisor"
+            f"{path} holds {found!r:.80} instead of an id: restore it, or remove it, which makes this another supervisor"
         )
     return found
 
@@ -137,7 +137,7 @@ class KnownCluster:
             raise BadSupervisorState(f"{self._path} cannot be read: {error}") from error
 
     def forget(self) -> None:
-        """Belong to the next cluster that is seen."""
+        """Accept the next cluster that the store holds."""
         self._path.unlink(missing_ok=True)
         self._id = None
 

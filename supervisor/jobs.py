@@ -1,9 +1,9 @@
 """Runs slow work in threads beside the supervisor's loop: each job once, and again after a back-off if it failed.
 
-The loop asks for a job by its key and gets an answer at once: done, under way, or failed and when it is retried. A job stays
-done until it is forgotten, or what it made is gone. Without threads a job runs while the loop asks (tests, clusters in one
-process).
-The loop is one thread; `now` is its own time. Must not know: what the work is.
+The loop asks for a job by its key and gets an answer at once: done, running, or failed with the time of the retry. A job
+stays done until it is forgotten, or its result is deleted. Without threads a job runs while the loop asks (tests,
+clusters in one process).
+The loop is one thread; `now` is its own time. Must not know: the kind of work.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Job(Generic[T]):
     def run(self) -> None:
         try:
             self.value = self.work()
-        except Exception as error:  # whatever it is, the caller learns of it
+        except Exception as error:  # the caller gets any error
             self.error = error
             if not isinstance(error, (SquallError, OSError)):
                 _log.exception("internal error in a thread of the supervisor")
@@ -108,7 +108,7 @@ class Jobs(Generic[T]):
         return job.broken
 
     def knows(self, key: Hashable) -> bool:
-        """Return whether that job was asked for and not forgotten since."""
+        """Return whether that job was requested and is not forgotten."""
         return key in self._jobs
 
     def forget(self, keep: Callable[[Hashable], bool]) -> None:
@@ -123,7 +123,7 @@ class Jobs(Generic[T]):
             self._waiting.put(None)
 
     def _is_gone(self, job: _Job[T]) -> bool:
-        """Return whether it was done, and what it made has been removed since."""
+        """Return whether it was done and its result has been removed."""
         return job.over.is_set() and job.error is None and not self._there(job.value)  # type: ignore[arg-type]
 
     def _begin(self, key: Hashable, job: _Job[T]) -> _Job[T]:

@@ -43,4 +43,4 @@ class LinkKeys:
         try:
             return Keys(**self._pair.open_texts(sealed, topology_id))
         except TypeError:
-            raise SquallError("what Nimbus sealed for this supervisor holds no keys") from None
+            raise SquallError("the sealed text of Nimbus for this supervisor holds no keys") from None

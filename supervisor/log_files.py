@@ -1,7 +1,7 @@
 """Reads a bounded piece of a log in a worker's directory, as text, with the offset of the next piece.
 
 Offsets are bytes of the current file; negative ones count from the end. After a rotation the file is shorter than a follower's
-offset: the follower gets the rest of the older file, and goes on at 0. A piece never ends within a character. The directory
+offset: the follower gets the rest of the older file, and continues at 0. A piece never ends within a character. The directory
 belongs to a process that runs user code, so links, pipes and devices in it do not count as logs.
 Must not know: HTTP.
 """
@@ -68,7 +68,7 @@ def _open(path: Path) -> int | None:
 
 
 def _to_a_line(data: bytes) -> int:
-    """Bytes before the first whole line; none when there is not even one, but for a character that is cut."""
+    """Return the number of bytes before the first complete line; without one, only those of a cut character."""
     found = data.find(b"\n")
     if 0 <= found < len(data) - 1:
         return found + 1
@@ -79,7 +79,7 @@ def _to_a_line(data: bytes) -> int:
 
 
 def _broken_off(data: bytes) -> int:
-    """Bytes at the end that are the beginning of a character of UTF-8."""
+    """Return the number of bytes at the end that begin an incomplete UTF-8 character."""
     for back in range(1, min(4, len(data)) + 1):
         byte = data[-back]
         if byte & 0xC0 == 0x80:

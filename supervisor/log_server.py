@@ -1,8 +1,8 @@
 """The supervisor's HTTP: the logs of its workers, for the Nimbuses, which pass them on to operators.
 
 `GET /logs/<topology id>/<worker>?file=worker|output|build&offset=N&limit=N` answers
-`{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /health` answers anybody. Only a Nimbus of this
-cluster may ask, known by its key pair. It runs in a thread of its own, and touches nothing but files.
+`{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /health` needs no credentials. Only a Nimbus
+of this cluster, known by its key pair, may read logs. The server runs in its own thread and uses only files.
 Must not know: processes, the supervisor's loop.
 """
 

@@ -1,7 +1,7 @@
-"""A worker that a supervisor manages: what is known of its process, and what is done with it.
+"""A worker that a supervisor manages: the state of its process, and the actions on it.
 
-Each method does one thing at once and waits for nothing. When to do what is decided elsewhere (`supervisor.plan`); how
-processes run and how files travel is the container's (`supervisor.process_host`).
+Each method does one thing and never waits. `supervisor.plan` decides when; the container (`supervisor.process_host`) runs
+processes and transfers files.
 `now` is the supervisor's own time (see `supervisor.agent`). Must not know: the store, Nimbus, other workers.
 """
 
@@ -51,7 +51,7 @@ class ManagedWorker:
     def _forget_process(self) -> None:
         self.orders: Orders | None = None
         self.occasion: Occasion | None = None
-        # What the orders were made from.
+        # The inputs of the present orders.
         self.basis: tuple[object, object] | None = None
         self.asked_since = 0
         self.heartbeat: WorkerHeartbeat | None = None
@@ -79,12 +79,12 @@ class ManagedWorker:
 
     @property
     def label(self) -> str:
-        """How it is called in a message."""
+        """Its name in messages."""
         pid = "" if self.container.pid is None else f" (pid {self.container.pid})"
         return f"worker {self.worker}{pid} of topology {self.topology!r}"
 
     def named(self, kind: Kind) -> Event:
-        """Return an event of this kind that names it."""
+        """Return an event of this kind about this worker."""
         return Event(kind, topology=self.topology, worker=self.worker, pid=self.container.pid)
 
     @property
@@ -128,7 +128,7 @@ class ManagedWorker:
         """Read the state of its process and its last heartbeat."""
         if self.life != "alive":
             return
-        # First the process: its last heartbeat is then there to be read.
+        # First the process: after its end, the last heartbeat is complete.
         gone = self.container.gone()
         self.over = self.over if not self.container.ended() else now if self.over is None else self.over
         self._read_heartbeat(now)
@@ -183,7 +183,7 @@ class ManagedWorker:
         return self.incarnation
 
     def start(self, provision: Provision, orders: Orders, occasion: Occasion, now: float) -> None:
-        """Start a process, which finds its orders; its container is prepared. `OSError`: nothing runs."""
+        """Start a process in its prepared container, with orders. Raises `OSError` if nothing was started."""
         self._forget_process()
         self._fresh = False
         self.give(orders, occasion)
@@ -219,7 +219,7 @@ class ManagedWorker:
             self.container.terminate()
 
     def wait_for(self, part: str | None) -> None:
-        """It cannot be started yet: `part` of what it needs is being prepared. Hides nothing that happened to it before."""
+        """Record that it cannot start yet, since `part` is being prepared. Earlier events stay visible."""
         if part is not None and (self.event is None or self._waits):
             self.event = replace(self.named("waits"), part=part)
 
@@ -258,7 +258,7 @@ class ManagedWorker:
 
     @classmethod
     def recovered(cls, found: Recovered) -> ManagedWorker:
-        """Return the worker that an earlier supervisor had."""
+        """Return a worker of an earlier supervisor."""
         orders = found.orders
         key = (orders.topology_id, orders.worker)
         worker = cls(key, orders.topology, orders.incarnation.version, found.slot, found.container)
@@ -272,7 +272,7 @@ class ManagedWorker:
         return worker
 
     def adopt(self, now: float) -> None:
-        """Take over the recovered process; its timeouts begin now."""
+        """Adopt the recovered process; its timeouts begin now."""
         self.life = "alive"
         self.started = now
         _log.info("%s: found alive as %s", self.label, self.incarnation)

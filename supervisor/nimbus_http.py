@@ -1,9 +1,9 @@
 """Sends a supervisor's messages to the Nimbuses over HTTP, without ever blocking the supervisor.
 
-Messages are queued and sent by one thread for each Nimbus: reports, counters and heartbeats to the leader, counters to the
-others too, so that each can take over with them. Only the latest message of each worker is kept. What could not be sent is sent
-again, unless a later message replaces it. The store says which Nimbuses there are and who leads; while it is away, the last
-known ones are used.
+Messages are queued and sent by one thread for each Nimbus: reports, counters and heartbeats to the leader, counters also to
+the others, so that each can become the leader. Only the latest message of each worker is kept. A message that could not be
+sent is sent again, unless a later one replaces it. The store says which Nimbuses there are and who leads; while it
+is away, the last known ones are used.
 A daemon is authenticated by its key pair: the token of a request is valid if the public key in the sender's record fits it.
 Must not know: processes, what reports mean.
 """
@@ -50,8 +50,8 @@ _NEVER: Final = (400, 413, 422)
 _AT_ONCE: Final = 64
 #: Workers' incarnations whose last counters are kept.
 _REMEMBERED: Final = 4096
-#: Seconds that a Nimbus has to accept the connection, and to send a piece of a file. One whose host is gone is asked first for
-#: as long as the store takes it for the leader.
+#: Seconds that a Nimbus has to accept the connection, and to send a piece of a file. A lost leader is tried first
+#: until the store has another one.
 FILE: Final = 10.0
 
 #: (topology id, worker, incarnation)
@@ -79,7 +79,7 @@ class Nimbuses:
         with self._lock:
             if found:
                 self._known = found
-            # A leader that is gone from the store may just have lost its session: use it until there is another.
+            # A leader that is missing from the store may only have lost its session: use it until there is another.
             if leader is not None:
                 self._leader = leader[0].decode(errors="replace")
             return dict(self._known), self._leader
@@ -152,7 +152,7 @@ class HttpNimbusLink:
     # From the supervisor
 
     def report(self, name: str, worker: str, report: WorkerReport) -> bool:
-        """See `NimbusLink`. Whether it is accepted is seen in the store."""
+        """See `NimbusLink`. The store shows whether it was accepted."""
         with self._lock:
             self._reports[name, worker] = report
         self._woken.set()
@@ -186,7 +186,7 @@ class HttpNimbusLink:
                 records, leader = self._nimbuses.read()
                 self._keep_senders(records, leader)
             except Exception:  # this thread must go on
-                _log.exception("internal error in the link to Nimbus; it goes on")
+                _log.exception("internal error in the link to Nimbus; it continues")
             with self._lock:
                 senders = list(self._senders.values())
             for sender in senders:
@@ -227,7 +227,7 @@ class HttpNimbusLink:
         return {"reports": reports, "counters": counters, "beat": beat}
 
     def give_back(self, sender: _Sender, what: dict[str, Any]) -> None:
-        """Queue again what could not be sent, except where something later is queued."""
+        """Queue unsent messages again, except those with a later one in the queue."""
         with self._lock:
             self._reports = {**what["reports"], **self._reports}
             self._beat |= what["beat"]
@@ -298,8 +298,8 @@ class _Sender:
 
 
 class NimbusFiles:
-    """Fetches files of topologies from any Nimbus that has them, the leader first. One that delivered another file, or did not
-    answer, is asked later the next time."""
+    """Fetches files of topologies from any Nimbus that has them, the leader first. A Nimbus that delivered a wrong file, or did
+    not answer, is tried last the next time."""
 
     def __init__(
         self, nimbuses: Nimbuses, limit: int, ca: str | None = None, sources: FileSources | None = None
@@ -320,7 +320,7 @@ class NimbusFiles:
         failure = SquallError(
             "every Nimbus has delivered another file in its place; they are asked again later"
         )
-        for name in names:  # one without it answers 404, which a client takes for an answer
+        for name in names:  # a Nimbus without it answers 404, which counts as an answer
             client = Client([urls[name]], self._nimbuses.authorization, self._ca, FILE)
             try:
                 with closing(client), open(target, "wb") as file:

@@ -18,7 +18,7 @@ from squall.values import Address, Incarnation
 from squall.worker_files import Orders, WorkerHeartbeat
 from supervisor.desired_state import TopologyView
 
-#: Identifies the request that a worker's "drained" answers; each wait for a drain is another one.
+#: Identifies the request that a worker's "drained" answers; each wait for a drain has its own.
 Occasion = tuple[str, str, float | None, int]
 
 
@@ -117,13 +117,13 @@ class Standing:
 
     worker: str
     incarnation: Incarnation
-    """Of the process that runs, or of the next one."""
+    """The incarnation of the running process, or of the next one."""
     heartbeat: WorkerHeartbeat | None
-    """The last of that incarnation."""
+    """The last heartbeat of that incarnation."""
     asked: str | None
     """Its present orders; None: none yet."""
     asked_since: int
-    """The number of the first orders that asked this on this occasion."""
+    """The number of the first of these orders."""
     stopped: bool
     event: Event | None
     """What happened to it last."""
@@ -139,7 +139,7 @@ def report_of(standing: Standing) -> WorkerReport:
     )  # fmt: skip
     if heartbeat is None:
         return report
-    # A worker that drained for an earlier occasion still says so until it has read its new orders.
+    # A worker that drained earlier still reports that until it has read its new orders.
     answers = heartbeat.asked == "drain" and heartbeat.orders >= standing.asked_since
     return replace(
         report,

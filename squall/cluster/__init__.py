@@ -1,4 +1,4 @@
-"""What the daemons of a cluster know together: records, the store that keeps them, and where in it they live.
+"""The shared knowledge of a cluster's daemons: records, the store that keeps them, and their paths.
 
 | file | what it holds |
 |---|---|

@@ -25,7 +25,7 @@ MOST_TEXT: Final = 300
 
 
 class BadCounters(SquallError):
-    """Bytes that hold no counters."""
+    """Bytes that are not counters."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ class ComponentCounters:
     gauges: dict[str, Any] = field(default_factory=dict)
 
     def add(self, other: ComponentCounters) -> None:
-        """Add what has been done elsewhere."""
+        """Add the sums of another worker."""
         for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.latency.merge(other.latency)
@@ -66,14 +66,14 @@ class ComponentCounters:
         self.first_failure = min(firsts, default=None)
 
     def add_present(self, other: ComponentCounters) -> None:
-        """Add how it is elsewhere at this moment."""
+        """Add the present state of another worker."""
         self.pending += other.pending
         add_metrics(self.gauges, other.gauges)
         for reason, count in other.idle.items():
             self.idle[reason] = self.idle.get(reason, 0) + count
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; what is empty is left out."""
+        """Return the counters for JSON, without empty ones."""
         values: dict[str, Any] = {name: getattr(self, name) for name in (*SUMS, "pending")}
         values |= {"failures": self.failures, "idle": self.idle, "first_failure": self.first_failure}
         values["metrics"] = {name: _metric_as_json(value) for name, value in self.metrics.items()}
@@ -111,7 +111,7 @@ class WorkerCounters:
     number: int = 0
 
     def to_bytes(self) -> bytes:
-        """JSON, for a file and for the way to Nimbus."""
+        """Return the counters as JSON, for files and for Nimbus."""
         components = {name: counters.as_dict() for name, counters in self.components.items()}
         body = {
             "format": FORMAT,
@@ -123,7 +123,8 @@ class WorkerCounters:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> WorkerCounters:
-        """Return the counters that `to_bytes` wrote, or `BadCounters`. `{}` is a worker that has counted nothing yet."""
+        """Return the counters that `to_bytes` wrote; raise `BadCounters` for other bytes. `{}` is a worker that has
+        counted nothing yet."""
         try:
             body = json.loads(data)
             if body == {}:

@@ -24,7 +24,7 @@ class OtherCluster(SquallError):
 
 
 def check(store: Store, remembered: str | None) -> str:
-    """Return the id of the store's cluster, "" while it has none and none is remembered; or `OtherCluster`."""
+    """Return the id of the store's cluster, "" if it has none and none is remembered; raise `OtherCluster` otherwise."""
     found = store.get(paths.CLUSTER)
     if found is None:
         if remembered:

@@ -26,13 +26,13 @@ from squall.cluster.store import Cached, Conflict, Deposed, Exists, Guard, Store
 
 _log = logging.getLogger(__name__)
 
-#: The part of a session's length for which one answer is good. The rest is for clocks that run unevenly and for a step of
-#: work that was begun in time.
+#: The part of a session's length for which one answer is valid. The rest allows for uneven clocks, and for work that began
+#: in time.
 TERM_PART: Final = 0.6
 #: How many times per session length a leader confirms its session, so that a lost answer or two do not end the term.
 ROUNDS_PER_SESSION: Final = 6
-#: How many times per session length a daemon checks that its presence node still exists. A lost session is seen at
-#: once by the watch; this is for watches that were lost.
+#: How many times per session length a daemon checks that its presence node still exists. The watch reports
+#: a lost session at once; this covers lost watches.
 LOOKS_PER_SESSION: Final = 2
 #: Used as the length of a session that never ends, where an interval is needed.
 ENDLESS_SECS: Final = 10.0
@@ -56,7 +56,7 @@ class _Rounds:
         return now if self._look else max(now, self._next)
 
     def leave(self) -> None:
-        """Go: the value is removed at once where the store answers, and with the session where it does not."""
+        """Leave: remove the value at once if the store answers; otherwise it goes with the session."""
         self._over = True
         self._cancel()
         try:
@@ -96,7 +96,7 @@ class Leadership(_Rounds):
         self._reason: str | None = None
 
     def round(self, now: float) -> Guard | None:
-        """Try to lead, or to go on leading, when it is time; gives what guards this term's writes, None while not leading.
+        """Try to lead, or to keep leading, when it is due; return the guard of this term's writes, None while not leading.
         A guard other than before is another term: start over."""
         if self._over:
             return None
@@ -136,7 +136,7 @@ class Leadership(_Rounds):
         return None if found is None else found[0].decode(errors="replace")
 
     def step_aside(self, why: str) -> None:
-        """End this term so that another one may lead. `why_not` decides whether this one is a candidate again."""
+        """End this term so that another one may lead. `why_not` decides whether this Nimbus is a candidate again."""
         if self._guard is not None:
             self._end(why)
         self._next = self._clock.now() + self._part_of_session(ROUNDS_PER_SESSION)
@@ -232,15 +232,15 @@ class GuardedStore:
         return self._store.session_secs
 
     def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
-        """Write a value while this term lasts; `Deposed` afterwards."""
+        """Write a value while this term lasts; raise `Deposed` afterwards."""
         return self._store.put(path, data, expected, self._checked(path, guard))
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
-        """Write a value where there is none while this term lasts; `Deposed` afterwards."""
+        """Create a value while this term lasts; raise `Deposed` afterwards."""
         return self._store.create(path, data, ephemeral, self._checked(path, guard))
 
     def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
-        """Remove a value while this term lasts; `Deposed` afterwards."""
+        """Remove a value while this term lasts; raise `Deposed` afterwards."""
         self._store.delete(path, expected, self._checked(path, guard))
 
     def _checked(self, path: str, guard: Guard | None) -> Guard:
@@ -302,7 +302,7 @@ class Presence(_Rounds):
         return self._there
 
     def change(self, data: bytes) -> None:
-        """Say something else from now on; `keep` writes it."""
+        """Change the value; `keep` writes it."""
         if data != self._data:
             self._data = data
             self._look = True
@@ -327,7 +327,7 @@ class Presence(_Rounds):
 
 
 def presence_of_process(store: Store, daemon_id: str, mark: str) -> Presence:
-    """Return the sign that a process with this id is there, one at a time. `mark`: of its state directory, which
+    """Return the presence node of the only process with this id. `mark`: of its state directory, which
     tells it from a daemon that has a copy of that, and so the same id.
 
     Only one process at a time holds a state directory: one with this mark has ended, and its session will expire.

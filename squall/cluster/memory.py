@@ -74,7 +74,7 @@ class Tree:
         """Undo `save` for these paths."""
 
     def count(self, path: str, change: int) -> None:
-        """Count one value more, or less, in every path above."""
+        """Add or subtract one value in the counts of all paths above."""
         while path != "/":
             above, _, name = path.rpartition("/")
             above = above or "/"
@@ -128,7 +128,7 @@ class InMemoryStore:
         return version
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
-        """Write a value where there is none; gives its version, or raises `Exists`."""
+        """Create a value and return its version; raise `Exists` if there is one."""
         check_value(path, data)
         with self._step(path) as tree:
             tree.check(path, None, guard)
@@ -163,7 +163,7 @@ class InMemoryStore:
 
     @contextmanager
     def _step(self, path: str) -> Iterator[Tree]:
-        """The tree, for one step at a path that no other session sees half done."""
+        """Yield the tree for one atomic step at a path."""
         checked_path(path)
         with self._tree.lock:
             self._check_open()

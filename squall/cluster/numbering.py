@@ -1,4 +1,4 @@
-"""Numbers that are never given twice: of submissions, and of assignments (their versions rise over the whole cluster).
+"""Numbers that are never used twice: of submissions, and of assignments (their versions rise over the whole cluster).
 
 The counter /counters/<name> holds the number that was given last. Where it is missing, holds no number, or is behind what
 its user knows was given, the next number is above the highest found anywhere in the store, and the counter goes on from
@@ -24,7 +24,7 @@ ASSIGNMENTS: Final = "assignments"
 
 _RECORDS: Final = (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.REPLACED)
 _PLACES: Final = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER)
-#: What a counter may hold.
+#: The range of a counter.
 _NUMBER: Final = re.compile(rb"[0-9]{1,18}")
 #: A number found elsewhere; more digits are nonsense. It is far below what a counter may reach, since a topology's
 #: configuration may contain what only looks like such a number.

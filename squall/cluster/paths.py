@@ -66,11 +66,11 @@ def below(folder: str, name: str) -> str:
     return f"{folder}/{quoted(name)}"
 
 
-#: The record of the topology that has a name, of the version that is to take it over, and of the one that had it before.
+#: The records of the topology with a name, of the version that will replace it, and of the previous version.
 topology: Final = partial(below, TOPOLOGIES)
 replacement: Final = partial(below, REPLACEMENTS)
 replaced: Final = partial(below, REPLACED)
-#: By topology id: its workers, those that are to go, and those that it had when all of them had to go.
+#: By topology id: its workers, the leaving ones, and those that were withdrawn last.
 assignment: Final = partial(below, ASSIGNMENTS)
 leaving: Final = partial(below, LEAVING)
 former: Final = partial(below, FORMER)
@@ -83,7 +83,7 @@ supervisor: Final = partial(below, SUPERVISORS)
 nimbus: Final = partial(below, NIMBUSES)
 #: Present while the process of a supervisor or a Nimbus is connected.
 presence: Final = partial(below, PRESENCE)
-#: Present while a supervisor is to get no work.
+#: Present while a supervisor is drained.
 drained: Final = partial(below, DRAINED)
 counter: Final = partial(below, COUNTERS)
 

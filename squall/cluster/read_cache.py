@@ -1,4 +1,4 @@
-"""A cache of what was read from a store: entries are dropped when they change, and after some seconds in any case.
+"""A cache of reads from a store: entries are dropped when they change, and after some seconds in any case.
 
 What is remembered is only as good as the stream of changes that drops it. So nothing is remembered while that stream is cut,
 everything is dropped when it is, and each entry lives `life_secs` at most, so that a change without a notification is seen too.
@@ -46,24 +46,24 @@ class ReadCache:
         self._asked: dict[tuple[str, str], PendingRead] = {}
 
     def open(self) -> None:
-        """Start to remember: changes are notified again. What was known is dropped."""
+        """Start caching, since changes are notified again; drop earlier entries."""
         with self._lock:
             self._clear()
             self._open = True
 
     def close(self) -> None:
-        """Drop everything and remember nothing: changes are no longer notified."""
+        """Drop everything and stop caching, since changes are no longer notified."""
         with self._lock:
             self._clear()
             self._open = False
 
     def drop_all(self) -> None:
-        """Drop everything, and go on."""
+        """Drop everything, and continue caching."""
         with self._lock:
             self._clear()
 
     def find(self, kind: str, path: str) -> Known | None:
-        """Return what is known, if it is not too old."""
+        """Return the cached answer, unless it is too old."""
         with self._lock:
             known = self._known.get((kind, path))
             return known if known is not None and self._clock.now() < known.until else None
@@ -86,14 +86,14 @@ class ReadCache:
                 self._known[asked.what] = Known(answer, self._clock.now() + self._life_secs)
 
     def changed(self, path: str) -> None:
-        """The value at a path was made, changed or removed."""
+        """Handle the creation, change or removal of a value."""
         with self._lock:
             self._drop(self.VALUE, path)
             self._drop(self.CHILDREN, path)
             self._drop(self.CHILDREN, _above(path))
 
     def wrote(self, path: str) -> None:
-        """This process has written, or tried to: paths above may have been made or removed too."""
+        """Handle a write or an attempted write by this process: paths above may have been created or removed too."""
         self.changed(path)
         with self._lock:
             while path != "/":
@@ -102,7 +102,7 @@ class ReadCache:
                 self._drop(self.CHILDREN, path)
 
     def purge(self) -> None:
-        """Drop what is too old to be used; for the memory's sake, now and then."""
+        """Drop entries that are too old, to save memory; call it now and then."""
         now = self._clock.now()
         with self._lock:
             for what in [what for what, known in self._known.items() if known.until <= now]:

@@ -1,4 +1,4 @@
-"""Typed records below one folder of a store, and the memory of what was read there last.
+"""Typed records below one folder of a store, and a cache of the last reads.
 
 All record sets of a `Registry` share one `KnownRecords`, which serves twice: a record that has not changed is not decoded
 again, and a conditional write carries the version that was read, so that it fails with `Conflict` (or `Exists`) when another
@@ -48,7 +48,7 @@ class KnownRecords:
             self.by_path.pop(path, None)
 
     def log(self, path: str, text: str) -> None:
-        """Name a value that cannot be read, once."""
+        """Log an unreadable value, once."""
         if path not in self.logged:
             self.logged.add(path)
             _log.warning("%s", text)
@@ -104,7 +104,7 @@ class RecordSet(Generic[R]):
         return self.last_readable(key, or_before=False)
 
     def last_readable(self, key: str, or_before: bool = True) -> R | None:
-        """Return a record. Where it cannot be read: the one that was read there last (`or_before`), or None."""
+        """Return a record. If it cannot be read, return the last readable one (with `or_before`), or None."""
         path = self.path(key)
         try:
             record = self.get(key)
@@ -132,12 +132,12 @@ class RecordSet(Generic[R]):
             self._write(record)
 
     def update(self, was: R, now: R) -> None:
-        """Change the record that was read as `was`; raise `Conflict` when it is another by now."""
+        """Change the record that was read as `was`; raise `Conflict` if it has changed since."""
         self._expect(was)
         self._write(now)
 
     def remove(self, was: R) -> None:
-        """Remove the record that was read as `was`; raise `Conflict` when it is another by now."""
+        """Remove the record that was read as `was`; raise `Conflict` if it has changed since."""
         self._expect(was)
         self.delete(self.key_of(was))
 
@@ -158,7 +158,7 @@ class RecordSet(Generic[R]):
         self.known.store.delete(self.path(key))
 
     def forget_others(self, keys: Iterable[str]) -> None:
-        """Forget what was read of other keys than these: another process has removed it."""
+        """Forget the records of all other keys, which another process has removed."""
         kept = set(map(self.path, keys))
         self.known.forget(lambda path: path.startswith(f"{self.folder}/") and path not in kept)
 

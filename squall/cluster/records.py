@@ -57,12 +57,12 @@ class Note(Struct, frozen=True):
     worker: str
     """The worker that it is about; "": the topology itself."""
     waits: bool
-    """It says what that worker waits for, and nothing else: it is over when the worker is started."""
+    """Whether it only says what the worker waits for; it ends when the worker is started."""
     event: Event | None = None
 
     @property
     def fact(self) -> Event:
-        """The event; what an earlier release wrote is one of kind "text"."""
+        """The event; a note of an earlier release is an event of kind "text"."""
         return self.event or Event("text", time=self.time, worker=self.worker, error=self.text)
 
 
@@ -83,12 +83,12 @@ class TopologyRecord(Struct, frozen=True):
     version: int
     """Version of the latest assignment that was made for it, 0 before the first."""
     deadline: Finite | None
-    """While KILLED or REBALANCING: when waiting for the drain ends, whatever is left; by the clock of who leads."""
+    """While KILLED or REBALANCING: when the wait for the drain ends, by the leader's clock."""
     error: str | None
     """Why it FAILED."""
     submitted: Finite
     highest_task: int = 0
-    """The highest task id that was ever given in it: an id is never given to a second task. 0: the highest of `tasks`."""
+    """The highest task id so far: an id is never used for a second task. 0: the highest of `tasks`."""
     parallelism: Mapping[str, int] = {}
     """While REBALANCING: the number of tasks that components are to have after it, where it changes."""
     finished: tuple[int, ...] = ()
@@ -108,7 +108,7 @@ class TopologyRecord(Struct, frozen=True):
     python: str = ""
     """Python's minor version that it was packed with, "3.11"; "" in one process."""
     replaces: str | None = None
-    """While it is to prove that it runs: the id of the submission that it has replaced."""
+    """While it is on trial: the id of the submission that it has replaced."""
     since: Finite = 0.0
     """When it entered its state, in seconds since 1970."""
     until: Finite | None = None
@@ -127,7 +127,7 @@ class Placement(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """Where the tasks of a topology run. Versions rise over the whole cluster and are never given twice."""
+    """Where the tasks of a topology run. Versions rise over the whole cluster and are never used twice."""
 
     topology_id: str
     version: int
@@ -145,7 +145,8 @@ class SupervisorRecord(Struct, frozen=True):
     url: str = ""
     """Where it answers Nimbus over HTTP (logs); "": nowhere."""
     public_key: str = ""
-    """What topologies' keys are sealed with for it, and what its requests are known by (see `squall.security.sealing`)."""
+    """Its public key: Nimbus seals topologies' keys with it, and recognises its requests by it (see
+    `squall.security.sealing`)."""
     versions: Mapping[str, str] = {}
     """"squall", "python", "cloudpickle" -> the version that it runs."""
     resources: Mapping[str, int | float] = {}
@@ -171,7 +172,7 @@ class WorkerReport(Struct, frozen=True):
     opened: bool
     """Every task was opened or prepared."""
     ended: bool
-    """Every task has ended: spouts finished, trees worked off, bolts through their `end_of_input`."""
+    """Every task has ended: spouts have finished, no tree is open, and every bolt has had its `end_of_input`."""
     drained: bool
     """Asked to drain (state KILLED or REBALANCING), it has nothing pending. False in other states."""
     stopped: bool

@@ -1,4 +1,4 @@
-"""The records of a store as typed sets, and what concerns several sets.
+"""The records of a store as typed sets, and operations on several sets.
 
 A `Registry` belongs to one daemon and one thread at a time. `squall.cluster.record_sets` says how records are read and written.
 
@@ -38,7 +38,7 @@ class Registry:
         self._known = known = KnownRecords(store)
         #: The topology that holds each name.
         self.topologies = RecordSet(known, TopologyRecord, paths.TOPOLOGIES, attrgetter("name"))
-        #: The version that waits for the drain of the one that has the name.
+        #: The version that waits until the topology with the name has drained.
         self.replacements = RecordSet(known, TopologyRecord, paths.REPLACEMENTS, attrgetter("name"))
         #: The version that had the name before, while it may come back.
         self.replaced = RecordSet(known, TopologyRecord, paths.REPLACED, attrgetter("name"))
@@ -78,7 +78,7 @@ class Registry:
         return sorted(records, key=lambda record: (record.submitted, number_of(record.id)))
 
     def _readable_topology(self, name: str) -> TopologyRecord | None:
-        """Return a topology's record; `BadRecord` also when its workers cannot be read."""
+        """Return a topology's record; raise `BadRecord` also if its workers cannot be read."""
         record = self.topologies.get(name)
         if record is not None:
             if record.name != name:
@@ -97,14 +97,14 @@ class Registry:
         return {*self.assignments.names(), *self.leaving.names()}
 
     def remove_all_of(self, topology_id: str) -> None:
-        """Remove everything of a topology but its record. What says where its workers are goes last."""
+        """Remove everything of a topology except its record; the assignment is removed last."""
         for folder in reversed(paths.OF_TOPOLOGIES):
             top = paths.below(folder, topology_id)
             self._known.forget(partial(below, top))
             remove_tree(self.store, top)
 
     def last_workers(self, topology_id: str) -> tuple[Placement, ...]:
-        """Return the workers of a topology, leaving or not; where they cannot be read, those that were read last."""
+        """Return the workers of a topology, leaving or not; if they cannot be read, the last known ones."""
         assignments = (self.assignments.last_readable(topology_id), self.leaving.last_readable(topology_id))
         return tuple(place for known in assignments if known is not None for place in known.placements)
 
@@ -161,7 +161,7 @@ class Registry:
         return sorted((record for record in records.values() if record is not None), key=lambda each: each.id)
 
     def drained_supervisors(self) -> set[str]:
-        """Return the ids of the supervisors that get no work, there or not."""
+        """Return the ids of drained supervisors, registered or not."""
         return set(map(paths.unquoted, self.store.children(paths.DRAINED)))
 
     def save_drained(self, supervisor_id: str) -> None:

@@ -64,7 +64,7 @@ class _SavedTree(Tree):
             raise StoreError(f"{path} is not a store that can be opened: {error}") from error
 
     def _load(self) -> None:
-        """Read the values, without those that belonged to sessions that are over."""
+        """Read the values, except ephemeral ones of ended sessions."""
         for statement in (
             "PRAGMA journal_mode = WAL",
             "PRAGMA synchronous = NORMAL",
@@ -99,7 +99,7 @@ class _SavedTree(Tree):
 
 
 class SqliteStore(InMemoryStore):
-    """`squall.cluster.store.Store` in a file. The one that opens the file closes it, and with it all its sessions."""
+    """`squall.cluster.store.Store` in a file. The session that opens the file closes it, and all other sessions with it."""
 
     def __init__(self, path: Path | str, shared: _SavedTree | None = None) -> None:
         self._saved = _SavedTree(Path(path)) if shared is None else shared

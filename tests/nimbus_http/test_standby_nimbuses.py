@@ -197,7 +197,7 @@ def test_a_nimbus_that_finds_another_cluster_does_not_lead_until_an_operator_all
 
 
 def test_two_nimbuses_on_one_state_directory_are_refused(cluster: Cluster, leader: NimbusDaemon) -> None:
-    with pytest.raises(Exception, match="give this one its own with --state"):
+    with pytest.raises(Exception, match="give this Nimbus its own with --state"):
         cluster.start("nimbus")
 
 
