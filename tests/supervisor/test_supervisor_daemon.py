@@ -264,7 +264,7 @@ def test_id_and_keys_stay_with_the_state_directory(tmp_path: Path) -> None:
     assert own_keys(tmp_path).public == own_keys(tmp_path).public
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     (tmp_path / "id").write_text("../etc\n")
-    with pytest.raises(BadSupervisorState, match="holds no id"):
+    with pytest.raises(BadSupervisorState, match="instead of an id"):
         own_id(tmp_path, "x")
 
 
