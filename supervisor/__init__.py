@@ -8,7 +8,7 @@
 | `desired_state` | its orders in the store |
 | `managed_worker` | one worker: its state, and the actions on it |
 | `process_host` | where workers run, as an interface: `worker_processes` here, in memory in a local cluster |
-| `processes` | processes: started, adopted, signalled, ended with all that they started |
+| `processes` | processes: started, adopted, signalled, and ended with all their children |
 | `exits` | why a process ended |
 | `worker_events` | the events of a worker that died or could not be started |
 | `link_keys` | the keys of its topology's links |

@@ -53,7 +53,7 @@ __all__ = ["ManagedWorkerView", "NimbusLink", "Supervisor"]
 
 _log = logging.getLogger(__name__)
 
-#: Rounds within one `sync`: an action leads to another phase, and no worker passes through more of them without a wait.
+#: Rounds within one `sync`: each action leads to another phase, and no worker passes through more phases without a wait.
 _ROUNDS: Final = 6
 #: Seconds between two warnings about a failure that concerns every worker.
 _WARN_EVERY: Final = 60.0
@@ -86,7 +86,7 @@ class LoopPace:
     reread: float = 1.0
     """Between reads of a store that reports no change."""
     repeat: float = 1.0
-    """Before a report is sent again that the store does not show."""
+    """Before a report that the store does not show is sent again."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class WorkerTerms:
     """The settings with which a supervisor runs workers."""
 
     bind: str = "127.0.0.1"
-    """The address that workers listen on; where it means every address, others reach them by the host's name."""
+    """The address that workers listen on. If it means every address, others reach the workers by the host's name."""
     lease_secs: float = 20.0
     """Seconds for which workers go on without their supervisor."""
     timeouts: Timeouts = field(default_factory=Timeouts)
@@ -169,7 +169,7 @@ class Supervisor:
         return self._store_view
 
     def sync(self, now: float) -> None:
-        """Do everything that is due now."""
+        """Do all work that is due now."""
         if self._left:
             return
         store_view = self._begin()
@@ -184,7 +184,7 @@ class Supervisor:
             if not store_view.known or not self._act(store_view, now):
                 break
         if self._give_orders(store_view):
-            self._pass_on(store_view, now)  # heartbeats read before answer earlier orders
+            self._pass_on(store_view, now)  # heartbeats that were read before answer earlier orders
         self._send_heartbeat(now)
         waiting = soon((hosted.facts() for hosted in self._hosted.values()), self._time, self.timeouts)
         self._next = now + (
@@ -198,7 +198,7 @@ class Supervisor:
         return max(now, self._next)
 
     def close(self, now: float) -> bool:
-        """Stop all workers and start none. Call it again until it returns True: all have ended."""
+        """Stop all workers and start none. Call it again until it returns True: then all have ended."""
         if self._left:
             return True
         store_view = self._begin()
@@ -216,7 +216,7 @@ class Supervisor:
         self._leave(for_good=False)
 
     def kill_all(self, patience: float = 5.0) -> bool:
-        """Kill every worker with all that it started, and wait up to `patience` seconds; return whether all are gone."""
+        """Kill every worker with all its children, and wait up to `patience` seconds; return whether all are gone."""
         self._closing = True
         alive = [hosted for hosted in self._hosted.values() if hosted.life in ("alive", "found")]
         for hosted in alive:
@@ -256,7 +256,7 @@ class Supervisor:
             store_view, self._store_view = self._store_view, None
             store_view.leave(for_good)
 
-    # What is wanted
+    # Desired state
 
     def _refresh(self, store_view: StoreView, now: float) -> None:
         """Read the store, and forget workers that it no longer has."""
@@ -282,7 +282,7 @@ class Supervisor:
     def _goal(self, store_view: StoreView, hosted: ManagedWorker) -> Goal:
         return goal_of(self._wanted(store_view, hosted.key), hosted.facts())
 
-    # What is done
+    # Actions
 
     def _act(self, store_view: StoreView, now: float) -> bool:
         """Carry out the plan; return whether anything was done."""
@@ -337,10 +337,10 @@ class Supervisor:
             self._rest(hosted, state.part, state.why, state.backoff)
             return True
         if not store_view.may_start(now):
-            return store_view.changed  # plan again by what is read then
+            return store_view.changed  # plan again after the next read
         try:
             self._start_process(view, hosted, state.provision)
-        except Exception as error:  # whatever it is, back off before the next try
+        except Exception as error:  # after any error, back off before the next try
             backoff = after_death(hosted.backoff, self._time, self._time, unstarted=True)
             self._rest(hosted, "", str(error), backoff)
         return True
@@ -377,7 +377,7 @@ class Supervisor:
         exit = hosted.exit()
         again = self._goal(store_view, hosted) is Goal.RUN
         if hosted.told_to_stop is not None and hosted.killed is None and not exit.status:
-            _log.info("%s: ended as told", hosted.label)
+            _log.info("%s: ended as ordered", hosted.label)
             hosted.bury(hosted.backoff, hosted.event, again)
             return
         backoff = after_death(hosted.backoff, hosted.started, self._time, exit.innocent)
@@ -398,7 +398,7 @@ class Supervisor:
                 continue
             view, own = store_view.views[key[0]], incarnations[key[0]]
             if hosted.basis is not None and hosted.basis[0] is view and hosted.basis[1] == own:
-                continue  # nothing that orders are made from has changed
+                continue  # nothing in the orders has changed
             orders = orders_for(view, _own(hosted.orders), self._host_settings, own)
             try:
                 hosted.give(orders, occasion_of(view))

@@ -2,7 +2,7 @@
 
 ```
 <state>/topologies/<id>/bundle/     its description and pickles, from the store
-<state>/topologies/<id>/needs.json  which of the following it uses
+<state>/topologies/<id>/needs.json  which of the following the topology uses
 <state>/code/<sha256>/              its modules and data files from Nimbus, unpacked; shared by digest
 <state>/environments/<key>/         the packages that it requires (see `supervisor.environments`); shared too
 ```
@@ -76,14 +76,14 @@ class Ready:
 
 @dataclass(frozen=True)
 class Pending:
-    """It is being prepared. `part`: what takes long; None: nothing has taken long so far."""
+    """They are being prepared. `part`: the part that takes long; None: none has taken long so far."""
 
     part: Part | None
 
 
 @dataclass(frozen=True)
 class Failed:
-    """It cannot be prepared at the moment, and is tried again. `part`: what failed."""
+    """They cannot be prepared at the moment; this is tried again. `part`: the part that failed."""
 
     part: Part
     why: str
@@ -105,7 +105,7 @@ class Localizer(Protocol):
     """The artifacts, as the supervisor uses them."""
 
     def state(self, record: TopologyRecord, now: float) -> State:
-        """Return whether workers of a topology can start; preparing what is missing begins."""
+        """Return whether workers of a topology can start; begin to prepare missing artifacts."""
 
     def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
         """Remove what other topologies used, except those with workers here: `hosted` (ids)."""
@@ -156,7 +156,7 @@ class Artifacts:
     # Before workers start
 
     def state(self, record: TopologyRecord, now: float) -> State:
-        """Return whether workers of a topology can start; preparing what is missing begins."""
+        """Return whether workers of a topology can start; begin to prepare missing artifacts."""
         parts: list[tuple[Part, JobDone[Path] | JobDone[str] | JobUnderWay | BackgroundJobFailed]] = []
         fetch_bundle = self._bundle_of(record.id)
         parts.append(("bundle", self._bundles.state(record.id, fetch_bundle, now)))
@@ -226,10 +226,10 @@ class Artifacts:
         finally:
             target.unlink(missing_ok=True)
 
-    # What is used
+    # Artifacts in use
 
     def _note_needs(self, topology_id: str, code: str | None, environment: Environment | None) -> None:
-        """Record for the next supervisor what a topology uses."""
+        """Record the artifacts that a topology uses, for the next supervisor."""
         key = None if environment is None else environment.key
         needs = {name: value for name, value in (("code", code), ("environment", key)) if value is not None}
         if self._needs.get(topology_id) == needs:
@@ -251,7 +251,7 @@ class Artifacts:
         return found
 
     def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
-        """Remove what other topologies used, except those with workers here: `hosted` (ids)."""
+        """Remove the artifacts of all other topologies, except those with workers here: `hosted` (ids)."""
         codes, keys, ids = set(), set(), set(hosted)
         for record in records:
             ids.add(record.id)
@@ -270,14 +270,14 @@ class Artifacts:
         kept = frozenset(codes), frozenset(keys)
         if kept == self._kept:
             return
-        self._kept = kept  # reset below by what cannot be removed yet
+        self._kept = kept  # reset below if an artifact cannot be removed yet
         self._codes.forget(lambda key: key in codes)
         self._builds.forget(lambda key: key in keys)
         self._remove_others(self._code, codes, self._codes)
         self._remove_others(self._environments.root, keys, self._builds)
 
     def _remove_others(self, root: Path, keep: Collection[str], jobs: Jobs[Path] | Jobs[str]) -> None:
-        """Remove what is unused."""
+        """Remove unused artifacts from a folder."""
         try:
             names = os.listdir(root)
         except OSError:
@@ -292,7 +292,7 @@ class Artifacts:
             self._removals.remove(root / name)
 
     def sweep(self) -> None:
-        """Remove what an earlier supervisor left unfinished. No other supervisor may be at work."""
+        """Remove unfinished work of an earlier supervisor. No other supervisor may be running."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._code):
                 if _NEW in name:
@@ -305,7 +305,7 @@ NEEDS: Final = "needs.json"
 
 
 def read_needs(topology: Path) -> Mapping[str, str]:
-    """Return what the topology of that directory uses, as recorded there."""
+    """Return the artifacts that the topology of that directory uses, as recorded there."""
     try:
         body = worker_files.read(topology, NEEDS) or {}
         return {str(name): str(value) for name, value in body["needs"].items()}

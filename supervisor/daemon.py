@@ -59,12 +59,12 @@ class SupervisorSettings:
     state: Path
     """Its state directory, which outlives the process."""
     host: str = "127.0.0.1"
-    """The name that others reach this host by."""
+    """The name under which others reach this host."""
     slots: int = 4
     bind: str = "127.0.0.1"
     """The address that workers listen on."""
     ports: str | None = None
-    """The ports that they choose from, 6700-6799; None: any that are free."""
+    """The ports that workers choose from, such as "6700-6799"; None: any free ports."""
     listen: tuple[str, int] = ("127.0.0.1", 0)
     """Where its HTTP server for logs listens; port 0: a free one."""
     lease_secs: float = 20.0
@@ -73,7 +73,7 @@ class SupervisorSettings:
     """The file with the CA certificates for Nimbus's HTTPS."""
     insecure: bool = False
     new_cluster: bool = False
-    """Join the cluster that the store holds, whatever is remembered."""
+    """Join the cluster that the store holds, even if the state directory names another one."""
     packages: artifacts.PackageLimits = field(default_factory=artifacts.PackageLimits)
     limits: Timeouts = field(default_factory=Timeouts)
     command: Callable[[Path], Sequence[str]] = processes.worker_command
@@ -83,7 +83,7 @@ class SupervisorDaemon:
     """One supervisor over a store. Call `run` in the main thread, or `start` and `stop`."""
 
     def __init__(self, store: Store, settings: SupervisorSettings) -> None:
-        """Raises `SquallError`: the state directory is in use, the address is taken."""
+        """Raises `SquallError` if the state directory is in use or the address is taken."""
         self._settings = settings
         self._clock = RealClock()
         check_bind(settings.listen[0], settings.tls is not None, settings.insecure, LOGS)
@@ -191,7 +191,7 @@ class SupervisorDaemon:
             signal.set_wakeup_fd(-1)
 
     def stop(self, end_workers: bool = False) -> None:
-        """Stop, and wait for that. The workers go on, unless `end_workers`."""
+        """Stop, and wait until the daemon has stopped. The workers go on, unless `end_workers`."""
         self._end_workers |= end_workers
         self._stopping = True
         self._waker.wake()

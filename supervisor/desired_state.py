@@ -52,7 +52,7 @@ class TopologyView:
 
     @property
     def whole(self) -> bool:
-        """Whether the assignment places exactly the topology's tasks, or there is none."""
+        """Whether the assignment places each task of the topology exactly once, or places none."""
         placed = [task for place in self.placements for task in place.tasks]
         tasks = {task for task, _, _ in self.record.tasks}
         return not placed or (len(placed) == len(tasks) and tasks.issuperset(placed))
@@ -76,7 +76,7 @@ class Reading:
     former: tuple[TopologyRecord, ...] = ()
     """Earlier versions, which may come back."""
     unsure: Mapping[str, str] = field(default_factory=dict)
-    """Name -> reason, of topologies whose record is damaged or being written at this moment. Their workers go on."""
+    """Name -> reason, for topologies whose records are damaged, or are being written at this moment. Their workers go on."""
 
 
 def read_topologies(

@@ -3,9 +3,9 @@
 ```
 <state>/topologies/<topology id>/
   bundle/               the topology's description and pickles (see `squall.cluster.blobs`)
-  needs.json            what else it uses here (see `supervisor.artifacts`)
+  needs.json            the other artifacts that it uses here (see `supervisor.artifacts`)
   workers/<worker>/     files between supervisor and worker (see `squall.worker_files`)
-    process.json        the supervisor's: the process that it started there
+    process.json        the process that the supervisor started there; only the supervisor uses this file
 ```
 
 Directories have mode 0700, keys 0600. Names are quoted as in the store; a name that is too long for a file system is cut, and
@@ -51,9 +51,9 @@ _LOGS_KEPT: Final = 8
 
 @dataclass(frozen=True)
 class Started:
-    """The process that was started in a worker's directory, as `process.json` says."""
+    """The process that was started in a worker's directory: the content of `process.json`."""
 
-    #: 0: it was about to be started; a process with the directory's mark says whether it was.
+    #: 0: it was about to be started. It was started if there is a process with the directory's mark.
     pid: int
     started: int
     incarnation: Incarnation
@@ -66,14 +66,14 @@ class Directories:
     def __init__(
         self, state: Path, own_work: bool = False, remove: Callable[[Path], object] = delete
     ) -> None:
-        """`own_work`: each worker has its own working directory instead of its supervisor's. `remove`: removes a folder, now or
-        soon; its name is free at once."""
+        """`own_work`: each worker has its own working directory instead of the supervisor's. `remove`: removes a folder, now
+        or soon; its name is free at once."""
         self.root = Path(os.path.abspath(state)) / "topologies"
         self._own_work = own_work
         self._remove = delete
 
     def mark(self) -> str:
-        """Return what distinguishes this state directory from its copies, until its host restarts."""
+        """Return a text that distinguishes this state directory from its copies, until its host restarts."""
         where = self.root.parent
         make_directory(where)
         return state_mark(where)
@@ -95,8 +95,8 @@ class Directories:
         ]
 
     def make_worker(self, topology_id: str, worker: str) -> Path:
-        """Make the directory of a worker, without the files and the working directory of an earlier process; logs and scratch
-        stay."""
+        """Make the directory of a worker; remove the files and the working directory of an earlier process. Logs and scratch
+        directories stay."""
         directory = self.worker(topology_id, worker)
         make_directory(directory)
         for name in (worker_files.HEARTBEAT, worker_files.COUNTERS, worker_files.END, PROCESS):
@@ -150,7 +150,7 @@ def write_started(directory: Path, started: Started) -> None:
 
 
 def read_started(directory: Path) -> Started | None:
-    """Return the last process that was started in a directory, None if there was none or it is unreadable."""
+    """Return the last process that was started in a directory; None: there was none, or its record is unreadable."""
     try:
         body = worker_files.read(directory, PROCESS)
         if body is None:
@@ -170,7 +170,7 @@ def _folder(name: str) -> str:
 
 def make_directory(directory: Path) -> None:
     """Make a directory, and its missing parents, with mode 0700."""
-    # `mkdir(parents=True)` sets the mode of the last one only; the umask may remove bits, never add any.
+    # `mkdir(parents=True)` sets the mode of the last directory only. The umask may remove bits, but adds none.
     missing = list(takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
     for path in reversed(missing):
         path.mkdir(mode=0o700, exist_ok=True)

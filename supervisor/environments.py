@@ -2,12 +2,12 @@
 
 ```
 <state>/environments/<key>/
-  requirements.txt     what is required, as the submitter wrote it
+  requirements.txt     the requirements, as the submitter wrote them
   constraints.txt      the versions that workers themselves need: the build fails where these contradict the requirements
   wheels/              shipped packages; with them nothing is installed from elsewhere, regardless of this host's
   settings of pip
                        and uv say. Without them those settings (a site's index) apply
-  venv/                the environment. What it lacks comes from Squall's own folders, after its own (squall.pth)
+  venv/                the environment. Squall's own folders come after it on the module path (squall.pth)
   build.log            the commands and their output, of each try
   ready                written last: without it the environment is built again
 ```
@@ -50,13 +50,13 @@ _log = logging.getLogger(__name__)
 
 LOG: Final = "build.log"
 READY: Final = "ready"
-#: Environment variable of a build and all that it starts; the value is the directory that it builds in.
+#: Environment variable of a build and all its children; the value is the directory in which it builds.
 MARK: Final = "BUILDER_OF_SQUALL"
-#: Packages that a worker process itself imports: an environment must have the supervisor's versions.
+#: Packages that a worker process itself imports: an environment must have the same versions as the supervisor.
 WORKERS_NEED: Final = ("cloudpickle", "msgspec", "pyzmq")
 #: Seconds that one step of a build may take.
 LONGEST_STEP: Final = 1800.0
-#: How much of the log an error shows.
+#: How much of the log an error shows: lines, characters of a line, bytes in total.
 _TAIL_LINES, _LINE_LENGTH, _TAIL_BYTES = 8, 200, 8192
 #: Bytes of output kept of earlier tries.
 _MOST_LOG: Final = 1024 * 1024
@@ -65,7 +65,7 @@ _MOST_REQUIREMENTS: Final = 1024 * 1024
 _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
 #: Requirements often name Squall too, which is installed already.
 _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
-#: The first pip with --python.
+#: The first version of pip with --python.
 _PIP_FOR_OTHERS: Final = (22, 3)
 #: Variables hidden from the tools, which would otherwise treat the supervisor's packages as installed.
 _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_PREFIX")
@@ -99,7 +99,7 @@ class Environments:
     """All environments of one supervisor."""
 
     def __init__(self, root: Path, uv: str | None = None, python: str | None = None) -> None:
-        """`uv`: the program; None: look for it on PATH; "": do without. `python`: the environments' Python."""
+        """`uv`: the program; None: look for it on PATH; "": do not use it. `python`: the Python of the environments."""
         self.root = root
         self._uv = shutil.which("uv") if uv is None else uv or None
         self._python = python or sys.executable
@@ -109,7 +109,7 @@ class Environments:
         self._closed = False
 
     def of(self, files: Mapping[str, str]) -> Environment | None:
-        """Return the environment for a topology with these files; None: it requires nothing."""
+        """Return the environment for a topology with these files; None: the topology has no requirements."""
         requirements = files.get("requirements")
         if requirements is None:
             return None
@@ -245,7 +245,7 @@ class Environments:
             return f"SIGKILL, since it was not done after {LONGEST_STEP:.0f} s"
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # also what it left behind
+                os.killpg(process.pid, signal.SIGKILL)  # also children that it left behind
             process.wait()
             with self._lock:
                 self._building.discard(process.pid)
@@ -265,7 +265,7 @@ def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, st
 
 
 def _own_pip_serves_others() -> bool:
-    """Return whether the supervisor's pip can install into an environment, which saves seconds: it needs no pip then."""
+    """Return whether the supervisor's pip can install into an environment: without its own pip it is built seconds faster."""
     try:
         major, minor = importlib.metadata.version("pip").split(".")[:2]
         return (int(major), int(minor)) >= _PIP_FOR_OTHERS
@@ -274,7 +274,7 @@ def _own_pip_serves_others() -> bool:
 
 
 def constraints() -> tuple[str, ...]:
-    """Return the supervisor's versions of what workers need, as pip constraints."""
+    """Return the supervisor's versions of the packages that workers need, as constraints for pip."""
     found = []
     for name in WORKERS_NEED:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -1,10 +1,10 @@
 """A supervisor's identity in its state directory: its id, key pair and cluster, and the lock on the directory.
 
 ```
-<state>/lock       locked, like the directory itself, by the process that uses it: its pid
+<state>/lock       holds the pid of the process that uses the directory; that process locks this file and the directory
 <state>/id         the supervisor's id, made from its host's name at its first start
 <state>/key        its key pair, mode 0600
-<state>/cluster    the id of the first cluster that it saw, to which it belongs
+<state>/cluster    the id of its cluster: the first one that it saw
 ```
 
 Must not know: what a supervisor does.
@@ -44,8 +44,8 @@ class BadSupervisorState(SquallError):
 class StateLock:
     """Locks a state directory; raises `BadSupervisorState` if another process holds it.
 
-    Both the lock file, which names the holder, and the directory are locked: a deleted file could be created and locked again
-    while this process runs.
+    It locks both the lock file, which names the holder, and the directory: if the file is deleted, another process could create
+    and lock it while this one runs.
     """
 
     def __init__(self, state: Path) -> None:
@@ -62,7 +62,7 @@ class StateLock:
             raise BadSupervisorState(
                 f"the state directory {state} cannot be used (--state): {error}"
             ) from error
-        with suppress(OSError):  # a network file system may not lock directories: then the file has to do
+        with suppress(OSError):  # a network file system may not lock directories: the file is enough
             free = free and _taken(directory)
         if not free:
             owner = os.pread(file, 32, 0).decode(errors="replace").strip()
@@ -142,7 +142,7 @@ class KnownCluster:
         self._id = None
 
     def admit(self, store: Store) -> None:
-        """Raise `OtherCluster` if the store holds another cluster, or none though one is remembered."""
+        """Raise `OtherCluster` if the store holds another cluster, or holds none although this supervisor knows one."""
         found = self._check(store, self._id)
         if found and found != self._id:
             _write(self._path, found)

@@ -93,7 +93,7 @@ class Jobs(Generic[T]):
         """Return the state of a job; start one that is new or due to be retried."""
         job = self._jobs.get(key)
         if job is None or self._is_gone(job):
-            # As if it had failed once: the first retry does not come at once.
+            # This counts as one failure, so the first retry does not come at once.
             job = self._begin(key, _Job(work, now, Backoff(1, now, now)))
         elif job.broken is not None and now >= job.broken.backoff.not_before:
             job = self._begin(key, _Job(work, now, job.broken.backoff))

@@ -24,8 +24,8 @@ class LinkKeys:
         self._pair = pair
 
     def of(self, topology_id: str, directory: Path) -> Keys | None:
-        """Return the keys of a topology, None in a cluster without. `directory`: of the worker; the keys that an earlier
-        process had there serve while the store is away."""
+        """Return the keys of a topology; None in a cluster without keys. `directory`: the worker's; while the store is away,
+        the keys of an earlier process in that directory are used."""
         try:
             return self._in_store(topology_id)
         except StoreError:

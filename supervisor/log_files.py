@@ -30,7 +30,8 @@ class Piece:
 
 
 def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
-    """Return a piece of the log at a path; None: there is none. A negative offset begins at a line where possible."""
+    """Return a piece of the log at a path; None: there is no log. With a negative offset, the piece begins with a whole line if
+    possible."""
     limit = max(0, min(limit, MOST))
     descriptor = _open(path)
     if descriptor is None:

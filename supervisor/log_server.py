@@ -1,4 +1,4 @@
-"""The supervisor's HTTP: the logs of its workers, for the Nimbuses, which pass them on to operators.
+"""The supervisor's HTTP server. The Nimbuses read the logs of its workers here, and pass them on to operators.
 
 `GET /logs/<topology id>/<worker>?file=worker|output|build&offset=N&limit=N` answers
 `{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /health` needs no credentials. Only a Nimbus
@@ -84,7 +84,7 @@ class LogServer:
         self._server.start()
 
     def stop(self) -> None:
-        """Stop; requests that run are cut off after a moment."""
+        """Stop; running requests are cut off after a moment."""
         self._server.stop()
         self._server.join()
         self._socket.close()

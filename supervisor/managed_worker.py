@@ -29,7 +29,7 @@ _STUCK: Final = 5.0
 
 
 class ManagedWorker:
-    """One worker: `life` is "none", "found", "alive" or "dead", and the other attributes belong to that process."""
+    """One worker. `life`: "none", "found", "alive" or "dead". The other attributes describe that process."""
 
     def __init__(self, key: Key, topology: str, version: int, slot: int, container: Container) -> None:
         self.topology_id, self.worker = key
@@ -41,10 +41,10 @@ class ManagedWorker:
         self.life = "none"
         self.timeout = 30.0
         self.backoff = Backoff()
-        # What happened to it last.
+        # The last event of this worker.
         self.event: Event | None = None
         self.ports = (0, 0)
-        # Whether no process has had the number `restart` yet.
+        # Whether the number `restart` is still unused by any process.
         self._fresh = True
         self._forget_process()
 
@@ -62,14 +62,14 @@ class ManagedWorker:
         self.told_to_stop: float | None = None
         self.killed: float | None = None
         self.killed_because: str | None = None
-        # When the process itself ended; others of its session may still run.
+        # When the process itself ended; other processes of its session may still run.
         self.over: float | None = None
 
-    # What is known
+    # State
 
     @property
     def key(self) -> Key:
-        """The worker's name among all workers."""
+        """Identifies the worker among all workers."""
         return self.topology_id, self.worker
 
     @property
@@ -89,13 +89,13 @@ class ManagedWorker:
 
     @property
     def behind(self) -> bool:
-        """Whether it has orders that it has not taken."""
+        """Whether it has orders that it has not read yet."""
         if self.orders is None or self.life != "alive":
             return False
         return self.heartbeat is None or self.heartbeat.orders < self.orders.number
 
     def facts(self) -> Running:
-        """Return what the plan needs to know."""
+        """Return the values by which the plan decides."""
         return Running(
             version=self.version,
             slot=self.slot,
@@ -111,7 +111,7 @@ class ManagedWorker:
         )
 
     def standing(self, asked: str | None, stopped: bool) -> Standing:
-        """Return what a report of it is made from."""
+        """Return the values from which its report is made."""
         return Standing(
             self.worker,
             self.incarnation,
@@ -122,7 +122,7 @@ class ManagedWorker:
             self.event,
         )
 
-    # What is seen
+    # Observation
 
     def observe(self, now: float) -> None:
         """Read the state of its process and its last heartbeat."""
@@ -173,7 +173,7 @@ class ManagedWorker:
             return f"it sent no heartbeat within {now - self.started:.0f} s of its start"
         return f"it sent no heartbeat for {now - self.heard:.0f} s{call}"
 
-    # What is done
+    # Actions
 
     def next_incarnation(self) -> Incarnation:
         """Return the incarnation of the process to be started next."""
@@ -233,7 +233,7 @@ class ManagedWorker:
         self.container.wake()
 
     def kill(self, now: float, because: str) -> None:
-        """Kill its process and all that it started."""
+        """Kill its process with all its children."""
         if self.killed is None:
             self.killed_because = because
             _log.warning("%s is killed: %s", self.label, because)
@@ -241,7 +241,7 @@ class ManagedWorker:
         self.container.kill()
 
     def exit(self) -> Exit:
-        """Return all that is known of the end of its process."""
+        """Return how its process ended."""
         return self.container.exit(self.killed_because)
 
     def bury(self, backoff: Backoff, event: Event | None, again: bool) -> None:
@@ -268,7 +268,7 @@ class ManagedWorker:
         if found.life != "none":
             worker.orders = orders
         if found.life == "dead":
-            worker._read_heartbeat(0.0)  # the supervisor before may not have read the last one
+            worker._read_heartbeat(0.0)  # the previous supervisor may not have read the last one
         return worker
 
     def adopt(self, now: float) -> None:

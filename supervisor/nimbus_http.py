@@ -44,7 +44,7 @@ AGAIN: Final = 0.5
 _WARN_EVERY: Final = 60.0
 #: Seconds that a Nimbus has to answer.
 ANSWER: Final = 5.0
-#: Answers that would be the same again.
+#: HTTP statuses after which a request is not repeated: the answer would be the same.
 _NEVER: Final = (400, 413, 422)
 #: Workers whose counters are sent in one request.
 _AT_ONCE: Final = 64
@@ -70,7 +70,7 @@ class Nimbuses:
         self._leader: str | None = None
 
     def read(self) -> tuple[dict[str, NimbusRecord], str | None]:
-        """Return the records by id, and the leader's id, from the store if that can be reached."""
+        """Return the records by id, and the leader's id: from the store if it can be reached, else the last known ones."""
         try:
             found = {record.id: record for record in self._registry.all_nimbuses()}
             leader = self._registry.store.get(paths.LEADER)
@@ -85,7 +85,7 @@ class Nimbuses:
             return dict(self._known), self._leader
 
     def authorization(self, url: str) -> str | None:
-        """Return the Authorization header of a request to the Nimbus with that URL, None without its key."""
+        """Return the Authorization header of a request to the Nimbus with that URL; None if its key is unknown."""
         with self._lock:
             records = list(self._known.values())
         for record in records:
@@ -139,7 +139,7 @@ class HttpNimbusLink:
             sender.close()
 
     def flush(self, seconds: float) -> None:
-        """Wait until everything is sent, `seconds` at most."""
+        """Wait until everything is sent, at most `seconds`."""
         end = time.monotonic() + seconds
         self._woken.set()
         while self._unsent() and time.monotonic() < end:
@@ -208,7 +208,7 @@ class HttpNimbusLink:
                 sender.start()
 
     def next_batch(self, sender: _Sender) -> dict[str, Any] | None:
-        """Return what a sender has to send now; None: nothing."""
+        """Return the messages that a sender has to send now; None: there are none."""
         with self._lock:
             leads = sender.record.id == self._leader
             counters = dict(list(sender.counters.items())[:_AT_ONCE])
@@ -355,7 +355,7 @@ def _body(what: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json(counters: bytes) -> Any:
-    """Return counters as JSON values, none for bytes that are no JSON."""
+    """Return counters as JSON values; {} for bytes that are not JSON."""
     try:
         return json.loads(counters)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Makes a worker's orders from the store's records, and its report to Nimbus from its heartbeat. Values in, values out.
+"""Makes a worker's orders from the store's records, and its report for Nimbus from its heartbeat. Pure functions.
 
 Must not know: files, processes, time.
 """
@@ -29,13 +29,13 @@ class HostSettings:
     supervisor: str
     bind: str
     host: str
-    """The host that others reach its workers by."""
+    """The host under which others reach its workers."""
     lease_secs: float
 
 
 @dataclass(frozen=True)
 class Own:
-    """The part of a worker's orders that stays while its process lives."""
+    """The part of a worker's orders that stays the same while its process lives."""
 
     worker: str
     incarnation: Incarnation
@@ -47,7 +47,7 @@ class Own:
 def orders_for(
     view: TopologyView, own: Own, host: HostSettings, restarts: Mapping[str, Incarnation]
 ) -> Orders:
-    """Return a worker's orders, with number 0. `restarts`: incarnations known here before the store has them."""
+    """Return a worker's orders, with number 0. `restarts`: incarnations that this supervisor knows before the store does."""
     record = view.record
     placements = tuple(
         replace(place, incarnation=_incarnation(view, place, restarts)) for place in view.placements
@@ -103,7 +103,7 @@ def _addresses(view: TopologyView, placements: tuple[Placement, ...], worker: st
 
 
 def ports_of(address: Address | None) -> tuple[int, int]:
-    """Return the ports of two endpoints such as tcp://127.0.0.1:6701; 0 for one without."""
+    """Return the ports of two endpoints such as tcp://127.0.0.1:6701; 0 for an endpoint without a port."""
     if address is None:
         return 0, 0
     ports = [endpoint.rpartition(":")[2] for endpoint in address]
@@ -126,7 +126,7 @@ class Standing:
     """The number of the first of these orders."""
     stopped: bool
     event: Event | None
-    """What happened to it last."""
+    """Its last event."""
 
 
 def report_of(standing: Standing) -> WorkerReport:

@@ -35,11 +35,11 @@ class Phase(Enum):
     FOUND = "a process that an earlier supervisor started"
     STARTING = "a process without a heartbeat so far"
     ALIVE = "a process with heartbeats"
-    SILENT = "a process without a heartbeat for too long"
+    SILENT = "a process that has sent no heartbeat for too long"
     STOPPING = "ordered to stop, with time left"
     LATE = "ordered to stop too long ago"
     DYING = "killed, and not gone yet"
-    DEAD = "a process that has ended, not reported yet"
+    DEAD = "a process that has ended, which is not reported yet"
 
 
 class Action(Enum):
@@ -50,9 +50,9 @@ class Action(Enum):
     KEEP = "leave it as it is"
     SIGNAL = "signal that there are new orders"
     STOP = "order it to stop"
-    KILL = "kill its process and all that it started"
+    KILL = "kill its process with all its children"
     BURY = "report that its process has ended, and why"
-    CLEAN = "forget it, and remove what it needed"
+    CLEAN = "forget it, and remove its files"
 
 
 _W, _P, _A = Goal, Phase, Action
@@ -77,7 +77,7 @@ WHAT_TO_DO: Final[Mapping[tuple[Phase, Goal], Action]] = MappingProxyType(
         (_P.SILENT, _W.RUN): _A.KILL,
         (_P.SILENT, _W.STOP): _A.KILL,
         (_P.SILENT, _W.LEAVE): _A.KILL,
-        # A worker that was ordered to stop stops, even if it is wanted again: a new process follows.
+        # Once ordered to stop, a worker stops, even if it is wanted again: a new process follows.
         (_P.STOPPING, _W.RUN): _A.KEEP,
         (_P.STOPPING, _W.STOP): _A.KEEP,
         (_P.STOPPING, _W.LEAVE): _A.KEEP,
@@ -127,7 +127,7 @@ class DesiredState:
 
 @dataclass(frozen=True)
 class Backoff:
-    """How often a worker died lately, and when it may be started again."""
+    """How often a worker has died lately, and when it may be started again."""
 
     deaths: int = 0
     since: float = 0.0
@@ -180,7 +180,7 @@ def plan(
 
 
 def goal_of(want: DesiredState | None, run: Running | None) -> Goal:
-    """Return the goal of a worker or, where another one of its name still runs, of that one."""
+    """Return the goal of a worker; if one of the same name but another version still runs, the goal of that worker."""
     if want is None or (run is not None and run.version != want.version):
         return Goal.LEAVE
     return Goal.STOP if want.stop else Goal.RUN
@@ -204,7 +204,7 @@ def phase_of(run: Running, now: float, limits: Timeouts) -> Phase:
 
 
 def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Timeouts) -> Action:
-    """Repeat a signal, which may have arrived before its handler, and a kill, which may have missed a new child."""
+    """Repeat a signal, which may have arrived before its handler was set, and a kill, which may have missed a new child."""
     if action is not Action.KEEP:
         return action
     if phase is Phase.DYING and run.killed is not None and now - run.killed >= limits.kill:
@@ -216,7 +216,7 @@ def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Ti
     return action
 
 
-#: Seconds of life after which a death is not blamed on the start: counting restarts.
+#: Seconds of life after which a death is not blamed on the start: the count of deaths begins again.
 LONG_ENOUGH: Final = 10.0
 #: Seconds before the second restart in a row, doubled each time; the first comes at once.
 FIRST_DELAY: Final = 1.0
@@ -228,7 +228,7 @@ def after_death(
 ) -> Backoff:
     """Return the back-off of a worker that died at `now`.
 
-    `innocent`: it ended in good order, which does not count unless it does so at once, over and over.
+    `innocent`: it ended in an orderly way, which counts as a death only if it ended within FIRST_DELAY of its start.
     `unstarted`: nothing ran; it could not be started.
     """
     if innocent and now - started >= FIRST_DELAY:

@@ -21,7 +21,7 @@ from supervisor.plan import Key
 
 
 class Container(Protocol):
-    """One worker's place on a host (Storm's word): its process, and what it and its supervisor write for each other.
+    """One worker's place on a host (Storm's word): its process, and the files that it and its supervisor exchange.
 
     Methods that write raise `OSError` when that fails; nothing has changed then.
     """
@@ -32,7 +32,7 @@ class Container(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """Of the process that was launched or recovered last; None: none since `reset`."""
+        """The pid of the process that was launched or recovered last; None: there was none since `reset`."""
 
     def prepare(self, lease: int) -> None:
         """Prepare the directory of a new process, with keys and a first lease. Raises `SquallError` if that fails."""
@@ -50,7 +50,7 @@ class Container(Protocol):
         """Renew the worker's lease. `number` rises."""
 
     def read_heartbeat(self) -> WorkerHeartbeat | None:
-        """Return the last heartbeat, None when it was read before. Raises `SquallError` when it is none."""
+        """Return the last heartbeat; None if it was read before. Raises `SquallError` if it is malformed."""
 
     def read_counters(self) -> bytes | None:
         """Return the worker's counters, None when they cannot be read."""
@@ -62,13 +62,13 @@ class Container(Protocol):
         """Ask the process to drain and end, without orders."""
 
     def kill(self) -> None:
-        """Kill the process and all that it started."""
+        """Kill the process with all its children."""
 
     def ended(self) -> bool:
-        """Return whether the process itself is over."""
+        """Return whether the process itself has ended."""
 
     def gone(self) -> bool:
-        """Return whether the process and all that it started are over."""
+        """Return whether the process and all its children have ended."""
 
     def exit(self, killed_because: str | None) -> Exit:
         """Describe how the process ended."""
@@ -82,7 +82,7 @@ class Recovered:
     orders: Orders
     slot: int
     life: str
-    """"found": its process runs; "dead": it has ended, which was not reported; "none": none was started."""
+    """"found": its process runs; "dead": it has ended, but this was not reported; "none": no process was started."""
     lease: int
     """The number of its last lease."""
 
@@ -94,22 +94,22 @@ class ProcessHost(Protocol):
         """Return a mark that distinguishes this host's state from every copy."""
 
     def recover(self) -> Iterable[Recovered]:
-        """The workers that an earlier supervisor over the same state had."""
+        """The workers of an earlier supervisor over the same state."""
 
     def container(self, key: Key) -> Container:
         """Return the container of a worker, which may be new."""
 
     def clear(self, key: Key) -> None:
-        """Remove what a worker needed that has left its topology."""
+        """Remove the files of a worker that has left its topology."""
 
     def provision(self, record: TopologyRecord, now: float) -> State:
-        """Return whether workers of a topology can start; what is missing for them is fetched or built."""
+        """Return whether workers of a topology can start; begin to fetch or build missing artifacts."""
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
-        """Remove what belongs to other topologies. `used`: records by id; `hosted`: ids of topologies with workers here."""
+        """Remove the files of other topologies. `used`: records by id; `hosted`: ids of topologies with workers here."""
 
     def tick(self, now: float) -> None:
         """Called about once a second."""
 
     def sweep(self) -> None:
-        """Remove what killed workers left outside of their directories."""
+        """Remove files that killed workers left outside of their directories."""

@@ -1,11 +1,11 @@
-"""Worker processes: started in their own session, found again, signalled, and ended with all that they started.
+"""Worker processes: started in their own session, found again, signalled, and ended with all their children.
 
 A process is identified by its pid and its start time (field 22 of `/proc/<pid>/stat`, in clock ticks since boot): the kernel
-reuses a pid, but never with the same start time. A process whose start time differs is never signalled. A child stays a
-zombie until its session was swept, so that its pid, which is also its session's number, cannot be reused meanwhile.
-A worker's children belong to its session and end with it; one that creates its own session is left alone.
+reuses a pid, but never with the same start time. A process whose start time differs is never signalled. A dead worker stays a
+zombie until its session is swept, so that its pid, which is also its session's number, cannot be reused meanwhile.
+A worker's children belong to its session and end with it; a child that creates its own session is left alone.
 
-Linux: it reads `/proc`. Must not know: topologies, what a worker is asked to do, why a process ended.
+Linux only: it reads `/proc`. Must not know: topologies, what a worker is asked to do, why a process ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from squall.daemon.process_stat import Stat, all_processes, stat_of
 from squall.packages.distributions import HOME
 from squall.worker_files import OUTPUT, PORTS
 
-#: Environment variable of a worker and all that it starts; the value is the worker's directory.
+#: Environment variable of a worker and all its children; the value is the worker's directory.
 MARK: Final = "WORKER_OF_SQUALL"
 
 
@@ -36,7 +36,7 @@ def worker_command(directory: Path) -> list[str]:
     """Return the command that runs a worker in a directory."""
     if not sys.executable:
         raise RuntimeError("this Python does not know its own executable, so it cannot start workers with it")
-    # Otherwise the current folder comes first on the path; it may hold a `worker.py` or a `json.py`.
+    # Without it the current folder comes first on the path; it may hold a `worker.py` or a `json.py`.
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *safe_path, "-m", "worker", str(directory)]
 
@@ -59,8 +59,8 @@ def worker_environment(
     work: Path | None = None,
     ports: str | None = None,
 ) -> dict[str, str]:
-    """Return the environment of a worker: the supervisor's, plus the module path, the mark, the working directory if it has
-    its own, and the ports that it may listen on if not all."""
+    """Return the environment of a worker: the supervisor's, plus the module path, the mark, the worker's own working directory
+    (if it has one), and the ports that it may listen on (None: all)."""
     folders = [os.path.abspath(folder) for folder in python_path if os.pathsep not in folder]
     own = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), MARK: str(directory)}
     if ports is not None:
@@ -71,13 +71,13 @@ def worker_environment(
 
 
 class WorkerProcess:
-    """A process that leads its own session. `status` is its wait status; None: not over, or unknown."""
+    """A process that leads its own session. `status`: its wait status; None: it is not over, or its status is unknown."""
 
     def __init__(self, pid: int, started: int, child: bool) -> None:
         self.pid = pid
         self.started = started
         self.status: int | None = None
-        self._child = child  # ours, and not waited for yet
+        self._child = child  # a child of this process, not waited for yet
         self._gone = False
 
     @classmethod
@@ -88,7 +88,7 @@ class WorkerProcess:
         environment: Mapping[str, str],
         work: Path | None = None,
     ) -> WorkerProcess:
-        """Start a program with stdout and stderr in the directory's output file. `work`: its working directory, None for the
+        """Start a program, with stdout and stderr in the directory's output file. `work`: its working directory; None: the
         supervisor's. Raises `OSError`."""
         output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
@@ -105,17 +105,17 @@ class WorkerProcess:
             os.close(output)
         try:
             stat = stat_of(popen.pid)
-        except BaseException:  # without its start time it could not be told from a later process of its pid
+        except BaseException:  # without the start time a later process could be mistaken for this one
             os.killpg(popen.pid, signal.SIGKILL)
             popen.wait()
             raise
-        # From here on it is ours to wait for: Popen gives away no wait status, and no zombie.
+        # From here on this class waits for it: Popen would take the wait status, and end the zombie.
         popen.returncode = 0
         return cls(popen.pid, -1 if stat is None else stat.started, child=True)
 
     @classmethod
     def adopt(cls, pid: int, started: int) -> WorkerProcess | None:
-        """Return a living process that an earlier supervisor started; None: it is gone, or its pid was reused."""
+        """Return the living process that an earlier supervisor started; None: it is gone, or its pid was reused."""
         stat = stat_of(pid)
         if stat is None or stat.started != started or not stat.living:
             return None
@@ -174,10 +174,10 @@ class WorkerProcess:
             self._kill_others()
 
     def _others(self) -> list[Stat]:
-        """Return what still runs in the session besides the process itself.
+        """Return the other processes of the session that still run.
 
-        The kernel gives the number of a session with members to no new process: another process of that pid proves that it
-        has none.
+        While a session has members, the kernel gives its number to no new process. So another process with that pid proves that
+        the session is empty.
         """
         leader = stat_of(self.pid)
         if leader is not None and leader.started != self.started:
@@ -191,7 +191,7 @@ class WorkerProcess:
 
 
 def kill_left_over(session: int, directory: Path) -> None:
-    """Kill what still runs, with the mark, in a session whose leader is gone and was not this supervisor's child."""
+    """Kill the marked processes of a session whose leader is gone and was not a child of this supervisor."""
     leader = stat_of(session)
     if leader is not None and leader.living:
         return  # the number was reused, or the leader is not gone

@@ -1,8 +1,8 @@
 """Removes unused files and folders off the supervisor's loop; their names are free at once.
 
 User code may have left millions of files, and the leases of all other workers must not wait for their removal. A path is first
-renamed into `<state>/gone/`, so that a half-removed folder is never mistaken for a complete one. What a supervisor has not
-removed when it ends, the next one removes.
+renamed into `<state>/gone/`, so that a half-removed folder is never mistaken for a complete one. If a supervisor ends before it
+has removed everything, the next one removes the rest.
 Must not know: the contents of directories.
 """
 
@@ -30,7 +30,7 @@ class Removals:
         """`threads`: remove in a thread instead of in the call."""
         self._gone = Path(os.path.abspath(state)) / GONE
         self._jobs: Jobs[None] = Jobs("removals", 1 * threads)
-        #: What could not be removed, and was logged.
+        #: Paths that could not be removed; this was logged.
         self._told: set[Path] = set()
 
     def remove(self, path: Path) -> None:
@@ -42,7 +42,7 @@ class Removals:
             with contextlib.suppress(FileExistsError):
                 self._gone.mkdir(mode=0o700)
             os.rename(path, gone)
-        except OSError:  # no room for another name, say
+        except OSError:  # for example, the disk is full
             self._delete(path)
             return
         self._begin(gone)
@@ -69,12 +69,12 @@ class Removals:
 
 
 def delete(path: Path) -> None:
-    """Remove a file or a folder now, write-protected ones too, as far as possible."""
+    """Remove a file or a folder now, even if it is write-protected, as far as possible."""
     if not path.is_dir() or path.is_symlink():
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return
-    with contextlib.suppress(RecursionError):  # too deep for Python: what it reached is gone
+    with contextlib.suppress(RecursionError):  # too deep for Python: the part that it reached is gone
         for folder, _, _ in os.walk(path):
             with contextlib.suppress(OSError):
                 os.chmod(folder, 0o700)

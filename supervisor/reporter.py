@@ -1,6 +1,6 @@
-"""Reports to Nimbus what it does not know yet: the state of workers, their counters, and heartbeats.
+"""Sends Nimbus the reports that it does not have yet: the state of workers, their counters, and heartbeats.
 
-A report is sent while the store shows another one; one that was refused or lost is sent again after a second. While Nimbus is
+A report is sent while the store shows another one. If it was refused or lost, it is sent again after a second. While Nimbus is
 away nothing here fails, and reports are sent later.
 Must not know: processes, the plan.
 """
@@ -23,10 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 class NimbusLink(Protocol):
-    """How a supervisor speaks to Nimbus."""
+    """How a supervisor sends messages to Nimbus."""
 
     def report(self, name: str, worker: str, report: WorkerReport) -> bool:
-        """Report a worker of the topology `name`; False: no such worker is wanted (any more)."""
+        """Report a worker of the topology `name`; return False if no such worker is wanted (any more)."""
 
     def count(self, topology_id: str, worker: str, incarnation: Incarnation, counters: bytes) -> None:
         """Send the cumulative counters of a worker's incarnation."""
@@ -65,7 +65,7 @@ class Reporter:
         self._say(lambda: self._nimbus.report(view.record.name, report.worker, report))
 
     def gone(self, view: TopologyView, place: Placement, now: float) -> None:
-        """Report that a withdrawn worker is gone, or never was here, so that nothing waits for it."""
+        """Report that a withdrawn worker is gone, or was never here, so that nothing waits for it."""
         last = view.reports.get(place.worker)
         if last is not None and last.incarnation.version == place.incarnation.version:
             report = replace(last, stopped=True)

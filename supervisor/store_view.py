@@ -1,10 +1,10 @@
 """A supervisor's view of the store: the topologies, the desired state of its workers, and its own registration.
 
 `refresh` reads when something may have changed, and after a second in any case. While the store cannot be reached, is empty or
-belongs to another cluster, the last view stands, and no worker is ended for that. Before the first read nothing is known.
-While another supervisor of the same id is present, this one only waits until it is gone.
-A worker is started only by what the store says at that moment: after a freeze, or with its connection cut, a supervisor may not
-have heard yet that its workers were given to others.
+belongs to another cluster, the last view stays valid, and no worker is ended for that reason. Before the first read nothing is
+known. While another supervisor with the same id is present, this one only waits until that one is gone.
+A worker is started only by a view that is current: after a freeze, or with its connection cut, a supervisor may not know yet
+that its workers were assigned to others.
 Must not know: processes, directories, Nimbus.
 """
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 #: Seconds between two reads at most, and before a failed one is retried.
 EVERY: Final = 1.0
 AGAIN: Final = 0.2
-#: Seconds that the store has to answer before workers are started by the last view. Reconnecting after a freeze takes less.
+#: Seconds that the store has to answer; then workers are started by the last view. Reconnecting after a freeze takes less.
 PATIENCE: Final = 5.0
 #: Seconds between two warnings of one kind.
 _WARN_EVERY: Final = 60.0
@@ -41,10 +41,10 @@ class SameId(SquallError):
 
 
 class FailureStreak:
-    """How long failures have continued. A gap longer than PATIENCE restarts the count: this process may have been frozen."""
+    """For how long calls have failed. A gap of PATIENCE or more restarts the count: this process may have been frozen."""
 
     def __init__(self, most: float = EVERY) -> None:
-        """`most`: the seconds that the gap between two failures counts for at most."""
+        """`most`: the most seconds that the gap between two failures counts for."""
         self.seconds = 0.0
         self._most = most
         self._last: float | None = None
@@ -72,21 +72,22 @@ class StoreView:
         mark: str = "",
         reread: float = EVERY,
     ) -> None:
-        """`admit` raises when the store is not this supervisor's. `mark`: of its state directory; it distinguishes this
-        supervisor from one with a copy of the directory, and so the same id. `reread`: seconds between two reads."""
+        """`admit` raises when the store belongs to another cluster. `mark`: that of the state directory; it distinguishes this
+        supervisor from another one with a copy of the directory, and so with the same id. `reread`: seconds between two
+        reads."""
         self.registry = registry
         self.record = record
         self._bytes = encode(record)
         self.views: Mapping[str, TopologyView] = {}
         self.unsure: Mapping[str, str] = {}
-        #: Versions that take over the name of a topology with workers here; and all records that are in use, by id.
+        #: Versions that will take over the name of a topology with workers here; all records that are in use, by id.
         self.coming: tuple[TopologyRecord, ...] = ()
         self.used: Mapping[str, TopologyRecord] = {}
         self.places: Mapping[Key, Placement] = {}
         self.wanted: Mapping[Key, DesiredState] = {}
-        #: Whether the store has been read; before, every recovered worker goes on.
+        #: Whether the store has been read; before that, every recovered worker goes on.
         self.known = False
-        #: Whether the store may hold something unread.
+        #: Whether the store may have unread changes.
         self.changed = True
         #: Whether to keep this supervisor registered.
         self.present = True
@@ -95,8 +96,8 @@ class StoreView:
         self._wake = wake
         self._next = 0.0
         self._warned: dict[str, float] = {}
-        # The `sync` in which the store itself was last asked, and the one in which it answered: what was read since is no
-        # older than that.
+        # The time of the `sync` in which the store itself was last asked, and of the one in which it answered. Values read
+        # after the answer are at least as new.
         self._asked: float | None = None
         self._confirmed: float | None = None
         self._unread, self._unanswered = FailureStreak(reread), FailureStreak(reread)
@@ -109,7 +110,7 @@ class StoreView:
         self.registry.supervisors.put(self.record)
 
     def refresh(self, now: float, hosted: Mapping[str, str]) -> bool:
-        """Read the store if it is time to; return whether it was read. `hosted`: topologies with workers here, id -> name."""
+        """Read the store if a read is due; return whether it was read. `hosted`: topologies with workers here, id -> name."""
         if not self.changed and now < self._next:
             return False
         self.changed = False
@@ -142,7 +143,7 @@ class StoreView:
             return False
         self._asked = now
         try:
-            # Whatever it answers: news of earlier changes arrives before its answer, so the cache is true again.
+            # Any answer will do: watches report earlier changes before it arrives, so the cache is current again.
             self.registry.store.owns(paths.presence(self.record.id))
         except (SquallError, OSError):
             self._unanswered.failed(now)

@@ -1,7 +1,7 @@
 """Wakes the supervisor's loop from any thread and any signal.
 
-A pipe, not a condition variable: on a signal Python itself writes into it (`signal.set_wakeup_fd`), whatever the main thread is
-doing.
+It uses a pipe instead of a condition variable: on a signal Python itself writes into the pipe (`signal.set_wakeup_fd`),
+whatever the main thread is doing.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 
 
 class Waker:
-    """A wait that `wake` ends; calls of `wake` since the last wait end the next one at once."""
+    """A wait that `wake` ends. A call of `wake` between two waits ends the second one at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -21,7 +21,7 @@ class Waker:
 
     def wake(self) -> None:
         """End the wait. From any thread, but not from a signal's handler."""
-        with self._lock, contextlib.suppress(BlockingIOError):  # full: it is woken already
+        with self._lock, contextlib.suppress(BlockingIOError):  # the pipe is full: the loop will wake anyway
             if self.descriptor >= 0:
                 os.write(self.descriptor, b"w")
 

@@ -1,4 +1,4 @@
-"""Events about a worker: that it died or could not be started, how often in a row, and when it is started again.
+"""Events of a worker that died or could not be started: how often in a row, and when it is started again.
 
 Must not know: processes, files, sentences.
 """
@@ -18,7 +18,7 @@ def died(worker: Event, cause: Cause, backoff: Backoff | None, now: float) -> Ev
 
 
 def not_started(worker: Event, part: str, error: str, backoff: Backoff, now: float) -> Event:
-    """Return the event of a failed preparation: of `part` of what the worker needs, or of its process ("")."""
+    """Return the event of a failed start. `part`: the artifact that could not be prepared; "": the process itself."""
     event = replace(worker, kind="not_started", part=part, error=error)
     return _retried(event, backoff.unstarted, backoff, now)
 

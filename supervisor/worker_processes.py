@@ -1,6 +1,6 @@
 """The process host of a real supervisor: worker processes, and the directories in which they exchange files with it.
 
-A supervisor that restarts finds the processes of the one before by `process.json`, or by the mark in their environment.
+After a restart, a supervisor finds the processes of the previous one by `process.json`, or by the mark in their environment.
 Must not know: the plan, what orders say, Nimbus.
 """
 
@@ -44,11 +44,11 @@ class WorkerCommand:
     """How worker processes are started."""
 
     python_path: Sequence[str] | None = None
-    """Where workers find modules; None: `sys.path`, with what is added to it later."""
+    """Where workers find modules; None: `sys.path` at the time of their start."""
     ports: str | None = None
     """The ports that workers may listen on: "6700-6799"; None: all."""
     command: Callable[[Path], Sequence[str]] = processes.worker_command
-    """Returns, for a worker's directory, a Python and what it runs."""
+    """Returns, for a worker's directory, the command: a Python and its arguments."""
 
 
 class WorkerProcesses:
@@ -66,8 +66,8 @@ class WorkerProcesses:
         artifacts: Localizer | None = None,
         directories: Directories | None = None,
     ) -> None:
-        """`state`: a directory of the supervisor's own; `directories`: its layout, where workers get working directories of
-        their own. `key_pair`: opens the keys that Nimbus sealed for the supervisor `id`."""
+        """`state`: the supervisor's own directory; `directories`: its layout, if workers get their own working directories.
+        `key_pair`: opens the keys that Nimbus sealed for the supervisor `id`."""
         self.directories = directories or Directories(state)
         self.start = start or WorkerCommand()
         self.kernel_kills = exits.KernelKills(kernel_kills)
@@ -136,7 +136,7 @@ class WorkerContainer:
         self._key = key
         self._process: WorkerProcess | None = None
         self._heartbeat_file = str(directory / worker_files.HEARTBEAT)
-        # Inode and time of the heartbeat that was read last.
+        # Inode and modification time of the last heartbeat file that was read.
         self._read: tuple[int, int] | None = None
         self._output_begin = 0
 
@@ -159,7 +159,7 @@ class WorkerContainer:
         """See `Container`."""
         self._read = None
         start = self._host.start
-        # An environment finds our modules after its own packages; ours on the path would come before them.
+        # An environment finds Squall's modules after its own packages; on the module path they would come before these.
         python_path = sys.path if start.python_path is None else start.python_path
         folders = (*provision.folders, *(python_path if provision.python is None else ()))
         command = list(start.command(self.directory))
@@ -168,18 +168,18 @@ class WorkerContainer:
         work = self._host.directories.work(self.directory)
         environment = processes.worker_environment(self.directory, folders, environ, work, start.ports)
         self._output_begin = exits.output_size(self.directory)
-        # First that it is about to be: should we die in between, the next supervisor looks for the process.
+        # Record the start beforehand: if this supervisor dies in between, the next one looks for the process.
         directories.write_started(self.directory, Started(0, 0, incarnation, slot))
         self._process = WorkerProcess.start(command, self.directory, environment, work)
         self._write_started(self._process, incarnation, slot)
 
     def _write_started(self, process: WorkerProcess, incarnation: Incarnation, slot: int) -> None:
-        """Note which process runs, for the next supervisor."""
+        """Record which process runs, for the next supervisor."""
         try:
             directories.write_started(
                 self.directory, Started(process.pid, process.started, incarnation, slot)
             )
-        except OSError as error:  # it runs, and should; the next supervisor finds it by its mark
+        except OSError as error:  # the process goes on; the next supervisor finds it by its mark
             _log.warning("%s: its process cannot be recorded: %s", self.directory, error)
 
     def recover(self, started: Started, incarnation: Incarnation, slot: int) -> str:
@@ -188,7 +188,7 @@ class WorkerContainer:
         if process is not None:
             if (
                 not started.pid
-            ):  # found by its mark: its end is reported also if this supervisor does not see it
+            ):  # found by its mark. Recorded, so that its end is reported even if this supervisor dies first
                 self._write_started(process, incarnation, slot)
             return "found"
         if not started.pid:
@@ -288,7 +288,7 @@ def _slot_of(orders: Orders) -> int:
 
 
 def _end_unknown(directory: Path, started: Started | None) -> None:
-    """End what runs in a directory without readable orders, before something else is started there."""
+    """End the process of a directory without readable orders, before another one is started there."""
     process = None if started is None else _process_of(directory, started)
     if process is None:
         return
