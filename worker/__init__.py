@@ -1,3 +1,3 @@
-"""Squall's worker: runs tasks (executor loop, router, tree tracker, outbox). Knows no other daemon."""
+"""Squall's worker: runs tasks (loop, routers, trackers, outboxes). Must not know: the other daemons."""
 
 from topology_api import core_choice as core_choice  # before anything that may be compiled

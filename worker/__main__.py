@@ -1,6 +1,6 @@
-"""`python -m worker DIRECTORY`: a worker process, as a supervisor starts it. The directory has its orders.
+"""`python -m worker DIRECTORY`: a worker process, as a supervisor starts it. Its orders are in the directory.
 
-No module of Squall is imported before the installation is known to be Squall's.
+It first checks that these modules are Squall's own, and imports the rest of Squall after that.
 """
 
 import sys
@@ -18,7 +18,7 @@ def main() -> None:
         print(error, file=sys.stderr)
         sys.exit(
             70
-        )  # EXIT_INTERNAL of squall.worker_files, which imports modules that may be another package's
+        )  # EXIT_INTERNAL of squall.worker_files, which is not imported: its modules may be another package's
     from worker.process.assemble import run
 
     run(sys.argv[1])

@@ -1,1 +1,1 @@
-"""Error reports of user code: what was raised, what led to it, what may help."""
+"""Error reports of user code: the errors, their causes, and hints."""

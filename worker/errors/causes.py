@@ -1,6 +1,6 @@
-"""Which errors led to an error: what it was raised from, what was being handled, what a group of errors holds.
+"""Finds the errors that led to an error: its cause, the error that was being handled, and the members of a group.
 
-As in Python, `raise ... from cause` takes precedence over what was being handled, and `from None` hides it.
+As in Python, `raise ... from cause` takes precedence over the error that was being handled, and `from None` hides it.
 Must not know: how errors are worded, reports.
 """
 
@@ -23,9 +23,9 @@ HELD: Final = "it holds"
 def causes_of(
     error: BaseException, leave_out: Callable[[BaseException], bool]
 ) -> list[tuple[str, BaseException]]:
-    """Return the errors that led to this one, each with how it did, the nearest first and none twice.
+    """Return the errors that led to this one, each with its relation (`CAUSED`, ...), the nearest first and none twice.
 
-    Those that a group holds come before what the group was raised from. An error to leave out is skipped with its own causes.
+    The members of a group come before the group's cause. An error to leave out is skipped, together with its causes.
     """
     found: list[tuple[str, BaseException]] = []
     seen = {id(error)}
@@ -41,7 +41,7 @@ def causes_of(
 
 
 def _next_to(error: BaseException) -> list[tuple[str, BaseException]]:
-    """Return what led to an error directly."""
+    """Return the errors that led to an error directly."""
     found = [(HELD, member) for member in error.exceptions[:MOST]] if isinstance(error, GROUP) else []
     if error.__cause__ is not None:
         found.append((CAUSED, error.__cause__))

@@ -15,7 +15,7 @@ from worker.errors.reports import ErrorLog
 
 _log = logging.getLogger(__name__)
 
-#: The level of these lines, with its own name: a program that shows the status shows the reports already.
+#: The level of these lines. It has its own name, since a program that shows the status shows the reports already.
 REPORT: Final = logging.ERROR + 1
 logging.addLevelName(REPORT, "REPORT")
 
@@ -44,7 +44,7 @@ class ErrorLines:
         return sum(self.counts.values())
 
     def fresh(self, component: str, kept: list[ErrorReport]) -> list[ErrorReport]:
-        """Return the reports that are new since the last check, without those that only occurred again."""
+        """Return the reports that are new since the last check, except repetitions of known ones."""
         known = self.known.get(component, set())
         self.known[component] = {gist(report) for report in kept}
         return [report for report in kept if gist(report) not in known]

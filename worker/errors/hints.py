@@ -1,4 +1,4 @@
-"""Hints for errors of a worker that lacks a module or file which the topology's author had: one line after the error.
+"""Hints for a worker that lacks a module or a file of the topology's author: one line after the error.
 
 Must not know: reports, tasks, what has been shipped.
 """
@@ -24,7 +24,7 @@ BEGINNINGS: Final = ("start", "open", "prepare")
 
 
 def hint_for(call: str, error: BaseException) -> str | None:
-    """Return the hint for an error that a user's call raised, None for errors that need none."""
+    """Return the hint for an error that a user's call raised; None: it needs no hint."""
     cause: BaseException | None = error
     seen: set[int] = set()  # a user's errors may be raised from each other in a circle
     while cause is not None and not isinstance(cause, ImportError | FileNotFoundError):

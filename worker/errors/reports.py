@@ -1,7 +1,7 @@
-"""Makes and keeps reports of errors that user code raised (what a report is: `squall/reports/error_reports.py`).
+"""Makes and keeps reports of errors that user code raised (see `squall/reports/error_reports.py`).
 
-A report names topology, component, task, the call that raised and the tuple it was given; the causes follow the frames.
-Reports of one component are throttled: all are counted, a bounded number is kept.
+A report names the topology, the component, the task, the call that raised and its tuple; the causes follow the frames. All
+reports of a component are counted, and a bounded number is kept.
 Must not know: tasks, queues, terminals.
 """
 
@@ -25,12 +25,12 @@ from topology_api.errors import SquallError
 from worker.errors.causes import causes_of
 from worker.errors.hints import hint_for
 
-#: Frames below these folders are Squall's, and of no use to a user.
+#: Frames below these folders are Squall's, and do not help a user.
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 OURS: Final = tuple(os.path.join(_ROOT, name, "") for name in travel_rules.OURS)
 #: Squall's own spouts and bolts: the frames that they call do not help a user.
 OUR_COMPONENTS: Final = os.path.join(_ROOT, "squall_io", "")
-#: Frames below these folders are Python's: shown below the user's, but never as "the user's own line".
+#: Frames below these folders are Python's: shown after the user's frames, but never as "the user's own line".
 LIBRARIES: Final = tuple(
     os.path.join(folder, "")
     for folder in {
@@ -39,20 +39,20 @@ LIBRARIES: Final = tuple(
         os.path.dirname(os.__file__),
     }
 )
-#: Installed packages: "the user's own line" only where there is no other, since a component may be in one.
+#: Installed packages. A component may be in one, so their lines are "the user's own line" if there is no other.
 INSTALLED: Final = ("site-packages", "dist-packages")
 MOST_FRAMES: Final = 4
 #: Lines of causes, frames and their code: with the four lines around them and a hint a report has 15.
 MOST_LINES: Final = 10
 MOST_CAUSES: Final = 5
 MOST_TEXT: Final = 300
-#: Squall's own messages say what to do next, some with a list: their most characters and lines.
+#: The most characters and lines of Squall's own messages: these say what to do next, some with a list.
 MOST_MESSAGE: Final = 2000
 MOST_MESSAGE_LINES: Final = 20
 
 
 def one_line(text: str) -> str:
-    """Return the text without line breaks and other control characters, which a value's repr may have (arrays, data frames)."""
+    """Return the text without line breaks and other control characters, such as the repr of an array or a data frame has."""
     if text.isprintable():
         return text
     return _printable(" ".join(text.split()))
@@ -81,7 +81,7 @@ def describe(error: BaseException) -> str:
 
 
 def describe_in_full(error: BaseException) -> str:
-    """Return type and message of an error: of Squall's errors all lines, of others one short line."""
+    """Return type and message of an error: all lines of an error of Squall's, one short line of any other."""
     if not isinstance(error, SquallError):
         return describe(error)
     lines = [line for text in _in_words(error).splitlines() if (line := _printable(text.rstrip()))]
@@ -109,9 +109,10 @@ def failure_line(failure: Failure) -> str:
 
 
 def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    """Return a traceback's frames that are the user's, or a library's that these called, outermost first.
+    """Return the user's frames of a traceback, and those of libraries that these called, the outermost first.
 
-    Left out are those of the import system, as Python does, and those that Squall called: `contextlib` below a sink, say.
+    Frames of the import system are left out, as Python does, and so are library frames that Squall called (such as `contextlib`
+    below a sink).
     """
     steps = []
     caller = ""
@@ -146,7 +147,7 @@ def is_own(file: str) -> bool:
 
 @lru_cache(maxsize=1000)
 def is_ours(file: str) -> bool:
-    """Return whether this is a file of Squall's. Called for each frame, and an endless recursion has a thousand."""
+    """Return whether this is a file of Squall's. Cached, because an endless recursion has a thousand frames."""
     try:
         return file in COMPILED_FILES or os.path.abspath(file).startswith(OURS)
     except OSError:  # a relative name, and the working directory is gone
@@ -181,7 +182,7 @@ def with_place(error: BaseException) -> str:
 
 
 def cause_lines(error: BaseException) -> list[str]:
-    """Return a line for each error that led to this one, the nearest first; of many the nearest ones and the first cause."""
+    """Return a line for each error that led to this one, the nearest first. Of many, only the nearest and the first cause."""
     lines = [f"{how} {with_place(cause)}" for how, cause in causes_of(error, caught_by_us)]
     if len(lines) > MOST_CAUSES:
         left_out = len(lines) - (MOST_CAUSES - 1)
@@ -190,8 +191,8 @@ def cause_lines(error: BaseException) -> list[str]:
 
 
 def origin_lines(error: BaseException) -> list[str]:
-    """Return where an error comes from: the innermost frames of user code, each with its line below, then what led to it. If
-    the user's own line is further out than these frames, it comes first."""
+    """Return the origin of an error: the innermost frames of user code, each with its line below, then the errors that led to
+    it. If the user's own line is further out than these frames, it comes first."""
     causes = cause_lines(error)
     most = min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2)
     frames, place = user_frames(error.__traceback__)[-most:], place_of(error)
@@ -205,7 +206,7 @@ def origin_lines(error: BaseException) -> list[str]:
 
 
 def caught_by_us(error: BaseException) -> bool:
-    """Return whether Squall itself caught an error: what it raised instead says everything."""
+    """Return whether Squall itself caught an error: the error that it raised instead says everything."""
     trace = error.__traceback__
     return trace is not None and is_ours(trace.tb_frame.f_code.co_filename)
 
@@ -229,7 +230,7 @@ def make_report(
 
 
 class ErrorLog:
-    """The errors of one component: how many there were, and the latest few."""
+    """The errors of one component: their number, and the latest few."""
 
     __slots__ = ("count", "kept")
 
@@ -238,7 +239,7 @@ class ErrorLog:
         self.kept: deque[ErrorReport] = deque(maxlen=KEPT)
 
     def add(self, report: ErrorReport) -> None:
-        """Count a report; it replaces a kept one of the same gist, as the newest."""
+        """Count a report and keep it as the newest. It replaces a kept report with the same gist."""
         self.count += 1
         known = gist(report)
         before = next((kept for kept in reversed(self.kept) if gist(kept) == known), None)

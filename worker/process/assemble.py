@@ -1,8 +1,9 @@
-"""Assembles a worker process: `run(directory)` is all of it, and does not return.
+"""Assembles a worker process and runs it: `run(directory)`, which does not return.
 
-The order matters: signals first, since one that comes before its handler would end the process; then the directory's orders,
-keys and topology; the log; sockets, core and links; the heartbeat; the loop. Any failure on the way is written to end.json.
-Must not know: what any of these do.
+The order matters. Signal handlers come first, because a signal before its handler would end the process. Then follow the
+directory's orders, keys and topology; the log; sockets, core and links; the heartbeat; the loop. Any failure on the way is
+written to end.json.
+Must not know: what any of these parts do.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ from worker.tasks.scratch import Scratch
 
 _log = logging.getLogger(__name__)
 
-#: Thresholds of the garbage collector. Tuples are freed by reference counts: with Python's own thresholds it takes 1.8 % of a
-#: busy worker's time to find nothing, with these 0.2 % (measured with word counts over two workers).
+#: Thresholds of the garbage collector. Reference counts free tuples, so the collector finds nothing: with Python's own
+#: thresholds it takes 1.8 % of a busy worker's time, with these 0.2 % (measured with word counts over two workers).
 COLLECTIONS: Final = (10_000, 10, 10)
 
 
@@ -109,17 +110,17 @@ BLOCKED = threading.local()
 
 
 def block_signals() -> None:
-    """Before a fork, block signals: one for the child must not reach it while it still has this process's handlers."""
+    """Block signals before a fork: until the child has its own handlers, no signal may reach it."""
     BLOCKED.before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGTERM, signal.SIGINT})
 
 
 def release_signals() -> None:
-    """After a fork, unblock signals."""
+    """Unblock signals after a fork."""
     signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED.before)
 
 
 def restore_handlers() -> None:
-    """In a child that user code forked, restore Python's own signal handlers: it is not a worker."""
+    """Restore Python's own signal handlers in a child that user code forked: the child is not a worker."""
     signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -127,7 +128,7 @@ def restore_handlers() -> None:
 
 
 def incarnation_of(directory: str) -> Incarnation:
-    """Return the incarnation in the orders, (0, 0) where they cannot be read: for end.json."""
+    """Return the incarnation in the orders, for end.json; (0, 0) if they cannot be read."""
     try:
         orders = read_orders(directory)
     except SquallError:
@@ -146,7 +147,7 @@ def assemble(directory: str, start: Start, process_exit: ProcessExit) -> Daemon:
         )
 
     lease = Lease(directory, orders.lease_secs, lease_is_over)
-    # A process before this one may have been killed, and its supervisor too.
+    # The previous process may have been killed, and its supervisor too; then nothing has removed these files.
     shutil.rmtree(os.path.join(directory, SCRATCH), ignore_errors=True)
     same_host.sweep()
     plan = plan_of(orders, start.topology, directory)
@@ -183,8 +184,8 @@ def assemble(directory: str, start: Start, process_exit: ProcessExit) -> Daemon:
 
 
 def end_runs(worker: Worker) -> None:
-    """In a child that user code forked, end the current runs: should the call return, its run does not go on to the next tuple
-    but returns to the worker, which ends the child."""
+    """End the current runs in a child that user code forked. If the call returns there, its run does not go on to the next
+    tuple but returns to the worker, which ends the child."""
     for task in worker.tasks.values():
         task.emitter.emitted += 1 << 62  # more than any run may emit
 
@@ -198,7 +199,7 @@ def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> E
 
 
 def announce(daemon: Daemon) -> None:
-    """Write the first lines of the log: what this process is."""
+    """Write the first lines of the log, which describe this process."""
     orders = daemon.orders
     tasks = ", ".join(f"{component}[{task}]" for task, component, _ in daemon.worker.plan.own_tasks)
     version, restarts = orders.incarnation

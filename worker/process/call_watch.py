@@ -1,9 +1,9 @@
-"""Which of the user's calls are running in a worker, and for how long: for its log and heartbeat, and to detect hangs.
+"""Watches which of the user's calls run in a worker, and for how long: for its log and heartbeat, and to detect hangs.
 
-Other threads than the worker's loop ask; the loop only records whose job it is in (`Worker.running`).
-A job is many calls, so a call is distinguished from the one before it by its frame on the stack. Time is counted between
-checks, up to a limit for each: a process that was stopped for an hour has no call that ran for an hour.
-Must not know: what follows from a call that hangs.
+It runs in other threads than the worker's loop; the loop only records which task's job it runs (`Worker.running`).
+A job makes many calls; the frame on the stack distinguishes a call from the previous one. Time is counted from check to check,
+with a limit for each interval: after a process was stopped for an hour, no call counts as running for an hour.
+Must not know: the consequences of a call that hangs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LONGEST_GAP: Final = 2.0
 
 @dataclass(frozen=True)
 class UserCall:
-    """A user's call that is running, as far as it has been watched."""
+    """A running call of user code, as far as it has been watched."""
 
     task: Task
     #: When the job or the asynchronous call began, by the worker's clock.
@@ -43,7 +43,7 @@ class UserCall:
 
     @property
     def hangs(self) -> bool:
-        """Whether it has run longer than `topology.bolt.hang.secs`, of which 0 allows any time."""
+        """Whether it has run longer than `topology.bolt.hang.secs` (0: no limit)."""
         return self.mark is not None and 0 < self.task.hang_secs < self.seconds
 
     @property
@@ -78,13 +78,13 @@ class CallWatch:
             elif old is not None and old.since == since and old.mark == mark:
                 seconds = old.seconds + min(now - old.seen, LONGEST_GAP)
             else:
-                seconds = 0.0  # how much of the job was other calls is unknown
+                seconds = 0.0  # it is unknown how much of the job was other calls
             watched[key] = UserCall(task, since, mark, seconds, now)
         self.running = watched
         return sorted(watched.values(), key=lambda call: -call.seconds)
 
     def jobs(self) -> Iterator[tuple[Task, float, object]]:
-        """Yield the tasks that are in a job with its beginning, and the oldest calls of asynchronous bolts."""
+        """Yield the tasks that are in a job, with the time when it began, and the oldest call of each asynchronous bolt task."""
         worker = self.worker
         for task in list(worker.tasks.values()):
             if task.threaded and not worker.inline:
@@ -109,7 +109,7 @@ class CallWatch:
         return worker.tasks.get(int(number)) if separator and number.isdecimal() else None
 
     def place(self, record: logging.LogRecord) -> str:
-        """Return where a log record comes from: by the task's own logger, else by the call that wrote it."""
+        """Return the task that wrote a log record: by the task's own logger, else by the call that is running; "": none."""
         name = self.worker.plan.tasks_by_logger.get(record.name)
         if name is None:
             task = self.here()
@@ -123,7 +123,7 @@ def task_name(task: Task) -> str:
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the outermost frame of user code that Squall's called; None: there is none on this stack."""
+    """Return the outermost frame of user code that Squall called; None: there is none on this stack."""
     stack = []
     while frame is not None:
         stack.append(frame)

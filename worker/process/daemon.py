@@ -1,9 +1,9 @@
 """The loop of a worker process: it drives the worker's core and its links, and follows the supervisor's orders.
 
-A round receives from peers, steps the core, and lets the links do what is due; when nothing happened it sleeps until
-something arrives or is due. Signals only set flags: SIGUSR1 means new orders, SIGTERM that the worker has to leave (drain,
-then end; the second one: end now). The heartbeat's thread watches the loop.
-Must not know: how links work, what the core does, how a process is put together (`worker.process.assemble`).
+A round receives from peers, steps the core, and lets the links do their due work. If nothing happened, the loop sleeps until
+something arrives or becomes due. Signals only set flags: SIGUSR1 means new orders. SIGTERM means that the worker has to leave:
+drain, then end; a second SIGTERM means to end now. The heartbeat's thread watches the loop.
+Must not know: how links work, what the core does, how a process is assembled (`worker.process.assemble`).
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ from worker.process.wall_clock import WallClock, with_wall_clock
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that tasks wait for links to all peers before they are opened without them.
+#: Seconds that tasks wait for links to all peers; then they are opened without them.
 LINK_SECONDS: Final = 5.0
 #: The longest that the loop sleeps.
 LONGEST_SLEEP: Final = 1.0
 #: Seconds after which a busy loop publishes the worker's flags again.
 FLAGS_SECONDS: Final = 0.02
-#: Seconds after the second SIGTERM in which a running call may return.
+#: Seconds that a running call has to return after the second SIGTERM.
 END_SECONDS: Final = 2.0
-#: Seconds in which peers may confirm that this worker leaves.
+#: Seconds that peers have to confirm that this worker leaves.
 LEAVE_SECONDS: Final = 5.0
 #: Seconds that a leaving worker waits for the trees of spouts without a message timeout.
 DRAIN_SECONDS: Final = 30.0
@@ -92,7 +92,7 @@ class Daemon:
     process_exit: ProcessExit
     send_heartbeats: SendHeartbeats
     heartbeat: Heartbeat = field(init=False)
-    #: What the last orders asked for.
+    #: What the last orders ask the worker to do.
     asked: str = "pause"
     orders_due: bool = False
     terminations: int = 0
@@ -113,7 +113,7 @@ class Daemon:
     # Signals.
 
     def handle_signals(self, seen: list[int]) -> None:
-        """Handle signals from now on, those that were seen before first."""
+        """Handle signals from now on; first those that came earlier (`seen`)."""
         signal.signal(signal.SIGUSR1, self.on_new_orders)
         signal.signal(signal.SIGTERM, self.on_terminate)
         if signal.SIGUSR1 in seen:
@@ -122,7 +122,7 @@ class Daemon:
             self.on_terminate()
 
     def on_new_orders(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Handle SIGUSR1, or another orders file: read the orders in the next round."""
+        """Handle SIGUSR1, or a changed orders file: read the orders in the next round."""
         self.orders_due = True
         self.waiter.wake()
 
@@ -151,7 +151,7 @@ class Daemon:
                 waiter.wait(self.seconds_to_wait())
 
     def round(self) -> bool:
-        """Do everything once; return whether anything was done."""
+        """Run one round; return whether anything was done."""
         if self.orders_due:
             self.orders_due = False
             self.read_orders()
@@ -182,7 +182,7 @@ class Daemon:
         return min(LONGEST_SLEEP, max(0.0, until - self.lease.now()))
 
     def start_if_ready(self) -> None:
-        """Open the tasks once the links are up, or have been waited for long enough."""
+        """Open the tasks once the links are up, or after waiting long enough for them."""
         if self.leaving_since is not None or self.run_asked_at is None:
             return
         waited = self.lease.now() - self.run_asked_at
@@ -193,13 +193,13 @@ class Daemon:
         self.worker.start()
         self.worker.activate()
         gc.collect()
-        gc.freeze()  # what exists now stays: no collection needs to visit it again
+        gc.freeze()  # the objects that exist now stay: no collection needs to visit them again
 
     def give_up_opening(self) -> NoReturn:
         """End the process because a task cannot be opened or prepared.
 
-        Its supervisor starts it again, with growing delays: what the task depends on may be available by then. Tasks of other
-        workers go on.
+        Its supervisor starts it again, with growing delays: by then the resources that the task needs may be available. Tasks
+        of other workers go on.
         """
         crash = self.worker.crash
         assert crash is not None
@@ -213,7 +213,7 @@ class Daemon:
     # Orders.
 
     def read_orders(self) -> None:
-        """Read the orders and follow new ones; bad ones are logged, and the old ones stay in force."""
+        """Read the orders, and follow new ones. Bad orders are logged, and the old ones stay in force."""
         try:
             orders = find_orders(self.directory)
         except BadFile as error:
@@ -229,7 +229,7 @@ class Daemon:
         if place is None and orders.asked != "stop":
             self.end(EXIT_SUPERSEDED, f"assignment {orders.version} has no place for {describe(orders)}")
         before, self.orders = self.orders, orders
-        # The links first: the core sends to peers of the new assignment.
+        # The links first: from its change on, the core sends to peers of the new assignment.
         if place is not None:
             component_of = {task: component for task, component, _ in orders.tasks}
             renumbered = recreated_tasks(before.tasks, orders.tasks)
@@ -242,7 +242,7 @@ class Daemon:
         self.publish_flags()
 
     def check_identity(self, orders: Orders) -> None:
-        """End the process if the orders are for another one: this one was replaced."""
+        """End the process if the orders are for another process: then this one was replaced."""
         mine = self.orders
         if (orders.topology_id, orders.worker, orders.incarnation) != (
             mine.topology_id,
@@ -276,7 +276,7 @@ class Daemon:
     # Leaving.
 
     def leave(self) -> None:
-        """Leave after SIGTERM: finish the trees of the spouts here; ask the peers to send no more; end once nothing is left."""
+        """Leave after SIGTERM: finish the trees of the spouts here, ask the peers to send no more, end when nothing is left."""
         now = self.lease.now()
         if self.must_end_by is not None:
             self.stop(EXIT_STOPPED, "ended by a second SIGTERM")
@@ -359,6 +359,6 @@ def recreated_tasks(before: Tasks, now: Tasks) -> list[int]:
 
 
 def describe(orders: Orders) -> str:
-    """Say which process orders are for."""
+    """Return a description of the process that the orders are for."""
     version, restarts = orders.incarnation
     return f"worker {orders.worker} of {orders.topology_id}, incarnation {version}.{restarts}"

@@ -1,8 +1,8 @@
 """The end of a worker process: writes the reason to its log and to end.json, and kills its process group.
 
-It works from every thread, and at once: no user call that hangs, no lock that is held and no full disk keeps a process alive
-that has to end. One descriptor is reserved for end.json: each peer takes several, and so do strangers until they are refused;
-user code that does not close what it opens, or lowers the limit, leaves a worker that cannot even write its heartbeat.
+It works from every thread, and at once: neither a hanging user call nor a held lock nor a full disk keeps a process alive that
+has to end. One descriptor is reserved for end.json, because descriptors may run out: each peer takes several, strangers do too
+until they are refused, and user code may leave files open or lower the limit. Then a worker cannot even write its heartbeat.
 Must not know: what causes an exit.
 """
 
@@ -25,15 +25,16 @@ from worker.process.logs import close_log, write_stderr
 
 _log = logging.getLogger(__name__)
 
-#: Statuses whose reason is reported elsewhere, or is no cause for concern.
+#: Statuses whose reason is reported elsewhere or is harmless: logged as information.
 QUIET: Final = (EXIT_STOPPED, EXIT_UNOPENED)
-#: Seconds that writing the reason may take (the log's lock may be held), and what libraries do at the exit.
+#: Seconds that writing the reason may take (the log's lock may be held), or with exit functions of libraries.
 LONGEST_WRITE: Final = 2.0
 LONGEST_EXIT: Final = 5.0
 
 
 class OpenFiles:
-    """The limit on open files. Made before anything else is opened: the reserved descriptor must be below any later limit."""
+    """The limit on open files. Create it before any other file is opened: the reserved descriptor must be below any later
+    limit."""
 
     def __init__(self) -> None:
         self._reserved: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -46,11 +47,11 @@ class OpenFiles:
         """Close the reserved descriptor, so that end.json can be written."""
         reserved, self._reserved = self._reserved, None
         if reserved is not None:
-            with suppress(OSError):  # user code has closed it, with all others
+            with suppress(OSError):  # user code has closed all descriptors, this one too
                 os.close(reserved)
 
     def why_none(self) -> str:
-        """Say why no more files can be opened, once the system has refused one."""
+        """Return why no more files can be opened, after the system has refused one."""
         now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if now < self.allowed:
             why = f"user code has lowered RLIMIT_NOFILE from {self.allowed} to {now}"
@@ -72,7 +73,7 @@ class ProcessExit:
     def end(self, status: int, reason: str, details: str = "", orderly: bool = False) -> NoReturn:
         """End the process with a status and a reason; `details` go to the log only.
 
-        `orderly`: run what libraries registered for the exit.
+        `orderly`: run the exit functions that libraries registered.
         """
         if os.getpid() != self.process:
             os._exit(status)
@@ -89,17 +90,17 @@ class ProcessExit:
         if details:
             _log.error("%s", details)
         if orderly:
-            with suppress(BaseException):  # it prints what goes wrong by itself
+            with suppress(BaseException):  # it prints errors by itself
                 atexit._run_exitfuncs()
         try:
             close_log()
             end_group()
-        finally:  # whatever user code has done to this process: no descriptors left, functions replaced
+        finally:  # even if user code has used up all descriptors, or replaced functions
             os._exit(status)
 
 
 def end_late(status: int, orderly: bool) -> None:
-    """End the process when writing the reason takes too long."""
+    """End the process if writing the reason takes too long."""
     try:
         sleep(LONGEST_EXIT if orderly else LONGEST_WRITE)
         end_group()
@@ -108,7 +109,7 @@ def end_late(status: int, orderly: bool) -> None:
 
 
 def end_group() -> None:
-    """Kill the other processes of this one's group, if the group is its own: children that user code has started.
+    """Kill the other processes of this process's group, which are children of user code, if this process leads the group.
 
     Repeated, since a process that is just being forked is not listed yet.
     """
@@ -117,7 +118,7 @@ def end_group() -> None:
     for _ in range(3):
         try:
             others = others_of_group(os.getpid())
-        except OSError:  # no descriptors left, say: kill the whole group, this process included
+        except OSError:  # for example, no descriptors are left: kill the whole group, including this process
             os.killpg(0, signal.SIGKILL)
         for pid in others:
             with suppress(OSError):  # it has ended by itself
@@ -127,5 +128,5 @@ def end_group() -> None:
 
 
 def others_of_group(group: int) -> list[int]:
-    """Return the living processes of a group without its leader; none where the system does not list processes."""
+    """Return the living processes of a group, except its leader; none if the system does not list processes."""
     return [stat.pid for stat in all_processes() if stat.group == group != stat.pid and stat.living]

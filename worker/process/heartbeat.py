@@ -1,8 +1,8 @@
 """The worker's heartbeat: a thread that shows the supervisor that the worker lives, whatever its loop is doing.
 
-Every second, and at once when the loop reports a change, the thread checks the lease, finds calls that hang, and writes the
+Every second, and at once when the loop reports a change, the thread checks the lease, finds hanging calls, and writes the
 counters and the heartbeat. While the loop is inside a user's call, this thread sends the keep-alives to the peers.
-It also ends a worker whose time is up or that hangs, since its loop may never return.
+It also ends a worker that hangs or has to be over, since its loop may never return.
 Must not know: the loop, sockets (functions are passed in), what orders say.
 """
 
@@ -44,7 +44,7 @@ CHECK_SECONDS: Final = 0.5
 ERROR_SECONDS: Final = 0.3
 #: Minimum seconds between heartbeats: changes arrive in bursts, so they are coalesced.
 SHORTEST_PAUSE: Final = 0.05
-#: Seconds without a file descriptor to open after which the process ends.
+#: Seconds without a free file descriptor after which the process ends.
 FILES_SECONDS: Final = 3.0
 #: The size in bytes at which the process's own stdout and stderr are moved aside.
 MOST_OUTPUT: Final = 10_000_000
@@ -74,7 +74,7 @@ class WatchedLoop(Protocol):
     keep_alive_every: float
     #: When the current round began; None: the loop waits.
     round_began: float | None
-    #: When the process has to be over, after a second SIGTERM; None: it need not.
+    #: When the process has to be over, after a second SIGTERM; None: there was none.
     must_end_by: float | None
 
     def on_new_orders(self) -> None:
@@ -117,7 +117,7 @@ class Heartbeat:
         self.began = 0 if stat is None else stat.started
         self.orders_file = file_mark(os.path.join(self.directory, ORDERS))
         self.woken = threading.Event()
-        #: Calls that the log has warned of: a spout's call may take any time.
+        #: Calls for which the log has a warning: a spout's call may take any time.
         self.warned: set[object] = set()
         self.thread = threading.Thread(target=self.serve, name="squall-heartbeat", daemon=True)
 
@@ -127,7 +127,7 @@ class Heartbeat:
         self.thread.start()
 
     def update(self, flags: Flags) -> None:
-        """Publish what the loop reports: at once, or soon where only further errors are new."""
+        """Publish the flags of the loop: at once, or soon if only the number of errors has changed."""
         before, self.flags = self.flags, flags
         if replace(flags, errors=0) == replace(before, errors=0):
             self.next_heartbeat = min(self.next_heartbeat, self.last_heartbeat + ERROR_SECONDS)
@@ -162,7 +162,7 @@ class Heartbeat:
     # Checks, twice a second; more often where a short message timeout needs more keep-alives.
 
     def check(self) -> None:
-        """Do what cannot wait for the next heartbeat."""
+        """Do the checks that cannot wait for the next heartbeat."""
         self.lease.renew()
         now = self.lease.now()
         loop = self.loop
@@ -193,7 +193,7 @@ class Heartbeat:
         bound_output(self.directory)
 
     def end_if_hung(self, running: list[UserCall]) -> None:
-        """End the process when a bolt's call hangs. Of a spout's, or of one that opens or closes a task, warn once."""
+        """End the process if a bolt's call hangs. If a spout's call hangs, or one that opens or closes a task, warn once."""
         hanging = [call for call in running if call.hangs]
         self.warned &= {(call.task.id, call.since) for call in hanging}
         for call in hanging:
@@ -251,7 +251,7 @@ class Heartbeat:
             self.no_files_since = None
 
     def end_without_files(self, failed: OSError) -> None:
-        """End a process that cannot open files any more, with its reason, before the supervisor takes it for dead."""
+        """End a process that cannot open files any more. So its reason is known before the supervisor takes it for dead."""
         now = self.lease.clock()
         if failed.errno != errno.EMFILE:
             self.no_files_since = None
@@ -276,18 +276,18 @@ class Heartbeat:
 
 
 def bound_output(directory: str) -> None:
-    """Move aside what C code and child processes printed, when it is too large. What was moved before is overwritten."""
+    """Move the output of C code and child processes aside if it is too large, in place of older output."""
     path = os.path.join(directory, OUTPUT)
     try:
         if os.stat(path).st_size > MOST_OUTPUT:
             shutil.copyfile(path, f"{path}.1")
             os.truncate(path, 0)
     except OSError:
-        pass  # there is none, or no room to keep it
+        pass  # there is no output, or the disk is full
 
 
 def file_mark(path: str) -> Any:
-    """Return something that changes when another file is renamed to this path."""
+    """Return a value that changes when another file is renamed to this path."""
     try:
         stat = os.stat(path)
     except OSError:

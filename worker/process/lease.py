@@ -1,10 +1,10 @@
 """The lease: a worker may work only while its supervisor renews it. A worker whose lease expires ends itself.
 
 The supervisor writes a rising number into a file. The lease expires when the worker has seen no new number for the lease's
-seconds of its own monotonic clock, which goes on while the process is stopped: Nimbus may have given its tasks to others.
-A number that changed after that does not count: it says nothing about who owns the tasks.
-`Lease.now` is the clock of everything in the worker. So a process that was frozen does nothing once it thaws: the first read
-of the clock, before a frame goes out or a run of calls begins, ends it.
+seconds of its own monotonic clock, which goes on while the process is stopped: by then Nimbus may have assigned its tasks to
+others. A number that changed after that does not count: it does not show who owns the tasks.
+`Lease.now` is the clock of everything in the worker. So a frozen process whose lease has expired does nothing when it thaws:
+the first read of the clock, before a frame leaves or a run of calls begins, ends it.
 Must not know: the number's meaning, how a process ends.
 """
 
@@ -20,11 +20,11 @@ from squall.worker_files import LEASE
 
 @dataclass(eq=False)
 class Lease:
-    """The lease of a worker, and the clock that ends with it."""
+    """The lease of a worker, and a clock that ends the process when the lease expires."""
 
     directory: str
     seconds: float
-    #: Gets the seconds without a renewal, and ends the process.
+    #: Called with the seconds since the last renewal; ends the process.
     over: Callable[[float], object]
     clock: Callable[[], float] = time.monotonic
 
@@ -47,7 +47,7 @@ class Lease:
         return now
 
     def renew(self) -> None:
-        """Renew the lease if the supervisor has written a new number; a file that cannot be read changes nothing."""
+        """Renew the lease if the supervisor has written a new number. An unreadable file changes nothing."""
         now = self.now()
         try:
             with open(self.path, "rb") as file:

@@ -1,9 +1,9 @@
-"""A worker process's log: one file that rotates, each line with its time, its level and the task whose call wrote it.
+"""A worker process's log: one rotating file, each line with its time, its level and the task whose call wrote it.
 
-What user code prints goes there too, line by line: `sys.stdout` and `sys.stderr` are `LogStream`s. What C code and child
-processes write to the descriptors 1 and 2 bypasses the log; it goes to the file that they were opened on.
-A full disk costs lines, and never the worker: the loss is reported once.
-Must not know: tasks, calls (a function says where a record comes from).
+The prints of user code go there too, line by line: `sys.stdout` and `sys.stderr` are `LogStream`s. Output of C code and child
+processes to the descriptors 1 and 2 bypasses the log, and goes to the file on which these were opened.
+A full disk costs lines, but never the worker: the loss is reported once.
+Must not know: tasks, calls (a function returns the place of a record).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ MOST_BYTES: Final = 10_000_000
 OLDER_FILES: Final = 3
 #: A line without a line break is written when it has this many characters.
 LONGEST_LINE: Final = 32_768
-#: Returns where a record comes from: "count[4]", or "" when it is the worker's own.
+#: Returns the place of a record: a task such as "count[4]", or "" for the worker itself.
 Place = Callable[[logging.LogRecord], str]
 
 
 def no_place(record: logging.LogRecord) -> str:
-    """Return the place of all records before there are tasks."""
+    """Return "": the place of all records before there are tasks."""
     return ""
 
 
 class LineFormatter(logging.Formatter):
-    """`2026-03-01 12:00:00,123 INFO count[4] text`; the worker's own lines have its name in place of a task."""
+    """`2026-03-01 12:00:00,123 INFO count[4] text`; the worker's own lines have its name instead of a task."""
 
     def __init__(self, worker: str) -> None:
         super().__init__("%(asctime)s %(levelname)s %(place)s %(message)s")
         self.worker = worker
-        #: Returns where a record comes from, once there are tasks.
+        #: Returns the place of a record, once there are tasks.
         self.place: Place = no_place
 
     def format(self, record: logging.LogRecord) -> str:
@@ -59,7 +59,7 @@ class LogFile(RotatingFileHandler):
         os.register_at_fork(after_in_child=self.never_rotate)
 
     def never_rotate(self) -> None:
-        """Stop rotating: a child that user code forked may write, but only its parent renames files."""
+        """Stop rotating. A child that user code forked may write, but only its parent renames files."""
         self.maxBytes = 0
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -74,7 +74,7 @@ class LogFile(RotatingFileHandler):
             )
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Count a line that could not be written. `logging` would print that to `sys.stderr`, which leads back here."""
+        """Count a line that could not be written. `logging` would print the error to `sys.stderr`, which leads back here."""
         self.lost += 1
         if self.lost == 1:
             write_stderr(
@@ -84,12 +84,12 @@ class LogFile(RotatingFileHandler):
 
 
 class LogStream(io.TextIOBase):
-    """A text stream whose lines become log records; each thread's line is its own until it ends."""
+    """A text stream whose lines become log records. Each thread has its own unfinished line."""
 
     def __init__(self, level: int, descriptor: int, handler: logging.Handler | None = None) -> None:
         self.level = level
         self.descriptor = descriptor
-        #: Where lines go: straight to the file, past the loggers. A user's handler that writes to `sys.stderr` would lead back
+        #: Lines go straight to this handler, past the loggers: a user's handler that writes to `sys.stderr` would lead back
         #: here endlessly.
         self.handler = handler
         self.begun = threading.local()
@@ -159,7 +159,7 @@ def record_of(level: int, text: str) -> logging.LogRecord:
 
 def write_stderr(text: str) -> None:
     """Write a line to the process's own stderr, past Python's streams."""
-    with suppress(OSError):  # there is nowhere else to report to
+    with suppress(OSError):  # there is no other place to report to
         os.write(2, text.encode("utf-8", "backslashreplace") + b"\n")
 
 

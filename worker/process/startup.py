@@ -1,4 +1,4 @@
-"""Reads a worker's directory before the worker runs: orders, keys and topology, and the plan that follows from them.
+"""Reads a worker's directory before the worker runs: orders, keys and topology. Makes the worker's plan from them.
 
 Must not know: loops, threads, sockets.
 """
@@ -31,7 +31,7 @@ class Start:
 
 
 def find_orders(directory: str) -> Orders:
-    """Return the orders in a worker's directory; raise `BadFile` when there are none, or they contradict themselves."""
+    """Return the orders in a worker's directory; raise `BadFile` if there are none or they contradict themselves."""
     if (orders := read_orders(directory)) is None:
         raise BadFile(f"there are no orders in {directory}: a supervisor starts workers, see squall run")
     check_orders(orders, directory)
@@ -39,7 +39,7 @@ def find_orders(directory: str) -> Orders:
 
 
 def check_orders(orders: Orders, directory: str) -> None:
-    """Raise `BadFile` when orders contradict themselves."""
+    """Raise `BadFile` if orders contradict themselves."""
     problems = []
     if orders.asked not in ASKED:
         problems.append(f"they ask to {orders.asked!r}, which is not one of {', '.join(ASKED)}")
@@ -58,7 +58,7 @@ def check_orders(orders: Orders, directory: str) -> None:
 
 
 def own_place(orders: Orders) -> Placement | None:
-    """Return this worker's place in the assignment; None when that has another incarnation of it, or none."""
+    """Return this worker's place in the assignment; None if the assignment has another incarnation of this worker, or none."""
     for place in orders.placements:
         if place.worker == orders.worker and place.incarnation.version == orders.incarnation.version:
             return place
@@ -66,7 +66,7 @@ def own_place(orders: Orders) -> Placement | None:
 
 
 def begin(directory: str) -> Start:
-    """Read what a worker starts with; `SquallError` says what is wrong."""
+    """Read orders, keys and topology. Raises `SquallError` if any is missing or bad."""
     orders = find_orders(directory)
     if (keys := read_keys(directory)) is None:
         raise BadFile(
@@ -83,7 +83,7 @@ def begin(directory: str) -> Start:
 
 
 def orders_topology(topology: Topology, orders: Orders) -> Topology:
-    """Return the topology with the number of tasks of each component that the orders have."""
+    """Return the topology with the numbers of tasks in the orders."""
     counts: dict[str, int] = {}
     for _, component, _ in orders.tasks:
         counts[component] = counts.get(component, 0) + 1
@@ -110,7 +110,7 @@ def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
 
 
 def seed_of(orders: Orders) -> int:
-    """Return the seed of this process's random numbers: no two processes of a worker may draw the same edges."""
+    """Return the seed of this process's random numbers. No two processes of a worker may draw the same edge ids."""
     if orders.seed == 0:
         return int.from_bytes(os.urandom(8), "big")
     version, restarts = orders.incarnation

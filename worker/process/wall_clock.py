@@ -1,4 +1,4 @@
-"""Turns the times of a worker's clock into wall-clock time, so that errors of several hosts sort in their order.
+"""Turns the times of a worker's clock into wall-clock time, so that errors of several hosts can be sorted by time.
 
 Must not know: how counters are read, where they go.
 """
@@ -12,7 +12,7 @@ from typing import Final
 
 from squall.cluster.counters import WorkerCounters
 
-#: Re-read the wall clock when it differs from the predicted time by more than these seconds: someone changed it.
+#: If the wall clock differs from the predicted time by more than these seconds, someone has changed it: read it again.
 _CHANGED_SECONDS: Final = 0.5
 
 
