@@ -1,6 +1,6 @@
 """`squall nimbus` without its command line: one Nimbus, assembled from its parts over a given store.
 
-Three threads: control (elections, and the master while this one leads), housekeeping (files, counters), and HTTP. With
+Three threads: control (elections, and the master while this Nimbus leads), housekeeping (files, counters), and HTTP. With
 `start` and `stop` it runs inside another program; `run` serves HTTP in the calling thread until `ask_to_stop`.
 Must not know: the kind of store, the command line, signals.
 """
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 #: Most connections at a time; a supervisor keeps one or two.
 MOST_CONNECTIONS: Final = 4096
-#: Seconds that a connection without a request is kept: longer than supervisors are silent.
+#: Seconds that a connection without requests is kept: longer than supervisors pause between requests.
 KEEP_ALIVE_SECS: Final = 15
 #: Seconds that the control thread has to resign when the daemon stops.
 STOP_SECS: Final = 1.0
@@ -62,7 +62,7 @@ LOOK_SECS: Final = 2.0
 class NimbusSettings:
     """The settings of a Nimbus.
 
-    state: its directory. host, port: where it listens (port 0: any free one). advertise: the URL that others reach it by.
+    state: its directory. host, port: where it listens (port 0: any free one). advertise: the URL under which others reach it.
     insecure: whether it may listen to other machines without HTTPS. new_cluster: forget which cluster it belonged to.
     new_token: give the operators another token when it first leads. conf: the site's options (defaults for those that are
     not in it). environ: the environment that names the user's directories.
@@ -95,7 +95,7 @@ class NimbusDaemon:
         self._stopped = False
         with ExitStack() as opened:  # closes what was opened if the rest fails
             self._listener = opened.enter_context(listen(settings.host, settings.port))
-            #: Where it answers.
+            #: The URL at which it answers.
             self.url = self._own_url("http" if files is None else "https")
             self._warn_of_its_name()
             self._state = opened.enter_context(closing(StateDirectory(settings.state)))
@@ -160,12 +160,12 @@ class NimbusDaemon:
     # Life
 
     def start(self) -> None:
-        """Begin, with HTTP in a thread; requests are taken when this returns."""
+        """Start, with HTTP in its own thread. Requests are accepted when this returns."""
         self._begin()
         self._server.start()
 
     def run(self) -> None:
-        """Begin, and serve HTTP in this thread until `ask_to_stop`; `stop` it then."""
+        """Start, and serve HTTP in this thread until `ask_to_stop`. Call `stop` afterwards."""
         self._begin()
         self._server.run()
 
@@ -222,7 +222,7 @@ class NimbusDaemon:
         return master
 
     def _why_not(self) -> str | None:
-        """Return a reason not to lead."""
+        """Return a reason not to lead, or None."""
         try:
             cluster_id = identity.check(self._store, self._state.cluster)
         except identity.OtherCluster as error:
@@ -232,7 +232,7 @@ class NimbusDaemon:
         return self._secrets.lacks() or self._housekeeping.lacks()
 
     def _why_aside(self) -> str | None:
-        """Return a reason to let another Nimbus lead."""
+        """Return a reason to let another Nimbus lead, or None."""
         return self._secrets.steps_aside() or self._housekeeping.missing.steps_aside()
 
     def _ask_nimbus(self, other: NimbusRecord) -> Client:
@@ -257,8 +257,8 @@ class NimbusDaemon:
         host = Address.of(self.url).host
         if is_local_name(host) and not tls.is_loopback(self._settings.host):
             _log.warning(
-                "this Nimbus listens to other machines, and tells them to connect to %s, which is their own address: say"
-                " --advertise URL, by which they reach it",
+                "this Nimbus listens to other machines, but gives them the URL %s, which leads each of them to itself: give"
+                " --advertise with a URL under which they reach it",
                 self.url,
             )
 

@@ -44,8 +44,8 @@ class Spout:
     outputs: the output streams, as a class or instance attribute or a property: Fields (or a string, or a
         sequence of strings) for the stream `default`, or a dict from stream names to Fields or Stream.
         Without it the component emits nothing.
-    replay: with a Replay, the runtime keeps the values of tracked emissions and emits a failed tree again. With None, `fail` is
-    called on the first failure, and replaying is up to the spout.
+    replay: with a Replay, the runtime keeps the values of tracked emissions and emits a failed tree again. With
+        None, `fail` is called on the first failure, and replaying is up to the spout.
     threaded: True runs the task in its own thread, for code that blocks.
     """
 
@@ -204,8 +204,8 @@ class BatchBolt(Bolt):
     """A bolt that gets its input in batches. Subclasses define `execute_batch` instead of `execute`.
 
     batch_size: the number of tuples that completes a batch (an int >= 1).
-    batch_interval: how many seconds after its first tuple an incomplete batch is executed (a number > 0). It is executed
-    earlier when the spouts wait at their pending limit, and at the end of the input.
+    batch_interval: how many seconds after its first tuple an incomplete batch is executed (a number > 0). It is
+        executed earlier when the spouts wait at their pending limit, and at the end of the input.
     """
 
     batch_size: int = 1000

@@ -24,7 +24,7 @@ MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of
 _MAX_TUPLES = 100_000_000
 
 
-# The scopes of the options that may be set in each scope.
+# Where the configuration is set -> the scopes of the options that are allowed there.
 _ALLOWED: dict[Scope, tuple[Scope, ...]] = {
     "topology": ("topology", "component", "both"),
     "component": ("component", "both"),

@@ -1,1 +1,1 @@
-"""Counters of topologies: collected from workers, summed, kept over a restart."""
+"""Counters of topologies: collected from workers, summed, and kept over a restart."""

@@ -35,11 +35,11 @@ _log = logging.getLogger(__name__)
 
 #: The state shown for a topology whose record cannot be read.
 BAD = "BAD"
-#: Topologies that are gone and still remembered.
+#: The number of topologies that are gone but still remembered.
 PAST = 4
-#: Topologies whose components are remembered.
+#: The number of topologies whose components are cached.
 _DESCRIPTIONS = 1024
-#: Why a spout that has no tasks at this moment does not emit, by the topology's state; in all other states: inactive.
+#: Why a spout without running tasks does not emit, by the topology's state. In all other states: inactive.
 WITHOUT_TASKS: dict[str, str] = {TopologyState.ACTIVE: "not open yet", TopologyState.COMPLETED: "finished"}
 
 #: The components of a topology in the order of declaration: (id, kind).
@@ -60,7 +60,7 @@ class Counters:
     def count(
         self, topology_id: str, worker: str, incarnation: Incarnation, counters: WorkerCounters
     ) -> None:
-        """Take the counters of a worker."""
+        """Record the counters of a worker."""
         with self._lock:
             self._topologies.setdefault(topology_id, Counted()).count(worker, incarnation, counters)
             self._unsaved.add(topology_id)
@@ -106,7 +106,7 @@ class Counters:
             return None if counted.has_emitted() else frozenset(counted.workers)
 
     def close(self, record: TopologyRecord, components: Components) -> None:
-        """A topology is gone: keep its final counters for a while."""
+        """Keep the final counters of a topology that is gone."""
         with self._lock:
             counted = self._topologies.pop(record.id, Counted())
             self._past.pop(record.name, None)
@@ -115,7 +115,7 @@ class Counters:
                 del self._past[next(iter(self._past))]
 
     def keep(self, topology_ids: Collection[str], names: Collection[str] = ()) -> None:
-        """Forget all topologies but these, and those of these names."""
+        """Forget all topologies except these and those with one of these names."""
         with self._lock:
             for topology_id in list(self._topologies):
                 if topology_id not in topology_ids and name_of(topology_id) not in names:
@@ -162,12 +162,11 @@ class Statuses:
         self._registry = Registry(store)
         self._counters = counters
         self._now = now
-        #: What a topology consists of never changes, so it is read once.
+        #: A topology's components never change, so they are read once.
         self.components = lru_cache(_DESCRIPTIONS)(lambda id: components_of(get_description(store, id)))
 
     def status(self, name: str) -> TopologyStatus:
-        """Return the state and counters of a topology (the state BAD if it cannot be read); raise NoSuchTopology for an
-        unknown name."""
+        """Return the status of a topology; its state is BAD if it cannot be read. Raises NoSuchTopology for an unknown name."""
         try:
             record = readable_record(self._registry, name)
         except BadTopology as error:
@@ -183,7 +182,7 @@ class Statuses:
         return self._counters.status(record, components, self.living(record), self._now())
 
     def last_status(self, name: str) -> TopologyStatus:
-        """Like `status`, but also returns the final status of a recently ended topology."""
+        """As `status`; for a topology that is gone, its final status while it is remembered."""
         try:
             return self.status(name)
         except NoSuchTopology:

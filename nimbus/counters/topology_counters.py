@@ -1,4 +1,4 @@
-"""The counters of one topology: the latest of each worker, and the sums of workers that have ended; and their file.
+"""The counters of one topology: the latest of each worker, the sums of workers that have ended, and the file of both.
 
 The files keep the counters over a restart of Nimbus: one per topology, named after its id. A file is written under another
 name and renamed. Only its owner may read it, because error reports contain users' values. A file that cannot be read is left
@@ -64,7 +64,7 @@ class Counted:
             self.reports[component] = deque(folded([*self.reports.get(component, ()), *own]), maxlen=KEPT)
 
     def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
-        """Return all that a component has done, and the present state as far as the `living` report it.
+        """Return the sums of a component, and its present state as the `living` workers reported it.
 
         If none lives, return the state at the end: trees of a killed worker never had a verdict.
         """
@@ -119,7 +119,7 @@ def read_all(directory: Path) -> dict[str, Counted]:
 
 
 def encode(base: bytes, folded: Mapping[str, Incarnation], workers: Mapping[str, Any]) -> bytes:
-    """Return the bytes of a topology's file. `base`: `base_of` it; `workers`: worker -> (incarnation, counters)."""
+    """Return the bytes of a topology's file. `base`: from `base_of`; `workers`: worker -> (incarnation, counters)."""
     body = {
         "format": FORMAT,
         "base": json.loads(base),
@@ -133,7 +133,7 @@ def encode(base: bytes, folded: Mapping[str, Incarnation], workers: Mapping[str,
 
 
 def base_of(counted: Counted) -> bytes:
-    """Return the sums of workers that have ended."""
+    """Return the sums of the workers that are gone, as bytes."""
     reports = tuple(report for reports in counted.reports.values() for report in reports)
     return WorkerCounters(counted.base, reports).to_bytes()
 

@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two checks for missing files if nothing has changed.
 LOOK_SECS: Final = 2.0
-#: Seconds for which a missing file keeps this Nimbus from leading: when all others say that they lack it too, and when some do
-#: not say anything, or have it and lack others.
+#: Seconds for which a missing file keeps this Nimbus from leading. PATIENCE_SECS: if all others answer that they lack it, too.
+#: UNSURE_SECS: if some do not answer, or have it but lack others.
 PATIENCE_SECS: Final = 30.0
 UNSURE_SECS: Final = 120.0
 COLLECT_SECS: Final = 60.0
@@ -45,7 +45,7 @@ SAVE_SECS: Final = 5.0
 
 @dataclass(eq=False, repr=False)
 class Housekeeping:
-    """Runs in a thread of its own; `lacks` is called by the control thread."""
+    """Runs in its own thread; `lacks` is called by the control thread."""
 
     store: Store
     files: FileStore
@@ -63,22 +63,22 @@ class Housekeeping:
         self._ending = False
         self._thread = threading.Thread(target=self._serve, name="squall-nimbus-housekeeping", daemon=True)
         self._unwatch: list[Cancel] = []
-        #: May be asked from any thread.
+        #: May be used from any thread.
         self.missing = MissingFiles(PATIENCE_SECS, UNSURE_SECS)
         self._sources = FileSources(self.clock.now)
-        #: sha256 -> the reason last logged why it could not be fetched.
+        #: sha256 -> the last logged reason why it could not be fetched.
         self._told: dict[str, str] = {}
         #: The topologies at the last check.
         self._known: set[str] = set()
 
     def start(self) -> None:
-        """Begin."""
+        """Watch the store, and start the thread."""
         for prefix in (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.NIMBUSES):
             self._unwatch.append(self.store.watch(prefix, lambda path: self._woken.set()))
         self._thread.start()
 
     def stop(self) -> None:
-        """End, and keep the counters."""
+        """Stop the thread, and save the counters."""
         self._ending = True
         for cancel in self._unwatch:
             cancel()
@@ -88,7 +88,7 @@ class Housekeeping:
         self._save()
 
     def lacks(self) -> str | None:
-        """Return why this Nimbus should not begin to lead, if it lacks a file that a topology needs."""
+        """Return why this Nimbus should not begin to lead: it lacks a file that a topology needs. None: it may."""
         return self.missing.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
 
     def _serve(self) -> None:
@@ -148,7 +148,7 @@ class Housekeeping:
             return Inventory(other.id, silent=str(error))
 
     def _fetch(self, sha256: str, name: str, other: NimbusRecord) -> bool:
-        """Get a file from another Nimbus; return whether it is here now."""
+        """Fetch a file from another Nimbus; return whether it is here now."""
         try:
             with closing(self.ask(other)) as client, closing(self.files.receive(sha256)) as incoming:
                 file = cast(BinaryIO, incoming)
@@ -162,7 +162,7 @@ class Housekeeping:
                 self._told[sha256] = str(error)
                 _log.warning("the file %s of %r cannot be fetched from %s: %s", sha256, name, other.id, error)
             return False
-        _log.info("the file %s of topology %r came from %s", sha256, name, other.id)
+        _log.info("fetched the file %s of topology %r from %s", sha256, name, other.id)
         return True
 
     def _collect(self) -> None:
@@ -173,9 +173,9 @@ class Housekeeping:
         self._known = known
         needed, unread = needed_files(self._registry)
         if unread:
-            return  # the contents of an unreadable record are unknown
+            return  # a record that cannot be read may need any file
         for sha256 in self.files.collect(needed, UNUSED_SECS):
-            _log.info("the file %s is gone: no topology needs it", sha256)
+            _log.info("removed the file %s: no topology needs it", sha256)
 
     # Counters
 
@@ -183,10 +183,12 @@ class Housekeeping:
         try:
             self.counters.save(self.counters_directory)
         except OSError as error:
-            _log.warning("counters are not kept over a restart: %s", error)
+            _log.warning("counters cannot be saved, and would be lost in a restart: %s", error)
 
 
 def needed_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:
-    """(SHA-256 -> the name of a topology that needs it, the names of which a record cannot be read: they may need others)."""
+    """Return (SHA-256 -> the name of a topology that needs it, the names with a record that cannot be read and may need
+    others).
+    """
     records, unread = every_record(registry)
     return {sha256: record.name for record in records for sha256 in record.files.values()}, unread

@@ -1,10 +1,10 @@
-"""The files that a Nimbus lacks, and whether it may lead without them: answers of the others in, reasons out.
+"""Decides whether a Nimbus may lead although it lacks files. In: answers of the others; out: reasons.
 
 | the other Nimbuses | this one |
 |---|---|
-| one has the file, and all files that this one has | the other should lead: this one does not, or steps aside |
-| all have answered that they lack it | it is lost after `patience` seconds: then this one may lead without it |
-| one does not answer, or has it but lacks others | only after `longer` seconds |
+| one has the file, and all files of this one | that one should lead; this one does not begin to, or steps aside |
+| all have answered that they lack it | after `patience` seconds it is lost, and this one may lead without it |
+| one does not answer, or has it but lacks others | this one may lead without it only after `longer` seconds |
 
 A silent Nimbus may have the file. The seconds restart when other Nimbuses have the file than before, but only a
 limited number of times: so the cluster always gets a leader, and running topologies continue without the file.
@@ -20,21 +20,21 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-#: Times `longer`: the limit on waiting for others that have the file now and then, and cannot lead.
+#: The limit on all waiting, as a multiple of `longer`: others may have the file now and then, and yet be unable to lead.
 _AT_MOST: Final = 5
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Which of the missing files another Nimbus has."""
+    """The answer of another Nimbus: which of the missing files it has."""
 
     nimbus: str
     has: frozenset[str] = frozenset()
-    """Those of them that it has."""
+    """The missing files that it has."""
     whole: bool = False
     """Whether it also has all files of this Nimbus."""
     silent: str = ""
-    """Why it did not answer; "": it did."""
+    """Why it did not answer; "" if it did."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Lack:
 
 
 class MissingFiles:
-    """One thread calls `look`; the rest may be called from any."""
+    """One thread calls `update`; any thread may call the other methods."""
 
     def __init__(self, patience: float, longer: float) -> None:
         self._patience = patience
@@ -86,7 +86,7 @@ class MissingFiles:
         self._lacks = lacks
 
     def why_not(self, missing: Mapping[str, str]) -> str | None:
-        """Return why this Nimbus should not begin to lead, given what it lacks now."""
+        """Return why this Nimbus should not begin to lead, given the files that it lacks now."""
         for sha256, topology in missing.items():
             lack = self._lacks.get(sha256)
             if lack is None:
@@ -96,7 +96,7 @@ class MissingFiles:
         return None
 
     def steps_aside(self) -> str | None:
-        """Return why this Nimbus should let another one lead."""
+        """Return why this Nimbus should let another one lead, or None."""
         for sha256, lack in self._lacks.items():
             if lack.better is not None and not lack.given_up:
                 return _reason(sha256, lack)
@@ -109,7 +109,7 @@ class MissingFiles:
 
 def _reason(sha256: str, lack: _Lack) -> str:
     who = f", which {_named(lack.holders)} has" if lack.holders else ""
-    silent = f"; not answered so far: {_named(lack.silent)}" if lack.silent else ""
+    silent = f"; no answer yet from {_named(lack.silent)}" if lack.silent else ""
     return f"lacks the file {sha256} of topology {lack.topology!r}{who}{silent}"
 
 
@@ -118,7 +118,7 @@ def _tell(sha256: str, lack: _Lack) -> None:
     unheard = "".join(f"; {nimbus} did not answer ({why})" for nimbus, why in sorted(lack.silent.items()))
     if lack.holders:
         _log.error(
-            "%s is not available from %s: this Nimbus may lead without it%s",
+            "%s cannot be fetched from %s: this Nimbus may lead without it%s",
             file,
             _named(lack.holders),
             unheard,

@@ -22,7 +22,7 @@ from squall.packages import archives
 from squall.packages.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
 from topology_api.errors import SquallError
 
-#: What a topology may bring: its kind -> whether it is an archive.
+#: The kinds of files that a topology may bring -> whether it is an archive.
 KINDS: Final = {"code": True, "wheels": True, "requirements": False}
 _INCOMING: Final = "incoming-"
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
@@ -45,7 +45,7 @@ def checked_name(sha256: str) -> str:
     if _NAME.fullmatch(sha256) is None:
         raise UnsoundFile(
             f"{sha256!r:.80} is not a SHA-256: 64 digits of 0-9 and a-f"
-        )  # and so no path either
+        )  # so it cannot be a path
     return sha256
 
 
@@ -63,7 +63,7 @@ class FileStore:
         self._sound: set[tuple[str, str]] = set()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in directory.glob(f"{_INCOMING}*"):
-            left.unlink(missing_ok=True)  # by a process that ended meanwhile
+            left.unlink(missing_ok=True)  # left behind by a process that has ended
 
     def path(self, sha256: str) -> Path:
         """Return the path of a file, which is then kept for a while; raise `NoSuchFile` if it is missing."""
@@ -86,7 +86,7 @@ class FileStore:
     def receive(self, sha256: str) -> Incoming:
         """Start to receive a file with this SHA-256."""
         name = checked_name(sha256)
-        # It may have been deleted meanwhile.
+        # The directory may have been deleted meanwhile.
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         return Incoming(self.directory, name, self.limit)
 
@@ -111,7 +111,7 @@ class FileStore:
             self._sound.add((kind, sha256))
 
     def collect(self, in_use: Collection[str], older_than_secs: float) -> list[str]:
-        """Remove files that are not in use and were not asked for within `older_than_secs`; return their names."""
+        """Remove files that are not in use and were not requested within `older_than_secs`; return their names."""
         before = self._now() - older_than_secs
         removed = []
         for name in sorted(self.names() - set(in_use)):
@@ -130,9 +130,9 @@ class FileStore:
 
 
 class Incoming:
-    """A file that is being received: call `write` with its bytes, then `finish`; `close` deletes one that is not finished.
+    """A file that is being received. Call `write` with its bytes, then `finish`; `close` deletes an unfinished file.
 
-    To `Client.get_file` it is a file at whose beginning writing cannot start a second time.
+    To `Client.get_file` it is a file that cannot be rewound.
     """
 
     def __init__(self, directory: Path, sha256: str, limit: int) -> None:
@@ -153,7 +153,7 @@ class Incoming:
         return self._file.write(data)
 
     def tell(self) -> int:
-        """Return the number of bytes that have arrived."""
+        """Return the number of bytes received."""
         return self._size
 
     def seek(self, position: int) -> int:
@@ -163,15 +163,15 @@ class Incoming:
         return position
 
     def truncate(self) -> int:
-        """Return the number of bytes that have arrived; no more follow."""
+        """Return the number of bytes received: there are none to cut off."""
         return self._size
 
     def finish(self) -> int:
         """Put the complete file under its name, and return its size. Raises `UnsoundFile` if its digest is wrong."""
         if self._digest.hexdigest() != self._sha256:
             raise UnsoundFile(
-                f"the {self._size} bytes that came have the SHA-256 {self._digest.hexdigest()}, not {self._sha256}:"
-                " the file was changed or cut off on its way"
+                f"the {self._size} bytes received have the SHA-256 {self._digest.hexdigest()}, not {self._sha256}:"
+                " the file was changed or cut off on the way"
             )
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -180,14 +180,14 @@ class Incoming:
         return self._size
 
     def close(self) -> None:
-        """Delete the bytes that have arrived; do nothing after `finish`."""
+        """Delete what was received; does nothing after `finish`."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 
 
 def too_large(limit: int) -> str:
     """Return the message for a file over the limit."""
-    return f"the file is larger than the {limit:,} bytes that Nimbus takes (nimbus.package.limit.bytes)"
+    return f"the file is larger than the {limit:,} bytes that Nimbus accepts (nimbus.package.limit.bytes)"
 
 
 def _check_code(places: Collection[str]) -> None:

@@ -57,7 +57,7 @@ def make_app(services: Services, authenticator: Authenticator) -> ASGIApp:
     app.router.redirect_slashes = False
 
     async def with_quoted_path(scope: Scope, receive: Receive, send: Send) -> None:
-        # Matched as it was sent, so that a name with a slash in it (%2F) is one name.
+        # Match the path as it was sent, so that a name with a slash in it (%2F) is one name.
         if scope["type"] == "http" and scope.get("raw_path"):
             scope = {**scope, "path": scope["raw_path"].decode("ascii", "replace")}
         await app(scope, receive, send)
@@ -81,7 +81,7 @@ class Pages:
         }
 
     async def answer(self, methods: Mapping[str, AnyEndpoint], request: Request) -> Response:
-        """Return the answer to a request, whatever happens."""
+        """Return the answer to a request; every error becomes an answer."""
         endpoint = methods.get(request.method) or methods["GET"]  # HEAD is a GET whose body is not sent
         try:
             return await self._answer(endpoint, request)
@@ -157,7 +157,7 @@ class Pages:
                 written = await run_in_threadpool(incoming.finish)
         except OSError as error:
             raise NoSpace(
-                f"Nimbus on {self._services.control.me.host} cannot keep the file: {error.strerror or error}"
+                f"Nimbus on {self._services.control.me.host} cannot store the file: {error.strerror or error}"
             ) from error
         return _json(201, FileAnswer(sha256, written))
 
@@ -193,7 +193,7 @@ class Pages:
         return Response(text, media_type=metrics.CONTENT_TYPE)
 
 
-# What is sent
+# Answers
 
 
 def _json(status: int, answer: object) -> Response:
@@ -213,7 +213,7 @@ async def _no_page(request: Request, error: Exception) -> Response:
     path = request.scope["path"]
     if isinstance(error, HTTPException) and error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
-        wrong = WrongMethod(f"{path} does not take {request.method} (but {allowed})")
+        wrong = WrongMethod(f"{path} does not allow {request.method} (only {allowed})")
         response = _error(*answer_of(wrong))
         response.headers["Allow"] = allowed
         return response

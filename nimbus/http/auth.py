@@ -25,7 +25,7 @@ SUPERVISOR: Final = "supervisor"
 NIMBUS: Final = "nimbus"
 
 _NO_TOKEN_YET: Final = (
-    "this Nimbus does not know the operators' token yet; it gets it from the leader, once there is one:"
+    "this Nimbus does not know the operators' token yet: it gets the token from the leader once there is one;"
     " ask again in a few seconds"
 )
 
@@ -40,7 +40,7 @@ class Caller:
 
 @dataclass(eq=False, repr=False)
 class Authenticator:
-    """Identifies callers by the credentials that they show. Any thread may call it."""
+    """Identifies callers by their credentials. Any thread may call it."""
 
     token: Callable[[], str | None]
     pair: KeyPair
@@ -52,8 +52,9 @@ class Authenticator:
         self._registry = Registry(self.store)
 
     def operator(self, header: str | None) -> Caller | None:
-        """Return the operator for its header, None for a daemon. Raises `Unauthorized` for a wrong token. Does not
-        read the store."""
+        """Return the operator if the header holds an operator's token, else None. Raises `Unauthorized` for a wrong token. Does
+        not read the store.
+        """
         given = None if header is None else read_bearer(header)
         if given is None:
             return None
@@ -61,14 +62,14 @@ class Authenticator:
         if expected is None:
             raise NoTokenYet(_NO_TOKEN_YET)
         if not is_token(given, expected):
-            raise Unauthorized("the operators' token is another one")
+            raise Unauthorized("this is not the operators' token")
         return Caller(OPERATOR)
 
     def refusal(self) -> SquallError:
         """Return why a request without credentials is refused: it has none, or there is no token yet."""
         if self.token() is None:
             return NoTokenYet(_NO_TOKEN_YET)
-        return Unauthorized("this takes the operators' token: `Authorization: Bearer TOKEN`")
+        return Unauthorized("this needs the operators' token: `Authorization: Bearer TOKEN`")
 
     def daemon(self, header: str | None) -> Caller:
         """Return the daemon for its header; raise `Unauthorized` if it is unknown. Its key comes from the store."""
@@ -81,7 +82,7 @@ class Authenticator:
             return Caller(SUPERVISOR, daemon_id)
         if self._is_token_of(self._registry.nimbuses.readable(daemon_id), NIMBUS_TO_NIMBUS, shown):
             return Caller(NIMBUS, daemon_id)
-        raise Unauthorized(f"no daemon {daemon_id!r:.200} is known by what it shows")
+        raise Unauthorized(f"these are not the credentials of a daemon {daemon_id!r:.200} that is known here")
 
     def _is_token_of(self, record: SupervisorRecord | NimbusRecord | None, context: str, shown: str) -> bool:
         return record is not None and self.pair.is_token_of(record.public_key, context, shown)

@@ -24,7 +24,7 @@ from squall.http.json_app import error_answer
 from squall.packages.archives import BadArchive
 from topology_api.errors import InvalidConfig, InvalidTopology, NameTaken, NoSuchTopology, SquallError
 
-#: Seconds after which a retry may succeed, for errors that pass by themselves.
+#: Seconds after which a retry may succeed, for temporary errors.
 RETRY_AFTER: Final = 1
 
 
@@ -86,8 +86,8 @@ TABLE: Final = (
 
 #: The message while the store is away; the reason follows.
 UNAVAILABLE: Final = (
-    "the cluster is unavailable at the moment: its store does not answer. What runs goes on; ask again when it is"
-    " back"
+    "the cluster is unavailable at the moment: its store does not answer. Running topologies continue; try again when the"
+    " store is back"
 )
 
 #: What each status means, for the documents.
@@ -95,18 +95,17 @@ MEANINGS: Final = {
     400: "the request cannot be read",
     401: "no credentials, or wrong ones",
     404: "there is no such topology, component, worker, supervisor or file",
-    405: "the path does not take this method",
+    405: "the path does not allow this method",
     409: "the name is taken, or the topology is in a state that does not allow this",
     413: "the request, or something in it, is over its limit",
     422: "the request is understood, but what it holds is not valid: all problems are listed",
     500: "an error in Nimbus; its log says more",
-    503: "no Nimbus leads at the moment, or the store or a supervisor is out of reach: ask again",
+    503: "no Nimbus leads at the moment, or the store or a supervisor cannot be reached: try again",
 }
 
 
 def answer_of(error: BaseException) -> tuple[int, ErrorAnswer]:
-    """Return the status and the body of an error. An error that is not a SquallError is for the log: the body does
-    not tell it."""
+    """Return the status and the body of an error. The text of an error that is not a SquallError goes only to the log."""
     if isinstance(error, Refused):  # from a supervisor, or another Nimbus
         return error.status, error_answer(error.kind or "Refused", str(error), error.problems)
     for row in TABLE:

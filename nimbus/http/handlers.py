@@ -43,7 +43,7 @@ T = TypeVar("T")
 Query = TypeVar("Query")
 Body = TypeVar("Body")
 
-#: Seconds within which a request is answered, with "unavailable" if need be.
+#: Seconds within which a request is answered, if necessary with "unavailable".
 ANSWER_SECS: Final = 4.5
 #: Minimum seconds for a command, however long reading its request took.
 LEAST_SECS: Final = 1.5
@@ -136,10 +136,10 @@ def _set_drained(services: Services, call: Plain, drained: bool) -> Reply:
 
 
 def reports(services: Services, call: ApiCall[None, requests.ReportsRequest]) -> Reply:
-    """Take what a supervisor forwards. Any Nimbus takes counters; `app.py` redirects reports to the leader."""
+    """Accept what a supervisor forwards. Any Nimbus accepts counters; `app.py` redirects reports to the leader."""
     supervisor_id = call.path["id"]
     if call.caller.id != supervisor_id:
-        raise Unauthorized(f"only supervisor {supervisor_id!r} sends its reports")
+        raise Unauthorized(f"only supervisor {supervisor_id!r} may send its reports")
     news = [(row.topology, _report_in(row)) for row in call.body.reports]
     for row in call.body.counters:
         data = json.dumps(row.counters).encode()
@@ -183,7 +183,7 @@ def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
 
 
 def _accept(nimbus: Nimbus, submission: Submission) -> tuple[bool, TopologyRecord]:
-    """Return (whether it was there already, its record). In the control thread, so that nothing comes between."""
+    """Return (whether it was there already, its record). Runs in the control thread, so that no other command intervenes."""
     known = nimbus.submitted(submission.key) is not None
     return known, nimbus.submit(submission)
 
@@ -218,7 +218,7 @@ def rebalance(services: Services, call: ApiCall[None, requests.RebalanceRequest]
 def _changed(
     services: Services, call: ApiCall[Query, Body], change: Callable[[Nimbus], object], gone: str = "GONE"
 ) -> Reply:
-    """Change a topology, and answer with its state; `gone`: when it had no workers, and so was removed at once."""
+    """Change a topology and answer with its state. `gone`: the answer if it had no workers and was removed at once."""
     name = call.path["name"]
 
     def command(nimbus: Nimbus) -> str:

@@ -13,12 +13,12 @@ from topology_api.errors import NoSuchTopology
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
-#: Of each component: counter or gauge, the name in its status, what it is.
+#: The metrics of each component: counter or gauge, the name in its status, the help text.
 _OF_COMPONENTS: Final = (
     ("counter", "emitted", "Calls of emit, replays not counted."),
     ("counter", "executed", "Tuples executed."),
-    ("counter", "acked", "Tuples acked by a bolt, trees acked of a spout."),
-    ("counter", "failed", "Tuples failed by a bolt, trees failed for good of a spout."),
+    ("counter", "acked", "Tuples acked by a bolt, or trees of a spout that were acked."),
+    ("counter", "failed", "Tuples failed by a bolt, or trees of a spout that failed for good."),
     ("counter", "replayed", "Trees emitted again."),
     ("counter", "errors", "Errors of the user's code."),
     ("counter", "dropped", "Untracked tuples that a full cycle dropped."),
@@ -40,10 +40,10 @@ def _lines(views: Views, leading: bool) -> Iterator[str]:
     supervisors = views.supervisors()
     for name, text, value in (
         ("squall_nimbus_leading", "Whether this Nimbus leads.", int(leading)),
-        ("squall_store_connected", "Whether the store is in reach.", int(views.store_state().connected)),
-        ("squall_supervisors", "Supervisors that are there.", len(supervisors)),
+        ("squall_store_connected", "Whether the store can be reached.", int(views.store_state().connected)),
+        ("squall_supervisors", "Registered supervisors.", len(supervisors)),
         ("squall_slots", "Slots for workers.", sum(each.slots for each in supervisors)),
-        ("squall_slots_used", "Slots that are taken.", sum(each.used for each in supervisors)),
+        ("squall_slots_used", "Slots in use.", sum(each.used for each in supervisors)),
     ):
         yield from _one(name, "gauge", text, [({}, value)])
     listed = views.topologies()
@@ -60,7 +60,7 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
         try:
             components = views.status(name).components
         except NoSuchTopology:
-            continue  # it went meanwhile
+            continue  # it was removed meanwhile
         rows += [({"topology": name, "component": each}, vars(status)) for each, status in components.items()]
     for kind, key, text in _OF_COMPONENTS:
         metric = f"squall_component_{key}" + ("_total" if kind == "counter" else "")
@@ -77,8 +77,9 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
 
 
 def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:
-    """The user's own metrics: their names may have any characters, so they are labels. What is not a number (a gauge that
-    raises) is left out."""
+    """The user's own metrics. Their names may contain any characters, so they are labels. Values that are not numbers (of a
+    gauge that raises) are left out.
+    """
     numbers: list[_Sample] = []
     quantiles: list[_Sample] = []
     counts: list[_Sample] = []

@@ -23,7 +23,7 @@ Schema = dict[str, Any]
 
 _REF: Final = "#/components/schemas/"
 _WITHOUT_DEFAULTS: Final = (Event.__name__, Cause.__name__)
-#: Of those who may ask: the security schemes by which they show it, and the words of the page.
+#: Who may ask -> their security schemes, and the sentence for the page.
 _WHO: Final[Mapping[frozenset[str], tuple[tuple[str, ...], str]]] = {
     ANYBODY: ((), " Needs no credentials."),
     OPERATORS: (("operator",), ""),
@@ -66,7 +66,7 @@ def document() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def _schemas() -> dict[str, Schema]:
-    """Return the schema of each struct by its name. Nimbus sends also fields that have a default, but for those of events."""
+    """Return the schema of each struct by its name. Nimbus always sends fields that have a default, except in events."""
     sent = [
         ErrorAnswer,
         *(shape for row in TABLE for shape in row.answers.values() if not isinstance(shape, str)),
@@ -87,7 +87,7 @@ def _schemas() -> dict[str, Schema]:
 
 
 def _taken(schema: Schema) -> Schema:
-    """Return the schema of a field that may be missing without the null that says so."""
+    """Return the schema of an optional field without its null."""
     schema = {**schema, **next((each for each in schema.get("anyOf", ()) if each != {"type": "null"}), {})}
     schema.pop("anyOf", None)
     if schema.get("default", ...) is None:
@@ -165,7 +165,7 @@ def as_markdown() -> str:
 
 _INTRODUCTION: Final = """# The HTTP API
 
-Nimbus answers HTTP requests, from the `squall` command as from anyone's `curl`:
+Nimbus answers HTTP requests, from the `squall` command or from any other client, such as `curl`:
 
 ```text
 printf 'Authorization: Bearer %s\\n' "$(cat TOKEN_FILE)" |
@@ -181,8 +181,8 @@ Names in paths are quoted (`a b` is `a%20b`). Answers are JSON; times are in sec
 """
 _ERRORS: Final = """## Errors
 
-An error is `{"error": {"kind", "message", "problems"}}`: `message` is for people, `problems` lists everything that is
-wrong, where there may be more than one thing. With 503 comes `Retry-After`, in seconds.
+An error is `{"error": {"kind", "message", "problems"}}`: `message` is for people, `problems` lists all
+problems, if there can be more than one. A 503 has the header `Retry-After`, in seconds.
 
 | status | kinds | meaning |
 |---|---|---|"""
@@ -248,7 +248,7 @@ def _answer_text(endpoint: AnyEndpoint, status: int, answer: type[Struct] | str)
 
 
 def _shape(schema: Mapping[str, Any]) -> str:
-    """Return the fields of a schema in one line, nested ones too; "" where there is nothing to tell but its type."""
+    """Return the fields of a schema in one line, nested ones too; "" if there are none, only a type."""
     if "$ref" in schema:
         return _shape(_schemas()[schema["$ref"].removeprefix(_REF)])
     if "anyOf" in schema:

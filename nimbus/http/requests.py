@@ -17,7 +17,7 @@ from starlette.requests import Request
 from nimbus.submission.parse import BadRequest, S, TooLarge
 from squall.api.problems import fields_of, plain_type
 
-#: Objects and lists within each other in a body; configurations may have half as many. Far below Python's recursion limit.
+#: How deep objects and lists in a body may be nested; configurations only half as deep. Far below Python's recursion limit.
 _MOST_LEVELS: Final = 100
 
 
@@ -28,7 +28,7 @@ def read_query(shape: type[S], pairs: list[tuple[str, str]]) -> S:
     problems = []
     for name, text in pairs:
         if name not in known:
-            problems.append(f"there is no {name!r:.80} in the query")
+            problems.append(f"the query has an unknown parameter {name!r:.80}")
             continue
         try:
             values[name] = _value(known[name], text)
@@ -60,7 +60,7 @@ def _value(kind: inspect.Type, text: str) -> object:
 async def read_json(request: Request, limit: int) -> Any:
     """Return the JSON of a body, None when it is empty; `TooLarge` above `limit` bytes."""
     size = request.headers.get("content-length", "")
-    over = TooLarge(f"the request is longer than the {limit:,} bytes that are taken here")
+    over = TooLarge(f"the request is longer than the {limit:,} bytes that are accepted here")
     if size.isdigit() and int(size) > limit:
         raise over
     data = bytearray()

@@ -19,7 +19,7 @@ from squall.api import answers, requests
 from squall.exact_structs import build_type_info
 
 API: Final = "/api/v1"
-#: Bytes of JSON in a request that is not a submission.
+#: The limit of a request other than a submission, in bytes of JSON.
 SMALL: Final = 1024 * 1024
 
 OPERATORS: Final = frozenset((OPERATOR,))
@@ -30,7 +30,7 @@ ANYBODY: Final[frozenset[str]] = frozenset()
 
 @dataclass(frozen=True)
 class JsonBody(Generic[Body]):
-    """The body that an endpoint takes. `read` makes of its JSON what the handler gets, or raises `BadRequest`."""
+    """The JSON body of an endpoint's requests. `read` converts it for the handler, or raises `BadRequest`."""
 
     shape: type[Struct]
     read: Callable[[object], Body]
@@ -43,11 +43,11 @@ def _fields(shape: type[S]) -> JsonBody[S]:
 
 @dataclass(frozen=True)
 class Endpoint(Generic[Query, Body]):
-    """One method of one path. `handler` None: `app.py` answers, because it streams or needs no thread.
+    """One method of one path. If `handler` is None, `app.py` answers, because the endpoint streams or needs no thread.
 
-    answers: by status, the struct of the JSON, or in words what else is sent. notes: by status, what else is to know.
-    leads: "always": only the leader answers, others redirect to it. "reports": only when reports are in the body. "": any.
-    errors: the statuses besides 401, 500 and 503.
+    answers: status -> the struct of the JSON, or a description of another body. notes: status -> a remark on it. leads:
+    "always": only the leader answers, others redirect to it; "reports": the same if the body has reports; "": any Nimbus
+    answers. errors: the statuses besides 401, 500 and 503.
     """
 
     method: str
@@ -64,12 +64,12 @@ class Endpoint(Generic[Query, Body]):
     notes: Mapping[int, str] = field(default_factory=dict)
     media_type: str = "application/json"
     group: str = "Topologies"
-    #: What `app.py` calls it, where it has no handler.
+    #: Its name in `app.py`, if it has no handler.
     name: str = ""
 
     @property
     def id(self) -> str:
-        """A word that no other endpoint has."""
+        """Its unique name."""
         return self.name if self.handler is None else self.handler.__name__
 
 
@@ -85,11 +85,11 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {200: answers.SupervisorsAnswer}, group="The cluster",
     ),
     Endpoint(
-        "POST", f"{API}/supervisors/{{id}}/drain", handlers.drain, "Move all work away from a supervisor, place none there",
+        "POST", f"{API}/supervisors/{{id}}/drain", handlers.drain, "Move all work away from a supervisor, and place none there",
         {202: answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
-        "POST", f"{API}/supervisors/{{id}}/undrain", handlers.undrain, "Let a supervisor have work again",
+        "POST", f"{API}/supervisors/{{id}}/undrain", handlers.undrain, "Allow work on a supervisor again",
         {202: answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
@@ -103,7 +103,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         "POST", f"{API}/topologies", handlers.submit, "Submit a topology",
         {201: answers.SubmittedAnswer, 200: answers.SubmittedAnswer}, leads="always",
         body=JsonBody(requests.SubmitRequest, read_submission), body_limit=BODY_LIMIT, errors=(400, 409, 413, 422),
-        notes={200: "for a submission that was there already: nothing was done again"},
+        notes={200: "if the submission was already accepted: nothing is done again"},
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}", handlers.topology, "State, counters and workers of a topology",
@@ -114,11 +114,11 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {202: answers.StateAnswer}, leads="always", query=requests.KillQuery, errors=(400, 404, 409, 422),
     ),
     Endpoint(
-        "POST", f"{API}/topologies/{{name}}/activate", handlers.activate, "Let the spouts run",
+        "POST", f"{API}/topologies/{{name}}/activate", handlers.activate, "Activate the spouts",
         {202: answers.StateAnswer}, leads="always", body=_fields(requests.NoFields), errors=(400, 404, 409),
     ),
     Endpoint(
-        "POST", f"{API}/topologies/{{name}}/deactivate", handlers.deactivate, "Stop the spouts",
+        "POST", f"{API}/topologies/{{name}}/deactivate", handlers.deactivate, "Deactivate the spouts",
         {202: answers.StateAnswer}, leads="always", body=_fields(requests.NoFields), errors=(400, 404, 409),
     ),
     Endpoint(
@@ -142,7 +142,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         "The merged configuration of a topology, without secrets", {200: answers.ConfigurationsAnswer}, errors=(404,),
     ),
     Endpoint(
-        "GET", f"{API}/topologies/{{name}}/counters", handlers.counters, "What the components and each worker have counted",
+        "GET", f"{API}/topologies/{{name}}/counters", handlers.counters, "The counters of the components and of each worker",
         {200: answers.CountersAnswer}, errors=(404,),
     ),
     Endpoint(
@@ -151,9 +151,9 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {200: answers.LogAnswer}, query=requests.LogQuery, errors=(400, 404),
     ),
     Endpoint(
-        "PUT", f"{API}/files/{{sha256}}", None, "Send a file that a topology brings; the body is its bytes",
+        "PUT", f"{API}/files/{{sha256}}", None, "Send a file of a topology; the body is its bytes",
         {201: answers.FileAnswer, 200: answers.FileAnswer}, leads="always", errors=(400, 413),
-        notes={200: "it was there already"}, group="Files", name="put_file",
+        notes={200: "if the file was already there"}, group="Files", name="put_file",
     ),
     Endpoint(
         "GET", f"{API}/files/{{sha256}}", None, "The bytes of a file", {200: "the bytes of the file"}, who=DAEMONS,
@@ -165,7 +165,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/reports", handlers.reports,
-        "What a supervisor forwards of its workers; it counts as the supervisor's heartbeat", {200: answers.ReportsAnswer},
+        "Reports and counters of a supervisor's workers; also the supervisor's heartbeat", {200: answers.ReportsAnswer},
         who=SUPERVISORS, leads="reports",
         body=JsonBody(requests.ReportsRequest, lambda body: read(requests.ReportsRequest, body)),
         body_limit=BODY_LIMIT, errors=(400, 413), group="For daemons",
@@ -175,7 +175,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         group="For machines", name="openapi",
     ),
     Endpoint(
-        "GET", "/health", None, "Whether this Nimbus can work: 200, or 503 while the store is away",
+        "GET", "/health", None, "Whether this Nimbus can work: 200, or 503 while the store cannot be reached",
         {200: answers.HealthAnswer, 503: answers.HealthAnswer}, who=ANYBODY, notes={503: "when it is `unavailable`"},
         group="For machines", name="health",
     ),

@@ -33,7 +33,7 @@ from squall.security.redaction import redacted
 from squall.status import TopologyStatus
 from topology_api.errors import NoSuchTopology, SquallError
 
-#: Topologies whose descriptions are cached.
+#: The number of topologies whose descriptions are cached.
 _DESCRIPTIONS: Final = 64
 _BAD: Final = "BAD"
 _KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
@@ -41,7 +41,7 @@ _UNREADABLE: Final = (BadRecord, BadBlob)
 
 
 class NoSuchPart(SquallError):
-    """Something of a topology, or of the cluster, that is not there: a component, a worker, a supervisor."""
+    """A part of a topology or of the cluster that does not exist: a component, a worker, a supervisor."""
 
 
 @dataclass(eq=False, repr=False)
@@ -181,7 +181,7 @@ class Views:
         )
 
     def record(self, name: str) -> TopologyRecord:
-        """Return the record of a topology; `NoSuchTopology`, or `BadRecord`."""
+        """Return the record of a topology. Raises `NoSuchTopology` or `BadRecord`."""
         record = self.registry.topologies.get(name)
         if record is None:
             raise NoSuchTopology(name)
@@ -216,7 +216,7 @@ class Views:
         )
 
     def workers(self, name: str) -> list[answers.WorkerEntry]:
-        """Return the workers of a topology, also those that are stopping; when it has ended, those that it had."""
+        """Return the workers of a topology, including those that are stopping; of an ended topology, those that it had."""
         record = self.record(name)
         hosts = {each.id: each.host for each in self.registry.all_supervisors()}
         view = self._view(record)
@@ -302,13 +302,13 @@ class Views:
         )
 
     def _standing_by(self, record: TopologyRecord) -> answers.StandbyVersion | None:
-        """Return the previous version of a topology while it may be rolled back to, and in how many seconds it is."""
+        """Return the previous version of a topology while a rollback is possible, and in how many seconds it happens."""
         if record.until is None or not is_on_trial(record):
             return None
         return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self.now()))
 
     def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
-        """Return how many workers of a running topology are not up for a reason that their hosts gave, and the first reason."""
+        """Return how many workers of a running topology are not up and have a reason from their hosts, and the first reason."""
         reasons = why_not_up(self._view(record))
         return answers.HeldUp(len(reasons), sentence(reasons[0])) if reasons else None
 
@@ -324,7 +324,7 @@ class Views:
         return view_of(self.registry, record, self.registry.supervisors.names())
 
     def _known(self, view: LifecycleView) -> Iterator[tuple[Placement, bool | None]]:
-        """(placement, whether it was withdrawn; None: it is gone, with the end of its topology)."""
+        """Yield (placement, whether it was withdrawn; None: it is gone because its topology has ended)."""
         yield from ((placement, False) for placement in view.workers)
         yield from ((placement, True) for placement in view.withdrawn)
         if view.record.state in (COMPLETED, FAILED):
@@ -373,7 +373,7 @@ def _unreadable_topology(name: str, reason: str) -> answers.TopologyAnswer:
 
 
 def _lost_files(record: TopologyRecord, lost: Collection[str], now: float) -> list[Event]:
-    """Return an event for each file of a topology that no Nimbus has any more, while workers may have to be started."""
+    """Return an event for each file of a topology that no Nimbus has any more, while workers may still need it."""
     if record.state in (COMPLETED, FAILED):
         return []
     return [

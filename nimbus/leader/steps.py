@@ -1,7 +1,7 @@
-"""The steps that are due for one topology, carried out: events, placement, moves, removal. And the sweep after them.
+"""Carries out the steps that are due for one topology: events, placement, moves, removal. Also the sweep after them.
 
-The sweep removes orphans: what belongs to a topology that has no record, because its submission was never finished, or
-because it was removed. Nothing of a topology whose record cannot be read counts as an orphan.
+The sweep removes orphans: values of a topology without a record, because its submission was never finished or it was removed.
+Values of a topology whose record cannot be read are no orphans.
 Must not know: when topologies are looked at, commands.
 """
 
@@ -90,7 +90,7 @@ class TopologySteps:
             self._move(record, now, "there are slots again for more workers than it has")
 
     def _move(self, record: TopologyRecord, now: float, reason: str) -> None:
-        """Rebalance a topology unasked, unless another one is moving and may take the same slots."""
+        """Rebalance a topology without a command, unless another one is moving and may take the same slots."""
         moving = any(other.state in (REBALANCING, REPLACING) for other in self.registry.all_topologies())
         if not moving and record.state in RUNNING and record.replaces is None:
             _log.info("%s: %s", record.name, reason)
@@ -98,7 +98,7 @@ class TopologySteps:
             transition(self.registry, record, "rebalance", self.wall_clock(), deadline=now + wait, wait=wait)
 
     def view(self, record: TopologyRecord) -> LifecycleView:
-        """Return all that is known of a topology at this moment."""
+        """Return all that is known about a topology at this moment."""
         view = view_of(self.registry, record, self.assigner.supervisors.keys())
         if record.state in (KILLED, REBALANCING, REPLACING):
             return dataclasses.replace(view, silent=self.counters.silent(record.id))
@@ -132,14 +132,14 @@ class TopologySteps:
         _log.info("%s: gone, the name is free", record.name)
 
     def _finish_rebalance(self, view: LifecycleView) -> None:
-        """Number the tasks again, place all of them as if they were new, then go back to the state before."""
+        """Number the tasks again, place all of them as if they were new, then return to the previous state."""
         self.assigner.place_all(view, rebalancing.renumbered(view.record))
         forget_drains(self.registry, view.record.id, view.workers)
         record = existing_record(self.registry, view.record.name)
         transition(self.registry, record, "rebalanced", self.wall_clock())
 
     def sweep(self, now: float) -> None:
-        """Remove what belongs to no topology."""
+        """Remove all values that belong to no topology."""
         self.replacements.drop_nameless()
         records, unread = every_record(self.registry)
         known = {record.id for record in records}
@@ -148,5 +148,5 @@ class TopologySteps:
                 self.assigner.remove_all_of(topology_id)
                 _log.info("%s: removed its leftovers", topology_id)
         self.counters.keep(known, unread)
-        # What may belong to a topology that cannot be read is swept once that topology can be read.
+        # Values that may belong to a topology that cannot be read are swept once it can be read.
         self.sweep_at = now + SWEEP_AFTER if unread else None

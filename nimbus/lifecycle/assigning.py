@@ -1,10 +1,10 @@
 """Where topologies run: which slots each may use, and how assignments are written.
 
-Slots of a drained supervisor, or of one whose record cannot be read, keep their workers and take no new ones. The slots of a
-topology that cannot be read stay taken as they were last known. A Nimbus that could never read it may give them away; when
-two topologies turn out to have the same slot, it belongs to the older submission, and the tasks of the younger are placed
-again. An assignment is written in an order that lets another Nimbus continue at any point: the keys for new supervisors,
-the workers that leave, the record, the workers that the topology has.
+Slots of a drained supervisor, or of one whose record cannot be read, keep their workers and take no new ones. The last known
+slots of a topology that cannot be read stay taken. A Nimbus that never could read that topology may give its slots to another
+one. If two topologies then have the same slot, it belongs to the older submission, and the tasks of the younger one are placed
+again. An assignment is written in an order that lets another Nimbus continue at any point: the keys for new supervisors, the
+workers that leave, the record, the workers that the topology has.
 Must not know: states and deadlines, when tasks have to be placed.
 """
 
@@ -52,7 +52,7 @@ class Assigner:
         self._drained: set[str] = set()
         #: Ids of registered supervisors whose records cannot be read.
         self.unread: frozenset[str] = frozenset()
-        #: By the id of a topology: slots that it has although they belong to an older one.
+        #: Topology id -> the slots that it uses although they belong to an older topology.
         self._disputed: Mapping[str, set[Slot]] = {}
 
     def refresh(self) -> None:
@@ -85,7 +85,7 @@ class Assigner:
         self.assign(view, self._scheduled(becomes, slots, {}), becomes)
 
     def withdraw(self, view: LifecycleView) -> None:
-        """Withdraw all workers. Which they were, and where, stays known, so that their logs can be read."""
+        """Withdraw all workers. Their placements are kept, so that their logs can be read."""
         if view.assignment is not None:
             self._registry.former.put(view.assignment)
         self.assign(view, {})
@@ -110,9 +110,10 @@ class Assigner:
         chosen: Mapping[Slot, tuple[int, ...]],
         becomes: TopologyRecord | None = None,
     ) -> None:
-        """Write the workers of a topology: those that leave, the record (which becomes `becomes`), those that it has.
+        """Write an assignment, in this order: the workers that leave, the record (as `becomes`), the workers that the topology
+        has.
 
-        Until the last is written, the record's version differs from the assignment's, which tells supervisors to read again.
+        Until the last is written, the versions of record and assignment differ, which makes supervisors read again.
         """
         record = view.record
         becomes = record if becomes is None else becomes
@@ -133,7 +134,8 @@ class Assigner:
 
     def _hand_out_keys(self, topology_id: str, placements: Collection[Placement]) -> None:
         if self.keys is not None and placements:
-            theirs = {placement.supervisor for placement in placements} - self.unread  # those have the keys
+            # Supervisors whose records cannot be read have the keys already.
+            theirs = {placement.supervisor for placement in placements} - self.unread
             self.keys.seal_for(topology_id, [self.supervisors[key] for key in sorted(theirs)])
 
     def remove_all_of(self, topology_id: str) -> None:
@@ -174,7 +176,7 @@ class Assigner:
         placed = {placing.slot_of(placement): placement.tasks for placement in view.workers}
         own = {slot: placed[slot] for slot in self._slots_for(record) if slot in placed}
         stay = {slot: tasks for slot, tasks in own.items() if not self._is_open(slot)}
-        # It keeps its own slots, even if a younger topology has them too.
+        # The topology keeps its own slots, even if a younger one has them, too.
         usable = self._usable(record) | (own.keys() - stay.keys())
         if not stay:
             return self._scheduled(record, usable, placing.tasks_by_slot(view.workers))
@@ -189,7 +191,7 @@ class Assigner:
     def _scheduled(
         self, record: TopologyRecord, slots: set[Slot], current: Mapping[int, Slot], fewer: int = 0
     ) -> dict[Slot, tuple[int, ...]]:
-        """Return the scheduler's answer for the number of workers that the topology wants, less `fewer`."""
+        """Return the scheduler's answer for the number of workers that the topology wants, minus `fewer`."""
         return schedule(record.tasks, cast(int, record.conf[WORKERS]) - fewer, slots, current)
 
 
@@ -199,7 +201,7 @@ def _is_half_written(view: LifecycleView) -> bool:
 
 
 def view_of(registry: Registry, record: TopologyRecord, supervisors: Collection[str]) -> LifecycleView:
-    """Return all that the store holds of a topology. `supervisors`: the ids of the registered ones."""
+    """Return all that the store holds about a topology. `supervisors`: the ids of the registered ones."""
     assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
     return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors)
 

@@ -1,7 +1,7 @@
-"""Topologies whose records cannot be read: an error that names them, and how `kill` clears them away.
+"""Topologies whose records cannot be read: an error that names them, and how `kill` removes them.
 
-What cannot be read is deleted, and the record is rebuilt from what is still known of its workers, so that Nimbus waits for
-their end as usual.
+Values that cannot be read are deleted. The record is rebuilt from what is still known about its workers, so that Nimbus waits
+for their end as usual.
 Must not know: who kills a topology.
 """
 
@@ -37,7 +37,7 @@ class BadTopology(SquallError):
 
 
 def readable_record(registry: Registry, name: str) -> TopologyRecord | None:
-    """Return the record of a topology, or None; raise `BadTopology` when it, or its assignment, cannot be read."""
+    """Return the record of a topology, or None. Raises `BadTopology` if it or its assignment cannot be read."""
     try:
         record = registry.topologies.get(name)
         if record is not None:
@@ -51,7 +51,7 @@ def readable_record(registry: Registry, name: str) -> TopologyRecord | None:
 
 
 def existing_record(registry: Registry, name: str) -> TopologyRecord:
-    """Return the record of a topology; raise `NoSuchTopology` without one, `BadTopology` when it cannot be read."""
+    """Return the record of a topology. Raises `NoSuchTopology` if there is none, `BadTopology` if it cannot be read."""
     record = readable_record(registry, name)
     if record is None:
         raise NoSuchTopology(name)
@@ -59,7 +59,7 @@ def existing_record(registry: Registry, name: str) -> TopologyRecord:
 
 
 def clear(registry: Registry, name: str, reason: str, now: float) -> TopologyRecord | None:
-    """Make a topology that cannot be read one that can be killed; return None if nothing of it is left."""
+    """Repair a topology that cannot be read, so that it can be killed. Return its record; None if nothing of it is left."""
     ids = sorted((key for key in registry.known_ids() if name_of(key) == name), key=number_of)
     for topology_id in ids:
         for workers in (registry.assignments, registry.leaving):

@@ -1,4 +1,4 @@
-"""Which events of a topology are kept: the latest ones, each with its time. Values in, values out.
+"""Decides which events of a topology are kept: the latest ones, each with its time. Values in, values out.
 
 An event replaces an earlier one with the same subject (`squall.reports.events.subject`). A worker's "waits" event is dropped
 when the worker is started, or has gone; once the worker has opened its tasks, its events are marked as over.
@@ -71,7 +71,7 @@ def lost_hosts(
 
 
 def current_events(notes: Iterable[Note], workers: Iterable[str]) -> tuple[Event, ...]:
-    """Return the events, but for what workers wait for that the topology no longer has."""
+    """Return the events, except "waits" events of workers that the topology no longer has."""
     present = set(workers)
     return tuple(note.fact for note in notes if not note.waits or note.worker in present)
 

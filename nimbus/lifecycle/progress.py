@@ -1,15 +1,15 @@
-"""What is due for one topology: values in, a decision out.
+"""Decides what is due for one topology. Values in, a decision out.
 
-A report counts for a placement if it comes from that worker and the same assignment placed it; restarts by the supervisor
-(the second number of an incarnation) do not matter here. "Ended" and "drained" refer to the assignment that the worker knew:
-one that was given more tasks since has not ended. Workers of a supervisor that is not registered cannot report and are not
+A report counts for a placement if it comes from that worker and the same assignment placed it; restarts by the supervisor (the
+second number of an incarnation) do not matter here. "Ended" and "drained" refer to the assignment that the worker knew: a
+worker that got more tasks since then has not ended. Workers of a supervisor that is not registered cannot report and are not
 waited for.
 
-A drain waits until every worker reports that nothing is pending. A worker that has not opened its tasks may never do so
-(what it needs cannot be prepared, its `open` hangs). It is not waited for if nothing was ever emitted in its topology, since
-then nothing can be in flight. That knowledge may be a moment old, so it counts only once workers have had `ANSWER_SECS` to
-report that they are up after all. And it must be complete: every worker was reported, and the counters are known of each
-that is up, or had an earlier process that may have been up. A new leader waits until it has heard from all of them.
+A drain waits until every worker reports that nothing is pending. A worker that has not opened its tasks may never do so (what
+it needs cannot be prepared, its `open` hangs). It is not waited for if nothing was ever emitted in its topology, since then
+nothing can be in flight. This knowledge may be slightly old, so it counts only after workers have had `ANSWER_SECS` to report
+that they are up after all. It must also be complete: there is a report of every worker, and there are counters of each worker
+that is up, or whose earlier process may have been up. A new leader waits until it has all of these.
 Must not know: the store, how a decision is carried out.
 """
 
@@ -27,21 +27,21 @@ from squall.cluster.records import Assignment, Placement, TopologyRecord, Worker
 from squall.reports.events import Event
 
 ANSWER_SECS: Final = 2.0
-"""Seconds within which Nimbus receives everything that a worker did before its drain order."""
+"""Seconds within which Nimbus learns everything that a worker did before it got its drain order."""
 
 
 @dataclass(frozen=True)
 class LifecycleView:
-    """All that is known of a topology at one moment."""
+    """All that is known about a topology at one moment."""
 
     record: TopologyRecord
     assignment: Assignment | None
     leaving: Assignment | None
     reports: Mapping[str, WorkerReport]
     supervisors: Collection[str]
-    """Ids of the registered ones."""
+    """Ids of the registered supervisors."""
     silent: Collection[str] | None = None
-    """While it drains: the workers whose counters are known and show that nothing was ever emitted in it; else None."""
+    """If it drains and never emitted anything: the workers whose counters are known. Else None."""
 
     @property
     def workers(self) -> tuple[Placement, ...]:
@@ -89,7 +89,7 @@ def event_due(view: LifecycleView, now: float) -> str | None:
 
 
 def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float]:
-    """Return when time alone may make something due for a record with a deadline."""
+    """Return the times at which something may become due, without any other change, for a record with a deadline."""
     if record.deadline is None:
         return []
     if record.replaces is not None and record.state in states.RUNNING:
@@ -120,8 +120,8 @@ def crash_of(view: LifecycleView) -> str | None:
 def still_there(view: LifecycleView) -> tuple[Placement, ...]:
     """Return the withdrawn workers that have not reported that they stopped.
 
-    A worker that the assignment still has was never withdrawn: the Nimbus that was about to write another assignment did not
-    get that far, and its place is decided again.
+    A worker that is still in the assignment was never withdrawn: a Nimbus stopped before it wrote the next assignment, and the
+    worker's place is decided again.
     """
     leaving = withdrawn(view.withdrawn, view.workers)
     return tuple(placement for placement in _reachable(view, leaving) if not _stopped(view, placement))
@@ -137,7 +137,7 @@ def _stopped(view: LifecycleView, placement: Placement) -> bool:
 
 
 def _all_say(view: LifecycleView, what: Callable[[WorkerReport], bool]) -> bool:
-    """Return whether all tasks are placed, and every worker has reported this of all that it has now."""
+    """Return whether all tasks are placed, and every worker has reported this for all tasks that it has now."""
     reports = [view.report_of(placement) for placement in view.workers]
     placed = sum(len(placement.tasks) for placement in view.workers)
     return placed == len(view.record.tasks) and all(
@@ -156,7 +156,7 @@ def is_up(view: LifecycleView) -> bool:
 
 
 def why_not_up(view: LifecycleView) -> list[Event]:
-    """Return what happened last to each worker of an ACTIVE topology that is not up, where its host reported it."""
+    """Return the last event, if one was reported, of each worker of an ACTIVE topology that is not up."""
     if view.record.state != states.ACTIVE:
         return []
     reports = map(view.report_of, view.workers)

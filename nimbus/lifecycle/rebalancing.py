@@ -1,4 +1,4 @@
-"""Rebalancing: what it may ask for, and the record that it leads to. Values in, values out.
+"""Rebalancing: checks what is asked for, and makes the record that results. Values in, values out.
 
 The number of tasks of a component follows from the record's tasks alone; the description stays as it was submitted.
 Must not know: slots, workers, when a rebalance is done.
@@ -19,7 +19,7 @@ WORKERS = "topology.workers"
 
 
 def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: object) -> list[str]:
-    """Return all problems of a rebalance; `workers` or `parallelism` None: not to be changed."""
+    """Return all problems of a rebalance. `workers` or `parallelism` is None if it stays unchanged."""
     problems = []
     if workers is not None:
         problem = OPTIONS[WORKERS].problem(workers)
@@ -63,10 +63,10 @@ def renumbered(record: TopologyRecord) -> TopologyRecord:
 
 
 def _reading_again(record: TopologyRecord, changes: Mapping[str, int]) -> set[int]:
-    """Return the finished tasks of spouts whose number of tasks changes while other tasks of theirs have not finished.
+    """Return the finished tasks of spouts whose number of tasks changes while other tasks of the same spout have not finished.
 
     The remaining input is divided again among all tasks of the spout. Under their old ids the finished ones would stay
-    finished: readers have their end marks, and a late report may still say so.
+    finished: readers have their end marks, and a late report may still call them finished.
     """
     finished = set(record.finished)
     reading = {component for task, component, _ in record.tasks if task not in finished}

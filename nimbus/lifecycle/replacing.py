@@ -1,6 +1,6 @@
 """Replacement: a new version takes over the name of a topology, and the version before comes back if it does not run.
 
-The new version waits at /replacements/<name> while the old one drains (state REPLACING) and its workers stop. Then the old
+The new version waits at /replacements/<name> while the old one drains (state REPLACING) and stops its workers. Then the old
 record moves to /replaced/<name>, and the new one takes the name, with `replaces` and a deadline, and is placed. It has
 proved that it runs when every worker has opened its tasks; then the old version is removed. If it fails, or is not up by its
 deadline, its workers stop and the old record gets the name back, in the state that it had before.
@@ -13,18 +13,17 @@ Nothing is cleaned up on the way: what belongs to a version without a record is 
 | a version waits for a topology that runs or has ended | `begin`: REPLACING |
 | REPLACING, drained or too late | `withdraw`: the workers stop |
 | REPLACING, and nothing of it runs | `take_over`: the name passes to the version that waits |
-| REPLACING, and no version waits | `restore`: the state before |
+| REPLACING, and no version waits | `restore`: the previous state |
 | the version that waits has the name, or the name is KILLED | `drop_waiting` |
 | a version on trial is up, or has ended | `prove` |
 | hosts still prepare what a version on trial needs | `postpone` its deadline |
 | a version on trial is not up by its deadline | `fail` |
 | a version on trial has FAILED and nothing of it runs | `roll_back`: the version before gets the name back |
 | the version before cannot come back any more | `drop_before` |
-| a version that cannot be read waits, or is the one before | `report`: an event says so |
+| a version that cannot be read waits, or is the previous one | `report`: an event says so |
 
-A version that cannot be read stays as it is, with all that belongs to it, until an operator repairs or kills it. If it
-waits, it does not count until then; if it is the one before, nothing is replaced, and a version that FAILED on trial waits
-for it.
+A version that cannot be read stays as it is, with all that belongs to it, until an operator repairs or kills it. If it waits,
+it is ignored until then. If it is the previous version, nothing is replaced, and a version that FAILED on trial waits for it.
 Must not know: slots, who asked.
 """
 
@@ -52,7 +51,7 @@ from squall.values import TopologyState
 
 _log = logging.getLogger(__name__)
 
-#: The events that a topology on trial takes.
+#: The events that a topology on trial allows.
 _ON_TRIAL: Final = ("activate", "deactivate", "kill")
 
 
@@ -95,17 +94,17 @@ class UnreadableVersion(IllegalTransition):
 
 
 Found = TopologyRecord | Event | None
-"""The version that waits, or the one before. Of a version that cannot be read: the event that says why."""
+"""The version that waits, or the previous one. For a version that cannot be read: the event that says why."""
 
 
 def check_proved(record: TopologyRecord, event: str, now: float) -> None:
-    """Raise `NotProved` for an event that a topology on trial does not take. `now`: seconds since 1970."""
+    """Raise `NotProved` for an event that a topology on trial does not allow. `now`: seconds since 1970."""
     if is_on_trial(record) and event not in _ON_TRIAL:
         raise NotProved(record, event, now)
 
 
 def is_on_trial(record: TopologyRecord) -> bool:
-    """Return whether the version before comes back unless the workers of this one come up."""
+    """Return whether the previous version comes back if the workers of this one do not come up."""
     return record.replaces is not None and record.state in states.RUNNING
 
 
@@ -164,8 +163,9 @@ def versions(registry: Registry) -> Iterator[tuple[str, Found]]:
 
 
 def every_record(registry: Registry) -> tuple[list[TopologyRecord], set[str]]:
-    """Return (the records of all topologies, also those that wait for a name or may come back; the names of which one cannot
-    be read)."""
+    """Return (the records of all topologies, including those that wait for a name or may come back; the names with a record
+    that cannot be read).
+    """
     records, unread = registry.all_topologies(), set(registry.bad)
     for name, version in versions(registry):
         if isinstance(version, Event):
@@ -193,11 +193,11 @@ class Replacements:
 
     registry: Registry
     assigner: Assigner
-    #: For a version to prove that it runs.
+    #: The time that a version has to prove that it runs.
     timeout_secs: float
     #: Gives seconds since 1970.
     wall_clock: Callable[[], float]
-    #: Names without a topology whose versions cannot be read, as far as they were logged.
+    #: Names without a topology whose unreadable versions have been logged.
     _logged: set[str] = field(default_factory=set)
 
     def check(self, record: TopologyRecord) -> None:
@@ -279,7 +279,7 @@ class Replacements:
             self._report_unread(record, (waiting, before))
         elif due == "begin" and isinstance(waiting, TopologyRecord):
             wait = message_timeout(record) if waiting.wait is None else waiting.wait
-            # What a topology FAILED of stays known, for the case that it comes back.
+            # Keep the error of a FAILED topology, in case it comes back.
             transition(registry, record, "replace", self.wall_clock(), deadline=now + wait, wait=wait)
         elif due == "take_over" and isinstance(waiting, TopologyRecord):
             self._take_over(record, waiting, now)
@@ -306,7 +306,7 @@ class Replacements:
         self.registry.replaced.drop(record.name)
 
     def _restore(self, view: LifecycleView) -> None:
-        """Go back to the state before, since no version waits any more, and forget the drain."""
+        """Return to the previous state, since no version waits any more, and forget the drain."""
         record = view.record
         forget_drains(self.registry, record.id, view.workers)
         self.registry.topologies.update(
@@ -339,7 +339,7 @@ class Replacements:
         return any(name in records.names() for _, records in _places(self.registry))
 
     def _versions_of(self, name: str) -> tuple[Found, Found]:
-        """Return (the version that waits for a name, the one before)."""
+        """Return (the version that waits for a name, the previous one)."""
         waiting, before = (_found(part, records, name) for part, records in _places(self.registry))
         return waiting, before
 

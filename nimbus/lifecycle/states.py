@@ -1,7 +1,7 @@
 """The lifecycle of a topology, as one table.
 
 A state and an event give the next state; a pair that is not in the table is illegal: it raises and changes nothing.
-`activate` and `deactivate` may be repeated, and `kill` too, with another wait. The states and their events are those of
+`activate` and `deactivate` may be repeated; so may `kill`, with another wait. The states and their events are those of
 `squall.values.TopologyState`.
 
 Must not know: records, the store, time, who asks.
@@ -30,7 +30,7 @@ STATES: Final = tuple(TopologyState)
 USER_EVENTS: Final = ("activate", "deactivate", "rebalance", "kill")
 OWN_EVENTS: Final = ("rebalanced", "restore", "complete", "crash", "remove")
 EVENTS: Final = (*USER_EVENTS, "replace", *OWN_EVENTS)
-"""`replace` comes with the submission of another version; `restore`: that version does not take over, or did not run."""
+"""`replace`: another version was submitted. `restore`: that version does not take over, or did not run."""
 
 TABLE: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {(state, event): target for state in TopologyState for event, target in state.leads_to.items()}
@@ -38,7 +38,7 @@ TABLE: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
 
 
 class IllegalTransition(SquallError):
-    """A topology in this state does not take the event; nothing was changed."""
+    """A topology in this state does not allow the event; nothing was changed."""
 
     def __init__(self, state: str, event: str, name: str | None = None) -> None:
         super().__init__(state, event, name)
@@ -48,7 +48,7 @@ class IllegalTransition(SquallError):
 
     @property
     def allowed(self) -> tuple[str, ...]:
-        """The events that a topology in this state takes."""
+        """The events that a topology in this state allows."""
         return allowed_events(self.state)
 
     def __str__(self) -> str:
@@ -58,12 +58,12 @@ class IllegalTransition(SquallError):
 
 
 def allowed_events(state: str) -> tuple[str, ...]:
-    """Return the events that a topology in this state takes, in the order of `EVENTS`."""
+    """Return the events that a topology in this state allows, in the order of `EVENTS`."""
     return tuple(event for event in EVENTS if (state, event) in TABLE)
 
 
 def step(state: str, event: str, previous: str | None = None, name: str | None = None) -> str:
-    """Return the state after the event; raise `IllegalTransition` if there is none.
+    """Return the state after the event. Raises `IllegalTransition` if there is none.
 
     `previous`: the state that a REBALANCING or REPLACING record remembers; `name`: the topology's, for the message.
     """

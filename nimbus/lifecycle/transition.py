@@ -1,4 +1,4 @@
-"""Transitions of a topology's record: an event taken through the table of states and written, with its deadlines.
+"""Transitions: an event is applied to a topology's record by the table of states, and the record is written with its deadlines.
 
 Must not know: when an event is due.
 """
@@ -26,7 +26,7 @@ def message_timeout(record: TopologyRecord) -> float:
 
 
 def restart_deadlines(registry: Registry, now: float, time: float) -> None:
-    """Give every topology with a deadline its full time again: another Nimbus set it, by its own clock. `now`: by this
+    """Give every topology with a deadline its full time again: another Nimbus set the deadline by its own clock. `now`: by this
     Nimbus's clock; `time`: seconds since 1970."""
     for record in registry.all_topologies():
         if record.deadline is not None:
@@ -43,8 +43,9 @@ def transition(
     wait: float | None = None,
     **changes: object,
 ) -> None:
-    """Take a record through the table and write it, without the fields of the state that it leaves. `time`: seconds since
-    1970; `wait`: the seconds of the `deadline` among the changes. `IllegalTransition`: nothing was changed."""
+    """Apply an event to a record and write it, without the fields of the state that it leaves. `time`: seconds since 1970;
+    `wait`: the seconds until the `deadline` among the changes. Raises `IllegalTransition`, and changes nothing then.
+    """
     state = step(record.state, event, record.previous, record.name)
     if state == record.state and not changes and wait is None:
         return  # a repeated command
@@ -61,14 +62,14 @@ def transition(
     if state == KILLED:
         fields["replaces"] = None  # the version before does not come back
     elif record.replaces is not None and state in (ACTIVE, INACTIVE):
-        for field in ("deadline", "wait", "until"):  # its deadline for proving that it runs stays
+        for field in ("deadline", "wait", "until"):  # it keeps its deadline for proving that it runs
             del fields[field]
     registry.topologies.update(record, replace(record, **(fields | changes)))
     _log.info("%s: %s, %s -> %s", record.name, event, record.state, state)
 
 
 def forget_drains(registry: Registry, topology_id: str, workers: Iterable[Placement]) -> None:
-    """Forget that workers have drained: the reason for it is past."""
+    """Forget that workers have drained: the reason for the drain is over."""
     for placement in workers:
         report = registry.report(topology_id, placement.worker)
         if report is not None and report.drained:

@@ -1,8 +1,8 @@
-"""From slots to workers: which workers an assignment has, given what the scheduler chose.
+"""From slots to workers: which workers an assignment has, given the scheduler's choice.
 
-A worker that keeps its slot and all of its tasks keeps its name and its incarnation, even if it gets more tasks. One that
-loses a task is replaced by a new worker with a new incarnation, even in the same slot: what the old one still sends for
-that task is refused everywhere (of two owners of one task only one counts).
+A worker that keeps its slot and all of its tasks keeps its name and its incarnation, even if it gets more tasks. A worker that
+loses a task is replaced by a new worker with a new incarnation, even in the same slot. All that the old one still sends for
+that task is then refused everywhere: only one owner of a task counts.
 Must not know: the store, states, time.
 """
 
@@ -38,7 +38,7 @@ def tasks_by_slot(placements: Iterable[Placement]) -> dict[int, Slot]:
 
 
 def disputed(claims: Iterable[tuple[str, Iterable[Placement]]]) -> dict[str, set[Slot]]:
-    """Return the slots that more than one topology claims, by the id of each topology that has to leave: all but the first."""
+    """Return the slots that more than one topology claims, by the id of each topology that must leave: all but the first."""
     owners: dict[Slot, str] = {}
     must_leave: dict[str, set[Slot]] = {}
     for topology_id, placements in claims:

@@ -4,16 +4,16 @@
 - The others are spread component by component: evenly over hosts, then evenly over the workers of a host. Ties go to the
   host with the fewest tasks per worker, then to the first by name, so that the answer depends on the arguments alone, and
   not on the order of slots.
-- As many slots are used as workers are wanted, or fewer if there are fewer slots (tasks are squeezed) or tasks. Using the
-  slots comes before evenness over hosts of unequal size: a host with more workers than an even spread has tasks for gets
-  some of the others' tasks. Without any slot the answer is empty: all tasks run, or none.
+- As many slots are used as workers are wanted, or fewer if there are fewer slots (tasks are squeezed) or tasks. Using all these
+  slots comes before an even spread over hosts of unequal size: a host whose even share is smaller than its number of workers
+  gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
 
 Theory: choosing a host, and a worker in it, are the same question: "whose turn is it?" It is the turn of the one with the
-fewest tasks of this component, then of the least loaded, then of the first. Two heaps answer it: those without a task of
-the component wait in one that lasts from component to component (`_Turns`); the others take turns in a second one
-(`_Round`). In a host an empty worker is always next, so a worker stays empty only if its host was given fewer tasks than it
-has empty workers. Such hosts then get tasks from hosts that have more (`_fill`), starting with the component of which the
-other host has most in comparison.
+fewest tasks of this component, then of the least loaded, then of the first. Two heaps answer it: those without a task of the
+component wait in one that is kept for all components (`_Turns`); the others take turns in a second one (`_Round`). Within a
+host an empty worker is always next, so a worker stays empty only if its host was given fewer tasks than it has empty workers.
+Such hosts then get tasks from hosts that have more (`_fill`), starting with the component of which the other host has most,
+compared with this one.
 Must not know: topologies, workers' names, versions, the store.
 """
 
@@ -30,7 +30,7 @@ from squall.values import TaskRow
 
 @dataclass(frozen=True, order=True)
 class Slot:
-    """Room for one worker. `host`: its host, if that is not simply the supervisor's id."""
+    """A place for one worker. `host`: the name of its host, if it differs from the supervisor's id."""
 
     supervisor: str
     number: int
@@ -68,7 +68,7 @@ def schedule(
 
 
 def _free_slots(slots: Collection[Slot], used: Collection[Slot], wanted: int) -> list[Slot]:
-    """Return up to `wanted` unused slots, evenly over hosts; a host with more room goes first."""
+    """Return up to `wanted` unused slots, evenly over hosts; a host with more free slots goes first."""
     free: dict[str, list[Slot]] = {}
     for slot in sorted(slots, reverse=True):  # so that pop gives the first
         if slot not in used:
@@ -105,7 +105,7 @@ class _Turns(Generic[Name]):
         return self._running[name] / self._sizes[name]
 
     def add(self, name: Name, tasks: int) -> None:
-        """Add tasks to its load. A negative number only after the last turn: the heap is not put in order again."""
+        """Add tasks to its load. A negative number only after the last turn: the heap is not sorted again."""
         self._running[name] += tasks
 
 
@@ -245,6 +245,6 @@ def _fill(
 def _rank(
     to: str, giver: str, component: str, counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> tuple[int, float, str, str]:
-    """Rank the component first of which the giver has most in comparison, then the most loaded giver."""
+    """Prefer the component of which the giver has most compared with `to`, then the most loaded giver."""
     of_host = counts[component]
     return of_host[to] - of_host[giver], -hosts.load_of(giver), giver, component

@@ -1,9 +1,9 @@
-"""The supervisors as Nimbus hears them: one that is silent for too long is given up, and is back when it is heard again.
+"""Follows supervisors by their heartbeats: one that is silent for too long is given up, and its next heartbeat brings it back.
 
-A supervisor counts as alive by its heartbeats if its record says that it sends them (`SupervisorRecord.beats`), or if one has
-come. Its silence counts only while Nimbus itself could hear: after a pause (a frozen process, a laptop that slept) every
-supervisor gets a moment to be heard before any is given up. Silence alone decides that, never a record that cannot be
-read: its supervisor writes it again as soon as it can.
+Heartbeats are expected of a supervisor if its record says that it sends them (`SupervisorRecord.beats`), or after its first.
+Its silence counts only while Nimbus itself could hear: after a pause (a frozen process, a laptop that slept) every supervisor
+gets a moment to be heard before any is given up. Only silence counts, not a record that cannot be read: the supervisor writes
+it again as soon as it can.
 Must not know: slots, what happens to the tasks of a supervisor that is given up or drained.
 """
 
@@ -19,11 +19,11 @@ from topology_api.errors import SquallError
 _log = logging.getLogger(__name__)
 
 GRACE = 0.25
-"""The part of the timeout for which Nimbus may be away before that counts, and that is granted after it."""
+"""A fraction of the timeout. Longer pauses of Nimbus count as such, and this time is granted to supervisors after a pause."""
 
 
 class SupervisorHeartbeats:
-    """When each supervisor was last heard."""
+    """The time of each supervisor's last heartbeat."""
 
     def __init__(self, timeout_secs: float, now: float) -> None:
         self.timeout_secs = timeout_secs
@@ -32,14 +32,14 @@ class SupervisorHeartbeats:
         self._ticked = now
 
     def tick(self, now: float) -> None:
-        """Note that Nimbus can hear. Call once per round before anything else."""
+        """Record that Nimbus can receive heartbeats now. Call once per round before anything else."""
         if now - self._ticked > self._grace:
             latest = now - self.timeout_secs + self._grace
             self._last = {supervisor: max(last, latest) for supervisor, last in self._last.items()}
         self._ticked = now
 
     def heard(self, supervisor: str, now: float) -> bool:
-        """Take a heartbeat; return whether it is the supervisor's first."""
+        """Record a heartbeat; return whether it is the supervisor's first."""
         first = supervisor not in self._last
         self._last[supervisor] = now
         return first
@@ -64,7 +64,7 @@ class SupervisorHeartbeats:
 
 
 class Supervisors(SupervisorHeartbeats):
-    """The supervisors that are registered, or were given up. One thread, except for `given_up`."""
+    """The supervisors that are registered, or were given up. For one thread only, except `given_up`."""
 
     def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
         super().__init__(timeout_secs, now)
@@ -73,7 +73,7 @@ class Supervisors(SupervisorHeartbeats):
         self.given_up: dict[str, SupervisorRecord] = {}
 
     def heard(self, supervisor: str, now: float) -> bool:
-        """Take a heartbeat; return whether it is news: a supervisor's first, or the first since it was given up."""
+        """Record a heartbeat; return whether it is news: a supervisor's first, or its first since it was given up."""
         self.tick(now)
         first = super().heard(supervisor, now)
         record = self.given_up.get(supervisor)
@@ -86,14 +86,17 @@ class Supervisors(SupervisorHeartbeats):
         return True
 
     def give_up(self, registered: Iterable[SupervisorRecord], unread: Collection[str], now: float) -> bool:
-        """Remove those that were silent for too long; return whether there were any. `unread`: ids whose records cannot be
-        read, so that there is nothing to restore."""
+        """Remove supervisors that were silent for too long; return whether there were any. `unread`: ids whose records cannot
+        be read, so there is nothing to restore.
+        """
         silent = self.silent(registered, now)
         for record in silent:
             if record.id not in unread:
                 self.given_up[record.id] = record
             self._registry.supervisors.drop(record.id)
-            _log.warning("supervisor %s: not heard for too long, its tasks go elsewhere", record.id)
+            _log.warning(
+                "supervisor %s: no heartbeat for too long, its tasks move to other supervisors", record.id
+            )
         return bool(silent)
 
 
@@ -104,7 +107,7 @@ class NoSuchSupervisor(SquallError):
 def set_drained(registry: Registry, supervisor_id: str, on: bool) -> None:
     """Drain a supervisor: it gets no new work, so that its host can be taken down. With `on` False, let it get work again.
 
-    `NoSuchSupervisor` for an unknown one; a drained one that is gone can be undrained.
+    Raises `NoSuchSupervisor` for an unknown one. A drained supervisor that is gone can be undrained.
     """
     drained = supervisor_id in registry.drained_supervisors()
     if not drained:

@@ -1,8 +1,8 @@
-"""Task ids: which number each copy of a component has.
+"""Task ids: the number of each task of a component.
 
-Ids begin at 1 and follow the order of declaration, then the index, so that a topology is numbered the same way everywhere.
-When the number of tasks changes, those that stay keep their ids, and no id is ever given to a second task: frames and
-counters that still name it cannot reach another one.
+Ids begin at 1 and follow the order of declaration, then the index, so that a topology is numbered the same way everywhere. When
+the number of tasks changes, those that stay keep their ids, and no id is used for a second task: frames and counters of a
+removed task cannot reach another one.
 Must not know: where tasks run.
 """
 

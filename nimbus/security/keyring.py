@@ -1,10 +1,10 @@
 """The secrets that Nimbus hands out: the key pair of each topology's links, and the operators' token, always sealed.
 
-A topology's key pair is made when it is submitted. It stands in the store only as copies sealed to those who may have it:
-each Nimbus that is there, so that the next leader can go on, and each supervisor that has workers of the topology, before
-they are placed there. The operators' token is sealed to the Nimbuses in the same way.
+A topology's key pair is made when it is submitted. The store holds only copies that are sealed to one recipient each: every
+registered Nimbus, so that the next leader can continue, and each supervisor before it gets workers of the topology. The
+operators' token is sealed to the Nimbuses in the same way.
 
-Promises: no key is in the store in the clear; a supervisor that runs no worker of a topology has no copy of its keys. A
+Promises: no unencrypted key is in the store; a supervisor that runs no worker of a topology has no copy of its keys. A
 process that may write to the store can register a supervisor of its own, and so gets copies: the store's access rules must
 keep it out.
 
@@ -35,7 +35,7 @@ _TOKEN: Final = "token"
 
 
 class NoKeys(SquallError):
-    """The keys of a topology's links no longer exist."""
+    """The keys of a topology's links are lost."""
 
 
 class KeyRing:
@@ -46,23 +46,23 @@ class KeyRing:
         self._pair = pair
         self._id = nimbus_id
         self._make_keys = make_keys
-        #: What was opened: topology id -> the sealed bytes and what was in them.
+        #: Opened copies: topology id -> the sealed bytes and their contents.
         self._opened: dict[str, tuple[bytes, dict[str, str]]] = {}
-        #: What could not be opened and was logged.
+        #: Copies that could not be opened, and have been logged.
         self._damaged: dict[str, bytes] = {}
-        #: Copies that are known to stand in the store: (topology id, recipient, public key).
+        #: Copies that are known to be in the store: (topology id, recipient, public key).
         self._given: set[tuple[str, str, str]] = set()
 
     # The keys of topologies
 
     def make(self, topology_id: str) -> None:
-        """Make the keys of a new topology, unless it has some, and seal them to every registered Nimbus."""
+        """Make the keys of a new topology and seal them to every registered Nimbus. Existing keys are kept."""
         if self._texts(topology_id) is None:
             self._give(topology_id, self._id, self._pair.public, dict(self._make_keys()))
         self.share([topology_id])
 
     def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
-        """Give supervisors a copy that only they can open; raise `NoKeys` when there is nothing to copy."""
+        """Give each supervisor a copy that only it can open. Raises `NoKeys` if this Nimbus does not have the keys."""
         missing = [each for each in supervisors if not self._has_copy(topology_id, each.id, each.public_key)]
         if not missing:
             return
@@ -92,10 +92,10 @@ class KeyRing:
         self._given = {given for given in self._given if given[0] != topology_id}
 
     def lacks(self, topology_ids: Iterable[str]) -> str | None:
-        """Return why this Nimbus should not lead: another one that is there has all that it has, and more. None when none has.
+        """Return why this Nimbus should not lead: another one has all its secrets, and more. None if there is no such Nimbus.
 
-        Of two that each have what the other lacks either may lead: it gives the other what that one lacks, and then this
-        says which of them should.
+        If each of two Nimbuses has secrets that the other lacks, either may lead. It gives the other one what that one lacks;
+        after this, the method says which of them should lead.
         """
         topology_ids = set(topology_ids)
         self._forget_all_but(topology_ids)
@@ -125,12 +125,12 @@ class KeyRing:
     # The operators' token
 
     def token(self) -> str | None:
-        """Return the operators' token; None where there is none yet, or none that this Nimbus can open."""
+        """Return the operators' token; None if there is none yet, or this Nimbus cannot open it."""
         texts = self._texts(paths.OPERATOR)
         return None if texts is None else texts.get(_TOKEN)
 
     def settle_token(self, offered: str | None = None) -> str:
-        """Return the operators' token, which a leader makes where it has none: the one that is offered, or a new one."""
+        """Return the operators' token. If the leader has none, the offered one becomes the token, or a new one."""
         token = self.token()
         if token is None:
             token = offered or make_token()
@@ -140,7 +140,7 @@ class KeyRing:
         return token
 
     def renew_token(self) -> str:
-        """Another token for the operators; the one before is of no use from now on."""
+        """Replace the operators' token by a new one, and return it. The old one is refused from now on."""
         token = make_token()
         self._replace_token(token)
         self.share(())
@@ -148,7 +148,7 @@ class KeyRing:
         return token
 
     def _replace_token(self, token: str) -> None:
-        # No daemon keeps a copy of another token; absent ones get theirs when they return.
+        # No daemon keeps a copy of the old token; absent daemons get the new one when they return.
         self.forget(paths.OPERATOR)
         self._give(paths.OPERATOR, self._id, self._pair.public, {_TOKEN: token})
 
@@ -165,7 +165,7 @@ class KeyRing:
         try:
             texts = self._pair.open_texts(sealed, what)
         except BadSeal as error:
-            if self._damaged.get(what) != sealed:  # this is asked often
+            if self._damaged.get(what) != sealed:  # this is called often
                 self._damaged[what] = sealed
                 _log.warning("the copy at %s: %s", paths.sealed_keys(what, self._id), error)
             return None

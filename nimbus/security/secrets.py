@@ -1,8 +1,8 @@
-"""The operators' token and the shares of secrets, as the control thread of a Nimbus looks after them.
+"""Maintains the operators' token and the copies of secrets, in the control thread of a Nimbus.
 
-The leader decides which token is valid, and gives every registered Nimbus copies of what it needs to lead; all of
-them write the token to where the commands of this host find it. `token` may be read from any thread, also while the store
-is away.
+The leader chooses the token, and gives every registered Nimbus copies of the secrets that it needs to lead. Every Nimbus writes
+the token to the file where the commands on its host find it. `token` may be read from any thread, even while the store cannot
+be reached.
 Must not know: HTTP, elections.
 """
 
@@ -32,7 +32,7 @@ LOOK_SECS: Final = 1.0
 
 @dataclass(eq=False, repr=False)  # no text shows the token
 class Secrets:
-    """What one Nimbus knows of the cluster's secrets."""
+    """The cluster's secrets that one Nimbus knows."""
 
     store: Store
     pair: KeyPair
@@ -41,11 +41,11 @@ class Secrets:
     clock: Clock
     #: The state directory.
     state: Path
-    #: The URLs by which commands of this host may call this Nimbus.
+    #: The URLs by which commands on this host may call this Nimbus.
     urls: Collection[str]
     environ: Mapping[str, str]
     site: Mapping[str, object]
-    #: The operators get another token when this Nimbus leads for the first time.
+    #: Whether the operators get a new token when this Nimbus leads for the first time.
     new_token: bool = False
     #: The operators' token, None while it is not known yet.
     token: str | None = None
@@ -73,7 +73,7 @@ class Secrets:
         return self.ring.lacks(sorted(self._registry.known_ids()))
 
     def begin(self, store: Store) -> None:
-        """A term begins: there is a token from now on."""
+        """Begin a term: there is a token from now on."""
         self._leading = self._make_ring(store)
         if self.new_token:
             self._take(self._leading.renew_token())
@@ -93,12 +93,11 @@ class Secrets:
         self._take(self.ring.token())
 
     def steps_aside(self) -> str | None:
-        """Return why this Nimbus should step aside for another one that has started since and has secrets that this
-        one lacks."""
+        """Return why another Nimbus should lead: it has secrets that this one lacks. None if there is no such Nimbus."""
         return self._aside
 
     def end(self) -> None:
-        """The term is over."""
+        """End the term."""
         self._leading = self._aside = None
 
     def next_time(self, now: float) -> float:
@@ -106,7 +105,7 @@ class Secrets:
         return max(now, self._next)
 
     def close(self) -> None:
-        """Look at nothing more."""
+        """Stop watching the store."""
         for cancel in self._unwatch:
             cancel()
 
@@ -124,7 +123,7 @@ class Secrets:
             _log.error("the operators' token cannot be written, so commands do not find it: %s", error)
 
     def _offered(self) -> str | None:
-        """Return the token that stands in the file already: a cluster whose store was lost keeps its token."""
+        """Return the token that is in the file already, so that a cluster whose store was lost keeps its token."""
         named = self.site.get(OPTION)
         try:
             return read_token(Path(str(named)) if named else self.state / FILE)

@@ -1,7 +1,7 @@
-"""The state directory of a Nimbus: who it is, and what it keeps over a restart.
+"""The state directory of a Nimbus: its identity, and what it keeps over a restart.
 
 ```
-<state>/lock        held while a Nimbus runs with this directory: two of them would be one
+<state>/lock        held while a Nimbus runs with this directory: two would have one identity
 <state>/id          its id
 <state>/key         its key pair (mode 0600)
 <state>/cluster     the id of the cluster that it belongs to
@@ -33,7 +33,7 @@ class BadStateDirectory(SquallError):
 
 
 class StateDirectory:
-    """A state directory that is this process's until `close`."""
+    """A state directory that belongs to this process until `close`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -63,14 +63,14 @@ class StateDirectory:
 
     @property
     def cluster(self) -> str | None:
-        """The id of the cluster that this Nimbus belongs to, None when it has belonged to none."""
+        """The id of the cluster that this Nimbus belongs to; None if it never belonged to one."""
         try:
             return (self.directory / "cluster").read_text(encoding="utf-8", errors="replace").strip() or None
         except FileNotFoundError:
             return None
 
     def remember_cluster(self, cluster_id: str | None) -> None:
-        """Belong to a cluster from now on, or to none."""
+        """Store the id of the cluster that this Nimbus belongs to; None: it belongs to none."""
         path = self.directory / "cluster"
         if cluster_id is None:
             path.unlink(missing_ok=True)
@@ -78,7 +78,7 @@ class StateDirectory:
             write_bytes(self.directory, "cluster", f"{cluster_id}\n".encode())
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Release the directory."""
         os.close(self._lock)
 
     def _own_id(self) -> str:
@@ -91,6 +91,6 @@ class StateDirectory:
             write_bytes(self.directory, "id", f"{text}\n".encode())
         if _ID.fullmatch(text) is None:
             raise BadStateDirectory(
-                f"{path} holds no id of a Nimbus: remove it, and this Nimbus becomes another one"
+                f"{path} does not hold the id of a Nimbus: remove it, and this Nimbus gets a new id"
             )
         return text

@@ -1,7 +1,7 @@
 """Accept a submission: store what it brings, make its record, and give it its name or its place in the queue for it.
 
-One write, that of its record, makes it a topology; anything written before is an orphan without it. A submission that
-is repeated with the same key is the existing one.
+The write of the record makes it a topology; without the record, everything written before is an orphan. A submission that comes
+again with the same key is treated as the one that is already there.
 Must not know: slots, the life cycle of a topology.
 """
 
@@ -31,8 +31,8 @@ from topology_api.errors import InvalidConfig, NameTaken
 _log = logging.getLogger(__name__)
 
 _SETTINGS = (WORKERS, MESSAGE_TIMEOUT)
-#: Bytes of a new record. The rest of what a store takes is for what happens to the topology later: a deadline, notes, errors,
-#: finished spouts. One that had no room for them could not even be killed.
+#: The limit of a new record in bytes. The rest of the store's limit is reserved for later additions: a deadline, notes, errors,
+#: finished spouts. Without this reserve, a topology could not even be killed.
 _MOST_AT_FIRST: Final = MOST_BYTES - 100_000
 
 
@@ -43,7 +43,7 @@ class Intake:
     registry: Registry
     assigner: Assigner
     replacements: Replacements
-    #: Makes the end of a topology's id; None: the wall clock's second.
+    #: Makes the last part of a topology's id; None: it is the wall clock's second.
     stamp: Callable[[], str] | None
 
     def submitted(self, key: str) -> TopologyRecord | None:
@@ -55,9 +55,9 @@ class Intake:
         return next((record for record in records if record.submission == key), None)
 
     def accept(self, submission: Submission, time: float) -> TopologyRecord:
-        """Accept a topology at `time` (seconds since 1970); raise `NameTaken` while another one has its name.
+        """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another one has its name.
 
-        With `replace` it waits for the name; raise `IllegalTransition` or `ReplacementWaits` when it cannot.
+        With `replace` it waits for the name. Raises `IllegalTransition` or `ReplacementWaits` if it cannot wait.
         """
         _check(submission)
         name = submission.topology.name

@@ -1,4 +1,4 @@
-"""Parse what a submitter sends, and check it again with the client's own rules; nothing is trusted, or unpickled.
+"""Parses a submission, and checks it again with the client's own rules. Nothing is trusted, and nothing is unpickled.
 
 Values in, values out: a JSON object becomes a `Submission`, or one error that names all its problems.
 Must not know: HTTP, the store, the files themselves (`nimbus.files.stored_files` looks into them).
@@ -25,9 +25,9 @@ from topology_api.options import OPTIONS, defaults, json_copy
 from topology_api.options import problems_of as option_problems
 from topology_api.topology import Topology
 
-#: Bytes of description and pickles together: they are kept in the store.
+#: The limit of description and pickles together, in bytes: they are kept in the store.
 PACKAGE_LIMIT: Final = 4 * 1024 * 1024
-#: Bytes of the JSON around them: pickles travel as base64, and configurations come with them.
+#: The limit of the JSON around them, in bytes: pickles travel as base64, and configurations come with them.
 BODY_LIMIT: Final = 4 * PACKAGE_LIMIT
 
 _KEY_LENGTH: Final = 100
@@ -52,7 +52,7 @@ class TooLarge(SquallError):
 
 
 class VersionMismatch(SquallError):
-    """A topology that was packed by another Python or cloudpickle than those that are to run it."""
+    """A topology that was packed with other versions of Python or cloudpickle than those that would run it."""
 
     def __init__(self, name: str, problems: Iterable[str]) -> None:
         self.name = name
@@ -64,7 +64,7 @@ class VersionMismatch(SquallError):
 
 
 def read(kind: type[S], body: object, what: str = "the request") -> S:
-    """Return the body of a request as its struct; raise `BadRequest` with all problems."""
+    """Return the body of a request as its struct. Raises `BadRequest` with all problems."""
     values, problems = problems_of(kind, body)
     if problems:
         raise BadRequest(problems, what)
@@ -72,7 +72,7 @@ def read(kind: type[S], body: object, what: str = "the request") -> S:
 
 
 def read_submission(body: object) -> Submission:
-    """Return the submission in a JSON value; `BadRequest`, `TooLarge`, `InvalidTopology` or `InvalidConfig`."""
+    """Return the submission in a JSON value. Raises `BadRequest`, `TooLarge`, `InvalidTopology` or `InvalidConfig`."""
     values, problems = problems_of(SubmitRequest, body)
     key = values.get("submission", "")
     if len(key) > _KEY_LENGTH or not key.isprintable():
@@ -100,8 +100,9 @@ def read_submission(body: object) -> Submission:
 def checked_confs(
     topology: Topology, conf: Mapping[str, object], component_confs: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """Return the merged configurations as they came, with the defaults of options that an older submitter does not know;
-    `InvalidConfig` with all problems. Options of daemons in the submitter's site file are ignored."""
+    """Return the merged configurations, with the defaults of options that an older submitter does not know. Raises
+    `InvalidConfig` with all problems. Options of daemons in the submitter's site file are ignored.
+    """
     problems = option_problems(_without_daemons(conf), "topology")
     whole = {**defaults(), **_without_daemons(conf)}
     known = [component.id for component in topology.components]
@@ -126,7 +127,7 @@ def checked_confs(
 def check_versions(
     submission: Submission, own: Mapping[str, str], supervisors: Iterable[SupervisorRecord]
 ) -> None:
-    """`VersionMismatch`, which names both versions, when a worker on this cluster could not read the pickles."""
+    """Raise `VersionMismatch`, which names both versions, if a worker on this cluster could not read the pickles."""
     others = [("this Nimbus", own)]
     others += [(f"supervisor {record.id} on {record.host}", record.versions) for record in supervisors]
     problems = misfits(submission.versions, others)

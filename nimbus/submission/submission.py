@@ -1,4 +1,4 @@
-"""What is submitted, as a value.
+"""A submission as a value.
 
 Must not know: requests, the life cycle of a topology.
 """
@@ -13,11 +13,11 @@ from topology_api.topology import Topology
 
 @dataclass(frozen=True)
 class Submission:
-    """A topology to run. `conf` and `component_confs` are merged: they hold every option of Squall's.
+    """A topology to run. `conf` and `component_confs` are merged: they hold every option of Squall.
 
-    key: the submitter's own; a request with the same key is the same submission ("": none). files: what it brings besides,
-    kind -> SHA-256. versions: what it was packed with: "python", "cloudpickle", "squall". replace: when a topology has the
-    name, this one takes over once that one has drained, within `wait_secs` seconds (None: its message timeout).
+    key: chosen by the submitter; requests with the same key are the same submission ("": no key). files: its files, kind ->
+    SHA-256. versions: of "python", "cloudpickle" and "squall" when it was packed. replace: if another topology has the name,
+    this one takes over once that one has drained, within `wait_secs` seconds (None: its message timeout).
     """
 
     topology: Topology
@@ -32,5 +32,5 @@ class Submission:
 
     @property
     def python(self) -> str:
-        """Python's minor version that packed it, "3.11"; "" in one process."""
+        """The Python version that packed it, such as "3.11"; "" within one process."""
         return ".".join(self.versions.get("python", "").split(".")[:2])

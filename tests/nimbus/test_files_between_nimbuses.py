@@ -100,7 +100,7 @@ def test_a_nimbus_that_does_not_answer_may_have_the_file(
     silent = NimbusRecord("silent", "http://127.0.0.1:9", "gone", KeyPair.make().public)
     Registry(store).nimbuses.put(silent)
     again = cluster.start("first", store.session())
-    until(lambda: "not answered so far: silent" in caplog.text, "that it waits for an answer")
+    until(lambda: "no answer yet from silent" in caplog.text, "that it waits for an answer")
     until(lambda: again.leading, "the lead all the same, after a while")
     assert "no Nimbus that answers has it; silent did not answer (" in caplog.text
 

@@ -42,7 +42,7 @@ def test_a_nimbus_that_does_not_answer_is_waited_for_longer_and_named(
     lacking: MissingFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     lacking.update(MISSING, [SILENT, Inventory("n3")], 0.0)
-    assert lacking.why_not(MISSING) == f"{LACKS}; not answered so far: n2"
+    assert lacking.why_not(MISSING) == f"{LACKS}; no answer yet from n2"
     assert may_lead_at(lacking, SILENT, Inventory("n3")) == LONGER
     (told,) = [record.getMessage() for record in caplog.records]
     assert "no Nimbus that answers has it; n2 did not answer (connection refused)" in told
@@ -87,7 +87,7 @@ def test_a_nimbus_that_has_the_file_and_never_leads_does_not_leave_the_cluster_w
 ) -> None:
     assert may_lead_at(lacking, answer) == LONGER
     assert lacking.steps_aside() is None, "this could continue for ever"
-    assert "is not available from n2: this Nimbus may lead without it" in caplog.text
+    assert "cannot be fetched from n2: this Nimbus may lead without it" in caplog.text
 
 
 def test_a_file_that_went_missing_since_the_last_check_counts(lacking: MissingFiles) -> None:
