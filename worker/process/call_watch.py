@@ -84,7 +84,7 @@ class CallWatch:
         return sorted(watched.values(), key=lambda call: -call.seconds)
 
     def jobs(self) -> Iterator[tuple[Task, float, object]]:
-        """Yield the tasks that are in a job, with the time when it began, and the oldest call of each asynchronous bolt task."""
+        """Yield the tasks that are in a job, with its start time, and the oldest call of each asynchronous bolt task."""
         worker = self.worker
         for task in list(worker.tasks.values()):
             if task.threaded and not worker.inline:
