@@ -1,9 +1,9 @@
-"""Routes what tasks leave for trackers, here or in another worker: XORs of acked tuples, failures, keep-alives.
+"""Routes messages for trackers, here or in another worker: XORs of acked tuples, failures, keep-alives.
 
-A root id names its spout task, which says where each entry goes. A tracker whose task is in a run in its own thread gets its
-entries when the run has ended.
-A batch bolt acks thousands of tuples at once. Their trees' verdicts, and what spouts do with these, are spread over rounds of
-the loop, so that other trees need not wait for all of them.
+A root id names its spout task, and so the destination of each entry. If that task is in a run in its own thread, its tracker
+gets the entries when the run has ended.
+A batch bolt acks thousands of tuples at once. They are routed, and spouts process the results, over several rounds of the loop,
+so that other trees need not wait for all of them.
 Must not know: user code, credit.
 """
 
@@ -25,7 +25,7 @@ PORTION: Final = 1024
 
 
 class AckRouter:
-    """The way back from bolts to the trackers."""
+    """Routes entries from the bolts of one worker, and from other workers, to the trackers."""
 
     def __init__(self, worker: str, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
         self.worker = worker
@@ -35,7 +35,7 @@ class AckRouter:
         self.shared = AckBatch()
         #: Control frames that are being filled, by worker.
         self.controls: dict[str, Control] = {}
-        #: Portions that the next rounds route.
+        #: Portions to route in the next rounds.
         self.queued: deque[AckBatch | list[tuple[int, Failure]]] = deque()
         #: Seconds that routing queued portions took in the last round.
         self.took = 0.0
@@ -45,7 +45,7 @@ class AckRouter:
     def assign(self, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
         """Set where tasks run."""
         self.worker_of = worker_of
-        #: The spout task when the topology has only one: its roots need not be looked at.
+        #: The spout task, if the topology has only one; else 0. With one, all entries go to it, whatever their roots.
         self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
 
     def forget(self, worker: str) -> None:
@@ -53,14 +53,14 @@ class AckRouter:
         self.controls.pop(worker, None)
 
     def control(self, worker: str) -> Control:
-        """Return the control frame that is being filled for a worker."""
+        """Return the control frame for a worker that is being filled."""
         control = self.controls.get(worker)
         if control is None:
             control = self.controls[worker] = Control(self.worker)
         return control
 
     def collect(self, task: BoltTask, now: float) -> None:
-        """Collect what a run of a bolt task left."""
+        """Collect the acks, failures and timeout resets of a run of a bolt task."""
         if task.xors is not self.shared:
             self.collect_acks(task.xors)
         if task.failures:
@@ -74,7 +74,7 @@ class AckRouter:
             self.keep_alive(KeepAlive(task.spec.id, task.id, tuple(roots)), now)
 
     def collect_acks(self, batch: AckBatch) -> None:
-        """Route a batch; of a large one a portion in each of the next rounds."""
+        """Route a batch. A large batch is routed in portions, one in each of the next rounds."""
         if len(batch.roots) > PORTION:
             self.queued += batch.portions(PORTION)
         else:
@@ -83,7 +83,7 @@ class AckRouter:
     def advance(self, clock: Callable[[], float], seconds: float) -> bool:
         """Route one queued portion, then more for up to `seconds`; return whether there was any.
 
-        `seconds` is what the rest of the loop round takes, so that verdicts keep up when rounds are slow.
+        `seconds`: the time that the rest of the loop's round takes, so that routing keeps up when rounds are slow.
         """
         if not self.queued:
             self.took = 0.0
@@ -96,7 +96,7 @@ class AckRouter:
         return True
 
     def finish(self) -> None:
-        """Route everything that is queued: a tracker is about to end, or to expire trees."""
+        """Route everything that is queued. Call this before a tracker ends or expires trees."""
         while self.queued:
             self.route(self.queued.popleft())
 
@@ -113,7 +113,7 @@ class AckRouter:
         """Route XORs for the trees of one spout task."""
         task = self.spouts.get(spout)
         if task is None:
-            if spout not in self.worker_of:  # of a task that is no more
+            if spout not in self.worker_of:  # of a task that is gone
                 return
             xors = self.control(self.worker_of[spout]).xors
             if spout in xors:
@@ -155,14 +155,14 @@ class AckRouter:
                 task.tracker.keep_alive(part.roots, now, part.component, part.task)
 
     def deliver_late(self, task: SpoutTask, now: float) -> None:
-        """Give a tracker what came while its task was in a run in its own thread."""
+        """Give a tracker the entries that came while its task was in a run in its own thread."""
         late, self.late_keep_alives = self.late_keep_alives, []
         for waiting in late:
             self.keep_alive(waiting, now)
         task.take_late()
 
     def receive(self, control: Control, now: float) -> None:
-        """Route a control frame of another worker; keep-alives first, so that they count before anything expires."""
+        """Route a control frame of another worker. Keep-alives come first, so that they count before any tree expires."""
         for waiting in control.keep_alives:
             self.keep_alive(waiting, now)
         for spout, columns in control.xors.items():

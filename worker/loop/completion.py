@@ -1,6 +1,6 @@
 """How a worker's tasks complete: end marks, quiet cycles, and flush requests to batch bolts that hold tuples back.
 
-Checked when the worker's loop has nothing else to do, and now and then beside a source that never rests.
+The worker's loop checks this when it has nothing else to do, and from time to time while a source keeps it busy.
 Must not know: frames, credit, user code.
 """
 
@@ -21,7 +21,7 @@ from worker.tasks.task import Task
 
 #: Seconds between two flush requests while spouts wait for trees.
 FLUSH_REQUEST_SECONDS = 0.02
-#: Seconds after which ends of input are checked though the loop has more to do.
+#: Seconds after which ends of input are checked even if the loop has more to do.
 CHECK_SECONDS = 0.02
 
 
@@ -54,7 +54,7 @@ class Completion:
         return busy
 
     def next_time(self) -> float | None:
-        """Return when to check again though nothing arrives."""
+        """Return when to check again even if nothing arrives."""
         times = []
         waits = any(spout.tracker.pending and spout.wants_flush() for spout in self.table.spouts)
         if waits and self.has_batches():
@@ -64,7 +64,7 @@ class Completion:
         return min(times, default=None)
 
     def has_batches(self) -> bool:
-        """Return whether there may be bolts that gather tuples: here, or in other workers."""
+        """Return whether there may be bolts that gather tuples, here or in other workers."""
         return bool(self.timers.batch_bolts or self.timers.other_workers)
 
     def request_flushes(self, now: float, draining: bool) -> bool:
@@ -74,15 +74,15 @@ class Completion:
         if not draining and not any(spout.wants_flush() for spout in self.table.spouts if not spout.busy):
             return False
         self.next_flush_request = now + FLUSH_REQUEST_SECONDS
-        # A worker that drains for its own end asks no peers once its trees are done: each request is one more frame that
-        # they have to confirm before it may go.
+        # A worker that drains before its own end sends no requests once its trees are done: peers have to confirm each of
+        # these frames before it may leave.
         if not (draining and self.table.spouts_drained):
             for other in self.timers.other_workers:
                 self.ack_router.control(other).flush = True
         return self.flush_here()
 
     def flush_here(self) -> bool:
-        """Have the batch bolts here execute what they have gathered, once their input is empty."""
+        """Have the batch bolts here execute their gathered tuples, once their input is empty."""
         requested = False
         for bolt in self.timers.batch_bolts:
             if not bolt.busy and bolt.request_flush():
@@ -91,7 +91,7 @@ class Completion:
         return requested
 
     def advance_ends(self) -> bool:
-        """Call `end_of_input` where all inputs have ended, and pass end marks on."""
+        """Call `end_of_input` of tasks whose inputs have all ended, and pass end marks on."""
         advanced = False
         for spout in self.table.spouts:
             if spout.exhausted and not spout.ended and spout.at_rest():
@@ -101,7 +101,7 @@ class Completion:
             inputs = bolt.inputs
             if inputs.phases_wanted:
                 inputs.phase = self.cycles.cycles[self.plan.cycle_of[bolt.spec.id]].phase
-                # In a cycle whose inputs have ended a batch bolt must not hold its tuples back.
+                # Once the inputs of a cycle have ended, a batch bolt in it must not hold tuples back.
                 if inputs.outside_ended and not bolt.busy and bolt.request_flush():
                     advanced = True
                     self.table.queue(bolt)
@@ -122,13 +122,13 @@ class Completion:
         self.send_end(task, lambda target: True)
 
     def repeat_ends(self, wanted: Callable[[int], bool]) -> None:
-        """Send the end marks of tasks that have ended again, to those targets that are `wanted`."""
+        """Send the end marks of ended tasks once more, to the targets for which `wanted` returns True."""
         for task in self.table.by_id.values():
             if task.ended:
                 self.send_end(task, wanted)
 
     def send_end(self, task: Task, wanted: Callable[[int], bool]) -> None:
-        """Send a task's end mark to those tasks of its readers that are `wanted`."""
+        """Send a task's end mark to the tasks of its readers for which `wanted` returns True."""
         targets = [target for target in self.plan.end_targets(task.spec.id) if wanted(target)]
         if task.spec.outputs and targets:
             source = self.plan.source(task.spec.id, task.id, next(iter(task.spec.outputs)))

@@ -1,10 +1,10 @@
 """Detects that a cycle of bolts is quiet: counts the tuples sent and executed on its inner edges, and asks twice.
 
 End marks cannot start on the inner edges of a cycle: each task would wait for the other. So once every input from outside
-has ended, the cycle's coordinator (the worker of its lowest task) asks all workers that host its tasks. If all are idle and
-as many tuples were executed as sent, in two rounds with the same numbers, nothing is under way (Mattern's four-counter
-method, "Algorithms for distributed termination detection", 1987). When it is quiet for the first time its tasks call
-`end_of_input`; the second time they send their end marks to the outside.
+has ended, the cycle's coordinator (the worker of its lowest task) asks all workers that host its tasks. If all are idle, and
+as many tuples were executed as sent, in two rounds with the same numbers, then no tuple is in flight and the cycle is quiet
+(Mattern's four-counter method, "Algorithms for distributed termination detection", 1987). When the cycle is quiet for the first
+time, its tasks call `end_of_input`; the second time, they send their end marks to the outside.
 Must not know: links, user code, clocks (the worker says when a round is due).
 """
 
@@ -28,7 +28,8 @@ class Cycle:
 
     workers: tuple[str, ...]
     coordinator: str
-    #: Tuples sent to, and executed from, each worker: when a process has ended, its counts are dropped on both sides.
+    #: Tuples sent to each worker, and tuples from each worker that were executed. When a process has ended, its counts are
+    #: dropped on both sides.
     sent: Counter[str] = field(default_factory=Counter)
     executed: Counter[str] = field(default_factory=Counter)
     phase: int = 0
@@ -58,7 +59,7 @@ class CycleWatch:
         self.cycles[cycle].executed[worker] += tuples
 
     def unsent(self, cycle: int, worker: str, tuples: int) -> None:
-        """Uncount tuples that were sent and never arrived."""
+        """Subtract tuples that were sent and never arrived."""
         if worker in self.cycles[cycle].sent:
             self.cycles[cycle].sent[worker] -= tuples
 
@@ -77,7 +78,7 @@ class CycleWatch:
                 self.send(worker, CyclePhase(index, cycle.phase))
 
     def renew(self, cycles: list[Cycle]) -> None:
-        """Follow another assignment: other workers host the cycles' tasks."""
+        """Follow another assignment, in which other workers host the cycles' tasks."""
         for old, new in zip(self.cycles, cycles):
             new.sent, new.executed, new.phase, new.round = old.sent, old.executed, old.phase, old.round
         self.cycles = cycles
@@ -128,7 +129,7 @@ class CycleWatch:
 
     def receive_reply(self, reply: CycleReply, cycle: Cycle) -> None:
         """Evaluate the round once all workers have replied."""
-        if reply.phase > cycle.phase:  # from before this process
+        if reply.phase > cycle.phase:  # the phase was reached before this process started
             for worker in cycle.workers:
                 self.send(worker, CyclePhase(reply.cycle, reply.phase))
         if reply.round != cycle.round:
@@ -144,7 +145,7 @@ class CycleWatch:
             cycle.before = totals
         else:
             cycle.before = None
-            # Made once: sending it to this worker advances its own phase.
+            # Created before the loop: sending it to this worker changes `cycle.phase`.
             quiet = CyclePhase(reply.cycle, cycle.phase + 1)
             for worker in cycle.workers:
                 self.send(worker, quiet)

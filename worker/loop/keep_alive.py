@@ -1,7 +1,7 @@
-"""Which trees merely wait in a worker, so that their trackers keep them alive instead of timing them out.
+"""Finds the trees that merely wait in a worker, so that their trackers keep them alive instead of timing them out.
 
-Reads only: another thread asks while the loop is inside a call.
-Must not know: how other workers hear of it.
+It only reads: another thread calls it while the loop is inside a call.
+Must not know: how keep-alives get to other workers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from worker.tracking.ids import task_of
 def keep_alives(
     tasks: Iterable[Task], arrived: Iterable[Frame], component_of: Mapping[int, str]
 ) -> Iterator[KeepAlive]:
-    """Yield the trees whose tuples wait at each task: in its queues, or in frames that are in no inbox yet."""
+    """Yield the trees whose tuples wait at each task: in its queues, or in frames that are not in an inbox yet."""
     for task in list(tasks):
         if roots := task.waiting_roots():
             yield KeepAlive(task.spec.id, task.id, tuple(roots))

@@ -1,11 +1,11 @@
 """The links of a worker: from the outboxes of its tasks to the inboxes of tasks, here or in other workers.
 
-A link leads from this worker to one destination task. Its window (`squall.transport.credit`) says how many frames may be
-under way; an outbox that gets no credit keeps its tuples, and when it is full its task is not run ("blocked") until the
-destination has executed something. A destination in this worker has the same windows and batches, only without a frame on
-the way. Edges that close a cycle take no credit: `topology.cycle.buffer` bounds what is untracked on them.
-Full frames leave at once. `Flushing` decides when partial ones do: all of them when the loop has nothing to do, those for idle
-tasks now and then.
+A link leads from this worker to one destination task. Its window (`squall.transport.credit`) limits the number of frames in
+flight. Without credit an outbox keeps its tuples; when it is full, its task is not run ("blocked") until the destination has
+executed something. For a destination in this worker, windows and batches are the same, but nothing is encoded. Edges that
+close a cycle take no credit: `topology.cycle.buffer` bounds the untracked tuples on them.
+Full frames leave at once. `Flushing` decides when partial frames leave: all of them when the loop has nothing to do, those for
+idle tasks from time to time.
 Must not know: user code, trackers, sockets.
 """
 
@@ -27,7 +27,7 @@ from worker.tasks.task import Task
 
 Send = Callable[[str, Frame], None]
 
-#: Seconds after which everything is sent though the loop has more to do.
+#: Seconds after which everything is sent even if the loop has more to do.
 LONGEST_WAIT_IN_OUTBOX = 0.05
 #: Minimum seconds between two flushes for idle tasks in a busy worker; and the pause after one, as a multiple of the time
 #: that it took, so that flushing takes a small share of the time.
@@ -58,7 +58,7 @@ class Links:
         cycles: CycleWatch,
         linked: bool = True,
     ) -> None:
-        """`linked`: all workers can be reached from the start; else each from its call of `linked` on."""
+        """`linked`: all workers can be reached from the start; otherwise each one from its call of `linked` on."""
         self.worker = worker
         self.worker_of = worker_of
         self.window_of = windows
@@ -82,7 +82,7 @@ class Links:
         self.reachable = {worker, *worker_of.values()} if linked else {worker}
 
     def flush(self, task: Task, what: Flush) -> bool:
-        """Send what is in a task's outboxes, as far as there is credit; return whether anything left. Sets `task.blocked`."""
+        """Send the tuples in a task's outboxes, as far as there is credit; return whether any left. Sets `task.blocked`."""
         high = task.limits.high
         sent = False
         blocked = False
@@ -129,7 +129,7 @@ class Links:
         self.forward(batch)
 
     def forward(self, batch: Batch) -> None:
-        """Hand a batch to its destination: an inbox here, or the transport."""
+        """Pass a batch on: to an inbox here, or to the transport."""
         worker = self.worker_of[batch.target]
         if worker == self.worker:
             self.arrive(batch)
@@ -137,7 +137,7 @@ class Links:
             self.send(worker, batch)
 
     def mark_end(self, source: Source, targets: Iterable[int]) -> None:
-        """Send end marks: this source task has sent everything that it had for these tasks. Takes no credit."""
+        """Send end marks: this source task has sent all its tuples for these tasks. They take no credit."""
         for target in targets:
             batch = Batch(source, target, [], [], [])
             batch.sender = self.worker
@@ -159,9 +159,9 @@ class Links:
         self.woken.append(task)
 
     def drop_untracked(self, component: str, batch: Batch) -> int:
-        """Drop and count the untracked tuples of a batch for a cycle that is full; return their number.
+        """Drop and count the untracked tuples of a batch for a full cycle; return their number.
 
-        Tracked tuples stay: max pending bounds them.
+        Tracked tuples stay: `topology.max.spout.pending` bounds them.
         """
         kept = [position for position, root in enumerate(batch.roots) if root]
         dropped = len(batch.rows) - len(kept)
@@ -175,7 +175,7 @@ class Links:
         return dropped
 
     def done(self, batch: Batch) -> None:
-        """Confirm a batch that was executed and whose outputs are in the outboxes, which grants new credit."""
+        """Confirm a batch, which grants new credit. It was executed, and its outputs are in the outboxes."""
         if batch.cycle >= 0:
             self.cycles.executed(batch.cycle, batch.sender, len(batch.rows) + batch.skipped)
         window = batch.window
@@ -188,12 +188,12 @@ class Links:
             self.grants.setdefault(batch.sender, {})[batch.target] = upto
 
     def granted(self, target: int, upto: int) -> None:
-        """Take credit that a destination granted: the tasks that waited for it may go on."""
+        """Add credit that a destination granted; the tasks that waited for it may go on."""
         if self.window(target).grant(upto) and target in self.waiting:
             self.retry.update(self.waiting.pop(target))
 
     def flush_retries(self) -> bool:
-        """Flush again for the tasks that got credit; return whether anything left."""
+        """Flush the outboxes of tasks that got credit; return whether any tuples left."""
         if not self.retry:
             return False
         retry, self.retry = self.retry, {}
@@ -228,14 +228,14 @@ class Links:
         self.grants.pop(worker, None)
 
     def closing(self, worker: str) -> None:
-        """Close the windows to another worker, which takes no more tuples; what is on the way is still executed."""
+        """Close the windows to another worker, which takes no more tuples. It still executes those in flight."""
         self.reachable.discard(worker)
         for target, host in self.worker_of.items():
             if host == worker:
                 self.window(target).close()
 
     def reset_windows(self, targets: Iterable[int]) -> None:
-        """Reset the windows to these tasks; tasks that wait for one try again."""
+        """Reset the windows to these tasks; tasks that wait for such a window try again."""
         for target in list(targets):
             self.sending.pop(target, None)
             if target in self.waiting:
@@ -262,16 +262,16 @@ class Flushing:
         self.last_flush = self.next_idle_flush = self.next_pause_flush = now()
 
     def all_due(self, now: float) -> bool:
-        """Return whether everything has to be sent though the loop has more to do."""
+        """Return whether everything has to be sent even if the loop has more to do."""
         return now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX
 
     def idle_due(self, now: float) -> bool:
-        """Return whether partial frames for idle tasks are due; earlier when the loop would otherwise pause."""
+        """Return whether partial frames for idle tasks are due: earlier if the loop would otherwise pause."""
         return now >= self.next_idle_flush or (now >= self.next_pause_flush and self.pauses)
 
     @property
     def pauses(self) -> bool:
-        """Whether no task wants to run in the loop. A spout whose thread is busy is not asked: no other thread may touch it."""
+        """Whether no task wants to run in the loop. A spout that runs in its own thread is left out: no other may touch it."""
         spouts = self.table.spouts
         return not self.table.ready and not any(not spout.jobs and spout.wants_run() for spout in spouts)
 
@@ -281,7 +281,7 @@ class Flushing:
         return self.flush(Flush.ALL)
 
     def flush_idle(self) -> None:
-        """Send what is in outboxes for tasks that have nothing to do."""
+        """Send the tuples in outboxes for tasks that have nothing to do."""
         began = self.now()
         self.flush(Flush.IDLE)
         ended = self.now()
@@ -289,7 +289,7 @@ class Flushing:
         self.next_idle_flush = max(ended + IDLE_FLUSH_SECONDS, self.next_pause_flush)
 
     def flush(self, what: Flush) -> bool:
-        """Flush the outboxes of all tasks that are not in a job; return whether anything left."""
+        """Flush the outboxes of all tasks that are not in a job; return whether any tuples left."""
         sent = False
         for task in self.table.by_id.values():
             if not task.jobs and task.emitter.dirty:

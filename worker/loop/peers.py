@@ -1,4 +1,4 @@
-"""A worker's reactions to reports on other workers: they start, they end, tuples on the way to them are lost.
+"""A worker's reactions to reports on other workers: they start, they end, or tuples in flight to them are lost.
 
 Implements `squall.transport.exchange.PeerListener`.
 Must not know: sockets, user code.
@@ -36,7 +36,7 @@ class Peers:
         self.arrived.append(frame)
 
     def lost(self, frames: Sequence[SentBatch], why: str) -> None:
-        """Fail the trees of batches that were sent from here and never executed: at once, instead of by timeout."""
+        """Fail the trees of batches that were sent from here and never executed, at once instead of by timeout."""
         failed: set[int] = set()
         for sent in frames:
             if sent.cycle >= 0:
@@ -47,29 +47,29 @@ class Peers:
                 self.ack_router.route_failure(root, failure)
 
     def superseded(self, name: str) -> None:
-        """The process of another worker has ended."""
+        """Handle the end of another worker's process."""
         self.links.superseded(name)
         self.cycles.forget(name)
         self.ack_router.forget(name)
 
     def linked(self, name: str) -> None:
-        """A process of another worker takes tuples: it also gets the end marks that were sent before it came."""
+        """Handle a new process of another worker: it takes tuples, and gets the end marks that were sent before it came."""
         self.links.linked(name)
         self.cycles.greet(name)
         self.completion.repeat_ends(lambda target: self.links.worker_of[target] == name)
 
     def overflow(self, batch: Batch) -> None:
-        """Too many tuples of a cycle are on their way to another worker."""
+        """Drop untracked tuples of a batch: too many tuples of its cycle are in flight to another worker."""
         dropped = self.links.drop_untracked(self.component_of[batch.target], batch)
         self.cycles.unsent(batch.cycle, self.links.worker_of[batch.target], dropped)
 
     def closing(self, name: str) -> None:
-        """Another worker takes no more tuples."""
+        """Send another worker, which is about to leave, no more tuples."""
         self.links.closing(name)
 
 
 def unexecuted(task: Task) -> list[SentBatch]:
-    """Return what waits in the inbox of a task that is closed, as lost batches."""
+    """Return the batches in the inbox of a closed task, as lost ones."""
     return [
         SentBatch(
             0, batch.source, batch.target, 0, -1, 0, False, sorted(batch.waiting_roots(batch.position)), {}
@@ -80,7 +80,7 @@ def unexecuted(task: Task) -> list[SentBatch]:
 
 
 def waiting_in(tasks: Iterable[Task], arrived: Iterable[Frame]) -> list[SentBatch]:
-    """Return what waits in a worker that has stopped: in inboxes, in outboxes, and in frames that it has not processed."""
+    """Return the batches of a stopped worker as lost ones: from inboxes, outboxes, and frames that it has not processed."""
     lost = [SentBatch.of(frame) for frame in arrived if isinstance(frame, Batch) and frame.rows]
     for task in tasks:
         lost += unexecuted(task)

@@ -1,6 +1,4 @@
-"""A worker's plan: the topology, which task runs where, the merged configuration; and what follows from them.
-
-Plain values, and questions about them.
+"""A worker's plan: the topology, the workers of its tasks, the merged configuration; and values that follow from them.
 Must not know: queues, user code, clocks.
 """
 
@@ -34,17 +32,17 @@ class WorkerPlan:
     component_confs: Mapping[str, Mapping[str, Any]]
     directory: str
     seed: int = 0
-    #: What watches the tasks; see `worker.tasks.hooks`.
+    #: Objects that watch the tasks; see `worker.tasks.hooks`.
     observers: tuple[Any, ...] = field(default=())
     #: Spout tasks that had finished before this worker was started; they are not opened again.
     finished: frozenset[int] = frozenset()
-    #: In simulated time, where calls take no time: calls of next_tuple within one instant. None: no such limit.
+    #: In simulated time, where calls take no time: the most calls of next_tuple within one instant. None: no limit.
     calls_an_instant: int | None = None
     #: Which process of the worker this is; see `squall.cluster.records.Placement`.
     incarnation: Incarnation = field(default=Incarnation(0, 0))
     #: Which submission of the topology this is.
     topology_id: str = ""
-    #: False: tuples go to another worker only once the transport has linked it.
+    #: False: another worker gets tuples only after the transport has linked it.
     linked: bool = True
 
     @property
@@ -58,7 +56,7 @@ class WorkerPlan:
 
     @cached_property
     def tasks_by_logger(self) -> dict[str, str]:
-        """Each task, such as "count[4]", by the name of its logger."""
+        """The tasks, such as "count[4]", by the names of their loggers."""
         return {self.logger_of(component, at): f"{component}[{task}]" for task, component, at in self.tasks}
 
     def scratch(self, component: str, index: int) -> str:
@@ -90,7 +88,7 @@ class WorkerPlan:
 
     @cached_property
     def cycle_of(self) -> dict[str, int]:
-        """Index of the cycle that a component is part of; components outside of cycles are missing."""
+        """Component -> index of its cycle; without the components outside of cycles."""
         return {component: index for index, cycle in enumerate(self.topology.cycles) for component in cycle}
 
     def conf_of(self, component: str) -> Mapping[str, Any]:
@@ -100,8 +98,8 @@ class WorkerPlan:
     def limits_of(self, component: str) -> TaskLimits:
         """Return the sizes of a component's queues.
 
-        A run ends after `emits` emissions and outboxes are looked at once a run or more often, so an outbox that is below
-        `high` when a run starts ends below the queue's size plus what one user call emits.
+        A run ends after `emits` emissions, and outboxes are checked at least once a run. So an outbox below `high` at the start
+        of a run ends below the queue's size plus the emissions of one user call.
         """
         size = int(self.conf_of(component)["topology.queue.size"])
         frame, window = frame_limits(size)
@@ -109,7 +107,7 @@ class WorkerPlan:
         return TaskLimits(frame, window, max(1, size - 2 * emits), emits)
 
     def window_of(self, task: int) -> int:
-        """Return the number of frames that may be under way from one worker to this task."""
+        """Return the number of frames that may be in flight from one worker to this task."""
         return self.limits_of(self.component_of[task]).window
 
     def readers(self, component: str) -> list[ComponentSpec]:
@@ -119,7 +117,7 @@ class WorkerPlan:
         ]
 
     def end_targets(self, component: str) -> list[int]:
-        """Return the tasks that get an end mark from each task of a component: its readers', without inner edges of a cycle."""
+        """Return the tasks that get an end mark from each task of a component: its readers', except in its own cycle."""
         cycle = self.cycle_of.get(component, -1)
         targets: list[int] = []
         for reader in self.readers(component):
@@ -146,5 +144,5 @@ class WorkerPlan:
         return cycles
 
     def source(self, component: str, task: int, stream: str) -> Source:
-        """Return where tuples of a stream come from."""
+        """Return the source of the tuples that a task emits on a stream."""
         return Source(component, task, stream, self.topology.component(component).outputs[stream].fields)

@@ -1,7 +1,7 @@
 """The changes that a new assignment makes in a running worker: tasks that leave, tasks that move, routes that are replaced.
 
 Tasks that stay are not disturbed: they keep their instances, queues and trees; only their routes are replaced where a
-reader's tasks have changed. All tasks of a component whose number of tasks changed are closed and made again.
+reader's tasks have changed. If a component's number of tasks changed, all its tasks are closed and created again.
 `worker.loop.worker` carries it out. Must not know: links, sockets, who decides on assignments.
 """
 
@@ -47,9 +47,9 @@ class Reassignment:
         ]
 
     def reroute(self, task: Task) -> list[SentBatch]:
-        """Replace the routes of a task that stays, where they change; tuples that wait keep their outboxes.
+        """Replace the routes of a task that stays, where they change; waiting tuples keep their outboxes.
 
-        Returns what waited for tasks that are gone.
+        Returns the waiting tuples for tasks that are gone.
         """
         component, before, plan = task.spec.id, self.before, self.plan
         if isinstance(task, BoltTask):

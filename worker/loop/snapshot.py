@@ -1,7 +1,7 @@
 """Reads the counters of a worker at one moment from its tasks: worker -> `WorkerCounters`.
 
-Reads only, so it may be called from any thread while the worker runs. Times are those of the worker's clock: a process turns
-them into wall-clock time (`worker.process.wall_clock`).
+It only reads, so it may be called from any thread while the worker runs. Times are those of the worker's clock; a process
+turns them into wall-clock time (`worker.process.wall_clock`).
 Must not know: how workers are driven, where counters go.
 """
 
@@ -14,17 +14,17 @@ from worker.loop.worker import Worker
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 
-#: Numbers the readings of all workers of this process, in the order in which they began.
+#: Numbers the readings of all workers of this process, in the order of their beginnings.
 _numbers = count(1)
 
 
 def worker_counters(worker: Worker) -> WorkerCounters:
-    """Return what a worker has counted so far; its present state only while it has not been stopped."""
+    """Return a worker's counters, and its present state if it has not been stopped."""
     number = next(_numbers)  # first: of two readings, the one that began later has seen more
     stopped = worker.stopped
     components = {spec.id: ComponentCounters() for spec in worker.plan.topology.components}
     tasks = list(worker.tasks.values())
-    former = list(worker.table.former)  # read last: a task that goes meanwhile is in both
+    former = list(worker.table.former)  # read last: a task that is closed meanwhile is in both
     for task in former:
         add_task(components[task.spec.id], task)
     for task in tasks:
@@ -40,7 +40,7 @@ def worker_counters(worker: Worker) -> WorkerCounters:
 
 
 def add_task(counters: ComponentCounters, task: Task) -> None:
-    """Add what one task did."""
+    """Add the counters of one task."""
     counters.emitted += task.emitter.emitted
     counters.executed += task.executed
     counters.acked += task.acked
@@ -56,7 +56,7 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
 
 
 def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
-    """Add the present state of one task, or its state when it ended."""
+    """Add the gauges of one task and, unless it has been stopped, its present state."""
     add_metrics(counters.gauges, task.metrics.read_gauges())
     if isinstance(task, SpoutTask) and not stopped:
         counters.pending += task.pending
@@ -67,7 +67,7 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
 
 
 def idle_reason(task: SpoutTask) -> str:
-    """Return why a spout does not emit at this moment, for people; "" when it does."""
+    """Return, for people, why a spout does not emit at this moment; "" if it does."""
     if not task.opened:
         return "not open yet"
     if task.finished:

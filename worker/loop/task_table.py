@@ -1,4 +1,4 @@
-"""The tasks of one worker: by id, by kind, and which bolts are ready to run.
+"""The tasks of one worker: by id, by kind, and the bolt tasks that are ready to run.
 
 Must not know: links, trackers, clocks.
 """
@@ -27,7 +27,7 @@ class TaskTable:
         self.ready: deque[BoltTask] = deque()
 
     def add(self, task: Task) -> None:
-        """Add a task that was made."""
+        """Add a new task."""
         self.by_id[task.id] = task
         if isinstance(task, SpoutTask):
             self.spouts.append(task)
@@ -37,7 +37,7 @@ class TaskTable:
                 self.async_bolts.append(task)
 
     def remove(self, task: Task) -> None:
-        """Move a task that was closed to the former ones."""
+        """Move a closed task to the former ones."""
         self.former.append(
             task
         )  # first: a thread that reads the counters meanwhile finds it in one of the two
@@ -64,7 +64,7 @@ class TaskTable:
 
     @property
     def spouts_drained(self) -> bool:
-        """Whether no tree of a spout here is open."""
+        """Whether no spout here has open trees or final calls to make."""
         return not any(task.pending or task.busy or task.has_verdicts for task in self.spouts)
 
     @property

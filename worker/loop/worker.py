@@ -1,9 +1,9 @@
 """A worker: one loop that runs all its tasks in turn. The core of the worker process, without I/O.
 
-One `step`: process what arrived, run the bolts that have input, route acks, call the spouts, send what is full (or, when
-there is nothing else to do, everything). `deliver` takes frames and `send` sends them; time is the caller's; `next_time`
-says when a step is due though nothing arrives. So a process with sockets, a thread of a local cluster and a simulation
-drive the same object.
+One `step`: process frames that arrived, run the bolts that have input, route acks, call the spouts, and send full frames (or
+all frames, if there is nothing else to do). Frames come in by `deliver` and leave by `send`; the caller provides the clock;
+`next_time` returns when a step is due even if nothing arrives. So a process with sockets, a thread of a local cluster and a
+simulation drive the same object.
 Must not know: sockets, threads (see `worker.tasks.runners`), the store, Nimbus.
 """
 
@@ -52,7 +52,7 @@ class Worker:
         scratch: Scratch,
         inline: bool = False,
     ) -> None:
-        """`inline`: tasks with a thread of their own run in the loop too (simulated time)."""
+        """`inline`: tasks that have their own thread run in the loop too (simulated time)."""
         now = clock.now
         self.plan = plan
         self.name = plan.worker
@@ -65,7 +65,7 @@ class Worker:
         #: Frames that the next step processes.
         self.arrived: deque[Frame] = deque()
         self.table = TaskTable()
-        #: The table's own: looked at in every round.
+        #: The table's own lists: each round reads them.
         self.tasks, self.spouts, self.bolts = self.table.by_id, self.table.spouts, self.table.bolts
         self.async_bolts, self.ready = self.table.async_bolts, self.table.ready
         self.queue = self.table.queue
@@ -84,25 +84,25 @@ class Worker:
         )
         self.errors: dict[str, ErrorLog] = {spec.id: ErrorLog() for spec in plan.topology.components}
         self.crash: ErrorReport | None = None
-        #: The crash is that a task could not be made, opened or prepared.
+        #: Whether the reason of the crash is that a task could not be created, opened or prepared.
         self.unopened = False
-        #: The task whose job the loop is in: other threads ask what a slow worker is doing.
+        #: The task whose job the loop runs: other threads read what a slow worker is doing.
         self.running: Task | None = None
         self.started = self.stopped = self.draining = False
         #: When the clock was last read after a job in the loop.
         self.clock_read = now()
-        #: Seconds that the last round of the loop took, but for routing queued acks.
+        #: Seconds that the last round of the loop took, without the routing of queued acks.
         self.round_took = 0.0
 
     # Life.
 
     def start(self) -> None:
-        """Make the tasks and have them opened."""
+        """Create the tasks and have them opened."""
         self.started = True
         self.open_tasks(self.plan.own_tasks)
 
     def open_tasks(self, rows: list[TaskRow]) -> None:
-        """Make tasks and have them opened; bolts first, so that a spout's first tuple arrives at prepared ones."""
+        """Create tasks and have them opened; bolts first, so that they are prepared when a spout's first tuple arrives."""
         made: list[Task] = []
         for task_id, component, index in sorted(
             rows, key=lambda row: self.plan.topology.component(row[1]).kind
@@ -136,7 +136,7 @@ class Worker:
                 return
 
     def replan(self, plan: WorkerPlan) -> None:
-        """Run the tasks of another assignment from now on; those that stay are not disturbed."""
+        """Run the tasks of another assignment from now on; tasks that stay are not disturbed."""
         change = Reassignment.between(self.plan, plan)
         for task in change.leaving(self.tasks.values()):
             self.remove(task)
@@ -153,8 +153,8 @@ class Worker:
             self.completion.repeat_ends(change.moved.__contains__)
 
     def remove(self, task: Task) -> None:
-        """Close a task that goes. What waits for it is lost, and what it did still counts."""
-        self.ack_router.finish()  # a spout's trees that have their verdict must not fail with it
+        """Close a task that leaves this worker. Tuples that wait for it are lost; its counters and acks still count."""
+        self.ack_router.finish()  # a spout's trees that are acked already must not fail with it
         if task.threaded and not self.inline:
             self.runner.finish(task.id, task.close)
         else:
@@ -172,7 +172,7 @@ class Worker:
         self.environment.scratch.remove(self.plan.scratch(task.spec.id, task.context.index))
 
     def window_of(self, task: int) -> int:
-        """Return the number of frames that may be under way to a task."""
+        """Return the number of frames that may be in flight to a task."""
         return self.plan.window_of(task)
 
     @property
@@ -192,7 +192,7 @@ class Worker:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits here, in no queue and no outbox."""
+        """Whether nothing waits here, in any queue or outbox."""
         return not (self.arrived or self.ack_router.queued) and self.table.at_rest
 
     def activate(self) -> None:
@@ -200,11 +200,12 @@ class Worker:
         self.set_active(True)
 
     def deactivate(self) -> None:
-        """Have the spouts pause; what is under way goes on."""
+        """Have the spouts pause; tuples in flight are still processed."""
         self.set_active(False)
 
     def set_active(self, active: bool) -> None:
-        """Change the spouts' state and call their method. This ends a drain: that of a rebalance which changed nothing."""
+        """Change the spouts' state and call their `activate` or `deactivate`. This ends the drain of a rebalance that changed
+        nothing."""
         self.draining = False
         for spout in self.spouts:
             spout.draining = False
@@ -213,13 +214,13 @@ class Worker:
                 self.execute(spout, lambda spout=spout: spout.call("activate" if active else "deactivate"))  # type: ignore[misc]
 
     def drain(self) -> None:
-        """Stop calling next_tuple; finish what is pending."""
+        """Stop calling next_tuple; finish pending trees."""
         self.draining = True
         for spout in self.spouts:
             spout.draining = True
 
     def stop(self) -> None:
-        """End all tasks: what is pending fails as stopped; close and cleanup are called. Spouts first."""
+        """End all tasks, spouts first: pending trees fail as stopped, then close and cleanup are called."""
         if self.stopped:
             return
         self.stopped = True
@@ -244,7 +245,7 @@ class Worker:
     # The loop.
 
     def step(self) -> bool:
-        """Do what can be done now, for a bounded time; return whether anything was done."""
+        """Do the work that is possible now, for a bounded time; return whether anything was done."""
         if not self.started or self.stopped or self.crash:
             return False
         now = self.now()
@@ -254,7 +255,7 @@ class Worker:
             busy = True
             self.ran(self.tasks[task_id], now)
         for bolt in self.async_bolts:
-            if bolt.over:  # its calls end on the asyncio loop, which can only wake this one
+            if bolt.over:  # its calls end on the asyncio loop, which can only wake the worker's loop
                 self.queue(bolt)
         self.run_timers(now)
         bolts_ran = self.run_bolts()
@@ -302,7 +303,7 @@ class Worker:
             self.completion.flush_here()
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
-        """Report a tuple that could not be encoded or decoded, and let no cycle wait for it."""
+        """Report a tuple that could not be encoded or decoded; its cycle does not wait for it."""
         if lost.cycle >= 0:
             self.cycles.unsent(lost.cycle, self.links.worker_of[lost.target], 1)
         name, error = self.plan.topology.name, EmitError(lost.error)
@@ -336,7 +337,7 @@ class Worker:
         return ran
 
     def run_spouts(self) -> bool:
-        """Run each spout once that has verdicts to give or replays that are due, or may emit."""
+        """Run each spout once that has final calls to make, has due replays, or may emit."""
         ran = False
         for spout in self.spouts:
             if not spout.jobs and not self.crash and spout.wants_run():
@@ -345,7 +346,7 @@ class Worker:
         return ran
 
     def execute(self, task: Task, job: Callable[[], Any]) -> None:
-        """Run a job of a task: here, or in the task's thread."""
+        """Run a job of a task, here or in the task's thread."""
         if not task.jobs:
             task.busy_since = self.now()
         task.jobs += 1
@@ -360,11 +361,11 @@ class Worker:
             self.ran(task, self.clock_read)
 
     def ran(self, task: Task, now: float) -> None:
-        """Collect what a run left that has ended."""
+        """Collect the results of a run that has ended."""
         task.jobs -= 1
         task.waits_for = ""
         if task.jobs:
-            return  # the next job of its thread has the task already: what this one left is collected after that
+            return  # the task's thread runs its next job already: the results are collected after that one
         if task.done:
             done, task.done = task.done, []
             for batch in done:
@@ -404,17 +405,17 @@ class Worker:
             for worker, control in router.drain_controls(grants):
                 self.send(worker, control)
 
-    # What is due at a time.
+    # Timers.
 
     def run_timers(self, now: float) -> None:
-        """Run what is due: ticks, keep-alives, timeouts, batches whose interval has passed; in this order."""
+        """Run due timers, in this order: ticks, keep-alives, timeouts, batches whose interval has passed."""
         timers = self.timers
         for task in timers.due_ticks(now):
             if not task.end_called:
                 task.tick_due = True
                 self.queue(task)
         if now >= timers.next_report or now >= timers.next_expiry:
-            self.ack_router.finish()  # no tree must time out, here or elsewhere, whose verdict is here
+            self.ack_router.finish()  # no tree may time out, here or elsewhere, while its acks wait here
         if now >= timers.next_report:
             self.send_keep_alives(now)
         if now >= timers.next_expiry:
@@ -427,14 +428,14 @@ class Worker:
                 self.queue(bolt)
 
     def send_keep_alives(self, now: float) -> None:
-        """Keep the trees alive that merely wait in this worker's queues."""
+        """Keep alive the trees that merely wait in this worker's queues."""
         self.timers.next_report = now + self.timers.report_every
         for waiting in keep_alives(self.tasks.values(), self.arrived, self.plan.component_of):
             self.ack_router.keep_alive(waiting, now)
         self.send_controls()
 
     def next_time(self) -> float | None:
-        """Return when a step is due though nothing arrives; None: never."""
+        """Return when a step is due even if nothing arrives; None: never."""
         if not self.started or self.stopped or self.crash:
             return None
         times = [spout.next_time() for spout in self.spouts if not spout.busy]
