@@ -1,1 +1,1 @@
-"""What every daemon process needs: its command loop, its mark, process facts."""
+"""The parts that every daemon process needs: command loop, state mark, process data."""

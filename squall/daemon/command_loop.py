@@ -1,8 +1,7 @@
 """Runs a control loop in real time: one thread runs its rounds, and commands between two rounds.
 
-Code that needs something of the loop passes it a command (`call`) from any thread: so what a round works with is only ever
-touched by one thread. The thread sleeps while nothing is due, until the next moment at which something is, or until
-it is woken.
+Code in any thread passes commands to the loop (`call`), so that only one thread touches the data of a round. The thread
+sleeps until the next moment at which something is due, or until it is woken.
 Must not know: what a round does, what commands do.
 """
 
@@ -50,9 +49,9 @@ class NotInTime(SquallError):
 
 
 class Driver:
-    """Runs something in a thread of its own.
+    """Runs a control loop in its own thread.
 
-    what: how errors call it ("the local cluster"). slow: what is to blame when it does not end.
+    what: its name in errors ("the local cluster"). slow: the likely reason if it does not end.
     """
 
     simulated = False
@@ -66,10 +65,10 @@ class Driver:
         self.woken = threading.Event()
         self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self.engine: Rounds | None = None
-        #: No more commands are taken; the thread is to end.
+        #: The loop accepts no more commands; its thread should end.
         self.closing = self.stopping = False
         self.thread = threading.Thread(target=self.serve, name=thread_name, daemon=True)
-        #: What the loop itself died of; never expected, never swallowed.
+        #: The error that ended the loop; never expected, never swallowed.
         self.broken: BaseException | None = None
         self.progress = threading.Condition()
 
@@ -79,11 +78,11 @@ class Driver:
         self.thread.start()
 
     def wake(self) -> None:
-        """Something came in: have a round now (thread-safe)."""
+        """Wake the loop for a round now (thread-safe)."""
         self.woken.set()
 
     def call(self, command: Callable[[], T], timeout: float | None = None) -> T:
-        """Run a command between two rounds and give its result; raise `NotInTime` after `timeout` seconds, and then
+        """Run a command between two rounds and return its result; raise `NotInTime` after `timeout` seconds, and then
         a command that was not begun will not be."""
         if threading.current_thread() is self.thread:
             return command()
@@ -169,7 +168,7 @@ class Driver:
     def stop(self, last: Callable[[], None], timeout: float | None = None) -> None:
         """End the thread with the command `last`, after which there are no more rounds: one could restart what `last` ended.
 
-        What does not return in time is left behind, with a report; should it return one day, the end comes then.
+        If a command does not return in time, the thread is left running, with a report; it ends when the command returns.
         """
         self.closing = True
         seconds = STOP_SECONDS if timeout is None else timeout

@@ -1,7 +1,7 @@
 """Whether this process is a worker: set once, when one begins.
 
-User code is imported by workers too; what must not happen there (another cluster) asks here. A child process of a worker is
-another process, and none.
+Workers import user code too. Code that must not run in a worker (such as starting a cluster) checks it here. A child process
+of a worker is not a worker.
 Must not know: what a worker does.
 """
 
@@ -13,7 +13,7 @@ _worker = 0
 
 
 def begin_worker() -> None:
-    """This process is a worker from now on."""
+    """Mark this process as a worker."""
     global _worker
     _worker = os.getpid()
 

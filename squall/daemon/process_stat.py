@@ -1,6 +1,6 @@
 """The kernel's data on a process: whether it lives, when it began, which session and group it belongs to.
 
-Linux: it reads `/proc/<pid>/stat`; elsewhere there is no process that it knows of.
+Linux: it reads `/proc/<pid>/stat`; elsewhere no process is found.
 Must not know: workers, signals.
 """
 
@@ -30,8 +30,8 @@ class Stat:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """Return what the kernel says of a process; None when there is none of that pid, or it is hidden from us. Other
-    `OSError`s come through: without a free descriptor it is unknown."""
+    """Return the kernel's data on a process; None if no process has that pid, or it is hidden from us. Other `OSError`s are
+    raised: without a free descriptor the answer is unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -44,7 +44,7 @@ def stat_of(pid: int) -> Stat | None:
 
 
 def all_processes() -> Iterator[Stat]:
-    """Every process that there is; none where the system does not list them."""
+    """Yield every process; none if the system does not list them."""
     try:
         names = os.listdir("/proc")
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """A mark that distinguishes a state directory from every copy, until its host is restarted.
 
-A copied directory has the same files in it, a daemon's id and keys too, but it is another directory, or on another host.
+A copied directory has the same files, including a daemon's id and keys, but it is another directory, or on another host.
 Must not know: whose directory it is.
 """
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 
 def state_mark(directory: Path) -> str:
-    """Return the mark of a directory that is there."""
+    """Return the mark of an existing directory."""
     found = os.stat(directory)
     return f"{_boot_id()}/{found.st_dev}:{found.st_ino}"
 
 
 def _boot_id() -> str:
-    """Of this run of the operating system."""
+    """Return the id of this boot of the operating system."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

@@ -22,7 +22,7 @@ class Address:
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Parse a URL; raise SquallError when it is none."""
+        """Parse a URL; raise SquallError if it is invalid."""
         text = url.rstrip("/")
         try:
             parts = urlsplit(text)

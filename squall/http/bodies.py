@@ -19,11 +19,11 @@ LONGEST_ANSWER: Final = 64 * 1024 * 1024
 _PIECE: Final = 256 * 1024
 
 Progress = Callable[[int], object]
-"""Called with the number of bytes that have gone so far."""
+"""Called with the number of bytes transferred so far."""
 
 
 class OfTheFile(Exception):
-    """Reading or writing the caller's file failed: no fault of the connection, the caller gets the error itself."""
+    """Reading or writing the caller's file failed. The connection is not at fault, so the caller gets this error."""
 
     def __init__(self, error: OSError) -> None:
         super().__init__(error)
@@ -31,7 +31,7 @@ class OfTheFile(Exception):
 
 
 def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
-    """The bytes that were announced, and no more, should the file grow meanwhile."""
+    """Reads exactly the announced number of bytes, even if the file grows meanwhile."""
     done = 0
     with source.open("rb") as file:
         while done < size:
@@ -48,7 +48,7 @@ def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[by
 
 
 def copy_to(target: BinaryIO, response: http.client.HTTPResponse, limit: int | None) -> str:
-    """Write an answer into `target`, and give its sha256. More than `limit` bytes are a SquallError."""
+    """Write an answer into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
     digest = hashlib.sha256()
     done = 0
     while piece := response.read(_PIECE):
@@ -75,7 +75,7 @@ def read_json(response: http.client.HTTPResponse) -> Any:
 
 
 def read_all(response: http.client.HTTPResponse) -> bytes:
-    """Return all bytes of an answer; IncompleteRead when it ended early."""
+    """Return all bytes of an answer; raise IncompleteRead if it ended early."""
     data = response.read(LONGEST_ANSWER + 1)
     if len(data) > LONGEST_ANSWER:
         raise SquallError(f"the answer is longer than {LONGEST_ANSWER} bytes: it is not read")

@@ -1,13 +1,14 @@
-"""The HTTP client that the command, the supervisors and the Nimbuses ask a Nimbus with: which server, how often, which error.
+"""The HTTP client of the command, the supervisors and the Nimbuses: chooses the server, retries, and raises errors.
 
 A `Client` has one or more addresses and tries them in turn; a Nimbus that does not lead redirects requests that change
 something to the leader. Several threads may use one client. It uses only the standard library, so that a command starts
 fast.
 
-A server may be silent: frozen, or its host gone. The client remembers silent servers and asks them last. It sends a short
-request ahead of one that may take long or must not be repeated, so that a silent server never gets the long one.
+A server may be silent, because it is frozen or its host is gone. The client remembers silent servers and tries them
+last. It sends a short request ahead of one that may take long or must not be repeated, so that a silent server never
+gets the long one.
 
-There are two errors: `Unreachable`, no server answered, and `Refused`, a server answered no. A request that changes
+There are two errors: `Unreachable` (no server answered) and `Refused` (a server answered with an error). A request that changes
 something (POST) is not sent again once it may have arrived: only the caller knows whether repeating it is harmless.
 Must not know: what the paths mean, where tokens come from, how connections are kept (`pool.py`).
 """
@@ -106,7 +107,7 @@ class _Request:
 
 @dataclass(eq=False)
 class Client:
-    """Asks one of several servers that answer alike.
+    """Sends requests to one of several equivalent servers.
 
     authorization: url -> the value of the Authorization header, or None for none. ca: a file with the certificates that
     servers' own are checked against (default: the system's). what, advice: what `Unreachable` calls the server, and
@@ -128,7 +129,7 @@ class Client:
         #: Whether the server there answered the last time.
         self._answered: dict[Address, bool] = {}
 
-    # What can be asked
+    # Requests
 
     def get(self, path: str, **query: object) -> Any:
         """Return the JSON at a path below /api/v1/ (a path that begins with / is absolute)."""
@@ -146,11 +147,11 @@ class Client:
         )
 
     def delete(self, path: str, **query: object) -> Any:
-        """Remove what is at a path."""
+        """Send DELETE for a path."""
         return self._ask(_Request("DELETE", _target(path, query), {}, lambda: None, read_json))
 
     def exists(self, path: str) -> bool:
-        """Return whether there is something at a path (HEAD)."""
+        """Return whether a path exists (HEAD)."""
         try:
             self._ask(_Request("HEAD", _target(path, {}), {}, lambda: None, lambda response: None))
         except Refused as error:
@@ -169,7 +170,7 @@ class Client:
         return self._ask(_Request("PUT", _target(path, {}), headers, body, read_json, timeout=timeout))
 
     def get_file(self, path: str, target: BinaryIO, limit: int | None = None) -> str:
-        """Write what is at a path into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
+        """Write the body of a path into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
         start = target.tell()
 
         def read(response: http.client.HTTPResponse) -> str:
@@ -184,10 +185,10 @@ class Client:
         """Close the connections that are idle."""
         self._pool.close()
 
-    # How
+    # Attempts
 
     def _ask(self, request: _Request) -> Any:
-        """Try each address until one answers with anything but 503; last those that were silent the last time."""
+        """Try each address until one answers with anything but 503; try those that were silent before last."""
         failure: Refused | None = None
         for address in sorted(self.addresses, key=lambda address: not self._answered.get(address, True)):
             try:
@@ -256,7 +257,7 @@ class Client:
 
     def _send(self, address: Address, request: _Request) -> tuple[int | None, Any]:
         """Return (None, the answer as `read` gives it), or (the status of a redirect, its URL). A kept connection may be
-        dead by now: what may be sent twice is then sent over a new one."""
+        dead: then a request that may be sent twice is sent over a new one."""
         seconds = self.timeout if request.timeout is None else request.timeout
         while True:
             kept = self._pool.idle(address)
@@ -288,7 +289,7 @@ class Client:
                 raise
 
     def _see_awake(self, address: Address, connection: http.client.HTTPConnection) -> None:
-        """Send a short request first: a frozen server accepts connections, and everything that is sent."""
+        """Send a short request first: a frozen server accepts connections and all data."""
         set_timeout(connection, self.timeout)
         connection.request("HEAD", AWAKE)
         connection.getresponse().read()
@@ -343,7 +344,8 @@ def _target(path: str, query: Mapping[str, object]) -> str:
 
 
 def _cut_off(error: OSError) -> bool:
-    """Return whether the other side takes no more. By the error's name, since `ssl` is not loaded where it is not used."""
+    """Return whether the other side has closed the connection. By the error's name, since `ssl` is not loaded where
+    it is not used."""
     return isinstance(error, (BrokenPipeError, ConnectionResetError)) or type(error).__name__ == "SSLEOFError"
 
 

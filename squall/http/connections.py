@@ -1,9 +1,9 @@
-"""Connections to a daemon's HTTP: a client that does not get on is not waited for.
+"""Connections to a daemon's HTTP server, with limits for slow clients.
 
-uvicorn would wait for ever for the first request of a connection, for the end of half a one, for a body that trickles in
-(also when it has said no long ago, and reads on only to throw it away), and for who does not take the answer. Here each of
-these has its patience, a row of a table. And connections never take all of the files that the process may have open: a
-daemon needs some for itself, and asyncio fills the log when none is left.
+uvicorn would wait for ever for the first request of a connection, for the rest of a request, for a body that trickles in
+(even after a refusal, when it reads the body only to drop it), and for a client that does not read the answer. Here each of
+these has a limit, a row of a table. And connections never use up the files that the process may open: the daemon needs some
+itself, and asyncio fills the log when none is left.
 Must not know: the meaning of requests.
 """
 
@@ -20,12 +20,12 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: Connections that wait until they are taken. As often asyncio tries again, and logs it, when no file can be opened.
+#: Connections that wait to be accepted. asyncio also retries and logs this often when no file can be opened.
 BACKLOG: Final = 128
 
 
 class Awaited(enum.Enum):
-    """What the daemon waits for on a connection."""
+    """The kinds of waits on a connection."""
 
     REQUEST = "a request, but for its body"
     BODY = "the body of a request that is being answered"
@@ -45,19 +45,19 @@ class Patience:
 PATIENCE: Final = {
     Awaited.REQUEST: Patience(15.0),
     Awaited.BODY: Patience(30.0, least=15_000),
-    # Long enough that who sends a file in good faith reads the answer before the connection ends.
+    # Long enough for a client that sends a file in good faith to read the answer before the connection ends.
     Awaited.REST: Patience(10.0),
     Awaited.TAKING: Patience(30.0, least=15_000),
 }
 
 
 class Connection(H11Protocol):
-    """A connection that is closed when what it is waited for does not come."""
+    """A connection that is closed when a wait on it exceeds its limit."""
 
     _awaited: Awaited | None = None
     _timer: asyncio.TimerHandle | None = None
     _received = 0
-    #: What had gone when the timer was set.
+    #: The bytes transferred when the timer was set.
     _mark = 0
     #: Whether the application was behind since then, so that the client could not send.
     _held_up = False
@@ -105,7 +105,8 @@ class Connection(H11Protocol):
             self._wait_for(awaited)
 
     def _what_is_awaited(self) -> Awaited | None:
-        """None: an answer, which is the application's affair, or the next request, for which uvicorn has a timer."""
+        """Return the present wait. None: for the application's answer, or for the next request, for which uvicorn
+        has a timer."""
         if self.transport.is_closing() or self.flow.write_paused:
             return Awaited.TAKING
         if self.conn.their_state is h11.SEND_BODY:
@@ -132,23 +133,23 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _gone(self) -> int:
-        """Return a number that grows by each byte that comes, or that the client takes while nothing more is written."""
+        """Return a number that grows with each byte that arrives, or that the client reads while nothing more is written."""
         if self._awaited is Awaited.TAKING:
             return -self._not_taken()
         return self._received
 
     def _not_taken(self) -> int:
-        """Bytes of the answer that have not left this process. Below TLS there is a transport of its own; what that holds is
-        not in the number that TLS gives, and is most of it."""
+        """Return the bytes of the answer that have not left this process. Below TLS there is another transport,
+        which holds most of them and is not included in TLS's own number."""
         below = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
         lower: int = 0 if below is None else below.get_write_buffer_size()
         return self.transport.get_write_buffer_size() + lower
 
 
 class Listener(socket.socket):
-    """A socket that listens, and closes at once what connects when there are too many connections already.
+    """A listening socket that closes new connections at once when there are too many.
 
-    They count from the moment they are accepted: those with which TLS is not agreed on yet are connections too.
+    Connections count from the moment they are accepted, even before the TLS handshake.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:

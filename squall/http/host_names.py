@@ -1,8 +1,8 @@
 """The name that a daemon gives to others for its host, unless configured: one rule for Nimbuses and supervisors.
 
 A daemon that listens on one address is reached there. One that listens on all of them is reached by the name that DNS or
-/etc/hosts has for this host in full, else by the host's own name. Names by which every host means itself are skipped;
-where there is no other, the daemon has to warn: a host that is sent to "localhost" asks itself.
+/etc/hosts has for this host in full, else by the host's own name. Names such as "localhost", which mean every host itself, are
+skipped; if there is no other name, the daemon has to warn.
 Must not know: what listens, options.
 """
 
@@ -12,7 +12,7 @@ import ipaddress
 import socket
 from typing import Final
 
-#: Where every address is bound; others need a name to come by.
+#: Addresses that mean all interfaces; others need a name to connect to.
 EVERYWHERE: Final = ("", "*", "0.0.0.0", "::", "[::]")
 _LOCAL: Final = ("localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback")
 
@@ -24,7 +24,7 @@ def own_host() -> str:
 
 
 def _is_unreachable(name: str) -> bool:
-    """Return whether others cannot use a name: each host means itself by it, or it is an address read backwards."""
+    """Return whether others cannot use a name: it means every host itself, or it is a reverse-lookup name."""
     return not name or is_local_name(name) or name.rstrip(".").endswith(".arpa")
 
 

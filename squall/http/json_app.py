@@ -1,6 +1,6 @@
 """JSON that servers of Squall send, and a small ASGI application for daemons that need no framework.
 
-Must not know: what is asked, sockets.
+Must not know: the meaning of requests, sockets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ App = Callable[..., Awaitable[Any]]
 
 
 class Refusal(Exception):
-    """An answer that is an error: its status, its kind, and why."""
+    """An answer with an error: its status, kind and reason."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)

@@ -1,9 +1,9 @@
 """Connections to servers: opened, kept while idle, and reused; and why one failed. Several threads may use one pool.
 
-A failure is named in a few words, with advice where a setting is mistyped or missing. `ssl` is loaded only for HTTPS: commands
+A failure is described in a few words, with advice if a setting is wrong or missing. `ssl` is loaded only for HTTPS: commands
 that do not use it start without it.
 
-Must not know: which server is asked, what for, what an answer means.
+Must not know: which server is used, the meaning of requests and answers.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ def _is_readable(connection: http.client.HTTPConnection) -> bool:
 
 
 def reason(error: Exception, ca: str | None, in_the_clear: bool = False) -> str:
-    """Return why. `ca`: the file that certificates were checked against. `in_the_clear`: the first request, by http:."""
+    """Return why a connection failed. `ca`: the file that certificates were checked against. `in_the_clear`: the
+    first request, by http:."""
     if isinstance(error, http.client.IncompleteRead):
         return "the connection ended within the answer"
     if isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError)):

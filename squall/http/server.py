@@ -1,4 +1,4 @@
-"""An HTTP server of a daemon: an ASGI application behind a socket, in the calling thread or in one of its own. uvicorn runs it.
+"""An HTTP server of a daemon: an ASGI application behind a socket, in the calling thread or its own thread, run by uvicorn.
 
 Must not know: what the application is, signals (uvicorn's own handlers are not installed).
 """
@@ -33,7 +33,7 @@ class CannotListen(SquallError):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at a name or an address; port 0 is any free one. `CannotListen` says why not."""
+    """Return a socket that listens at a name or an address; port 0 is any free one. Raises `CannotListen` with the reason."""
     bare = host.strip("[]")
     try:
         found = socket.getaddrinfo(bare or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -105,7 +105,8 @@ class HttpServer:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Take no more requests; those that run have a second. May be called from any thread and from a signal handler."""
+        """Accept no more requests; running ones have a second to end. May be called from any thread and from a
+        signal handler."""
         self._server.should_exit = True
 
     def join(self) -> None:

@@ -1,1 +1,1 @@
-"""What travels with a topology, and which distributions and versions run it."""
+"""The files shipped with a topology, and the distributions and versions that run it."""

@@ -1,7 +1,7 @@
-"""Archives of what a topology brings along (modules, data files, wheels): made, checked, unpacked.
+"""Archives of a topology's files (modules, data files, wheels): made, checked, unpacked.
 
-A gzipped tar of regular files. The same files give the same bytes, so that an archive's SHA-256 is its name everywhere and
-what is there already is not sent again. A receiver believes nothing that it says: `check` reads all of it within its
+A gzipped tar of regular files. The same files give the same bytes, so that an archive's SHA-256 is its name everywhere, and
+an existing one is not sent again. A receiver trusts nothing in it: `check` reads all of it within its
 limits before it is kept, `unpack` checks again and writes new regular files only, mode 0644 or 0755, below a folder
 that was empty.
 
@@ -48,9 +48,9 @@ class Contents:
 
 
 def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
-    """Write an archive of files, name in it -> where its data is; the SHA-256 of the archive.
+    """Write an archive of files (name in it -> path of its data); return the archive's SHA-256.
 
-    Links are followed: what they lead to travels. Raises BadArchive for a name that would be refused when it is
+    Links are followed: their targets are packed. Raises BadArchive for a name that would be refused when it is
     read, or for what is not a regular file.
     """
     if len(files) > MOST_MEMBERS:
@@ -115,8 +115,8 @@ def check(path: Path, limit: int, unpacked_limit: int) -> Contents:
 
 
 def unpack(path: Path, directory: Path, limit: int, unpacked_limit: int) -> Contents:
-    """Write an archive's files into a directory, which is made, or is there and empty; raise BadArchive as `check`
-    says, and then nothing was written. After an OSError (a full disk) it holds a part: unpack into a temporary
+    """Write an archive's files into a directory, which is created or must be empty; raise BadArchive as `check`
+    says, and then nothing was written. After an OSError (a full disk) it has only a part of the files: unpack into a temporary
     directory and rename it."""
     contents = check(path, limit, unpacked_limit)
     directory.mkdir(exist_ok=True)

@@ -2,12 +2,12 @@
 
 Those names are common words: a well-known process manager installs a package `supervisor`, and a user's own
 `worker.py` beside a topology is found before anything installed. The command and every daemon call
-`check_ours` first, so that such a neighbour is named, with the way out, before an import fails for no reason
-that a user could see.
+`check_ours` first, so that the error names such a neighbour and the remedy, before an import fails without a visible
+reason.
 
 A package is ours when it lies beside `squall` itself (another distribution, or another copy of Squall, lies
 elsewhere) and no other distribution, installed later into the same folder, owns its `__init__.py` now. That
-is slow to find out, and need not be where the text of that file speaks of Squall, as all of ours do.
+is slow to check, and is skipped if the docstring of that file mentions Squall, as all of ours do.
 
 This module must not import any of the packages it checks, not even for a base class of its error: it finds
 them and reads one small file of each. Distributions are searched only when something is wrong.
@@ -32,7 +32,7 @@ _HEAD = 4096  # bytes: the first docstring of a package is well within
 class NotOurs(Exception):
     """A package that Squall needs is missing or belongs to another distribution; the text says which, and what to do.
 
-    Alone of Squall's errors this is not a SquallError: the package at fault may be the one where that lives.
+    Unlike Squall's other errors, this is not a SquallError: the faulty package may be the one that defines that class.
     """
 
 

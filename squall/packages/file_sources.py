@@ -1,7 +1,7 @@
-"""Of several that may have a file: whom to ask for it, and in which order, after what came of asking before.
+"""The order in which to ask several sources for a file, by their earlier answers.
 
-One that delivered another file than the one asked for is logged, and is not asked for it again for a while that doubles each
-time. One that did not answer is asked after all others, for a while too. Every call may come from any thread.
+A source that delivered a wrong file is logged, and is not asked for that file again for some time, which doubles each time.
+A source that did not answer is asked last for some time. Every call may come from any thread.
 Must not know: how a file is fetched, who the sources are.
 """
 
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 #: Seconds for which a source that did not answer is asked last.
 SILENT_SECS: Final = 30.0
-#: Seconds for which a source that delivered another file is not asked for it: at first, and at most.
+#: Seconds for which a source that delivered a wrong file is not asked for it: at first, and at most.
 WRONG_SECS: Final = 10.0
 MOST_SECS: Final = 600.0
 #: Wrong files that are remembered.
@@ -32,7 +32,7 @@ class FileSources:
         self._lock = threading.Lock()
         #: Source -> until when it is asked last.
         self._silent: dict[str, float] = {}
-        #: (source, file) -> how often it delivered another one, and until when it is not asked for it.
+        #: (source, file) -> how often the source delivered a wrong one, and until when it is not asked for it.
         self._wrong: dict[tuple[str, str], tuple[int, float]] = {}
 
     def order(self, sha256: str, sources: Iterable[str]) -> list[str]:
@@ -43,12 +43,12 @@ class FileSources:
             return sorted(asked, key=lambda each: now < self._silent.get(each, now))
 
     def wrong(self, source: str) -> set[str]:
-        """Return the files in whose place a source delivered others, when it was asked last."""
+        """Return the files for which the source delivered a wrong one the last time."""
         with self._lock:
             return {sha256 for name, sha256 in self._wrong if name == source}
 
     def is_silent(self, source: str) -> None:
-        """A source did not answer."""
+        """Record that a source did not answer."""
         with self._lock:
             self._silent[source] = self._now() + SILENT_SECS
 

@@ -1,10 +1,10 @@
-"""Reads a gzipped tar of unknown origin, member by member, and believes nothing that it says.
+"""Reads a gzipped tar of unknown origin, member by member, without trusting its headers.
 
 Python's own `tarfile`, its data filter included, keeps what a header announces in memory (400 MB for an archive of 200 kB),
 follows sparse maps and global overrides, and was made to restore a file system. This reader knows regular files and folders,
 reads at most what its limits allow, and refuses everything else by name: links, devices, sparse files, `..`, absolute names,
-names that are not UTF-8 or too long, doubled names, numbers that are not octal, false checksums, whatever is cut off, hidden
-behind the end or far larger than it looks.
+names that are not UTF-8 or too long, duplicate names, numbers that are not octal, wrong checksums, and data that is cut off,
+hidden behind the end or far larger than announced.
 Must not know: the disk, who reads, what the files are for.
 """
 
@@ -41,7 +41,7 @@ KINDS: Final[Mapping[bytes, str]] = {
 
 
 class BadArchive(SquallError):
-    """An archive that is not taken: `member` is the name of what is wrong in it (None: the archive itself)."""
+    """An archive that is refused: `member` is the name of the faulty member (None: the archive itself)."""
 
     def __init__(self, reason: str, member: str | None = None) -> None:
         self.reason = reason
@@ -84,7 +84,7 @@ class Inflated:
         return b"".join(pieces)
 
     def _piece(self, size: int) -> bytes:
-        """Some bytes, but at the end of the stream."""
+        """Return some bytes; none only at the end of the stream."""
         while not self._inflate.eof:
             compressed = self._inflate.unconsumed_tail
             if not compressed:
@@ -125,7 +125,7 @@ def too_big(most: int, member: str | None) -> BadArchive:
 class Members:
     """The members of an archive, in its order: iterate, and read each one's data before the next.
 
-    unpacked_limit: the most bytes of the tar within, headers included. Whatever is wrong raises `BadArchive`.
+    unpacked_limit: the most bytes of the tar within, headers included. Any fault raises `BadArchive`.
     """
 
     def __init__(self, source: BinaryIO, unpacked_limit: int) -> None:
@@ -169,7 +169,7 @@ class Members:
             raise BadArchive("it is cut off: a header is without its file", long_name)
 
     def data(self) -> Iterator[bytes]:
-        """The data of the member that was given last, in pieces."""
+        """Yield the data of the current member, in pieces."""
         while self._left:
             piece = self._whole(min(self._left, PIECE))
             self._left -= len(piece)
@@ -203,7 +203,7 @@ class Members:
         return block
 
     def _extension(self, kind: bytes, size: int, name: str) -> str | None:
-        """Return the name that a header before a member gives it; None: it gives none."""
+        """Return the name that an extended header gives to the next member, or None."""
         if size > MOST_EXTENSION_BYTES:
             raise BadArchive(
                 f"a header of {size:,} bytes describes it: at most {MOST_EXTENSION_BYTES:,} are taken", name
@@ -282,7 +282,7 @@ def checked_name(name: str, folder: bool = False) -> str:
 
 
 def name_problem(name: str) -> str | None:
-    """Return what is wrong with the name of a file in an archive, or None."""
+    """Return the problem with the name of a file in an archive, or None."""
     try:
         data = name.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""What may travel with a topology: which names an archive of code may have, and what a list of requirements may say.
+"""The files that may be shipped with a topology: the names in an archive of code, and the lines of a requirements file.
 
-The packer asks here, so that people know at once; the receiver asks again, since anyone may send anything.
-Must not know: archives, where files lie, who asks.
+The packer checks them, so that users know at once; the receiver checks again, since anyone may send anything.
+Must not know: archives, where files are.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Final
 OURS: Final = (
     "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
 )  # fmt: skip
-#: What a worker itself imports: the user's module of one of these names, first on its path, would end it.
+#: Modules that a worker itself imports: a user's module of such a name, first on the path, would break it.
 NEEDED: Final = ("cloudpickle", "msgspec", "yaml", "zmq")
 #: A list of requirements is text that people write.
 MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
 
-#: Options of pip that read other files, or folders. pip takes what they begin with for them, and values that are glued on.
+#: Options of pip that read other files, or folders. pip also accepts abbreviations of them, and values without a space.
 _SHORT: Final = ("-r", "-c", "-e", "-f")
 _LONG: Final = ("--requirement", "--constraint", "--editable", "--find-links")
 _FILE_URL: Final = re.compile(r"(?:(?<![\w.-])|(?<=-i))file:", re.IGNORECASE)
@@ -49,7 +49,7 @@ def top_names(places: Collection[str]) -> dict[str, str]:
 
 
 def problems_of_code(places: Collection[str]) -> dict[str, str]:
-    """Return the files that would hide a module of Squall, of its dependencies or of Python -> why they cannot travel."""
+    """Return the files that would hide a module of Squall, of its dependencies or of Python -> why they cannot be shipped."""
     owners = {
         **dict.fromkeys(sys.stdlib_module_names, "Python's standard library has a module of that name"),
         **dict.fromkeys(NEEDED, "Squall itself needs the library of that name"),
@@ -64,7 +64,7 @@ def problems_of_code(places: Collection[str]) -> dict[str, str]:
 
 
 def problem_of_requirements(data: bytes) -> str | None:
-    """Return why no host can work with a list of requirements: `it is not UTF-8 text`, `line 3: ...`; None when hosts can."""
+    """Return why no host can use a requirements file: `it is not UTF-8 text`, `line 3: ...`; None when hosts can."""
     if len(data) > MOST_REQUIREMENTS_BYTES:
         return f"it is longer than the {MOST_REQUIREMENTS_BYTES:,} bytes that it may have at most"
     try:
@@ -132,7 +132,7 @@ def _reads_files(option: str) -> bool:
 
 
 def _is_path(requirement: str) -> bool:
-    """Return whether pip would look for it among the files: it has a folder in it, or is one, or is a file's name."""
+    """Return whether pip would treat it as a path: it contains or is a folder, or is a file's name."""
     if "://" in requirement:
         return False
     return (

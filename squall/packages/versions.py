@@ -1,8 +1,8 @@
-"""Which versions matter between the machine that packs a topology and those that run it, and whether they fit.
+"""The versions that must agree between the machine that packs a topology and the hosts that run it.
 
 Pickles that hold code by value (classes of `__main__`, lambdas) are bytecode: they are read only by the Python minor version
 that wrote them, and by a cloudpickle of the same major and minor version. So these two must be the same everywhere.
-Must not know: who compares, how versions travel. Nothing is imported to learn its version.
+Must not know: who compares, how versions are transferred. Nothing is imported to learn its version.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 from squall import __version__
 
-#: What must be the same, as it is called in a sentence.
+#: The versions that must be the same, with their names in sentences.
 MUST_FIT: Final[Mapping[str, str]] = {"python": "Python", "cloudpickle": "cloudpickle"}
 
 
@@ -39,10 +39,10 @@ def minor(version: str) -> str:
 
 
 def misfits(packed: Mapping[str, str], others: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """Return what keeps a topology from being run where it is to run, a sentence for each; nothing when all fits.
+    """Return a sentence for each version that keeps a topology from running on its hosts; none if all fit.
 
-    packed: the versions it was packed with. others: (who, its versions) of all that should run it; one without versions
-    a version is taken to fit.
+    packed: the versions it was packed with. others: (who, its versions) of all that should run it; a missing
+    version is assumed to fit.
     """
     problems = []
     by_problem: dict[tuple[str, str], list[str]] = {}

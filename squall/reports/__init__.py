@@ -1,1 +1,1 @@
-"""What a cluster reports of a topology: errors, status, histograms."""
+"""Reports on a topology: errors, status, histograms."""

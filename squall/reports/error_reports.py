@@ -1,4 +1,4 @@
-"""Error reports: what is known of an error in user code, as values, as text, and as JSON.
+"""Error reports: the details of an error in user code, as values, as text, and as JSON.
 
 A worker makes them (`worker/errors/reports.py`), the counters carry them, a status shows them. A report has at most 15
 lines, with the user's own file and line among them, besides those of a message of Squall's that has several.
@@ -47,7 +47,7 @@ class ErrorReport:
     frames: tuple[str, ...]
     tuple_text: str | None
     time: int | float
-    #: How often this error was seen (the same `gist`) since it is kept; time and values are those of the last time.
+    #: How often this error (the same `gist`) has occurred; time and values are those of the last time.
     times: int = 1
 
     def render(self) -> str:
@@ -99,7 +99,7 @@ def gist(report: ErrorReport) -> tuple[str, ...]:
 
 
 def folded(reports: Iterable[ErrorReport]) -> list[ErrorReport]:
-    """Return the reports, oldest first; of repeated ones the last, with how often the error was seen.
+    """Return the reports, oldest first, with repeated ones merged: the last one, with the number of occurrences.
 
     Each process of a worker folds its own. A worker that cannot open its tasks is started again and again, so the reports of
     its processes are folded together here.

@@ -1,6 +1,6 @@
-"""The sentences in which people read events: in the log, over HTTP, on the command line.
+"""The sentences for events: in the log, over HTTP, on the command line.
 
-The only place that words an event (`squall.reports.events`). No code reads these sentences.
+The only module that words an event (`squall.reports.events`). No code reads these sentences.
 Must not know: who keeps events, terminals.
 """
 
@@ -48,7 +48,8 @@ def sentence(event: Event, *, named: bool = True) -> str:
 
 
 def repetition(event: Event) -> str:
-    """Return `worker w2: its 3rd death in 4 s; it is started again in 2 s`, or "" for a first time and for what is over."""
+    """Return `worker w2: its 3rd death in 4 s; it is started again in 2 s`, or "" for a first death, or if the
+    worker has been up since."""
     if event.attempt < 2 or event.over:
         return ""
     return f"worker {event.worker}: {'; '.join(_retry(event))}"

@@ -1,7 +1,7 @@
 """What happened to a topology or to one of its workers: one typed record for all events.
 
-Supervisors and Nimbus make events, Nimbus stores the latest of each topology, the HTTP API and the command line carry them
-on. Decisions are made on the fields; the sentence that a person reads comes from `squall.reports.event_text` alone.
+Supervisors and Nimbus make events, Nimbus stores the latest of each topology, the HTTP API and the command line
+show them. Code decides by the fields; only `squall.reports.event_text` makes sentences for people.
 Must not know: sentences, who keeps events, who shows them.
 """
 
@@ -56,8 +56,8 @@ class Event(Struct, frozen=True, omit_defaults=True):
     | waits | a worker waits for something that its host prepares | `part` |
     | host_lost | a host was given up | `host`, `workers`: those that ran there, `within_secs`: of silence |
     | file_lost | no Nimbus has a file of the topology any more | `part`: its kind, `file`: its SHA-256 |
-    | rolled_back | the version before has the name again | `version`: that failed, `successor`, `error`: why |
-    | replacement_gone | the version that was to replace another one is gone | `version`: that stays |
+    | rolled_back | the previous version has the name again | `version`: that failed, `successor`, `error`: why |
+    | replacement_gone | a version that waited to replace another one is gone | `version`: that stays |
     | unreadable | a version of the topology cannot be read in the store | `part`: which, `error` |
     | text | a daemon of an earlier release said so | `error`: its sentence |
     """

@@ -1,1 +1,1 @@
-"""Keys, tokens, TLS, and what of a configuration may be shown."""
+"""Keys, tokens, TLS, and the parts of a configuration that may be shown."""

@@ -1,6 +1,6 @@
-"""Files with secrets in them: written for their owner alone, and not read when others could have read them.
+"""Files with secrets: only their owner may read them, and files that others could have read are refused.
 
-Must not know: what the secrets are. What is wrong with a file is said by its path; its contents are never shown.
+Must not know: what the secrets are. Errors name a file's path, never its contents.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ _LONGEST = 64 * 1024
 
 
 class BadPrivateFile(SquallError):
-    """A file with a secret that cannot be used as it is."""
+    """A file with a secret that cannot be used."""
 
 
 def read_private(path: Path | str, what: str) -> str | None:
     """Return the text of a file that holds `what` ("the operators' token"), without blanks around it; None when
     there is no file.
 
-    `BadPrivateFile` when others may read or write it, and when it cannot be read, is empty or holds no text.
+    Raises `BadPrivateFile` if others may read or write it, or it cannot be read, is empty or is not text.
     """
     try:
-        # Opened first and asked afterwards, so that it is one and the same file. Not blocking: a FIFO is no reason to hang.
+        # Opened first and checked afterwards, so that both concern the same file. Not blocking: a FIFO is no reason to hang.
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             state = os.fstat(file.fileno())
             problem = _problem(state, path)
@@ -49,7 +49,7 @@ def read_private(path: Path | str, what: str) -> str | None:
 
 
 def write_private(path: Path | str, text: str) -> None:
-    """Put a text into a file for its owner alone, whatever stood there; a reader sees the old one or the new one."""
+    """Replace a file by one that only its owner may read; a reader sees the old text or the new one."""
     target = Path(path)
     beside = _beside(target, text)
     try:
@@ -74,7 +74,7 @@ def make_private(path: Path | str, text: str) -> bool:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder that is not there, and those above it, for their owner alone."""
+    """Make a missing folder and its missing parents, for their owner alone."""
     # `mkdir(parents=True)` gives the mode to the last one only.
     for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         try:

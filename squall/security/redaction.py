@@ -1,7 +1,7 @@
 """The parts of a configuration that may be shown: everything but secrets.
 
-A value is hidden when a word of its key says that it is a secret (`db.password`, `apiKey`, `aws_secret_access_key`), in
-whatever depth. A `key` is taken for one unless the word before it says that it is none (`partition_key`); where words are
+A value is hidden, at any depth, if a word of its key suggests a secret (`db.password`, `apiKey`, `aws_secret_access_key`).
+A `key` counts as one unless the word before it says otherwise (`partition_key`); where words are
 joined without a mark (`privatekey`), the keys are known that are secrets. Of other texts the parts are hidden that carry
 credentials by custom: the user part of a URL, and `password=...` in a query or a connection string. Squall's own options hold
 no secrets, only the paths of files.

@@ -1,4 +1,4 @@
-"""Shell completion: names of topologies, components and supervisors, asked of the cluster while a person types.
+"""Shell completion: names of topologies, components and supervisors, requested from the cluster while a person types.
 
 Whatever goes wrong there is nothing to complete, and nothing to say: a shell that waits or prints would be worse.
 """
@@ -28,7 +28,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print what makes the shell complete commands, options, files, and names of topologies, components and hosts.
+    """Print the code with which a shell completes commands, options, files, and names of topologies, components and hosts.
 
     \b
     bash (4.4 or newer), in ~/.bashrc:

@@ -29,7 +29,7 @@ COLUMNS = (TableColumn("OPTION"), TableColumn("VALUE"), TableColumn("UNIT"), Tab
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting in force; one of a component only has the component's name before its own."""
+    """One setting in force; the key of a component's setting begins with the component's name."""
 
     name: str
     value: object
@@ -62,7 +62,7 @@ def settings_in_force(layers: Layers) -> list[Setting]:
 
 
 def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
-    """Return what holds for a topology; of its components only what differs from that."""
+    """Return the settings of a topology; for its components only those that differ."""
     return settings_of(answer.conf) + [
         Setting(f"{component}:{name}", value, "component")
         for component, own in answer.component_confs.items()
@@ -72,7 +72,7 @@ def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
 
 
 def settings_of(conf: Mapping[str, object]) -> list[Setting]:
-    """Return what a Nimbus was started with, or holds for a topology. Who has changed a setting is not known."""
+    """Return the settings of a Nimbus or of a topology. Where a setting was changed is unknown."""
     usual = defaults("daemon")
     return [
         Setting(name, value, "default" if name in OPTIONS and usual[name] == value else "set")

@@ -1,4 +1,4 @@
-"""What the commands that start daemons share: their store, where they listen, where they keep files, their log.
+"""The shared options of the commands that start daemons: store, addresses, state directory, log.
 
 Must not know: what the daemons do.
 """
@@ -106,7 +106,7 @@ def host_port(ctx: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def daemon_settings(config: str | None) -> dict[str, Any]:
-    """Defaults, the site's file and the environment, the last with the last word."""
+    """Return the settings: defaults, the site's file and the environment, of which later ones win."""
     return {**defaults("daemon"), **site_settings(config)}
 
 
@@ -115,7 +115,7 @@ def state_place(kind: str, given: str | None) -> Path:
     if given is not None:
         return Path(given)
     base = Path(os.environ.get("XDG_STATE_HOME") or "")
-    if not base.is_absolute():  # to be ignored, says the XDG specification
+    if not base.is_absolute():  # the XDG specification says to ignore it
         base = Path(os.environ.get("HOME") or Path.home()) / ".local/state"
     return base / "squall" / kind
 
@@ -219,7 +219,7 @@ def check_servers(servers: str) -> None:
 
 
 def log_to_stderr() -> None:
-    """Have what daemons log go to stderr. Libraries are heard from WARNING on."""
+    """Log to stderr; libraries only from WARNING on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger()

@@ -1,4 +1,4 @@
-"""`squall drain`: all work away from a host, and back."""
+"""`squall drain`: moves all work away from a host."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
 
 
 def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntry]:
-    """Return the supervisors that a host's name, an id or its beginning means; raise SquallError when that is none,
+    """Return the supervisors with this host name, id or prefix of an id; raise SquallError if there is none,
     or unclear."""
     found = [each for each in there if text in (each.id, each.host)]
     if found:
@@ -87,12 +87,12 @@ def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntr
 
 
 def others_of(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> list[SupervisorEntry]:
-    """Return the supervisors that may get work, of those that are known besides the ones meant."""
+    """Return the other supervisors that may get work."""
     return [each for each in there if each.id not in meant and not each.drained]
 
 
 def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
-    """Return why what runs on these supervisors cannot go elsewhere at this moment; "" when it can."""
+    """Return why the tasks on these supervisors cannot move elsewhere now; "" if they can."""
     others = others_of(there, meant)
     if not others:
         return "there is no other host to move them to: they run on until a supervisor is started on one"

@@ -1,4 +1,4 @@
-"""`squall kill`, `activate`, `deactivate` and `rebalance`: one topology from one state to the next."""
+"""`squall kill`, `activate`, `deactivate` and `rebalance`: change the state of one topology."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def forecast(client: NimbusClient, name: str, workers: int | None, parallelism: 
 
 
 def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
-    """Wait until the rebalance is over and every worker has opened its tasks; return the status."""
+    """Wait until the rebalance has ended and every worker has opened its tasks; return the status."""
     began = time.monotonic()
     has_begun = False
 

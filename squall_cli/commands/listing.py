@@ -18,12 +18,12 @@ from squall_cli.terminal.formats import cropped_inside, short, span
 from squall_cli.terminal.lines import harmless
 from squall_cli.terminal.tables import Cell, TableColumn, show, table
 
-#: Nimbus places the workers of what is submitted within this time, when there is room.
+#: Seconds within which Nimbus places the workers of a new topology if slots are free.
 SOON_SECS: Final = 2.0
 NOTHING: Final = "There are no topologies; `squall submit FILE` sends one."
 
 _STYLE_BY_REQUEST = {"run": "good", "pause": "dim", "drain": "warn", "stop": "dim"}
-#: How a state is shown; others as they are.
+#: The styles of states; others have none.
 STYLES: dict[str, str] = {state: _STYLE_BY_REQUEST[state.asks] for state in TopologyState}
 STYLES |= {"FAILED": "bad", "BAD": "bad"}
 
@@ -84,7 +84,7 @@ def _bad_when_some(number: int) -> Cell:
 
 
 def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[SupervisorEntry]) -> list[str]:
-    """Return a line for each topology that does not run, or not in whole: why; and for one that is to prove that it does."""
+    """Return a line for each topology that does not run completely, with the reason, and for each version on trial."""
     found = []
     for each in topologies:
         waits = waits_for_slots(each, each.workers)

@@ -1,4 +1,4 @@
-"""`squall logs`: what the workers of a topology logged, on whatever host, put together in the order of time."""
+"""`squall logs`: the log entries of a topology's workers on all hosts, in the order of time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 FILES: Final = ("worker", "output", "build")
 LINES: Final = 100
-#: Seconds between two looks at the logs, and at which workers there are.
+#: Seconds between two reads of the logs, and of the list of workers.
 PAUSE: Final = 0.5
 FIND: Final = 3.0
 #: States in which nothing runs any more; and the seconds after which the last lines of its workers are in their logs.
@@ -129,7 +129,7 @@ class LogReader:
 
     @property
     def whose(self) -> str:
-        """What tells the lines of several logs apart: "worker", or "host" of environments; "" when there is one log."""
+        """The label of lines from several logs: "worker", or "host" for environments; "" for a single log."""
         if len(self.tails) < 2:
             return ""
         return "host" if self.file == "build" else "worker"
@@ -234,7 +234,7 @@ class LogReader:
                 if refused.kind == "NotFound" and following:
                     self.find()
                     if tail.worker not in self.tails:
-                        return []  # it went since it was looked for
+                        return []  # it ended meanwhile
                 self.silent[tail.worker] = str(refused)
                 click.echo(f"{tail.worker} on {tail.host}: {harmless(str(refused))}", err=True)
             return []
@@ -253,7 +253,7 @@ def follow_on(reader: LogReader, as_json: bool) -> None:
         try:
             ending = ""
             if found_at is None or time.monotonic() - found_at >= FIND:
-                ending = reader.over()  # before the logs are read: what they hold then is all
+                ending = reader.over()  # before the logs are read, which are complete then
                 reader.find()
                 found_at = time.monotonic()
             show(reader.more(), as_json, reader.whose)

@@ -65,7 +65,7 @@ class ReplayOptions(ResultOptions):
 
 @dataclass
 class Outcome:
-    """What a replay published and counted."""
+    """The outputs and counts of a replay."""
 
     published: Mapping[str, Published]
     errors: int | None

@@ -117,7 +117,7 @@ def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Lay
 
 
 def streams(json_wanted: bool) -> tuple[IO[str], RunView]:
-    """Return where the summary goes, and what shows the run. From here on user code may write whatever it likes."""
+    """Return the stream of the summary, and the view of the run. After this call user code may print."""
     if json_wanted:
         out = keep_stdout()
         return out, PlainLines(sys.stderr, sys.stderr)
@@ -170,7 +170,7 @@ def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, Wo
 
 
 def show_rest(logs: WorkerLogs, view: RunView) -> None:
-    """What the workers wrote at their end."""
+    """Print the last lines of the workers."""
     text = logs.read(last=True)
     logs.close()
     if text:
@@ -180,7 +180,7 @@ def show_rest(logs: WorkerLogs, view: RunView) -> None:
 def status_at_end(
     cluster: LocalCluster, name: str, interrupts: Interrupts, logs: WorkerLogs | None
 ) -> TopologyStatus:
-    """Return what is known of a topology that was cut off; raise SquallError when it was not even submitted."""
+    """Return the last status of a topology that was cut off; raise SquallError if it was never submitted."""
     try:
         return cluster.last_status(name)
     except NoSuchTopology:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from squall.values import TaskRow
 
 
-#: Of what was said about its workers, the latest; --json has all that is kept.
+#: How many of the latest events of its workers are shown; --json has all.
 MOST_NOTES: Final = 3
 #: Lines on the screen for each of them, since it may end with long output of a worker.
 MOST_LINES: Final = 10
@@ -69,7 +69,7 @@ def status(cluster: ClusterOptions, name: str) -> None:
 
 
 def head(found: TopologyAnswer, width: int) -> list[Line]:
-    """Return which topology, how it is, and its components."""
+    """Return the head line, the state and the components."""
     state = found.state
     facts = how_long(found)
     workers = [worker for worker in found.workers if worker.state != "STOPPED"]

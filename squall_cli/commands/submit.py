@@ -1,4 +1,4 @@
-"""`squall submit FILE`: load a topology, gather what it brings, send both to Nimbus, and with --wait see it come up.
+"""`squall submit FILE`: load a topology, gather its files, send both to Nimbus, and with --wait watch it start.
 
 Must not know: which modules travel, how things are sent, when a topology has come up (see the modules it imports).
 """
@@ -55,7 +55,7 @@ WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "u
 #: Seconds between two lines that differ in their numbers only.
 LINE_SECS: Final = 5.0
 NUMBER: Final = re.compile(r"[\d,.]+(?:st|nd|rd|th)?")
-#: Seconds between two looks at a topology that is coming up.
+#: Seconds between two checks of a topology that is starting.
 LOOK_SECS: Final = 0.25
 
 
@@ -175,7 +175,7 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
     except WrongSource as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
     except KeyboardInterrupt:
-        if accepted is None:  # when it is not known whether it has arrived, `sent` has said so
+        if accepted is None:  # if it is unknown whether it has arrived, `sent` has printed that
             raise Interrupted("interrupted: nothing was submitted") from None
         raise Interrupted(
             f"not waited for any longer; {accepted.name} is submitted and goes on: {to_type('status', accepted.name)}"
@@ -194,7 +194,7 @@ def check_usage(asked: SubmitOptions) -> None:
 
 
 def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
-    """Return the topology of the user's file, and what travels with it. All paths are read before that file runs: it
+    """Return the topology of the user's file, and its package. All paths are read before that file runs: it
     may change the working folder."""
     source = parse_source(asked.source)
     if source.file is not None:
@@ -238,7 +238,7 @@ def made(
 
 
 def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package, steps: Steps) -> Accepted:
-    """Send it, and say what was sent."""
+    """Send it, and print the amount that was sent."""
     from squall.http.client import Refused
     from squall_cli.packing import submission as sending
 
@@ -274,7 +274,7 @@ class Steps(WaitProgress):
             self.show(text)
 
     def show(self, text: str) -> None:
-        """How far it is. Where lines stay, numbers that change are worth a line only now and then."""
+        """Show the progress. If lines cannot be erased, changed numbers alone get a new line only now and then."""
         same = NUMBER.sub("", text) == NUMBER.sub("", self.shown)
         if self.status is None and same and time.monotonic() - self.said < LINE_SECS:
             return
@@ -308,7 +308,7 @@ def hints(package: Package) -> list[str]:
 
 
 def sizes(files: list[Packed]) -> str:
-    """`, 12.3 kB`, or nothing when nothing travels but pickles."""
+    """Return `, 12.3 kB`, or "" if only pickles are sent."""
     return f", {in_bytes(sum(file.size for file in files))}" if files else ""
 
 
@@ -319,7 +319,7 @@ def watch(
     steps: Steps,
     result: dict[str, Any],
 ) -> str | None:
-    """Follow the topology until it has come up (None), or will not: why."""
+    """Follow the topology until it has started; return None, or why it will not start."""
     from squall_cli.packing.coming_up import Arrival, Seen
 
     began = time.monotonic()

@@ -39,9 +39,9 @@ _log = logging.getLogger(__name__)
 LEASE: Final = "supervisor.worker.lease.secs"
 TIMEOUT: Final = "nimbus.supervisor.timeout.secs"
 PORTS: Final = "supervisor.worker.ports"
-#: Ports that a worker listens on: one for tuples, one for what must not queue behind them.
+#: Ports that a worker listens on: one for tuples, one for control frames, which must not queue behind them.
 PORTS_OF_ONE: Final = 2
-#: Seconds by which a supervisor must be given up later than its workers' leases are over.
+#: Seconds from the end of its workers' leases until a supervisor may be given up.
 MARGIN: Final = 2.0
 
 
@@ -178,7 +178,7 @@ def hosts_of(servers: str) -> list[str]:
 
 
 def check_ports(conf: Mapping[str, Any], slots: int) -> None:
-    """Each slot must find its ports."""
+    """Check that the range has enough ports for all slots."""
     ports = None if conf[PORTS] is None else port_range(str(conf[PORTS]))
     if ports is not None and len(ports) < PORTS_OF_ONE * slots:
         raise InvalidConfig(

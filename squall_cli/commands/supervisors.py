@@ -50,7 +50,7 @@ def supervisors(cluster: ClusterOptions) -> None:
     if sys.stdout.isatty():
         click.echo(f"\n{summary(there)}")
     else:
-        click.echo(summary(there), err=True)  # what is piped is a table
+        click.echo(summary(there), err=True)  # a pipe gets the table
 
 
 def row(supervisor: SupervisorEntry) -> list[Cell]:
@@ -72,7 +72,7 @@ def row(supervisor: SupervisorEntry) -> list[Cell]:
 
 
 def state_of(supervisor: SupervisorEntry) -> Cell:
-    """`away`: nothing is heard of it; its workers go on for their lease, then their tasks go elsewhere."""
+    """`away`: it sends no heartbeats; its workers run until their leases end, then their tasks move elsewhere."""
     if not supervisor.connected:
         return "away", "bad"
     if supervisor.drained:
@@ -88,5 +88,5 @@ def summary(there: Sequence[SupervisorEntry]) -> str:
 
 
 def free_slots(there: Sequence[SupervisorEntry]) -> int:
-    """Slots that work may be placed in."""
+    """Return the slots that may get tasks."""
     return sum(max(0, each.slots - each.used) for each in there if each.connected and not each.drained)

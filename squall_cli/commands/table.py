@@ -228,7 +228,7 @@ def print_rows(columns: tuple[TableColumn, ...], rows: list[tuple[str, ...]]) ->
 
 
 def totals(found: TableSummary) -> str:
-    """Return how much there is, in a line."""
+    """Return the totals in a line."""
     if found.last_commit is None:
         return "Nothing has been committed yet." if found.stream else "Nothing has been published yet."
     what = f"{formats.plural(found.rows, 'row')} in "

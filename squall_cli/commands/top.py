@@ -61,7 +61,7 @@ class ClusterMoment:
 
     @property
     def rate(self) -> float:
-        """Tuples a second that bolts execute, in the whole cluster."""
+        """Tuples per second that bolts execute, in the whole cluster."""
         return sum(each.rate or 0.0 for each in self.busy if each.component.kind == "bolt")
 
 
@@ -108,11 +108,11 @@ class WatchedCluster:
 
     def __init__(self, client: NimbusClient) -> None:
         self.client = client
-        #: By the id of the submission: one that comes under an old name counts from zero.
+        #: By the id of the submission, since another submission of the same name counts from zero.
         self.rates: dict[str, Rates] = {}
 
     def measure(self, now: float) -> ClusterMoment:
-        """Ask for everything."""
+        """Fetch the statuses of all topologies."""
         cluster = self.client.cluster()
         busy: list[Busy] = []
         there = set()
@@ -181,7 +181,7 @@ def as_values(moment: ClusterMoment) -> dict[str, object]:
 
 
 def follow(watched: WatchedCluster, delay: float) -> None:
-    """Draw for ever; a Nimbus that is away for a while is asked again."""
+    """Draw until Ctrl-C; if Nimbus does not answer, try again for a while."""
     from rich.live import Live
     from rich.text import Text
 
