@@ -188,7 +188,7 @@ class Client:
     # Attempts
 
     def _ask(self, request: _Request) -> Any:
-        """Try each address until one answers with anything but 503; try those that were silent before last."""
+        """Try each address until one answers with anything but 503; silent ones are tried last."""
         failure: Refused | None = None
         for address in sorted(self.addresses, key=lambda address: not self._answered.get(address, True)):
             try:

@@ -88,5 +88,5 @@ def summary(there: Sequence[SupervisorEntry]) -> str:
 
 
 def free_slots(there: Sequence[SupervisorEntry]) -> int:
-    """Return the slots that may get tasks."""
+    """Return the number of slots that may get tasks."""
     return sum(max(0, each.slots - each.used) for each in there if each.connected and not each.drained)
