@@ -1,7 +1,7 @@
 """A task of a bolt whose `execute` is `async def`: up to `max_concurrency` calls at a time on the worker's asyncio loop.
 
-The asyncio loop and the worker's loop exchange calls in batches: a run submits calls to start and collects calls that have
-ended. What a call emits, acks or fails is recorded with it and carried out when it ends; then its tuple is acked or failed.
+The asyncio loop and the worker's loop exchange calls in batches: a run submits new calls and collects calls that have ended.
+The emissions, acks and fails of a call are recorded, and carried out when it ends; then its tuple is acked or failed.
 Must not know: links, trackers, how the asyncio loop is driven.
 """
 
@@ -23,7 +23,7 @@ from worker.tasks.task import RUN_SECONDS
 
 
 class AsyncCall:
-    """One call of `execute`: its tuple, what it has done so far, and how it ended."""
+    """One call of `execute`: its tuple, its records so far, and its end."""
 
     __slots__ = ("batch", "ended", "error", "records", "started", "tup")
 
@@ -36,7 +36,7 @@ class AsyncCall:
         self.ended = False
 
 
-#: The call that the running coroutine belongs to.
+#: The call to which the running coroutine belongs.
 CURRENT: contextvars.ContextVar[AsyncCall | None] = contextvars.ContextVar("squall_async_call", default=None)
 
 
@@ -79,7 +79,7 @@ class AsyncBoltTask(BoltTask):
         self.finish_if_due(enough)
 
     def take_call(self, calls: Calls) -> None:
-        """Make a call of the oldest tuple in the inbox (or process an end mark)."""
+        """Make a call for the oldest tuple in the inbox, or process an end mark."""
         batch = self.inbox[0]
         if batch.ended:
             self.inputs.ended(batch.source.task)
@@ -110,7 +110,7 @@ class AsyncBoltTask(BoltTask):
             self.wake()
 
     def conclude(self, call: AsyncCall) -> None:
-        """Carry out what a call recorded, and ack or fail its tuple."""
+        """Carry out the records of a call, and ack or fail its tuple."""
         del self.in_flight[id(call)]
         self.leave_batch(call.batch)
         tup = call.tup
@@ -132,8 +132,8 @@ class AsyncBoltTask(BoltTask):
             BoltTask.ack(self, tup)
 
     def leave_batch(self, batch: Batch) -> None:
-        """Count a call of this batch that has ended. Only the last one confirms the batch: should this process die, its sender
-        knows what was not executed."""
+        """Count a call of this batch that has ended. Only the last one confirms the batch: if this process dies, the sender
+        knows which tuples were not executed."""
         if left := self.under_way.pop(id(batch)) - 1:
             self.under_way[id(batch)] = left
         elif batch.position >= len(batch.rows):
@@ -158,13 +158,13 @@ class AsyncBoltTask(BoltTask):
 
 
 class Recorder:
-    """An asynchronous bolt's emit, ack and so on: recorded inside a call, carried out at once elsewhere."""
+    """Records an asynchronous bolt's emit, ack and so on inside a call; outside of calls, carries them out at once."""
 
     def __init__(self, task: AsyncBoltTask) -> None:
         self.task = task
 
     def record(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Record with the running call, or carry out now when there is none (prepare, tick, end_of_input)."""
+        """Add a record to the running call; without one (in prepare, tick, end_of_input), carry it out now."""
         call = CURRENT.get()
         if call is None:
             getattr(self.task, name)(*args, **kwargs)

@@ -29,7 +29,7 @@ class BatchBoltTask(BoltTask):
         self.being_executed: list[Tuple] = []
         #: Whether any tuple so far was in a tree.
         self.tracked = False
-        #: When the gathered tuples are executed at the latest.
+        #: The latest time at which the gathered tuples are executed.
         self.deadline: float | None = None
         self.flush_requested = False
         self.batch_size = int(self.instance.batch_size)
@@ -40,7 +40,7 @@ class BatchBoltTask(BoltTask):
 
     def overdue(self) -> bool:
         """Return whether the interval of the gathered tuples has passed."""
-        deadline = self.deadline  # read once: the task's own thread may clear it while the loop asks
+        deadline = self.deadline  # read once: the task's own thread may clear it at any moment
         return deadline is not None and self.now() >= deadline
 
     def run(self) -> None:
@@ -74,7 +74,7 @@ class BatchBoltTask(BoltTask):
 
     def execute_gathered(self) -> None:
         """Call `execute_batch` with the gathered tuples; ack or fail them."""
-        # Always in one of the two: the loop may call `waiting_roots` at any moment.
+        # The tuples are always in one of the two lists: the loop may call `waiting_roots` at any moment.
         tups = self.being_executed = self.gathered
         self.gathered, self.deadline, self.flush_requested = [], None, False
         if not tups:
@@ -100,13 +100,13 @@ class BatchBoltTask(BoltTask):
                 observer.executed(tup)
         if failure is not None:
             for tup in tups:
-                if tup._root != SETTLED:  # else the user acked or failed it
+                if tup._root != SETTLED:  # otherwise the user acked or failed it
                     self.give_up(tup, failure)
         elif self.auto_ack:
             self.ack_all(tups)
 
     def ack_all(self, tups: list[Tuple]) -> None:
-        """Ack those that the user neither acked nor failed, without calls for each: a computing thread delays the loop."""
+        """Ack the tuples that the user neither acked nor failed, without a call for each: a busy thread delays the loop."""
         if self.observer is not None:
             for tup in tups:
                 if tup._root != SETTLED:
@@ -127,7 +127,7 @@ class BatchBoltTask(BoltTask):
 
     def finish_input(self) -> None:
         if self.gathered:
-            self.execute_gathered()  # end_of_input comes with the next run: one user call between two flushes of the outboxes
+            self.execute_gathered()  # end_of_input comes in the next run: one user call between two flushes of the outboxes
         else:
             super().finish_input()
 

@@ -1,12 +1,12 @@
 """A task of a bolt that executes tuple by tuple.
 
-Its run: ticks that are due, then batches from the inbox in order, for a bounded time and a bounded number of emissions;
-`end_of_input` once every source task has sent its end mark.
-A batch is executed as a `Tuple` per row, the user's `execute`, and the XOR of each acked tuple, by one of two functions of the
-same meaning: `run_basic` for Storm's basic bolts (anchored and acked by the runtime, the common case, the hot loop),
-`run_general` for everything else (rich bolts, tuples of several trees, hooks).
-A run ends early when its task has emitted as much as its outboxes may hold, so that no queue grows past its limit plus
-what one user call emits.
+Its run: due ticks, then batches from the inbox in order, for a bounded time and a bounded number of emissions; `end_of_input`
+once every source task has sent its end mark.
+For each row of a batch the task makes a `Tuple`, calls the user's `execute`, and keeps the XOR if the tuple is acked. Two
+functions do the same: `run_basic` is the hot loop, for Storm's basic bolts (the common case: the runtime anchors and acks);
+`run_general` is for everything else (rich bolts, tuples of several trees, hooks).
+A run ends early when its task has emitted as many tuples as its outboxes may hold, so that no queue grows past its limit plus
+the emissions of one user call.
 Must not know: links, trackers, threads.
 """
 
@@ -33,17 +33,17 @@ except ImportError:
 
 
 class BoundedInputs:
-    """The source tasks that a bolt task still waits for: those that have not sent their end mark.
+    """The source tasks that have not sent their end mark: the bolt task still waits for them.
 
-    A mark follows all tuples of its sender on the same link. Marks do not travel on the inner edges of a cycle (they could
-    never start): there the cycle's coordinator detects that it is quiet (`worker.loop.cycles`).
+    A mark follows all tuples of its sender on the same link. There are no marks on the inner edges of a cycle, since no task
+    could send the first one: there the cycle's coordinator detects that the cycle is quiet (`worker.loop.cycles`).
     """
 
     __slots__ = ("open", "phase", "phases_wanted")
 
     def __init__(self, sources: Iterable[int], in_cycle: bool = False) -> None:
         self.open = set(sources)
-        #: How often the task's cycle was quiet, and how often it has to be before `end_of_input`.
+        #: How often the task's cycle was quiet, and how often it has to be quiet before `end_of_input`.
         self.phase = 0
         self.phases_wanted = 1 if in_cycle else 0
 
@@ -52,7 +52,7 @@ class BoundedInputs:
         self.open.discard(source)
 
     def renew(self, before: Iterable[int], sources: Iterable[int]) -> None:
-        """Change the source tasks: wait for new ones, and no longer for those that went."""
+        """Change the source tasks: wait for new ones, and no longer for removed ones."""
         now = set(sources)
         self.open = (self.open & now) | (now - set(before))
 
@@ -90,7 +90,7 @@ class BoltTask(Task):
         self.auto_anchor = bool(self.instance.auto_anchor)
         self.execute: Callable[[Tuple], Any] = self.instance.execute
         self.tick_due = False
-        #: `tick` was called in the run before.
+        #: `tick` was called in the previous run.
         self.ticked = False
         #: `end_of_input` is due; it has been called.
         self.end_due = False
@@ -99,7 +99,7 @@ class BoltTask(Task):
         self.on_failure: Callable[[Tuple, Failure], None] | None = None
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
 
-    # The methods of the user's instance.
+    # Methods that the user's instance gets.
 
     def ack(self, tup: Tuple) -> None:
         """Implement `Bolt.ack`: the tuple is processed."""
@@ -117,7 +117,7 @@ class BoltTask(Task):
         self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Implement `Bolt.reset_timeout`: the trees of the tuple get the whole timeout again."""
+        """Implement `Bolt.reset_timeout`: the timeout of the tuple's trees starts again."""
         self.check_open(tup, "reset the timeout of")
         self.timeout_resets += trees_of(tup)
 
@@ -156,11 +156,11 @@ class BoltTask(Task):
     # Running.
 
     def wants_run(self) -> bool:
-        """Return whether there is something to do."""
+        """Return whether a run has anything to do."""
         return bool(self.inbox or self.tick_due or (self.end_due and not self.end_called))
 
     def run(self) -> None:
-        """Run ticks, input and the end of input; as much as fits into one run."""
+        """Run ticks, input and the end of input, as much as fits into one run."""
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
         enough = emitter.emitted + self.limits.emits
@@ -175,7 +175,7 @@ class BoltTask(Task):
         self.finish_if_due(enough)
 
     def tick_if_due(self, input_waits: bool) -> None:
-        """Call `tick` if it is due; not in consecutive runs while input waits, since a tick may use up a run's emissions."""
+        """Call `tick` if it is due. While input waits, not in two runs in a row: a tick may use up a run's emissions."""
         self.ticked = self.tick_due and not (self.ticked and input_waits)
         if self.ticked:
             self.tick_due = False
@@ -203,7 +203,7 @@ class BoltTask(Task):
         return self.crash_on_error and bool(self.reports)
 
     def finish_if_due(self, enough: int) -> None:
-        """Call `end_of_input` when it is due, everything before it is done, and this run may still emit."""
+        """Call `end_of_input` if it is due, all earlier input is done, and this run may still emit."""
         waits = self.inbox or self.emitter.emitted >= enough or not self.idle()
         if self.end_due and not self.end_called and not waits:
             self.finish_input()
@@ -215,7 +215,7 @@ class BoltTask(Task):
         self.call("end_of_input")
 
     def idle(self) -> bool:
-        """Return whether everything taken from the inbox has been executed."""
+        """Return whether all tuples taken from the inbox have been executed."""
         return True
 
     def at_rest(self) -> bool:
@@ -226,7 +226,7 @@ class BoltTask(Task):
         return 0
 
     def request_flush(self) -> bool:
-        """Have what is gathered executed in the next run; return whether there was anything."""
+        """Have gathered tuples executed in the next run; return whether there were any."""
         return False
 
 
@@ -259,7 +259,7 @@ def make_tuple(batch: Batch, position: int) -> Tuple:
     tup=Tuple,
 )
 def make_tuples(batch: Batch, start: int, stop: int) -> list[Tuple]:
-    """Return the tuples at these positions: `make_tuple`, without a call for each."""
+    """Return the tuples at these positions, as `make_tuple` does, but without a call for each."""
     source = batch.source
     rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
     made = []
@@ -303,7 +303,7 @@ def run_basic(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
     source = batch.source
     start = batch.position
     rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
-    # Written to directly, without AckBatch.add: one call less for each change of tree.
+    # Appended to directly instead of by AckBatch.add: this saves a call for each change of tree.
     acked_roots, acked_xors = task.xors.roots, task.xors.xors
     last = 0
     xor = 0
@@ -343,7 +343,7 @@ def run_basic(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
 
 
 def run_general(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
-    """Run every other kind of bolt: anchoring and acking as the bolt wants, observers called around each execution."""
+    """Run every other kind of bolt: with the bolt's own anchoring and acking, and observers around each execution."""
     emitter = task.emitter
     observer = task.observer
     enough = emitter.emitted + most_emits

@@ -1,7 +1,7 @@
-"""Hooks around a task's calls: the user's, debug logging, the checks of the testing helpers.
+"""Hooks around a task's calls: the user's hooks, debug logging, and the checks of the testing tools.
 
-A task with hooks runs by the general function instead of the hot loop, so that hooks cost nothing where there are none.
-An error in a hook is reported like any other error of the user's code and harms no tuple.
+A task with hooks runs by the general function instead of the hot loop, so tasks without hooks pay nothing for them. An error in
+a hook is reported like any other error of the user's code, and harms no tuple.
 Must not know: links, trackers.
 """
 
@@ -18,7 +18,7 @@ from worker.tasks.emitter import BoltEmitter, Emitter, SpoutEmitter
 
 
 class Hooks:
-    """The hooks of one task, called in order; an error of one is reported, and the others are still called."""
+    """The hooks of one task, called in order. An error of one hook is reported, and the others are still called."""
 
     def __init__(self, hooks: Sequence[Hook], report: Callable[[str, BaseException], object]) -> None:
         self.hooks = list(hooks)
@@ -33,7 +33,7 @@ class Hooks:
                 self.report(f"{type(hook).__name__}.{name}", error)
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        """Return a method of `topology_api.Hook` that calls that of every hook."""
+        """Return a function that calls this method of every hook."""
         return partial(self.call_all, name)
 
 
@@ -54,7 +54,7 @@ class DebugLog(Hook):
 
 
 def load_hooks(names: Sequence[str]) -> list[Hook]:
-    """Return the hooks named in `topology.auto.task.hooks` ("package.module:Class"), made for one task."""
+    """Return new hooks for one task, of the classes in `topology.auto.task.hooks` ("package.module:Class")."""
     hooks = []
     for name in names:
         module, _, attribute = str(name).partition(":")
@@ -73,8 +73,8 @@ def load_hooks(names: Sequence[str]) -> list[Hook]:
 
 
 def watchers(observers: Sequence[Any], context: Context) -> list[Any]:
-    """Return the observers of one task: one with `for_task(context)` makes a hook for it, any other gets the calls of all tasks
-    (most calls do not name their task)."""
+    """Return the observers of one task. An observer with `for_task(context)` makes a hook for the task; any other gets the
+    calls of all tasks (most calls do not name their task)."""
     return [
         observer.for_task(context) if hasattr(observer, "for_task") else observer for observer in observers
     ]
@@ -86,7 +86,7 @@ class Observed(Emitter):
     observer: Hooks
 
     def observe(self, emit: Callable[[], None], stream: str, row: tuple[Any, ...]) -> None:
-        """Emit, and call the hooks: the outboxes that grow are those of the tasks that get the row."""
+        """Emit, then call the hooks with the target tasks: those whose outboxes have grown."""
         before = [len(box.rows) for box in self.boxes()]
         emit()
         grown = [box.target for box, size in zip(self.boxes(), before) if len(box.rows) > size]

@@ -35,15 +35,15 @@ class TaskMetrics:
         self.histograms: dict[str, LatencyHistogram] = {}
 
     def counter(self, name: str) -> TaskCounter:
-        """Return the counter of this name, made on first use."""
+        """Return the counter with this name; create it on first use."""
         return self.counters.setdefault(name, TaskCounter())
 
     def gauge(self, name: str, function: Callable[[], float]) -> None:
-        """Call this function whenever metrics are read."""
+        """Register a function that is called whenever metrics are read."""
         self.gauges[name] = function
 
     def histogram(self, name: str) -> LatencyHistogram:
-        """Return the histogram of this name, made on first use."""
+        """Return the histogram with this name; create it on first use."""
         return self.histograms.setdefault(name, LatencyHistogram())
 
     def read_totals(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class TaskMetrics:
         return values
 
     def read_gauges(self) -> dict[str, Any]:
-        """Return gauges by name, or the error of one that raises; from any thread."""
+        """Return the values of gauges by name, or the error text of a gauge that raises; from any thread."""
         values: dict[str, Any] = {}
         for name, function in list(self.gauges.items()):
             try:

@@ -22,7 +22,7 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def __init__(self, now: Callable[[], float]) -> None:
         self.simulated_now = now
         self.times: list[float] = []
-        #: A callback was scheduled for the next turn.
+        #: Whether a callback was scheduled for the next turn.
         self.more = False
         super().__init__()
 
@@ -33,14 +33,14 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.Handle:
-        """Schedule as the base does, and record that there is more to run."""
+        """Schedule as the base class does, and record that there is more to run."""
         self.more = True
         return super().call_soon(callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        """Schedule as the base does, and record when."""
+        """Schedule as the base class does, and record the time."""
         heapq.heappush(self.times, when)
         return super().call_at(when, callback, *args, context=context)
 
@@ -74,7 +74,7 @@ class SimulatedAsync:
         self.fresh = True
 
     def step(self) -> bool:
-        """Run what can run at this moment; return whether any call made progress."""
+        """Run all calls that can run at this moment; return whether any made progress."""
         loop = self.loop
         if loop is None or not (self.fresh or (loop.times and loop.times[0] <= self.now())):
             return False

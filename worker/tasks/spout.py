@@ -1,7 +1,7 @@
-"""A task of a spout: calls `next_tuple`, calls `ack` and `fail` with the verdicts of its trees, replays what failed.
+"""A task of a spout: calls `next_tuple`, calls `ack` and `fail` when its trees end, replays failed trees.
 
-Its run: verdicts first, replays that are due, then `next_tuple` until a limit says stop. It keeps promise 1: every
-emission with a message id gets exactly one final call, `ack` or `fail`, while the task lives.
+Its run: final calls (`ack`, `fail`) first, then due replays, then `next_tuple` until a limit is reached. It keeps promise 1:
+every emission with a message id gets exactly one final call, `ack` or `fail`, while the task lives.
 Must not know: links, threads, other tasks.
 """
 
@@ -29,7 +29,7 @@ try:
 except ImportError:
     from topology_api import plain_cython as cython
 
-#: More than can be pending.
+#: More trees than can be pending.
 _NO_LIMIT = 1 << 62
 
 
@@ -59,18 +59,19 @@ class SpoutTask(Task):
         #: XORs and failures that came during a run.
         self.late_xors: list[AckColumns] = []
         self.late_failures: list[tuple[int, Failure]] = []
-        #: Replays and dead letters so far; whether calls of `ack` or `fail` have ever emitted.
+        #: The number of replays and dead letters so far; whether calls of `ack` or `fail` have ever emitted.
         self.besides = 0
         self.verdicts_emit = False
         self.latency = LatencyHistogram()
-        #: Trees that failed for good, by reason; when and why the first did, except those that a stop cut off.
+        #: The number of trees that failed for good, by reason; when and why the first one failed, except for trees that failed
+        #: because the task was stopped.
         self.given_up: dict[str, int] = {}
         self.first_failure: tuple[float, str] | None = None
         self.attach(("emit", "emit_direct", "finish"), Spout, self)
         self.next_tuple: Callable[[], Any] = instance.next_tuple
         self.has_ack = type(instance).ack is not Spout.ack or "ack" in vars(instance)
 
-    # The methods of the user's instance.
+    # Methods that the user's instance gets.
 
     def finish(self) -> None:
         """Implement `Spout.finish`: the source has ended."""
@@ -82,12 +83,12 @@ class SpoutTask(Task):
 
     @property
     def pending(self) -> int:
-        """Open trees, including those that wait for their replay."""
+        """The number of open trees, including those that wait for their replay."""
         return self.tracker.pending + len(self.replays)
 
     @property
     def exhausted(self) -> bool:
-        """Whether the source has ended and every tree has had its verdict.
+        """Whether the source has ended and every tree has had its final call.
 
         During a run, some verdicts may be in no list yet. "stopped" is not a verdict: the next process that opens the spout
         has to read again what a stop cut off.
@@ -99,17 +100,17 @@ class SpoutTask(Task):
 
     @property
     def has_verdicts(self) -> bool:
-        """Whether verdicts wait for their calls of `ack` or `fail`."""
+        """Whether trees wait for their calls of `ack` or `fail`."""
         tracker = self.tracker
         return bool(tracker.completed or tracker.failed or tracker.untracked)
 
     def at_limit(self) -> bool:
-        """Return whether the pending limit stops the spout; trees that wait for a replay have the same limit."""
+        """Return whether the pending limit stops the spout. The number of trees that wait for a replay has the same limit."""
         limit = self.max_pending
         return limit is not None and (self.tracker.pending >= limit or len(self.replays) >= limit)
 
     def wants_flush(self) -> bool:
-        """Return whether the spout waits for trees, so that batch bolts should execute what they have gathered."""
+        """Return whether the spout waits for trees, so that batch bolts should execute their gathered tuples."""
         waits = self.at_limit() or self.finished or self.draining or not self.active
         return waits and self.tracker.pending > 0
 
@@ -145,7 +146,7 @@ class SpoutTask(Task):
     # Running.
 
     def run(self) -> None:
-        """Give verdicts, emit replays that are due, then call next_tuple until a limit is reached."""
+        """Make final calls, emit due replays, then call next_tuple until a limit is reached."""
         now = self.now()
         self.emitter.open_for(threading.get_ident())
         self.set_time(now)
@@ -214,19 +215,19 @@ class SpoutTask(Task):
                 self.report("next_tuple", SquallError(text))
                 seconds = 1.0
             pause.ask(seconds, emitter.emitted == before, after)
-        if pause.woken and not pause.errors_in_a_row:  # something new came since next_tuple was called
+        if pause.woken and not pause.errors_in_a_row:  # `wake` was called since this run of next_tuple began
             pause.wake()
         if pause.calls_an_instant is not None:
             pause.count_calls(calls, after)
 
-    # Verdicts.
+    # Final calls.
 
     def verdicts_due(self) -> bool:
-        """Return whether verdicts are due: where `ack` or `fail` emit, they need room as any emission does."""
+        """Return whether final calls are due. If `ack` or `fail` emit, they need room in the outboxes, as any emission does."""
         return self.has_verdicts and not (self.blocked and self.verdicts_emit)
 
     def give_verdicts(self, now: float, enough: float) -> None:
-        """Ack trees that were completed, and decide on those that failed; until `enough` was produced."""
+        """Call `ack` for completed trees, and replay or fail the failed ones, until `enough` was produced."""
         tracker = self.tracker
         before = self.produced
         if tracker.completed:
@@ -251,7 +252,7 @@ class SpoutTask(Task):
 
     @cython.locals(emitter=SpoutEmitter, given=cython.Py_ssize_t, has_ack=cython.bint, most=cython.double)
     def give_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
-        """Call `ack` for these; return those that are left when `enough` was produced."""
+        """Call `ack` for these emissions; return those that are left when `enough` was produced."""
         emitter, instance, observer = self.emitter, self.instance, self.observer
         has_ack = self.has_ack
         if not has_ack and observer is None:
@@ -277,11 +278,11 @@ class SpoutTask(Task):
 
     @property
     def produced(self) -> int:
-        """Rows for outboxes so far: emissions, replays and dead letters."""
+        """The number of rows for outboxes so far: emissions, replays and dead letters."""
         return self.emitter.emitted + self.besides
 
     def count_besides(self) -> None:
-        """Count a replay or a dead letter: no emission, but the outboxes are flushed as often."""
+        """Count a replay or a dead letter. It does not count as emitted, but the outboxes are flushed as if it did."""
         self.besides += 1
         self.flushed_at -= 1
 
@@ -295,7 +296,7 @@ class SpoutTask(Task):
         heapq.heappush(self.replays, (now + delay, self.replay_number, emission))
 
     def give_up(self, emission: Emission, failure: Failure) -> None:
-        """Fail an emission for good; when its replays are used up it goes to the dead letters."""
+        """Fail an emission for good. If its replays are used up, it goes to the dead letters."""
         failure = replace(failure, attempts=emission[4])
         message_id, row, output, _, _, _ = emission
         self.failed += 1
@@ -310,7 +311,7 @@ class SpoutTask(Task):
                 for box in letters.choose(letter):
                     self.emitter.put(box, letter, [])
                 self.count_besides()
-            else:  # no call failed, so the report names none
+            else:  # the report names no call, since none failed
                 text = one_line(f"tuple dropped: {why}")
                 what = one_line(f"message id {short(message_id)}, values {short(row)}")
                 report = ErrorReport(
@@ -326,19 +327,19 @@ class SpoutTask(Task):
             self.observer.spout_failed(message_id, failure)
 
     def verdict_raised(self, name: str, error: BaseException, message_id: Any) -> None:
-        """Report an error of `ack` or `fail`, except that of emitting while the task is being stopped."""
+        """Report an error of `ack` or `fail`, except an EmitError while the task is being stopped."""
         if not (self.stopping and isinstance(error, EmitError)):
             self.report(name, error, f"message id {short(message_id)}")
 
     def emit_replays(self, now: float, enough: int) -> None:
-        """Emit the trees whose delay has passed again, while there is room and until `enough` was produced."""
+        """Replay the trees whose delay has passed, while there is room, until `enough` was produced."""
         while self.produced < enough and self.replay_due(now):
             _, _, emission = heapq.heappop(self.replays)
             message_id, row, output, task, attempt, since = emission
             again = (message_id, row, output, task, attempt + 1, since)
             try:
                 self.emitter.track(again)
-            except BaseException as error:  # of a custom grouping, or of a key that was mutated
+            except BaseException as error:  # raised by a custom grouping, or for a key that was mutated
                 text = str(error) if isinstance(error, EmitError) else failure_text(error)
                 self.give_up(again, Failure("failed", self.spec.id, self.id, text, attempt + 1))
                 continue
@@ -346,10 +347,10 @@ class SpoutTask(Task):
             self.count_besides()
 
     def fail_all(self, reason: str) -> None:
-        """Fail every tree that is left, for this reason; verdicts that are known come first.
+        """Fail every open tree for this reason. Trees that have already ended get their final calls first.
 
-        What their calls emit is still accepted, and fails too. After that nothing is, since `fail` may emit each time it is
-        called, and every accepted emission gets its final call.
+        Emissions of those calls are still accepted, and fail too. Later emissions are refused: `fail` may emit at each call,
+        and every accepted emission gets its final call.
         """
         self.emitter.open_for(threading.get_ident())
         self.give_verdicts(self.now(), float("inf"))
@@ -368,14 +369,14 @@ class SpoutTask(Task):
             self.give_up(emission, failure)
 
     def close(self) -> None:
-        """Give every tree that is left its final call, then call `close`."""
+        """Make the final call for every open tree, then call `close`."""
         self.take_late()
         if self.opened and not self.closed:
             self.fail_all("stopped")
         super().close()
 
     def take_late(self) -> None:
-        """Merge the verdicts that came during a run."""
+        """Pass the XORs and failures that came during a run to the tracker."""
         columns, self.late_xors = self.late_xors, []
         for roots, xors in columns:
             self.tracker.merge(roots, xors)
@@ -386,7 +387,7 @@ class SpoutTask(Task):
 
 @cython.locals(since=cython.double, at=cython.double, count=cython.longlong)
 def add_latencies(latency: LatencyHistogram, completed: list[Emission], now: float) -> None:
-    """Count complete latencies: those of the emissions of one run, which have one time, at once."""
+    """Count complete latencies. Emissions of one run have the same time, and are counted at once."""
     since, count = completed[0][5], 0
     for emission in completed:
         at = emission[5]

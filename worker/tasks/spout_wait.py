@@ -1,4 +1,4 @@
-"""When `next_tuple` is called again: after an empty call, after an error, after the wait that it asked for.
+"""Decides when `next_tuple` is called again: after an empty call, after an error, after the wait that it returned.
 
 Must not know: trees, emitters, user code.
 """
@@ -19,12 +19,12 @@ FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
 
 
 def seconds_of(wait: object) -> float | None:
-    """Return the seconds that next_tuple asked for as its wait (numbers of numpy too), or None if they are no wait."""
+    """Return the wait that next_tuple returned, in seconds (also a number of numpy's); None if it is not a valid wait."""
     if isinstance(wait, bool) or not isinstance(wait, Real):
         return None
     try:
         seconds = float(wait)
-    except BaseException:  # an int beyond all floats, or a number class of the user's
+    except BaseException:  # an int too large for a float, or a number class of the user's
         return None
     return seconds if 0 <= seconds < float("inf") else None
 
@@ -34,9 +34,9 @@ class SpoutWait:
 
     def __init__(self, empty_wait: float) -> None:
         self.empty_wait = empty_wait
-        #: No call of next_tuple before this time.
+        #: The time of the next call of next_tuple, at the earliest.
         self.not_before = 0.0
-        #: The end of the wait that next_tuple last asked for.
+        #: The end of the last wait that next_tuple returned.
         self.asked_until = 0.0
         self.empties = 0
         self.errors_in_a_row = 0
@@ -48,20 +48,20 @@ class SpoutWait:
         self.instant_calls = 0
 
     def wake(self) -> None:
-        """Call next_tuple at the next opportunity. From any thread, so in this order: a run that is just ending either sees the
-        flag, or has set its wait already."""
+        """Call next_tuple at the next opportunity. Other threads may call this while a run is ending. The order of the writes
+        matters: such a run either sees the flag, or has set its wait already."""
         self.woken = True
         self.not_before = 0.0
         self.empties = 0
 
     def ask(self, seconds: float, empty: bool, now: float) -> None:
-        """Wait as next_tuple asked."""
+        """Wait for the time that next_tuple returned."""
         self.not_before = self.asked_until = now + seconds
         self.empties = 1 if seconds > 0 and empty else 0
 
     @cython.locals(now=cython.double)
     def emitted(self, empty: bool, finished: bool, now: float) -> None:
-        """next_tuple asked for no wait: wait a little after an `empty` call, longer each time."""
+        """Handle a call of next_tuple that returned no wait: after an `empty` call wait a little, longer each time."""
         if not empty:
             self.empties = 0
         elif not finished and self.not_before <= now:
@@ -76,7 +76,7 @@ class SpoutWait:
         self.not_before = now + wait
 
     def count_calls(self, calls: int, now: float) -> None:
-        """In simulated time calls take no time: after a number of them the spout goes on a millisecond later."""
+        """Count calls in simulated time, where they take no time: after `calls_an_instant` the spout waits a millisecond."""
         if self.calls_an_instant is None:
             return
         if now != self.instant:

@@ -1,8 +1,8 @@
-"""What spout tasks and bolt tasks share: one instance of a user's class, its context, its emitter, its counters.
+"""The common base of spout tasks and bolt tasks: an instance of a user's class, its context, its emitter, its counters.
 
-A task never touches a link, another task's tracker or a clock of its own: it leaves what it did in its buffers (XORs,
-failures, timeout resets, reports, executed batches), and the worker collects them after each run. So the worker's loop or
-the task's own thread can run it without a lock: during a run no other thread touches the task.
+A task never uses a link, another task's tracker or its own clock. It leaves results in its buffers (XORs, failures, timeout
+resets, reports, executed batches), and the worker collects them after each run. So the worker's loop or the task's own thread
+can run it without a lock: during a run no other thread touches the task.
 Must not know: links, other tasks, threads.
 """
 
@@ -36,9 +36,9 @@ class TaskLimits:
 
     #: The most tuples in a frame.
     frame: int
-    #: Frames under way to one destination task.
+    #: The most frames in flight to one destination task.
     window: int
-    #: The size of an outbox at which its task is not run.
+    #: The size of an outbox from which on its task is not run.
     high: int
     #: Emissions after which a run ends.
     emits: int
@@ -62,7 +62,7 @@ RUN_SECONDS = 0.003
 
 
 class Pace:
-    """How many calls to make before the clock is read again: many of fast ones, one of a slow one."""
+    """The number of calls before the clock is read again: many fast calls, or a single slow one."""
 
     __slots__ = ("count",)
 
@@ -70,7 +70,7 @@ class Pace:
         self.count = 8
 
     def took(self, calls: int, seconds: float) -> None:
-        """Adapt to a run of `calls` that took `seconds`."""
+        """Adapt to a run of this many calls that took `seconds`."""
         if seconds > RUN_SECONDS:
             self.count = max(1, int(calls * RUN_SECONDS / seconds))
         elif calls >= self.count:
@@ -92,13 +92,13 @@ class Task:
         self.process = os.getpid()
         self.pace = Pace()
         self.inbox: deque[Batch] = deque()
-        #: open/prepare has returned; close/cleanup has been called.
+        #: Whether open/prepare has returned, and whether close/cleanup has been called.
         self.opened = False
         self.closed = False
-        #: Jobs under way in the task's thread, and when the oldest began.
+        #: The number of jobs in the task's thread, and when the oldest began.
         self.jobs = 0
         self.busy_since = 0.0
-        #: What the running call waits for, as it reported by `Context.progress`; "": nothing is known.
+        #: What the running call waits for, as it reported by `Context.progress`; "": unknown.
         self.waits_for = ""
         #: The worker is stopping: results of a running call are discarded.
         self.stopped = False
@@ -110,20 +110,20 @@ class Task:
         #: `topology.on.error: crash`: the first error of the user's code ends the topology.
         self.crash_on_error = self.context.conf["topology.on.error"] == "crash"
         self.hang_secs = float(self.context.conf["topology.bolt.hang.secs"])  # type: ignore[arg-type]
-        #: The task runs in a thread of its own.
+        #: The task runs in its own thread.
         self.threaded = bool(self.instance.threaded)
         self.metrics = TaskMetrics()
         self.observer: Any = None
-        #: Emissions when the outboxes were last looked at.
+        #: The number of emissions when the outboxes were last flushed.
         self.flushed_at = 0
         self.queued = False
-        # what a run leaves for the worker
+        # Results of a run, for the worker.
         self.done: list[Batch] = []
         self.failures: list[tuple[int, Failure]] = []
         self.reports: list[ErrorReport] = []
         self.abandoned: ErrorReport | None = None
 
-    # The methods of the user's instance, where its class overrides them.
+    # Methods that the user's instance gets, unless its class overrides them.
 
     @property
     def emit(self) -> Callable[..., None]:
@@ -137,7 +137,7 @@ class Task:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is under way in the task's thread, so that no other thread may touch the task."""
+        """Whether the task's thread is in a run, so that no other thread may touch the task."""
         return self.jobs > 0
 
     def hung(self) -> bool:
@@ -145,16 +145,16 @@ class Task:
         return self.jobs > 0 and self.now() - self.busy_since > self.hang_secs
 
     def goes_on(self, why: str | None) -> None:
-        """Implement `Context.progress` for a running call: it does not hang, and waits for this (None: as before).
+        """Implement `Context.progress` for a running call: it does not hang. `why`: what it waits for (None: as before).
 
-        Outside of a job the reason is ignored, since nothing would clear it.
+        Outside of a job `why` is ignored, since nothing would clear it.
         """
         self.busy_since = self.now()
         if why is not None and self.jobs:
             self.waits_for = short_line(str(why))
 
     def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
-        """Give the instance its runtime methods, except those that its class overrides (which reach the runtime by super)."""
+        """Give the instance its runtime methods, except those that its class overrides (these call the runtime by super)."""
         attributes = own_dictionary(self.instance)
         attributes["_squall_task"] = core
         for name in names:
@@ -171,7 +171,7 @@ class Task:
         return True
 
     def report(self, call: str, error: BaseException, tuple_text: str | None = None) -> ErrorReport:
-        """Report an error of the user's code; Ctrl-C in the main thread is not one, and is raised."""
+        """Report an error of the user's code. Ctrl-C in the main thread is not such an error, and is raised."""
         if isinstance(error, KeyboardInterrupt) and in_main_thread() and not is_worker():
             raise error
         if os.getpid() != self.process:
@@ -182,7 +182,7 @@ class Task:
         return report
 
     def start(self) -> None:
-        """Call `open` or `prepare`; an error leaves the task abandoned."""
+        """Call `open` or `prepare`. If it raises, the task is abandoned."""
         name = "open" if self.spec.kind == "spout" else "prepare"
         self.emitter.open_for(threading.get_ident())
         if not self.call(name, self.context):
@@ -204,7 +204,7 @@ class Task:
             self.observer.closed()
 
     def run(self) -> None:
-        """Do what is due, for a bounded time."""
+        """Do the due work, for a bounded time."""
         raise AssertionError("every kind of task has its own run")
 
     def at_rest(self) -> bool:
@@ -218,7 +218,7 @@ class Task:
     def waiting_roots(self) -> set[int]:
         """Return the trees whose tuples wait here, unexecuted or unsent, except those of a hung call.
 
-        Reads only: may be called during a run.
+        It only reads, so it may be called during a run.
         """
         roots: set[int] = set()
         for batch in list(self.inbox)[1 if self.hung() else 0 :]:
@@ -235,11 +235,11 @@ class Task:
 
 
 def own_dictionary(instance: Any) -> dict[str, Any]:
-    """Return the attributes of a user's instance, in a dictionary whose keys are not shared.
+    """Return the dictionary of a user's instance, replaced by one whose keys are not shared.
 
-    An unpickled instance shares its dictionary's keys with others of its class, and Python 3.11 and 3.12 do not specialise
-    attribute accesses for such (measured, `self.counts[word] = self.counts.get(word, 0) + 1`: 170, not 120 ns).
-    A dictionary with other references stays.
+    An unpickled instance shares its dictionary's keys with other instances of its class, and then Python 3.11 and 3.12 do not
+    specialise attribute accesses (measured, `self.counts[word] = self.counts.get(word, 0) + 1`: 170 instead of 120 ns).
+    A dictionary with other references is not replaced.
     """
     attributes = vars(instance)
     if type(attributes) is dict and sys.getrefcount(attributes) <= REFERENCES:
