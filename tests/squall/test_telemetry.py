@@ -150,7 +150,7 @@ def test_a_histogram_survives_json(counted: list[tuple[float, int]]) -> None:
     ],
 )
 def test_invalid_histograms_give_one_class_of_error(values: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="no histogram"):
+    with pytest.raises(ValueError, match="not a histogram"):
         LatencyHistogram.from_dict(values)
 
 

@@ -40,7 +40,7 @@ def test_every_other_line_is_accepted(line: str) -> None:
 )
 def test_an_incomplete_version_is_found_here_and_not_by_pip_on_a_host(line: str) -> None:
     found = problem_of_requirements(f"numpy\n{line}\n".encode())
-    assert found is not None and found.startswith("line 2: ") and "no requirement that pip reads" in found
+    assert found is not None and found.startswith("line 2: ") and "not a requirement that pip reads" in found
 
 
 @pytest.mark.parametrize(
