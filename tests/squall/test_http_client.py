@@ -104,7 +104,7 @@ def test_one_redirect_is_followed_with_the_credentials_for_its_target(start: Cal
 )
 def test_a_redirect_to_nowhere_is_a_squall_error(served: Served, location: str) -> None:
     served.pages["/api/v1/x"] = page({}, 307, Location=location)
-    with pytest.raises(SquallError, match="not (a|the) URL"):
+    with pytest.raises(SquallError, match=r"not (a|the) URL"):
         connect([served.url]).get("x")
 
 
