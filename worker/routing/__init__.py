@@ -1,1 +1,1 @@
-"""From one emission to its destination tasks: groupings, key hashes, outboxes."""
+"""Routes emissions to their destination tasks: groupings, key hashes, outboxes."""

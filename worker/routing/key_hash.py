@@ -1,11 +1,11 @@
 """The content hash of a grouping key: 64 bits, the same in every process and on every machine.
 
-Fields grouping and partial-key grouping send a tuple to `key_hash(key) % tasks`. The promise they rest on:
-*keys that are `==` hash alike*, whatever their types, the process, PYTHONHASHSEED, the machine or the
-version of Python. Workers of one topology must agree on every value, so this function is a wire contract: a
-change of any result sends keys to other tasks (the tests pin values). It must not know about tasks, streams
-or components (its callers say where a key came from), must not call `hash()`, and must not import numpy or
-pandas.
+Fields grouping and partial-key grouping send a tuple to `key_hash(key) % tasks`. They rely on one promise:
+*keys that are `==` have the same hash*, whatever their types, the process, PYTHONHASHSEED, the machine or
+the version of Python. Workers of one topology must agree on every hash, so this function is a wire
+contract: if a result changes, keys go to other tasks (the tests pin values). It must not know about tasks,
+streams or components (its callers add the place of a key), must not call `hash()`, and must not import
+numpy or pandas.
 
 The canonical form of a key is a tag for its domain and a number:
 
@@ -13,29 +13,29 @@ The canonical form of a key is a tag for its domain and a number:
   n**-1 modulo the prime 2**61 - 1, the scheme of "Hashing of numeric types" in the Python docs
   (library/stdtypes), which needs no huge integer for Decimal("1e999999999"). It is our own implementation,
   because the modulus behind `hash()` differs on 32-bit builds. Infinities and "no value" (NaN of any type,
-  NaT) have a residue of their own.
+  NaT) have special residues.
 - Text is CRC-32 of its UTF-8 (lone surrogates pass) with its length; bytes likewise, in another domain.
 - Instants are attoseconds since 1970, the finest unit of numpy.datetime64. Naive ones count the wall clock;
   a date counts as its midnight (numpy holds a datetime64 equal to both); aware ones count UTC with fold=0,
   because `==` between aware datetimes ignores fold (PEP 495). Durations are attoseconds too; numpy's years
-  and months, which are equal to no number of days, count months. Times of day are microseconds, less the
+  and months, which equal no number of days, count months. Times of day are microseconds, less the
   UTC offset when aware.
-- Tuples (namedtuples too), lists, frozensets and dataclasses combine the hashes of what they hold; a
-  dataclass adds its qualified name, as does an Enum member without a mixed-in type, which is its class and
-  name. The module is left out: it is `__main__` in one process and a name in another.
+- Tuples (namedtuples too), lists, frozensets and dataclasses combine the hashes of their items; a dataclass
+  adds its qualified name. An Enum member without a mixed-in type counts as its class's qualified name and
+  its own name. The module is left out: it is `__main__` in one process and a name in another.
 - A subclass is hashed as its base (StrEnum as str, IntFlag as int) as long as it inherits the base's
-  `__eq__`. One with its own `__eq__` is refused: which of its values are equal is unknown.
+  `__eq__`. One with its own `__eq__` is refused: it is unknown which of its values are equal.
 
 The number of a domain goes through the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable
 pseudorandom number generators", 2014; constants: Stafford's mix 13), so that `h % n` is well spread for any
 n, and the upper half of h gives a second choice that does not depend on the first. This hash is for
-choosing tasks. It is no identity (a string contributes about 32 bits) and no defence against keys that
-were chosen to collide.
+choosing tasks only. It does not identify a key (a string contributes about 32 bits), and does not protect
+against keys that were chosen to collide.
 
-What no hash can honour, because numpy's own `==` is not transitive there: numpy rounds before it compares
-(np.float32(0.1) == 0.1, np.float64(2**53) == 2**53 + 1) and takes a bare number for any unit
-(np.timedelta64(5, "s") == 5). Here numbers are alike when their exact values are, a timedelta64 is a
-duration and never a number, and one without a unit is refused.
+No hash can keep the promise where numpy's own `==` is not transitive: numpy rounds before it compares
+(np.float32(0.1) == 0.1, np.float64(2**53) == 2**53 + 1), and takes a bare number for any unit
+(np.timedelta64(5, "s") == 5). Here numbers have the same hash when their exact values are equal. A
+timedelta64 is a duration and never a number; one without a unit is refused.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ MAX_DEPTH = 64
 """How deeply a key may be nested: far beyond any sensible key, far below Python's recursion limit."""
 
 MAX_CACHED_TYPES = 4096
-"""Types whose handler is cached: a program that makes classes endlessly must not fill the memory."""
+"""The most types whose handler is cached: a program that creates classes endlessly must not fill the memory."""
 
 MAX_SHOWN_PATH = 60
-"""Characters of a path that a message shows: a key that holds itself has a long one."""
+"""Characters of a path that a message shows: a key that contains itself has a long path."""
 
 _MASK = (1 << 64) - 1
 _PRIME = (1 << 61) - 1
@@ -75,7 +75,7 @@ Handler = Callable[[Any, int], int]
 
 
 class UngroupableKey(GroupingError):
-    """A key that has no content hash: the type that is in the way, where in the key it sits, and why.
+    """A key without a content hash: the type that has none, its place in the key, and the reason.
 
     `path` is empty for the key itself; else `[1]` is a position, `.name` a field, `{}` an element of a
     frozenset. Its callers add the component, the stream and the field.
@@ -100,7 +100,7 @@ class UngroupableKey(GroupingError):
 def key_hash(key: object) -> int:
     """Return the unsigned 64-bit content hash of `key`. Raises UngroupableKey for kinds that a key can't have."""
     kind = type(key)
-    if kind is str:  # the two kinds that most keys are skip the look-up (measured: a fifth of the cost)
+    if kind is str:  # the two most common kinds skip the look-up (measured: a fifth of the cost)
         return text_hash(key)  # type: ignore[arg-type]
     if kind is int:
         return _mix(key % _PRIME ^ _NUMBER)  # type: ignore[operator]
@@ -109,7 +109,7 @@ def key_hash(key: object) -> int:
 
 def two_choices(key: object, n: int) -> tuple[int, int]:
     """Return two different candidates of `n` for `key`, the first `key_hash(key) % n`; (0, 0) if n is 1."""
-    content = key_hash(key)  # with one candidate too: a key must not become an error by adding a task
+    content = key_hash(key)  # even with one candidate: adding a task must not turn a key into an error
     if n < 2:
         if n < 1:
             raise ValueError(f"two_choices needs at least one candidate to choose from, not {n}")
@@ -135,8 +135,8 @@ def _hash_of(key: Any, depth: int) -> int:
     return handler(key, depth)
 
 
-# -- Text, bytes, and the like. Base methods are called unbound: `==` of a subclass sees the base's content,
-#    not what the subclass makes of encode() or __iter__().
+# -- Text, bytes, and the like. Base methods are called unbound: `==` of a subclass compares the base's content,
+#    whatever the subclass's encode() or __iter__() returns.
 
 
 def _text(key: str, _depth: int) -> int:
@@ -171,13 +171,13 @@ def _float(key: float, _depth: int) -> int:
 
 
 def _float_residue(value: Any) -> int:
-    """Of a float, or of a numpy longdouble (which has the same methods, and a wider range)."""
+    """Return the residue of a float, or of a numpy longdouble (which has the same methods, and a wider range)."""
     if value != value:
         return _NO_VALUE
     if value in (math.inf, -math.inf):
         return _INFINITE if value > 0 else _MINUS_INFINITE
     numerator, denominator = value.as_integer_ratio()
-    # The denominator is 2**k, and 2**61 is 1 modulo our prime, so that dividing by it is a shift.
+    # The denominator is 2**k, and 2**61 is 1 modulo the prime, so dividing by it is a shift.
     shift = -(int(denominator).bit_length() - 1) % 61
     return (int(numerator) << shift) % _PRIME
 
@@ -224,7 +224,7 @@ _UNITS = {  # numpy's linear units, in attoseconds
     "W": 604_800 * _SECOND, "D": 86_400 * _SECOND, "h": 3_600 * _SECOND, "m": 60 * _SECOND, "s": _SECOND,
     "ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 10**3, "as": 1,
 }  # fmt: skip
-_MONTHS_IN = {"Y": 12, "M": 1}  # its units that are no fixed number of days
+_MONTHS_IN = {"Y": 12, "M": 1}  # its units without a fixed number of days
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _NUMPY_NAT = -(2**63)  # comparing it with itself warns where numpy deprecates times without a unit
 _NUMPY_UNIT = re.compile(r"\[(\d*)([A-Za-z]+)\]")
@@ -248,7 +248,7 @@ def _time(key: dt.time, _depth: int) -> int:
     offset = None if key.tzinfo is None else (key.replace(fold=0) if key.fold else key).utcoffset()
     if offset is None:
         return _mix((seconds * 1_000_000 + key.microsecond) ^ _TIME)
-    # `==` of times leaves an offset's microseconds out, and does not wrap around midnight.
+    # `==` of times ignores an offset's microseconds, and does not wrap around midnight.
     seconds -= offset.days * 86_400 + offset.seconds
     return _mix((seconds * 1_000_000 + key.microsecond) % _PRIME ^ _AWARE_TIME)
 
@@ -262,7 +262,7 @@ def _microseconds(value: dt.timedelta) -> int:
 
 
 def _days_before_month(months: int) -> int:
-    """Days from 1970-01-01 to the first of the month that many months later, in any year (Gregorian)."""
+    """Return the days from 1970-01-01 to the first of the month `months` later, in any year (Gregorian)."""
     year, month = divmod(months, 12)
     year += 1970
     cycle, year = divmod(year, 400)  # the calendar repeats every 400 years = 146,097 days
@@ -371,7 +371,7 @@ def _flag(tag: int, key: Flag, _depth: int) -> int:
     return _mix(key._value_ % _PRIME ^ tag)  # a combination has no name on every Python
 
 
-# -- Which kind a type is
+# -- The kind of a type
 
 _HANDLERS: dict[type, Handler] = {
     str: _text, bytes: _bytes, type(None): _none, UUID: _uuid,
@@ -380,7 +380,7 @@ _HANDLERS: dict[type, Handler] = {
     tuple: _tuple, list: _list, frozenset: _frozenset,
 }  # fmt: skip
 _BASES: tuple[tuple[type, Handler], ...] = tuple(_HANDLERS.items())
-_NUMPY_KINDS: dict[str, Handler] = {  # by the scalar classes' names, the most special base first
+_NUMPY_KINDS: dict[str, Handler] = {  # by the scalar classes' names, the most specific base first
     "datetime64": _numpy_datetime, "timedelta64": _numpy_timedelta, "str_": _text, "bytes_": _bytes,
     "bool": _numpy_integer, "bool_": _numpy_integer, "integer": _numpy_integer,
     "floating": _float, "complexfloating": _complex,
@@ -403,7 +403,7 @@ def _eq(kind: type) -> Any:
 
 
 def _handler_for(kind: type) -> Handler:
-    """Return the handler of a type that is not in the table, by whose `__eq__` it has; or UngroupableKey."""
+    """Return the handler of a type that is not in the table, by the `__eq__` that it has; or raise UngroupableKey."""
     if (foreign := _foreign_handler(kind)) is not None:
         return foreign
     for base, handler in _BASES:

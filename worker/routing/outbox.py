@@ -1,8 +1,8 @@
-"""The tuples that one task has for one other task on one stream, until they leave as a batch.
+"""The tuples of one task for another on one stream, until they leave as a batch.
 
-An outbox keeps the rows as the user gave them, and the root and edge ids as columns beside them. The columns of the wire are
-made when a batch is encoded: in plain Python that is the faster order (measured on CPython 3.11, three fields: 90 ns a
-tuple against 237 for a list per field), and inside a process no column is ever needed.
+An outbox keeps the rows as the user emitted them, and the root and edge ids as columns beside them. The columns of
+the wire are made only when a batch is encoded: in plain Python this order is faster (measured on CPython 3.11, three fields:
+90 ns a tuple against 237 with a list for each field), and inside a process these columns are never needed.
 Must not know: credit, links, user code.
 """
 
@@ -36,15 +36,15 @@ class Outbox:
         frame: int = 256,
         first: int = 256,
     ) -> None:
-        """`frame`: the most tuples in a frame, so that a window fits into the reader's queue; `first`: in the first frame."""
+        """`frame`: the most tuples in a frame, such that a window fits into the reader's queue; `first`: in the first frame."""
         self.source = source
         self.target = target
         #: False on an edge that closes a cycle: its batches take no credit.
         self.credited = credited
-        #: Index of the cycle whose inner edge this is, or -1.
+        #: Index of the cycle with this inner edge, or -1.
         self.cycle = cycle
         self.limit = FrameLimit(frame, first)
-        # Columns of its own only while it holds tuples: two components of 500 tasks have 250,000 outboxes, and a million
+        # It has its own columns only while it holds tuples: two components of 500 tasks have 250,000 outboxes, and a million
         # objects cost the garbage collector more than the tuples do.
         self.rows = NO_ROWS
         self.roots = NO_IDS
@@ -92,7 +92,7 @@ class Outbox:
         return batch
 
     def fill(self, rows: list[tuple[Any, ...]], roots: Sequence[int], more: More) -> None:
-        """Fill the outbox with tuples in these trees, without edges: they are not tracked."""
+        """Fill the outbox with tuples of these trees, without edges: no tracker gets their acks."""
         self.rows, self.more = as_rows(rows), more
         self.roots = as_ids(roots)
         self.edges = Ids([0] * len(rows))

@@ -1,7 +1,7 @@
-"""The content hash of a text, the most common key of a fields grouping: `worker.routing.key_hash` has its promises.
+"""The content hash of a text, the most common key of a fields grouping. `worker.routing.key_hash` states its promises.
 
-Compiled, hashing a text is faster than a look-up in a route's cache (measured, 10,000 different words: 15 instead of 70 ns),
-so texts are not cached. Must not know: what else can be a key, tasks.
+In the compiled core, hashing a text is faster than a look-up in a route's cache (measured, 10,000 different words: 15 instead
+of 70 ns), so texts are not cached. Must not know: other kinds of keys, tasks.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ TEXT: Final = mix(1)
 _TEXT = cython.declare(cython.ulonglong, TEXT)
 
 if cython.compiled:
-    # CRC-32 of each byte (the polynomial of IEEE 802.3, which is zlib's); plain Python has zlib do it all.
+    # CRC-32 of each byte (the polynomial of IEEE 802.3, as in zlib). Plain Python leaves all of this to zlib.
     for _byte in range(256):
         TABLE[_byte] = crc32(bytes((_byte,)), 0xFFFFFFFF) ^ 0xFFFFFFFF
 
 
 def text_hash(key: str) -> int:
     """Return the unsigned 64-bit content hash of a text: CRC-32 of its UTF-8 (lone surrogates pass) with its length."""
-    # In C None passes for any type, and has no such bit.
+    # In C, None passes for any type, and has no ASCII flag.
     if cython.compiled and key is not None and is_ascii(key):
         size = length_of(key)
         data = bytes_of(key)
@@ -58,5 +58,5 @@ def text_hash(key: str) -> int:
 
 
 def choice_of(key: str, tasks: int) -> int:
-    """Return which of `tasks` tasks a text goes to: `key_hash(key) % tasks`."""
+    """Return the index of the task, of this many, that gets a text: `key_hash(key) % tasks`."""
     return text_hash(key) % tasks

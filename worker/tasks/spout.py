@@ -90,8 +90,8 @@ class SpoutTask(Task):
     def exhausted(self) -> bool:
         """Whether the source has ended and every tree has had its final call.
 
-        During a run, some verdicts may be in no list yet. "stopped" is not a verdict: the next process that opens the spout
-        has to read again what a stop cut off.
+        During a run, finished trees may be in no list. A tree that failed as "stopped" does not count: the next process that
+        opens the spout has to read its tuple again.
         """
         if not (self.finished and self.opened) or "stopped" in self.given_up:
             return False

@@ -1,6 +1,6 @@
-"""XORs of acked tuples on their way back to the trackers: one entry for neighbours of one root.
+"""XORs of acked tuples on their way back to the trackers. Consecutive tuples of the same root share one entry.
 
-The value for a tuple is its own edge XORed with the edges of everything anchored to it; a tree is complete when all
+The value of a tuple is its own edge id XORed with the edge ids of all tuples anchored to it. A tree is complete when all its
 values XOR to zero.
 Must not know: trackers, links.
 """
@@ -20,12 +20,12 @@ except ImportError:
 
 _TASK_SHIFT = cython.declare(cython.longlong, TASK_SHIFT)
 
-#: XORs for one tracker: columns of roots and values.
+#: XORs for one tracker: a column of roots and a column of values.
 AckColumns = tuple[Any, Any]
 
 
 class AckBatch:
-    """XORs of many tuples, in order; roots <= 0 (untracked, or acked before) are left out."""
+    """XORs of many tuples, in order. Roots <= 0 (untracked, or acked before) are left out."""
 
     __slots__ = ("roots", "xors")
 
@@ -79,7 +79,7 @@ class AckBatch:
         last=cython.longlong,
     )
     def by_tracker(self, only: int = 0) -> dict[int, AckColumns]:
-        """Remove all XORs, and return them by spout task; `only`: that task, when the topology has just one."""
+        """Remove all XORs, and return them by spout task. `only`: the spout task, if the topology has just one; else 0."""
         if not self.roots:
             return {}
         roots, xors = self.roots, self.xors

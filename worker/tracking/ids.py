@@ -1,8 +1,8 @@
-"""Root ids, and the edge ids that tuple trees are made of. All are signed 64-bit integers.
+"""Root ids and edge ids of tuple trees. All are signed 64-bit integers.
 
-A root id says where its tree is kept: the spout task (16 bits), how often the slot was used (24 bits), and the slot of that
-task's table (23 bits); it is positive. A slot is used again only after at least `MIN_SLOTS` others, so that an id repeats
-after 2**24 * 4096 trees of one task at the earliest: 19 hours at a million trees a second.
+A root id is positive and locates its tree: the spout task (16 bits), the number of uses of the slot (24 bits), and the slot of
+that task's table (23 bits). A slot is used again only after at least `MIN_SLOTS` others. So an id repeats after 2**24 * 4096
+trees of one task at the earliest: 19 hours at a million trees a second.
 Must not know: trees, tasks, queues.
 """
 
@@ -22,7 +22,7 @@ except ImportError:
 SLOT_BITS: Final = 23
 GENERATION_BITS: Final = 24
 TASK_SHIFT: Final = SLOT_BITS + GENERATION_BITS
-#: The most trees that one spout task can have open at a time.
+#: The most open trees of one spout task.
 MAX_SLOTS: Final = 1 << SLOT_BITS
 MIN_SLOTS: Final = 4096
 SLOT_MASK: Final = MAX_SLOTS - 1
@@ -36,13 +36,13 @@ EDGE_BLOCK: Final = 1024
 _GENERATION_STEP = cython.declare(cython.longlong, GENERATION_STEP)
 _GENERATION_MASK = cython.declare(cython.longlong, GENERATION_MASK)
 
-#: Of SplitMix64: 2**64 / golden ratio, odd.
+#: The step of SplitMix64: 2**64 / golden ratio, odd.
 _STEP = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _MASK = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 
 
 def first_root(task: int, slot: int, generation: int = 0) -> int:
-    """Return the root id of a slot's first use, counted from a generation."""
+    """Return the root id of a slot's first use; its uses are counted from `generation`."""
     return task << TASK_SHIFT | generation % (1 << GENERATION_BITS) << SLOT_BITS | slot
 
 
@@ -56,20 +56,20 @@ def next_root(root: int) -> int:
 
 
 def task_of(root: int) -> int:
-    """Return the spout task that a tree belongs to."""
+    """Return the spout task of a tree."""
     return root >> TASK_SHIFT
 
 
 def words_of(random: Random) -> Any:
     """Return a block of random edge ids, none of them 0: the fastest way in plain Python."""
     block = from_raw(random.randbytes(8 * EDGE_BLOCK))
-    # A zero comes once in 2**54 blocks: searched by C, not by a loop.
+    # A zero comes once in 2**54 blocks; `in` searches in C instead of in a loop.
     return block if 0 not in block else Ids([edge for edge in block if edge]) or Ids([1])
 
 
 class SplitMix:
-    """Edge ids by SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014): a twentieth of the
-    time that `Random` takes, where it is compiled."""
+    """Edge ids by SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014). Compiled, it takes a
+    twentieth of the time of `Random`."""
 
     __slots__ = ("state",)
 

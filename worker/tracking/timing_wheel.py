@@ -1,8 +1,8 @@
-"""A timing wheel over the slots of a tracker's table: which trees were not kept alive for the timeout.
+"""A timing wheel over the slots of a tracker's table: it finds the trees that were not kept alive for the timeout.
 
 A tick is a twentieth of the timeout T. A slot stamped in tick k is due when tick k + 21 begins, so between T and 1.05 T after
-the stamp. Each slot is in the wheel at most once, however often it is used or stamped: a slot that comes up early moves to
-where its last stamp belongs. So a stamp costs two stores, and memory is bounded by the number of slots.
+the stamp. Each slot is in the wheel at most once, however often it is used or stamped: a slot that comes up early moves to the
+spoke of its last stamp. So a stamp costs two stores, and memory is bounded by the number of slots.
 (After Varghese and Lauck, "Hashed and Hierarchical Timing Wheels", SOSP 1987, with lazy moves.)
 Must not know: trees, tuples.
 """
@@ -23,7 +23,7 @@ class TimingWheel:
 
     def __init__(self, timeout: float, now: float) -> None:
         self.tick_length = timeout / TICKS_PER_TIMEOUT
-        #: The current tick, with which slots are stamped.
+        #: The current tick: slots are stamped with it.
         self.tick = int(now / self.tick_length)
         #: The last tick whose spoke was emptied.
         self.turned = self.tick
@@ -37,7 +37,7 @@ class TimingWheel:
         self.inside += bytes(slots - len(self.inside))
 
     def set_time(self, now: float) -> None:
-        """Set the time of later stamps. Expires nothing."""
+        """Set the time of later stamps. No slot becomes due by this call."""
         tick = int(now / self.tick_length)
         if tick > self.tick:
             self.tick = tick
@@ -51,7 +51,8 @@ class TimingWheel:
             self.spokes[(tick + LIFE) % SPOKES].append(slot)
 
     def due(self) -> list[int]:
-        """Turn to the time last set; remove and return the slots that were not stamped for the timeout (in use or not)."""
+        """Turn the wheel to the time last set; remove and return the slots that were not stamped for the timeout, in use or
+        not."""
         tick = self.tick
         due: list[int] = []
         first = max(self.turned + 1, tick - SPOKES + 1)

@@ -1,12 +1,12 @@
-"""The tracker: the open tuple trees of one spout task, and their verdicts.
+"""The tracker: the open tuple trees of one spout task, and those that were completed or failed.
 
 A tree is one 64-bit value: the XOR of the edge ids of all its tuples, each once when it is emitted and once when it is
-acked. It is zero when, and but for a chance of 2**-64 only when, every tuple was acked (the algorithm of Storm's acker,
-Nathan Marz, `daemon/acker.clj`). Trees are kept in a table of slots; a root id is a slot and its generation, so what
-arrives for a tree that has ended is recognised as late and changes nothing.
+acked. When every tuple was acked, it is zero; otherwise it is zero only with a chance of 2**-64 (the algorithm of Storm's
+acker, Nathan Marz, `daemon/acker.clj`). Trees are kept in a table of slots. A root id is a slot and its generation, so an entry
+for a tree that has ended is recognised as late and changes nothing.
 
-The tracker lives beside its spout: a tree is registered before any of its tuples can leave, and dies with the source.
-It keeps the values of each emission, for replays. It promises: one verdict per opened tree, `completed` or `failed`.
+The tracker lives beside its spout: a tree is opened before any of its tuples can leave, and dies with its source.
+It keeps the values of each emission, for replays. It promises: each opened tree ends once, in `completed` or in `failed`.
 Must not know: queues, links, replay policy, user code.
 """
 
@@ -35,8 +35,8 @@ class Tracker:
     """Open trees of one spout task. All times are seconds of the caller's clock."""
 
     def __init__(self, task: int, timeout: float | None, now: float, generation: int = 0) -> None:
-        """`generation`: where the ids of this tracker begin, so that what arrives for trees of an earlier process of the same
-        task matches none of them."""
+        """`generation`: where the ids of this tracker begin. With another generation, late entries for trees of an earlier
+        process of the same task match none of its trees."""
         self.task = task
         self.generation = generation
         #: Root id of each slot; negative while the slot is free.
@@ -49,9 +49,9 @@ class Tracker:
         self.acking = True
         #: Number of open trees.
         self.pending = 0
-        #: Where trees were last reported to wait: root -> (component, task).
+        #: Where trees waited by the last keep-alive: root -> (component, task).
         self.holders: dict[int, tuple[str, int]] = {}
-        #: Verdicts that were not collected yet.
+        #: Ended trees that were not collected yet.
         self.completed: list[Emission] = []
         self.failed: list[tuple[Emission, Failure]] = []
         #: Emissions with a message id while acking is off: they count as acked at once.
@@ -59,7 +59,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t, root=cython.longlong)
     def open(self, emission: Emission) -> int:
-        """Open a tree for an emission, and return its root id. `start` must follow before anything else."""
+        """Open a tree for an emission, and return its root id. The next call must be `start`."""
         if not self.free:
             self.grow()
         slot = self.free.popleft()
@@ -71,7 +71,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def start(self, root: int, xor: int) -> None:
-        """Start a tree whose first edges have left. An `xor` of 0 means that no task reads the stream: the tree is complete."""
+        """Start a tree whose first edges have left. `xor` 0: no task reads the stream, and the tree is complete."""
         slot = root & _SLOT_MASK
         self.xors[slot] = xor
         if xor == 0:
@@ -81,7 +81,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def forget(self, root: int) -> None:
-        """Forget a tree whose emission failed: it gets no verdict. Makes no calls, since the recursion limit may be reached."""
+        """Forget a tree whose emission failed: it gets no final call. Makes no calls, since the recursion limit may be reached."""
         slot = root & _SLOT_MASK
         if self.roots[slot] == root:
             self.roots[slot] = -root
@@ -101,7 +101,7 @@ class Tracker:
         xor=cython.longlong,
     )
     def merge(self, roots: Any, xors: Any) -> None:
-        """Merge a batch of XORs. Zero is tested after the batch; late entries change nothing."""
+        """Merge a batch of XORs. Trees are tested for zero after the whole batch; late entries change nothing."""
         table, values = self.roots, self.xors
         size = self.size
         root_at, xor_at = view_of(roots), view_of(xors)
@@ -121,7 +121,7 @@ class Tracker:
         table=cython.longlong[::1], values=cython.longlong[::1], slot=cython.Py_ssize_t, root=cython.longlong
     )
     def complete_all(self, slots: list[int]) -> None:
-        """Of these slots (some perhaps twice), complete those whose tree is zero: `close`, without a call for each."""
+        """Complete the trees that are zero, of these slots (some may occur twice): as `close`, without a call for each."""
         table, values, emissions = self.roots, self.xors, self.emissions
         completed, free, holders = self.completed, self.free, self.holders
         before = len(completed)
@@ -139,7 +139,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def fail(self, root: int, failure: Failure) -> None:
-        """Fail a tree, since one of its tuples failed; late failures change nothing."""
+        """Fail a tree because one of its tuples failed; late failures change nothing."""
         slot = root & _SLOT_MASK
         if slot < self.size and self.roots[slot] == root:
             emission = self.emissions[slot]
@@ -149,7 +149,7 @@ class Tracker:
 
     @cython.locals(root=cython.longlong)
     def close(self, slot: int) -> None:
-        """Free the slot of a tree that has its verdict, for use with the next generation."""
+        """Free the slot of an ended tree, for use with the next generation."""
         root = self.roots[slot]
         self.roots[slot] = -root
         self.emissions[slot] = None
@@ -174,9 +174,9 @@ class Tracker:
                     self.holders[root] = (component, task)
 
     def renew(self, tick: int, now: float) -> None:
-        """Restart the timeout of what was emitted in a run of the spout that began in this tick of the wheel and has ended now.
+        """Restart the timeout of trees opened in a run of the spout that began in this tick of the wheel and has ended now.
 
-        It could not leave before, however long a user's call took.
+        Their tuples could not leave before, however long a user's call took.
         """
         wheel = self.wheel
         if wheel is None:
@@ -190,7 +190,7 @@ class Tracker:
                 wheel.stamp(slot)
 
     def expire(self, now: float) -> None:
-        """Fail the trees that were not kept alive for the timeout. Call `keep_alive` with what has arrived first."""
+        """Fail the trees that were not kept alive for the timeout. Before it, call `keep_alive` for all that has arrived."""
         wheel = self.wheel
         if wheel is None:
             return
@@ -219,7 +219,7 @@ class Tracker:
     def add_slots(self, roots: list[int]) -> None:
         """Add free slots to the table, by the negative root id of their last use."""
         size = self.size
-        # First: if the recursion limit stops this call, the table must not have grown.
+        # The wheel first: if the recursion limit stops this call, the table must not have grown.
         if self.wheel is not None:
             self.wheel.grow(size + len(roots))
         # One by one: a whole table used as an object crashes when compiled (Cython 3.3 with nonecheck).
