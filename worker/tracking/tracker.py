@@ -81,7 +81,7 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def forget(self, root: int) -> None:
-        """Forget a tree whose emission failed: it gets no final call. Makes no calls, since the recursion limit may be reached."""
+        """Forget a tree whose emission failed: it gets no final call. Calls nothing: the recursion limit may be reached."""
         slot = root & _SLOT_MASK
         if self.roots[slot] == root:
             self.roots[slot] = -root
