@@ -1,4 +1,4 @@
-"""Clocks as arguments: what every core without I/O gets instead of reading the time itself.
+"""Clocks as arguments: code without I/O gets one instead of reading the time itself.
 
 `RealClock` is the machine's monotonic clock; `ManualClock` moves only when it is moved (simulated time).
 Must not know: who waits for what.
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """A source of time in seconds; only differences mean anything."""
+    """A source of time in seconds; only differences have a meaning."""
 
     def now(self) -> float:
         """Seconds since some fixed moment; never goes back."""

@@ -1,8 +1,8 @@
-"""Structs from decoded JSON, read exactly: a field that is missing or has a value of another type is refused.
+"""Reads structs from decoded JSON exactly: a missing field or a value of another type is refused.
 
-`msgspec.convert` takes no bool for a number, no float for a count and no number for a text. Beyond that, every field must be
-present, unless it is named as optional: a default is for code that makes a value, not for a damaged file. JSON itself is the
-standard library's, as it was before there were structs: it takes integers of any size and writes NaN.
+`msgspec.convert` does not accept a bool as a number, a float as a count or a number as a text. In addition, every field must be
+present unless it is named as optional: defaults are for code that makes a value, not for damaged files. JSON is parsed and
+written by the standard library, which accepts integers of any size and writes NaN.
 Must not know: which structs there are, what they are for.
 """
 
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeVar
 import msgspec
 
 _MOST: Final = 1.7976931348623157e308
-#: A number that is neither NaN nor infinite; an integer stays one.
+#: A number that is neither NaN nor infinite. An integer stays an integer.
 Finite = int | Annotated[float, msgspec.Meta(ge=-_MOST, le=_MOST)]
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -25,10 +25,10 @@ class WrongValue(ValueError):
 
 
 def build_type_info(*kinds: type) -> None:
-    """Have msgspec build its description of these structs or dataclasses, and of those inside them.
+    """Make msgspec build its description of these structs or dataclasses, and of those inside them.
 
-    To be called by the module that defines them, so while it is imported and in one thread: msgspec builds a description at its
-    first use, without a lock, and two threads that do so at once crash the process (seen with msgspec 0.22).
+    The module that defines them calls this while it is imported, so in one thread only. Otherwise msgspec builds a description
+    at its first use, without a lock, and two threads that do so at once crash the process (seen with msgspec 0.22).
     """
     for kind in kinds:
         msgspec.json.Decoder(kind)

@@ -1,10 +1,10 @@
-"""Settings: layers of configuration merged into one, with the operator's word last.
+"""Settings: layers of configuration merged into one; the operator's values have priority.
 
     defaults < site file < environment < the topology's conf < a component's conf
              < -o key=value < -o component:key=value
 
-The rules for keys and values are the options table of topology_api; this module knows where values come from,
-and says so in each problem. `conf/defaults.yaml` and the reference table are written from the table too:
+The options table of topology_api holds the rules for keys and values; this module knows where values come from, and names the
+source in each problem. `conf/defaults.yaml` and the reference table are generated from the options table, too:
 
     python -m squall.settings > conf/defaults.yaml
 
@@ -33,7 +33,7 @@ ENVIRONMENT_PREFIX = "SQUALL_"
 
 @dataclass
 class Overrides:
-    """What the operator said with -o: for the whole topology, and for single components."""
+    """The operator's -o options: for the whole topology, and for single components."""
 
     topology: dict[str, object] = field(default_factory=dict)
     components: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Overrides:
 
 @lru_cache(maxsize=1)
 def _loader() -> Any:
-    """PyYAML's safe loader, but a duplicate key is an error and a date is text, as in JSON."""
+    """Return PyYAML's safe loader, except that a duplicate key is an error and a date is text, as in JSON."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -94,7 +94,7 @@ def load_site(path: str | Path) -> dict[str, object]:
     try:
         conf = _parse_yaml(text)
     except ValueError as error:
-        raise InvalidConfig([f"it is not sound YAML: {error}"], str(path)) from None
+        raise InvalidConfig([f"it is not valid YAML: {error}"], str(path)) from None
     if conf is None:
         return {}  # an empty file, or one with comments only
     if not isinstance(conf, dict):
@@ -107,7 +107,7 @@ def load_site(path: str | Path) -> dict[str, object]:
 
 
 def _nested_problem(key: object, value: object) -> str | None:
-    """`topology: {workers: 2}` would be a user's own key: it is surely meant as `topology.workers: 2`."""
+    """Return a problem for `topology: {workers: 2}`, which would be a user's own key but must mean `topology.workers: 2`."""
     if f"{key}." not in PREFIXES or not isinstance(value, dict):
         return None
     inner = next(iter(value), "workers")
@@ -134,7 +134,7 @@ def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
             try:
                 value = _parse_yaml(environ[variable])
             except ValueError as error:
-                problems.append(f"{variable}={environ[variable]}: it is not sound YAML: {error}")
+                problems.append(f"{variable}={environ[variable]}: it is not valid YAML: {error}")
                 continue
             problems += _labelled({keys[variable]: value}, "daemon", variable)
             conf[keys[variable]] = value
@@ -158,7 +158,7 @@ def parse_override(text: str) -> tuple[str | None, str, object]:
         value = _parse_yaml(value_text)
     except ValueError as error:
         raise InvalidConfig(
-            [f"-o {text}: the value is not sound YAML: {error}"], "the command line"
+            [f"-o {text}: the value is not valid YAML: {error}"], "the command line"
         ) from None
     return (component.strip() if colon else None), key.strip(), value
 
@@ -264,7 +264,7 @@ def defaults_yaml() -> str:
     for option in OPTIONS.values():
         lines += textwrap.wrap(option.text, 100, initial_indent="# ", subsequent_indent="# ")
         lines.append(f"# {_kind(option)[0].upper()}{_kind(option)[1:]}. Set for {_SCOPES[option.scope]}.")
-        # JSON is YAML too, and writes each of our defaults as one would by hand.
+        # JSON is also YAML, and writes each default as a person would.
         lines += [f"{option.name}: {json.dumps(values[option.name])}", ""]
     return "\n".join(lines)
 

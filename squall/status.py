@@ -20,13 +20,14 @@ class ComponentStatus:
     """The totals of one component since the topology was submitted.
 
     emitted: calls of emit, without replays, and including streams that no component reads. executed: tuples, without ticks.
-    acked, failed: for a bolt its tuples, for a spout the final verdicts of its trees. replayed: trees emitted again.
+    acked, failed: for a bolt its tuples, for a spout its trees that were finally acked or failed. replayed: trees emitted
+    again.
     pending: open trees of a spout, including those that wait for their replay. errors: errors in user code.
-    dropped: untracked tuples that a full cycle dropped. p50, p99: complete latency in seconds, from the first emission to
-    the ack, None before the first ack. idle: why a spout does not emit, "" when it does; for a bolt, what a long call
-    waits for, as reported by `Context.progress(why)`.
+    dropped: untracked tuples that were dropped because a cycle was full. p50, p99: complete latency in seconds, from the first
+    emission to the ack, None before the first ack. idle: why a spout does not emit, "" when it does; for a bolt, what a long
+    call waits for, as reported by `Context.progress(why)`.
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
-    first_failure: the first of them and why, leaving out those that a stop cut off ("stopped").
+    first_failure: the first of them and its reason, not counting those that ended with the topology ("stopped").
     """
 
     kind: str

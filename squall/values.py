@@ -1,4 +1,4 @@
-"""Values that every layer shares: which process of a worker, where it listens, one task, a topology's state.
+"""Values that all layers share: a worker's process and its address, a task, a topology's state.
 
 An `Incarnation` and a `TaskRow` are tuples and are JSON arrays in the store, on disk and on the wire. A `TopologyState` is a
 string and is its name there. `TopologyState` is also the only table of the states: what a state means, what it asks of
@@ -28,7 +28,7 @@ class Incarnation(NamedTuple):
 
 
 class TaskRow(NamedTuple):
-    """One task of a topology: copy `component_index` (from 0) of a component."""
+    """One task of a topology: number `component_index` (from 0) of its component."""
 
     task: int
     component: str
@@ -47,13 +47,13 @@ class Keys:
     secret: str = field(repr=False)
 
 
-#: In `TopologyState.leads_to`: the state before a rebalance or a replacement began.
+#: In `TopologyState.leads_to`: the state before the rebalance or the replacement.
 PREVIOUS: Final = "(previous)"
 #: In `TopologyState.leads_to`: the record is removed. No record ever holds it.
 GONE: Final = "GONE"
 
 
-#: The events of a topology that has workers to run. One that is deactivated completes if its spouts had finished before.
+#: The events of a topology that has workers to run. A deactivated topology completes if its spouts had finished before.
 _PLACED: Final = {
     "activate": "ACTIVE",
     "deactivate": "INACTIVE",
@@ -89,25 +89,25 @@ class TopologyState(str, Enum):
     INACTIVE = (
         "INACTIVE",
         "pause",
-        "spouts rest (or were never opened), what is in flight is worked off",
+        "spouts are paused (or were never opened), tuples in flight are processed",
         _PLACED,
     )
     REBALANCING = (
         "REBALANCING",
         "drain",
-        "waits for the drain before its tasks are placed again, then returns to the state before",
+        "waits for the drain before its tasks are placed again, then returns to the previous state",
         {"kill": "KILLED", "rebalanced": PREVIOUS, "crash": "FAILED"},
     )
     REPLACING = (
         "REPLACING",
         "drain",
-        "waits for the drain, and for its workers to be gone, before another version of it takes over",
+        "waits for the drain and for the end of its workers, before another version takes over",
         {"kill": "KILLED", "restore": PREVIOUS},
     )
     COMPLETED = (
         "COMPLETED",
         "stop",
-        "every source has ended and all is worked off; final until `kill`",
+        "all sources have ended and all tuples are processed; final until `kill`",
         {"kill": "KILLED", "replace": "REPLACING"},
     )
     FAILED = (
@@ -119,7 +119,7 @@ class TopologyState(str, Enum):
     KILLED = (
         "KILLED",
         "drain",
-        "waits for the drain, then for its workers to be gone; then the name is free",
+        "waits for the drain, then for the end of its workers; then the name is free",
         {"kill": "KILLED", "remove": GONE},
     )
 

@@ -2,21 +2,21 @@
 
 ```
 <worker directory>/
-  orders.json     supervisor -> worker: what it is and what it is to do. Renamed into place, then SIGUSR1 says that it is new
+  orders.json supervisor -> worker: its identity and its orders. Renamed into place, then announced by SIGUSR1
   keys.json       supervisor -> worker: the topology's key pair, mode 0600
   lease.json      supervisor -> worker: a number that rises while the supervisor lives
-  pulse.json      worker -> supervisor: that it lives, what it says of itself, what it is executing
+  pulse.json worker -> supervisor: the heartbeat, with its state and the call that it is executing
   counters.json   worker -> supervisor: its cumulative counters; the heartbeat names the number of the file that belongs to it
   end.json        worker -> supervisor: why it ended, when it did so by itself
   worker.log      the worker's log, rotated
   output.log      what was written to the process's own stdout and stderr: by C code, a dying interpreter, child processes
   scratch/        the tasks' own directories (`Context.directory`)
-  work/           the process's working directory, where its supervisor gives it one: user code's, and of each process a new one
+  work/ the process's working directory, if its supervisor gives it one: for user code, a new one for each process
 ```
 
-Each file is written beside its place and renamed into it, so that a reader sees it complete. A file that is not as expected
-gives `BadFile`. Both sides survive the other: a new supervisor finds the living worker by its heartbeat. On a disk that is full
-lease and heartbeat are written over the ones before, which takes no room: what runs goes on.
+Each file is written under another name and renamed, so that a reader always sees it complete. A file that is not as expected
+raises `BadFile`. Each side survives the other: a new supervisor finds the running worker by its heartbeat. On a full disk,
+lease and heartbeat overwrite their previous files, which needs no space, so running workers continue.
 Must not know: processes, what the values cause.
 """
 
@@ -50,7 +50,7 @@ OUTPUT: Final = "output.log"
 SCRATCH: Final = "scratch"
 WORK: Final = "work"
 
-# Exit statuses that a worker ends with by itself; end.json says the same in words. Anything else was not ours.
+# The exit statuses of a worker that ends by itself; end.json says the same in words. Any other status is not Squall's.
 EXIT_STOPPED: Final = 0
 EXIT_DRAINED: Final = 0
 EXIT_INTERNAL: Final = 70
@@ -63,19 +63,19 @@ EXIT_FILES: Final = 76
 EXIT_UNOPENED: Final = 77
 
 
-#: What must be written while the disk is full; and the errors that mean a full disk.
+#: The files that must be written even on a full disk; and the errors that mean a full disk.
 _SIGNS: Final = (LEASE, HEARTBEAT)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class BadFile(SquallError):
-    """A file of a worker's directory that is no such record."""
+    """A file in a worker's directory that does not hold the expected record."""
 
 
 class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     """A worker's identity and orders."""
 
-    #: Rises with each change; the heartbeat says which orders were taken.
+    #: Rises with each change; the heartbeat says which orders were accepted.
     number: int
     topology_id: str
     topology: str
@@ -84,8 +84,8 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     supervisor: str
     #: "run", "pause", "drain" or "stop".
     asked: str
-    #: The version of the assignment, and all workers of the topology by it. The second number of an incarnation is that of
-    #: the process that runs now, as far as this supervisor has heard.
+    #: The version of the assignment, and the workers that it gives the topology. The second number of an incarnation is that of
+    #: the process that runs now, as far as this supervisor knows.
     version: int
     placements: tuple[Placement, ...]
     #: Where the other workers receive frames, as far as is known: worker -> (data, control).
@@ -101,7 +101,7 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     #: The host to which the worker binds its sockets, and the host under which others reach it.
     bind: str = "127.0.0.1"
     host: str = "127.0.0.1"
-    #: Ports of an earlier process of this worker, to be used again if they are free.
+    #: The ports of an earlier process of this worker, which are used again if they are free.
     ports: tuple[int, int] = (0, 0)
     #: Seconds without a new lease after which the worker ends by itself.
     lease_secs: int | float = 20.0
@@ -109,7 +109,7 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
-    """A heartbeat of a worker: that it lives, and its state."""
+    """A heartbeat of a worker, with its state."""
 
     pid: int
     #: When the process began, in the kernel's clock ticks since boot (field 22 of /proc/<pid>/stat): with the pid it names one
@@ -118,7 +118,7 @@ class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     incarnation: Incarnation
     #: Rises with each heartbeat.
     number: int
-    #: The orders that were taken last, and what they asked: the flags answer to these.
+    #: The orders that were accepted last, and what they asked. The flags refer to these.
     orders: int
     asked: str
     #: The version of the assignment that it runs.
@@ -131,7 +131,7 @@ class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     #: Spout tasks that have finished, every tree of theirs settled.
     finished: tuple[int, ...] = ()
     address: Address | None = None
-    #: The number of the counters that were true when the flags were.
+    #: The number of the counters that match the flags.
     counters: int = 0
     #: The user's call that is running: component, task, seconds since it began. None: none.
     executing: tuple[str, int, int | float] | None = None
@@ -146,8 +146,8 @@ class End(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
-#: Stands in the environment of a worker whose ports are not any: the first and the last, 6700-6799. Not in its orders: a worker
-#: of the release before, which an upgraded supervisor took over, reads those too.
+#: An environment variable of a worker whose ports are restricted: the first and the last port, such as 6700-6799. It is not
+#: part of the orders, because workers of the previous release, which an upgraded supervisor took over, read those, too.
 PORTS: Final = "WORKER_PORTS_OF_SQUALL"
 
 

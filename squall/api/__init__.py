@@ -1,1 +1,1 @@
-"""The shapes of the HTTP API, each defined once: what a request holds, what is answered."""
+"""The structs of the HTTP API, each defined once: requests and answers."""

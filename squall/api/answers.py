@@ -1,8 +1,8 @@
 """The answers of the HTTP API as structs: Nimbus builds them, the command decodes them, the documents describe them.
 
-A struct's first line of documentation goes into the OpenAPI document and `docs/http-api.md`. All times are seconds. Reading
-ignores fields that are not known here: a newer Nimbus may send more. Fields with a default may be missing: an older one does
-not send them.
+A struct's first line of documentation goes into the OpenAPI document and `docs/http-api.md`. All times are seconds. A reader
+ignores unknown fields, which a newer Nimbus may send. Fields with a default may be missing, because an older Nimbus does not
+send them.
 Must not know: paths, handlers, who reads an answer.
 """
 
@@ -56,7 +56,7 @@ class SlotCounts(Struct, frozen=True):
 
 
 class ClusterAnswer(Struct, frozen=True):
-    """`uptime_secs` is that of the Nimbus that answers."""
+    """`uptime_secs`: how long the answering Nimbus has been running."""
 
     id: str | None
     python: str
@@ -119,7 +119,7 @@ class ConfigurationAnswer(Struct, frozen=True):
 
 
 class StandbyVersion(Struct, frozen=True):
-    """The previous version of a topology, while it may be rolled back to."""
+    """The previous version of a topology, while a rollback to it is possible."""
 
     id: str
     secs: float
@@ -154,10 +154,11 @@ class TopologySummary(Struct, frozen=True, kw_only=True):
 
 
 class TopologiesAnswer(Struct, frozen=True):
-    """`acked`, `failed` and `pending` are those of the spouts. In the state BAD the record cannot be read: `error` says why.
-    `stands_by`: the previous version, which runs again unless the workers of this one are up within `secs`. `held_up`: how
-    many workers of an ACTIVE topology are not up (they keep dying, or what they need cannot be prepared), and why the first
-    is not."""
+    """`acked`, `failed` and `pending` count the trees of the spouts. In the state BAD the record cannot be read; `error` says
+    why. `stands_by`: the previous version, which runs again if the workers of this one are not up within `secs`. `held_up`: how
+    many workers of an ACTIVE topology are not up (they keep dying, or their files cannot be prepared), and why the first is
+    not.
+    """
 
     topologies: list[TopologySummary]
 
@@ -196,10 +197,10 @@ class ErrorOutline(Struct, frozen=True):
 
 
 class TopologyAnswer(Struct, frozen=True, kw_only=True):
-    """What `status(name)` returns (see [api.md](api.md)), `errors` as texts. `state_secs`: since it entered its state.
-    `note_times`: when each of `notes` was made, in seconds since 1970. `events`: the same as values, without fields that have
-    their default. There are fewer workers than `workers_wanted` when there
-    are fewer tasks, or slots. `stands_by` and `workers` as in the lists."""
+    """The result of `status(name)` (see [api.md](api.md)), with `errors` as texts. `state_secs`: since it entered its state.
+    `note_times`: the time of each note, in seconds since 1970. `events`: the notes as values; fields with their default are
+    left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots. `stands_by` and `workers`: as in
+    the lists."""
 
     name: str
     state: str
@@ -312,8 +313,9 @@ class ErrorsAnswer(Struct, frozen=True):
 
 
 class WorkersAnswer(Struct, frozen=True):
-    """`tasks` are `[task, component, index]`; `state` is STARTING, RUNNING, DRAINED, STOPPING, STOPPED, or LOST when the
-    worker's supervisor is gone."""
+    """`tasks` are `[task, component, index]`; `state` is STARTING, RUNNING, DRAINED, STOPPING, STOPPED, or LOST if the worker's
+    supervisor is gone.
+    """
 
     workers: list[WorkerEntry]
 
@@ -326,7 +328,7 @@ class ConfigurationsAnswer(Struct, frozen=True):
 
 
 class WorkerCountersEntry(Struct, frozen=True):
-    """What one worker has counted."""
+    """The counters of one worker."""
 
     worker: str
     incarnation: Incarnation
@@ -334,7 +336,7 @@ class WorkerCountersEntry(Struct, frozen=True):
 
 
 class CountersAnswer(Struct, frozen=True):
-    """What the components and each worker have counted."""
+    """The counters of the components and of each worker."""
 
     topology: str
     id: str
@@ -343,8 +345,7 @@ class CountersAnswer(Struct, frozen=True):
 
 
 class LogAnswer(Struct, frozen=True):
-    """A piece of a log. `offset` and `next_offset` are those of its first byte and of the one after its last; `size` is the
-    whole log's."""
+    """A piece of a log. `offset`: of its first byte; `next_offset`: of the byte after its last; `size`: of the whole log."""
 
     worker: str
     incarnation: Incarnation | None
@@ -365,7 +366,7 @@ class FileAnswer(Struct, frozen=True):
 
 
 class RefusedReport(Struct, frozen=True):
-    """A report of a worker that is not wanted any more."""
+    """A report of a worker that should not run any more."""
 
     topology: str
     worker: str
@@ -373,7 +374,7 @@ class RefusedReport(Struct, frozen=True):
 
 
 class ReportsAnswer(Struct, frozen=True):
-    """The reports of workers that are not wanted any more."""
+    """The reports of workers that should not run any more."""
 
     refused: list[RefusedReport]
 
@@ -396,7 +397,7 @@ class OpenApiAnswer(Struct, frozen=True):
 
 
 class ErrorBody(Struct, frozen=True):
-    """An error: `message` is for people, `problems` lists everything that is wrong, where there may be more than one thing."""
+    """An error: `message` is for people, `problems` lists all problems, if there can be more than one."""
 
     kind: str
     message: str

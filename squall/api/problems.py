@@ -1,4 +1,4 @@
-"""Check the JSON of a request against its struct, and list everything that is wrong with it: msgspec stops at the first.
+"""Checks the JSON of a request against its struct and lists all problems; msgspec would stop at the first.
 
 A field that is null counts as missing. Types are exact: true is not a number, 1.0 is not a whole number.
 Must not know: what a request means, HTTP.
@@ -69,7 +69,7 @@ def named(value: object) -> str:
 
 
 def _wrong(name: str, kind: inspect.Type, value: Any) -> dict[object, str]:
-    """Return the problems of one field, by the key of the part that is wrong; None: the field itself."""
+    """Return the problems of one field, by the key of the wrong part; the key None means the whole field."""
     for info, types, wanted in _TYPES:
         if isinstance(kind, info) and type(value) not in types:
             return {None: f"{name!r} is {named(value)}, it must be {wanted}"}

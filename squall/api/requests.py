@@ -22,7 +22,9 @@ class NoFields(Struct, frozen=True, forbid_unknown_fields=True):
 class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A topology to run."""
 
-    submission: Annotated[str, Meta(description="The submitter's own key, the same in each retry: a UUID.")]
+    submission: Annotated[
+        str, Meta(description="A key that the submitter chooses, the same in each retry: a UUID.")
+    ]
     description: Annotated[dict[str, Any], Meta(description="The typed description, `Topology.describe()`.")]
     pickles: Annotated[
         dict[str, str], Meta(description="Component -> its pickle, as base64. Nimbus never unpickles.")
@@ -33,23 +35,27 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ] = {}
     python: Annotated[
         str,
-        Meta(description="The Python that packed it, `3.11.4`: its minor version must be the cluster's."),
+        Meta(
+            description="The Python version that packed it, such as `3.11.4`; the minor version must be the cluster's."
+        ),
     ]
     cloudpickle: Annotated[
         str,
-        Meta(description="The cloudpickle that packed it: major and minor version must be the cluster's."),
+        Meta(
+            description="The cloudpickle version that packed it; major and minor version must be the cluster's."
+        ),
     ]
     squall: Annotated[str, Meta(description="The release that packed it.")] = ""
     active: Annotated[bool, Meta(description="Whether its spouts run at once.")] = True
     replace: Annotated[
-        bool, Meta(description="Whether it takes over from a running topology of its name.")
+        bool, Meta(description="Whether it takes over from a running topology of the same name.")
     ] = False
     wait_secs: Annotated[
         Seconds | None, Meta(description="With `replace`: how long the old one may drain.")
     ] = None
     files: Annotated[
         dict[str, str],
-        Meta(description="What was sent before: `code`, `wheels`, `requirements` -> SHA-256."),
+        Meta(description="The files that were sent before: `code`, `wheels`, `requirements` -> SHA-256."),
     ] = {}
 
 
@@ -65,7 +71,7 @@ class KillQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RebalanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a rebalance changes."""
+    """The changes of a rebalance."""
 
     workers: Annotated[int | None, Meta(description="The new number of workers. Default: as before.")] = None
     parallelism: Annotated[
@@ -75,13 +81,13 @@ class RebalanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ErrorsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which errors."""
+    """Selects errors."""
 
     component: Annotated[str | None, Meta(description="Only this component's.")] = None
 
 
 class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which piece of which log."""
+    """Selects a piece of a log."""
 
     file: Annotated[
         Literal["worker", "output", "build"],
@@ -94,14 +100,14 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReportRow(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a worker reports: the record as the store has it."""
+    """A worker's report: the record as in the store."""
 
     topology: str
     report: dict[str, Any]
 
 
 class CountersRow(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a worker has counted."""
+    """A worker's counters."""
 
     topology_id: str
     worker: str
@@ -110,7 +116,9 @@ class CountersRow(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReportsRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a supervisor forwards."""
+    """The reports and counters that a supervisor forwards."""
 
-    reports: Annotated[list[ReportRow], Meta(description="What workers report, by the topology's name.")] = []
-    counters: Annotated[list[CountersRow], Meta(description="What workers have counted.")] = []
+    reports: Annotated[
+        list[ReportRow], Meta(description="The reports of workers, by the topology's name.")
+    ] = []
+    counters: Annotated[list[CountersRow], Meta(description="The counters of workers.")] = []

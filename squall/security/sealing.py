@@ -1,16 +1,17 @@
-"""The key pairs of daemons: what is sealed to one of them only it can open, and by its pair it is known to the others.
+"""The key pairs of daemons. Only the owner of a pair can open what is sealed to it, and the pair proves its owner's identity to
+others.
 
 Each Nimbus and each supervisor has a key pair (X25519) in its state directory and the public half in its record. With it
 
 - a topology's link keys and the operators' token are in the store as sealed copies, one for each daemon that may have them
   (libsodium's sealed box: anyone can seal, only the owner of the pair opens);
-- a daemon's HTTP request to another carries a token that only these two can make: a hash, keyed by what X25519 gives both
-  of them, over what the request is for. The receiver looks up the sender's public half in the store, so write access to
-  the store makes a daemon, and nothing needs to be distributed by hand.
+- a daemon's HTTP request to another carries a token that only these two can compute: a hash over the purpose of the request,
+  keyed with the X25519 secret that both share. The receiver looks up the sender's public half in the store. So everyone who may
+  write to the store can add a daemon, and nothing needs to be distributed by hand.
 
 Theory of operation: the header is `Authorization: Squall-Daemon <id of the sender>:<token>`. A token holds for one pair of
-daemons and one direction (the contexts below) as long as both keep their pairs. It is worth as much to anyone who reads it on
-the way: between hosts it travels by HTTPS.
+daemons and one direction (the contexts below) as long as both keep their pairs. Anyone who reads it on the way can use it, so
+it travels by HTTPS between hosts.
 Must not know: records, the store, HTTP.
 """
 
@@ -34,11 +35,11 @@ SUPERVISOR_TO_NIMBUS: Final = "supervisor-to-nimbus"
 NIMBUS_TO_SUPERVISOR: Final = "nimbus-to-supervisor"
 NIMBUS_TO_NIMBUS: Final = "nimbus-to-nimbus"
 
-#: The first word of the header by which daemons know each other.
+#: The first word of the header by which daemons authenticate.
 DAEMON_SCHEME: Final = "Squall-Daemon"
 
 _KEY_BYTES: Final = 32
-#: What a seal begins with: its format. The receiver's public key follows, so that a receiver can recognise its own.
+#: The beginning of each seal: its format. The receiver's public key follows, so that receivers recognise their own seals.
 _SEAL: Final = b"squall-seal-1\n"
 
 
@@ -47,11 +48,11 @@ class BadSeal(SquallError):
 
 
 class BadKey(SquallError):
-    """A text or a file that holds no key."""
+    """A text or a file that does not hold a key."""
 
 
 class KeyPair:
-    """The key pair of one daemon. Its secret half leaves it only into its own file, and is shown by nothing."""
+    """The key pair of one daemon. The secret half is written only to its own file, and never shown."""
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != _KEY_BYTES:
@@ -68,7 +69,7 @@ class KeyPair:
 
     @classmethod
     def make(cls) -> KeyPair:
-        """Return a new pair that no file holds."""
+        """Return a new pair, which is not in any file."""
         return cls(bytes(nacl.public.PrivateKey.generate()))
 
     @classmethod

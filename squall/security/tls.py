@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 
 class InsecureBind(SquallError):
-    """A daemon was to listen to other machines without a certificate."""
+    """A daemon should listen to other machines without a certificate."""
 
 
 class BadCertificate(SquallError):
@@ -34,7 +34,7 @@ class BadCertificate(SquallError):
 
 @dataclass(frozen=True)
 class ServerFiles:
-    """What a daemon answers HTTPS with: the paths of a certificate (with its chain) and of its private key."""
+    """The files of a daemon for HTTPS: the paths of a certificate (with its chain) and of its private key."""
 
     certificate: str
     key: str
@@ -61,7 +61,7 @@ LOGS: Final = AtStake(
 
 
 def check_bind(host: str, tls: bool, insecure: bool, at_stake: AtStake = TOKEN) -> None:
-    """Refuse to listen to other machines in the clear, with `InsecureBind`; with `insecure`, warn instead."""
+    """Raise `InsecureBind` if the daemon would listen to other machines unencrypted; with `insecure`, warn instead."""
     if tls or is_loopback(host):
         if insecure:
             why = "HTTPS is served" if tls else f"{host} is reached from this machine only"
@@ -83,7 +83,7 @@ def check_bind(host: str, tls: bool, insecure: bool, at_stake: AtStake = TOKEN) 
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether who listens on `host` (a name or an address) is reached from this machine only."""
+    """Return whether a server on `host` (a name or an address) can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -125,7 +125,7 @@ def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
 
 
 def ca(conf: Mapping[str, object]) -> str | None:
-    """Return the file with the certificates that HTTPS is trusted by, None for those of the system. Raises `BadCertificate`."""
+    """Return the file with the CA certificates for HTTPS, None for those of the system. Raises `BadCertificate`."""
     path = conf.get(CA)
     if not path:
         return None
@@ -148,7 +148,7 @@ def _check_mode(key: str) -> None:
         mode = stat.S_IMODE(os.stat(key).st_mode)
     except OSError as error:
         raise BadCertificate(f"{KEY} {key} cannot be read: {error.strerror}") from error
-    if mode & 0o027:  # a group that may read it is the custom of some systems (ssl-cert)
+    if mode & 0o027:  # some systems let a group read it (ssl-cert)
         raise BadCertificate(
             f"{KEY} {key} may be read or changed by others than its owner (mode {mode:04o}): run `chmod 600 {key}`"
         )

@@ -1,14 +1,13 @@
-"""The operators' token: what the command shows Nimbus, its file on disk, and where the command looks for it.
+"""The operators' token, by which Nimbus recognizes the command: its files on disk, and where the command looks for it.
 
-The first Nimbus that leads makes the token, and shares it with the others (`nimbus.security.keyring`). Each writes it into
-`squall.token.file` (or into its state directory), and into a place of its user by the URL it answers at:
+The first Nimbus that leads makes the token, and shares it with the others (`nimbus.security.keyring`). Each writes it to
+`squall.token.file` (or to its state directory), and to a file of its user that is named after its URL:
 
     $XDG_STATE_HOME or ~/.local/state, then squall/tokens/<host>_<port>
 
-so that the same user's command finds it without an option. All of these are files for their owner alone. The command
-looks into SQUALL_TOKEN_FILE, `squall.token.file`, and the place of its user, in this order; a file that others may read is
-refused.
-Must not know: who leads, HTTP, the store. It never puts a token into a text or an error.
+so that the same user's command finds it without an option. Only their owner can read these files. The command looks in
+SQUALL_TOKEN_FILE, `squall.token.file`, and the file of its user, in this order. A file that others may read is refused.
+Must not know: who leads, HTTP, the store. It never puts a token into a message or an error.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def make_token() -> str:
 
 
 def is_token(given: str, expected: str) -> bool:
-    """Return whether two tokens are one, compared in constant time."""
+    """Return whether two tokens are equal, compared in constant time."""
     import hmac
 
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), expected.encode())
@@ -86,7 +85,8 @@ def write_token(
 ) -> Path:
     """Put the token where commands find it, when it is not there yet; gives the file that is named to operators.
 
-    `OSError` when that file cannot be written. The places of the user are a convenience: one that cannot be written is left.
+    Raises `OSError` when that file cannot be written. The files of the user are a convenience: one that cannot be written is
+    skipped.
     """
     named = site.get(OPTION)
     file = Path(str(named)) if named else state / FILE
@@ -97,7 +97,7 @@ def write_token(
             try:
                 _put(place, token)
             except OSError:
-                continue  # a user without a home: the file above is named to them
+                continue  # a user without a home: they are shown the file above
     return file
 
 
@@ -107,7 +107,7 @@ def user_place(url: str, environ: Mapping[str, str]) -> Path | None:
     if name is None:
         return None
     above = environ.get("XDG_STATE_HOME") or ""
-    if Path(above).is_absolute():  # others are to be ignored, says the XDG specification
+    if Path(above).is_absolute():  # the XDG specification says to ignore relative paths
         return Path(above) / "squall" / "tokens" / name
     home = environ.get("HOME") or ""
     if not Path(home).is_absolute():
@@ -127,7 +127,7 @@ def _place_name(url: str) -> str | None:
 
 
 def _is_here(host: str) -> bool:
-    """Return whether a host is this one by whatever name: what listens everywhere answers at the loopback address too."""
+    """Return whether a host is this machine, by any name: a server on all addresses also answers at the loopback address."""
     if host == "localhost":
         return True
     try:
@@ -142,5 +142,5 @@ def _put(file: Path, token: str) -> None:
         if read_token(file) == token:
             return
     except BadPrivateFile:
-        pass  # too open, or no token: it is written again
+        pass  # readable by others, or not a token: write it again
     write_private(file, token)

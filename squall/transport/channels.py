@@ -1,4 +1,4 @@
-"""The channels of one link, as far as numbers and times go: what arrived, what the peer may lack, whether connections work.
+"""The channels of one link as numbers and times: what arrived, what the peer may lack, whether the connections work.
 
 Must not know: what is in a message, who the peer is, addresses, sockets, clocks (times come as arguments).
 """
@@ -13,11 +13,11 @@ from typing import Final
 from squall.transport.carrier import Parts
 from squall.transport.in_flight import InFlight
 
-#: Batches without credit received after which a heartbeat says so: their sender holds back until then.
+#: After this many received batches without credit, a heartbeat reports them; their sender waits for that.
 MOST_UNREPORTED: Final = 4
 #: Seconds between two requests for what is missing, and between two answers to "send again".
 RESEND_SECONDS: Final = 0.2
-#: Control frames received after which a heartbeat reports their number, if no control frame did.
+#: After this many received control frames, a heartbeat reports their number if no control frame did.
 UNREPORTED: Final = 64
 #: Seconds without any message after which the connections are made again, and between two attempts.
 SILENCE: Final = 2.5
@@ -35,7 +35,7 @@ class Arrivals:
     missing: list[tuple[int, int]] = field(default_factory=list)
     #: Batches without credit received since the last heartbeat.
     unreported: int = 0
-    #: The number of the peer's last batch, once it knows that none is taken here any more.
+    #: The number of the peer's last batch, once the peer knows that this worker accepts no more.
     last: int | None = None
 
     @property
@@ -44,7 +44,7 @@ class Arrivals:
         return self.last is not None and self.received >= self.last
 
     def skip_to(self, number: int) -> None:
-        """Give up the messages up to a number: they were sent, and did not arrive."""
+        """Skip the messages up to a number: they were sent but did not arrive."""
         self.missing.append((self.received + 1, number))
         self.received = number
 
@@ -62,7 +62,7 @@ class ControlChannel:
     reported: int = 0
     #: Frames that the peer may not have, by number.
     unacked: deque[tuple[int, Parts]] = field(default_factory=deque)
-    #: Whether frames of the peer's are missing here.
+    #: Whether frames of the peer are missing here.
     lacks_frames: bool = False
     last_resend: float = -inf
     next_request: float = -inf
@@ -87,8 +87,9 @@ class ControlChannel:
 
 
 class ConnectionWatch:
-    """When the connections to a process of a peer are made again: it is silent, it receives nothing from this worker, or no
-    data message gets through."""
+    """Decides when the connections to a process of a peer are made again: the process is silent, it receives nothing from this
+    worker, or no data message gets through.
+    """
 
     __slots__ = ("last_heard", "next_reconnect", "stalled_since", "wants_reconnect")
 
@@ -96,7 +97,7 @@ class ConnectionWatch:
         self.last_heard = now
         self.next_reconnect = now + SILENCE
         self.wants_reconnect = False
-        #: Since when the peer, which reads, has received none of what was sent.
+        #: Since when the peer, although it reads, has received none of the sent messages.
         self.stalled_since: float | None = None
 
     def connected(self, now: float) -> None:
@@ -107,8 +108,8 @@ class ConnectionWatch:
     def reported(self, received: int, silence: float, in_flight: InFlight, now: float) -> None:
         """Check what the peer's loop reports: the data messages that it has received, and for how long it heard nothing.
 
-        Heartbeats have a connection of their own: tuples may be stuck on theirs while these go on. So when the peer reports
-        for `SILENCE` seconds, plus the time that what is in flight may take, that no more has arrived, the connections are
+        Heartbeats have their own connection, so they may arrive while tuples are stuck on another one. If the peer reports for
+        `SILENCE` seconds, plus the time that the tuples in flight may take, that nothing more has arrived, the connections are
         made again.
         """
         may_reconnect = now >= self.next_reconnect

@@ -3,12 +3,11 @@
 `pack_rows` returns a list of parts: the first holds the columns, the others hold large contiguous data (bytes, numpy arrays)
 without a copy. `unpack_rows` decodes them. Two codecs:
 
-- `pickle`: any Python value that pickles comes back equal and of the same type. Only ever unpack what came over an
-  authenticated link. Tuples never share a list or an object after the journey, whatever they shared before: columns of
-  values that cannot change, and of flat lists, dicts, tuples and plain objects of such, are pickled in one go; for anything
-  else the values of each row are pickled by themselves (measured, both ways: 1.3 µs a tuple instead of 0.4 for a small dict).
-  Values whose class is defined in the script that was started (`__main__`) travel together with it, which is slow; a class of
-  a module goes by its name.
+- `pickle`: any Python value that can be pickled comes back equal and of the same type. Unpack only what came over an
+  authenticated link. Received tuples never share a list or an object, even if the sent ones did: columns of values that cannot
+  change, and of flat lists, dicts, tuples and plain objects of such, are pickled at once; for other values, each row is pickled
+  separately (measured, both ways: 1.3 µs a tuple instead of 0.4 for a small dict). Values of a class that the started script
+  (`__main__`) defines travel together with the class, which is slow; a class of a module travels by name.
 - `msgpack`: None, bool, int (of 64 bits, signed or not), float, str, bytes, list, tuple, dict with str or int keys, date and
   datetime (a time zone comes back as its offset), each of exactly that type. Nothing that is received is ever executed.
 
@@ -34,9 +33,9 @@ from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.row_columns import Row, RowColumns, columns_of, from_columns
 from topology_api.packing import dumps_by_value
 
-#: Contiguous data from this size on travels as a part of its own.
+#: Contiguous data from this size on travels as a separate part.
 LARGE: Final = 64 * 1024
-#: Parts of their own at most; further data stays inside.
+#: The maximum number of separate parts; further data stays inside.
 MOST_APART: Final = 1000
 
 Part = bytes | bytearray | memoryview
@@ -85,7 +84,7 @@ def _pack(codec: str, columns: list[Column]) -> list[Part]:
     try:
         return _PACK[codec](columns)
     except Exception as error:
-        # No other process knows a class of the script that was started by its name: it travels with the values.
+        # No other process finds a class of the started script by its name, so it travels with the values.
         if codec != "pickle" or "__main__" not in str(error):
             raise
         return _pickle(columns, dumps_by_value)

@@ -1,7 +1,7 @@
 """Flow control of one link: how many frames a sender may have in flight to one destination task.
 
-A grant is absolute ("frames up to number n may be sent"), so a lost or repeated grant does no harm, and it confirms:
-a receiver that grants up to n has executed the frames up to n minus the window and handed their outputs over.
+A grant is absolute ("frames up to number n may be sent"), so a lost or repeated grant does no harm. A grant is also a
+confirmation: a receiver that grants up to n has executed the frames up to n minus the window, and has passed on their outputs.
 Must not know: contents of frames, sockets, tasks.
 """
 

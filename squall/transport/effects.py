@@ -1,7 +1,7 @@
 """The effects of a link, as values: messages to send, changes to report to the worker, events to count and log.
 
-`squall.transport.link` returns them, `squall.transport.exchange` carries them out, in their order. Messages come before news
-for the worker, which may send at once when it gets them.
+`squall.transport.link` returns them, `squall.transport.exchange` carries them out, in their order. Messages come before reports
+to the worker, which may send something at once when it gets them.
 Must not know: how effects are carried out.
 """
 
@@ -18,7 +18,7 @@ from squall.values import Address
 
 
 class Effect(Struct, frozen=True):
-    """One thing that a link asks for."""
+    """One effect that a link asks for."""
 
 
 # For the carrier.
@@ -32,7 +32,7 @@ class SendMessage(Effect, frozen=True):
 
 
 class ResendControl(Effect, frozen=True):
-    """Queue these messages on the control channel, instead of those that wait there."""
+    """Queue these messages on the control channel, in place of those that wait there."""
 
     messages: Sequence[Parts]
 
@@ -44,7 +44,7 @@ class Connect(Effect, frozen=True):
 
 
 class Disconnect(Effect, frozen=True):
-    """Drop the connections to the peer, and what waits for it."""
+    """Drop the connections to the peer, and the messages that wait for it."""
 
 
 # For the worker.
@@ -68,11 +68,11 @@ class PeerSuperseded(Effect, frozen=True):
 
 
 class PeerLinked(Effect, frozen=True):
-    """The peer's process takes tuples from now on."""
+    """The peer's process accepts tuples from now on."""
 
 
 class PeerClosing(Effect, frozen=True):
-    """The peer takes no more tuples."""
+    """The peer accepts no more tuples."""
 
 
 # For logs and counters.
@@ -83,7 +83,9 @@ class LinkUp(Effect, frozen=True):
 
 
 class Reconnecting(Effect, frozen=True):
-    """Connections are made again: the peer is silent, or receives nothing from here. `was_open`: tuples went there before."""
+    """Connections are made again: the peer is silent, or receives nothing from this worker. `was_open`: tuples were sent to it
+    before.
+    """
 
     silent_seconds: float
     was_open: bool

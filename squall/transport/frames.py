@@ -2,7 +2,7 @@
 
 A `Batch` holds the tuples that one task sends to one other task on one stream, or the mark that the sending task has
 ended. A `Control` frame holds everything that is not a tuple: XORs of settled tuples, failures, credit grants,
-keep-alives, flush requests, and the questions and answers by which a cycle finds out that it is quiet.
+keep-alives, flush requests, and the questions and answers that show whether a cycle is quiet.
 
 The same objects travel inside one process and, encoded by `squall.transport.wire`, between processes.
 Must not know: sockets, tasks, user code.
@@ -30,9 +30,8 @@ NO_MORE: Final[More] = {}
 class Batch:
     """The tuples of one batch: a row of values, a root id and an edge id each (0, 0: in no tree).
 
-    `frame` is its number on the link, counted from 1; 0 marks a batch that takes no credit. `cycle` is the index of the
-    cycle whose inner edge it travels on, or -1. `ended` marks the end of everything that its source task sends; such a
-    batch has no rows.
+    `frame` is its number on the link, counted from 1; 0 marks a batch that takes no credit. `cycle` is the index of the cycle
+    whose inner edge it travels on, or -1. `ended` marks the last batch of its source task; it has no rows.
     """
 
     __slots__ = (

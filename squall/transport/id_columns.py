@@ -1,9 +1,9 @@
-"""Columns of root and edge ids, which are signed 64-bit integers: a batch has one of each, so have XORs on their way.
+"""Columns of root and edge ids, which are signed 64-bit integers. A batch has one of each, and so have XORs in transit.
 
-`Ids` is what a column is. In plain Python it is `list`, which nothing that is written in Python comes near. Compiled it is
-`IdColumn`: bare integers side by side, read and written without a Python object for each (measured: 60 ns a tuple).
-Both take `Ids()`, `Ids(iterable)`, `append`, `extend`, `pop`, `len`, indices, slices, iteration and comparison.
-Every access is checked against the bounds. Must not know: what ids mean, batches.
+`Ids` is the type of a column. In plain Python it is `list`, because no class written in Python is nearly as fast. In the
+compiled core it is `IdColumn`: bare integers side by side, read and written without a Python object for each (measured: 60 ns a
+tuple). Both take `Ids()`, `Ids(iterable)`, `append`, `extend`, `pop`, `len`, indices, slices, iteration and comparison. Every
+access is checked against the bounds. Must not know: what ids mean, batches.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ except ImportError:
 if not cython.compiled:
     from array import array
 
-#: Room that a column begins with.
+#: The initial room of a column.
 _ROOM: Final = 16
 
 
 class IdColumn:
     """A growing column of 64-bit integers, as raw memory.
 
-    Its short methods do not check whether `self` is None: their callers have.
+    Its short methods do not check whether `self` is None: their callers do.
     """
 
     __slots__ = ("count", "data", "items", "room")
@@ -106,7 +106,7 @@ class IdColumn:
         return self.used().tobytes()
 
     def extend(self, ids: Iterable[int]) -> None:
-        """Add ids at the end; what cannot be one raises OverflowError or TypeError, and nothing is added."""
+        """Add ids at the end. If one is not a 64-bit integer, raise OverflowError or TypeError and add nothing."""
         # Made before anything is changed: if it raises, the room must still be what `room` says, or `append` writes past it.
         added = ids.used() if isinstance(ids, IdColumn) else array("q", ids)
         items = self.items

@@ -1,6 +1,6 @@
 """The batches sent to one process of a peer that it has not confirmed, with the data to fail their trees.
 
-A batch that takes credit is confirmed by its grant, one that takes none when it has arrived.
+A batch that takes credit is confirmed by its grant; one that takes none, by its arrival.
 Must not know: messages, clocks, who the peer is.
 """
 
@@ -38,7 +38,7 @@ class SentBatch:
 
     @classmethod
     def of(cls, batch: Batch, number: int = 0, size_bytes: int = 0) -> SentBatch:
-        """Return what is remembered of a batch; `number`: its message's, 0 if it was never sent."""
+        """Return the data to keep of a batch. `number`: of its message, 0 if it was never sent."""
         return cls(
             number,
             batch.source,
@@ -104,14 +104,14 @@ class InFlight:
             self.by_number.pop(sent.number, None)
 
     def lose(self, number: int) -> SentBatch | None:
-        """Take out a batch that the peer did not receive; None if it is not in flight."""
+        """Remove and return a batch that the peer did not receive; None if it is not in flight."""
         sent = self.by_number.pop(number, None)
         if sent is not None:
             sent.lost = True
         return sent
 
     def lose_target(self, target: int) -> list[SentBatch]:
-        """Take out all batches to a task."""
+        """Remove and return all batches to a task."""
         lost = [sent for sent in self.by_number.values() if sent.target == target]
         self.by_target.pop(target, None)
         for sent in lost:

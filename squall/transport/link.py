@@ -1,4 +1,5 @@
-"""The link between this worker and one peer, as a state machine: what was sent, what has arrived, what is missing.
+"""The link between this worker and one peer as a state machine, which knows what was sent, what has arrived, and what is
+missing.
 
 An event goes in (a message by `step`, time by `tick`, a batch, a control frame, a new assignment, another incarnation), effects
 come out (see `effects`). Nothing here does anything by itself.
@@ -69,9 +70,9 @@ class LocalWorker:
     version: int = -1
     #: Its tasks are prepared: peers may send tuples.
     ready: bool = False
-    #: Peers are to send no more tuples.
+    #: Peers must send no more tuples.
     leaving: bool = False
-    #: Tasks that were created again, by the version that did: batches of an older one are refused.
+    #: Tasks that were created again -> the version that did so. Batches of an older version are refused.
     fences: dict[int, int] = field(default_factory=dict)
 
 
@@ -92,7 +93,7 @@ class Link:
         self.peer_version = -1
         self.peer_ready = False
         self.was_open = False
-        #: The peer takes no more tuples.
+        #: The peer accepts no more tuples.
         self.peer_leaves = False
         self.arrivals = Arrivals()
         self.in_flight = InFlight()
@@ -164,8 +165,9 @@ class Link:
         return out
 
     def send_control(self, control: Control) -> list[effects.Effect]:
-        """Send a control frame; it is kept until the peer has it. What is missing goes with it: a grant that came first would
-        confirm a batch that was lost."""
+        """Send a control frame; it is kept until the peer has it. The numbers of missing messages go with it: a grant that came
+        first would confirm a lost batch.
+        """
         control.missing += self.arrivals.missing
         self.arrivals.missing = []
         channel = self.control
@@ -176,7 +178,7 @@ class Link:
         return [] if self.state == GREETING else [effects.SendMessage(CONTROL, message)]
 
     def lose_target(self, target: int) -> list[effects.Effect]:
-        """Lose what a task has not executed, because it is created again; no empty frame takes its place."""
+        """Lose the batches that a task has not executed, because it is created again; no empty frame takes their place."""
         lost = self.in_flight.lose_target(target)
         waiting = [batch for batch in self.waiting if batch.target == target]
         self.in_flight.uncredited_tuples -= sum(len(batch.rows) for batch in waiting if not batch.frame)
@@ -185,10 +187,10 @@ class Link:
         return [effects.LoseBatches(lost, RENUMBERED)] if lost else []
 
     def supersede(self, incarnation: Incarnation, now: float) -> list[effects.Effect]:
-        """Start over with another incarnation of the peer: what this one has not confirmed is lost."""
+        """Start over with another incarnation of the peer. Batches that the old one has not confirmed are lost."""
         lost = [*self.in_flight.by_number.values(), *map(SentBatch.of, self.waiting)]
         self._begin(incarnation, now)
-        # What is queued for the old process must not reach the new one, nor wait for it at the old address.
+        # Messages queued for the old process must not reach the new one, nor wait for it at the old address.
         self.address = None
         return [
             effects.PeerSuperseded(),
@@ -197,16 +199,17 @@ class Link:
         ]
 
     def announce(self, now: float) -> None:
-        """Have the next `tick` send a heartbeat."""
+        """Make the next `tick` send a heartbeat."""
         self.next_heartbeat = now
 
     def excuse_silence(self, seconds: float) -> None:
-        """Take a pause of this worker out of the peer's silence: the peer may have sent all the time."""
+        """Subtract a pause of this worker from the peer's silence: the peer may have sent messages all the time."""
         self.watch.last_heard += seconds
 
     def tick(self, now: float, control_blocked: bool, data_blocked: bool) -> list[effects.Effect]:
-        """Do what is due: heartbeats, requests for what is missing, reconnecting. `*_blocked`: messages wait for the carrier,
-        so that one that may be left out would only be one more."""
+        """Do what is due: heartbeats, requests for what is missing, reconnecting. `*_blocked`: messages already wait for the
+        carrier, so that optional ones are left out.
+        """
         out: list[effects.Effect] = []
         if self.arrivals.missing:
             out += self.send_control(Control(self.local.name))
@@ -242,8 +245,9 @@ class Link:
         return out
 
     def aside(self, now: float, held: Sequence[KeepAlive]) -> list[Parts]:
-        """Return messages for another thread to send while the loop is in a user's call: a heartbeat, and what waits here of
-        the trees that the peer tracks. Changes nothing."""
+        """Return messages that another thread sends while the loop is in a user's call: a heartbeat, and keep-alives of the
+        trees that wait here and that the peer tracks. Changes nothing.
+        """
         if self.state == GREETING:
             return []
         messages: list[Parts] = [self._heartbeat(now, wire.ASIDE)]
@@ -255,7 +259,7 @@ class Link:
     # Messages of the peer.
 
     def step(self, header: Header, body: memoryview, further: Parts, now: float) -> list[effects.Effect]:
-        """Take a message of the peer. One that is garbage, or not between these two processes, is refused."""
+        """Process a message of the peer. Invalid messages, and those between other processes, are refused."""
         out: list[effects.Effect] = []
         if not self._is_current(header, now, out):
             return out
@@ -263,7 +267,7 @@ class Link:
             out.append(effects.LinkUp())
             if self.state == GREETING:
                 out.append(effects.ResendControl(self.control.resend(now)))
-                self.next_heartbeat = now  # so that the peer knows at once that it is known
+                self.next_heartbeat = now  # so that the peer learns at once that this worker knows it
             self.state = UP
         self.watch.last_heard = now
         if header.version > self.peer_version:
@@ -282,15 +286,16 @@ class Link:
         return out
 
     def _is_current(self, header: Header, now: float, out: list[effects.Effect]) -> bool:
-        """Return whether a message is from the current process of the peer to this one. A newer process of the same assignment
-        supersedes the one that was known: its supervisor has started it again."""
+        """Return whether a message is from the peer's current process to this one. A newer process of the same assignment
+        supersedes the known one: its supervisor has restarted the worker.
+        """
         if header.incarnation != self.incarnation:
             if header.incarnation < self.incarnation:
                 reason = f"incarnation {header.incarnation} has ended"
                 out.append(effects.RefuseMessage("superseded", header.sender, reason))
                 return False
             if header.incarnation.version != self.incarnation.version:
-                return False  # of an assignment that is not known here yet: it will be sent again
+                return False  # of an assignment that this worker does not know yet: it will be sent again
             out += self.supersede(header.incarnation, now)
         if header.receiver != self.local.incarnation:
             if header.kind != wire.HEARTBEAT:
@@ -300,7 +305,7 @@ class Link:
         return True
 
     def _open_if_ready(self, now: float, out: list[effects.Effect]) -> None:
-        """Send what waited, and announce the peer once, when tuples may go there."""
+        """Once tuples may go to the peer, send the waiting batches, and announce the peer the first time."""
         if not self.open:
             return
         while self.waiting:
@@ -310,7 +315,7 @@ class Link:
             out.append(effects.PeerLinked())
 
     def _take_heartbeat(self, heartbeat: LinkHeartbeat, now: float, out: list[effects.Effect]) -> None:
-        is_aside = bool(heartbeat.flags & wire.ASIDE)  # its numbers say nothing of control frames
+        is_aside = bool(heartbeat.flags & wire.ASIDE)  # its numbers say nothing about control frames
         left = self.peer_leaves
         if not is_aside:
             self._take_numbers(heartbeat, now, out)
@@ -330,7 +335,7 @@ class Link:
             out.append(effects.Deliver(Control(self.local.name, keep_alives=held)))
 
     def _take_numbers(self, heartbeat: LinkHeartbeat, now: float, out: list[effects.Effect]) -> None:
-        """Take what a heartbeat of the peer's loop says."""
+        """Process the numbers of a heartbeat of the peer's loop."""
         control, received = self.control, heartbeat.data_received
         control.acked(heartbeat.control_received)
         control.lacks_frames = control.lacks_frames or heartbeat.control_sent > control.received
@@ -408,7 +413,7 @@ class Link:
     # Connections.
 
     def _connect(self, address: Address, now: float, out: list[effects.Effect]) -> None:
-        """Make new connections. Control frames go again; tuples that were on the old ones are gone."""
+        """Make new connections. Control frames are sent again; tuples on the old connections are lost."""
         self.address = address
         out.append(effects.Connect(address))
         self.watch.connected(now)
@@ -440,7 +445,7 @@ class Link:
         self.next_ping = now + HEARTBEAT_SECONDS
 
     def _heartbeat(self, now: float, flags: int) -> Parts:
-        """Return a heartbeat with these flags, and those of this worker unless it is sent aside."""
+        """Return a heartbeat with these flags, and with this worker's flags unless it is sent aside."""
         local = self.local
         if not flags & wire.ASIDE:
             flags |= (wire.READY if local.ready else 0) | (wire.LEAVING if local.leaving else 0)

@@ -14,7 +14,7 @@ from typing import Final
 
 #: Seconds between two log lines about one peer.
 QUIET_SECS: Final = 60.0
-#: Peers that are remembered; further ones share one entry.
+#: The number of peers that are remembered; further ones share one entry.
 MOST_PEERS: Final = 1024
 
 #: kind -> its explanation in the log.

@@ -80,9 +80,7 @@ class RowColumns:
         if isinstance(at, slice):
             left = self.count - len(range(*at.indices(self.count)))
         else:
-            self.row(
-                self.position(at)
-            )  # rows without values have no column that would say that there is none
+            self.row(self.position(at))  # checks the position, also if there are no columns
             left = self.count - 1
         for column in self.columns():
             del column[at]

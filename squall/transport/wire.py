@@ -43,15 +43,15 @@ HEARTBEAT_BODY: Final = struct.Struct("<QQQQHB")
 #: Larger messages are refused: a batch is a few hundred tuples, but one tuple may be large.
 MOST_BYTES: Final = 1 << 30
 MOST_TUPLES: Final = 1 << 20
-#: Bytes beside the values: of the header, and of each tuple.
+#: Bytes besides the values: of the header, and of each tuple.
 MOST_OF_A_HEAD: Final = 512
 MOST_PARTS: Final = 1 << 12
 
 # Flags of a heartbeat.
-LEAVING: Final = 1  # the sender takes no more tuples
-LEFT: Final = 2  # the sender knows that the receiver takes no more, and sends none
+LEAVING: Final = 1  # the sender accepts no more tuples
+LEFT: Final = 2  # the sender knows that the receiver accepts no more tuples, and sends none
 RESEND: Final = 4  # control frames after "control received" have not come: send them again
-READY: Final = 16  # the sender's tasks are prepared: it takes tuples
+READY: Final = 16  # the sender's tasks are prepared: it accepts tuples
 ASIDE: Final = 8  # sent by another thread, out of order: the numbers say nothing
 
 FindSource = Callable[[int, int], Source]
@@ -213,7 +213,7 @@ def pack_encodable(
 
 
 def undecodable_note(error: Undecodable, worker: str, component: str | None) -> Control:
-    """Return a note to the receiving worker: the trees of a batch fail, whose values it cannot decode."""
+    """Return a note to the receiving worker: it cannot decode the values of a batch, so the batch's trees fail."""
     task = error.batch.target
     failure = Failure("failed", component, task, str(error), 0)
     note = Control(worker)
@@ -223,7 +223,7 @@ def undecodable_note(error: Undecodable, worker: str, component: str | None) -> 
 
 
 def _leave_out(batch: Batch, error: Unencodable, note: Control) -> None:
-    """Take the tuple at fault out of a batch, and its failure into the note."""
+    """Remove the faulty tuple from a batch, and add its failure to the note."""
     at, source = error.position, batch.source
     failure = Failure("failed", source.component, source.task, str(error), 0)
     roots = [batch.roots[at], *(root for root, _ in batch.more.get(at, ()))]

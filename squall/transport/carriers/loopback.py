@@ -1,7 +1,7 @@
 """The transport inside one process: frames passed as objects.
 
 `Loopback` joins the in-process workers of a local cluster: frames go from worker to worker, in order, none lost. With
-`encoded` each frame goes through the codec, as it would on a network, so that values without encoding fail here too.
+`encoded` each frame goes through the codec, as it would on a network, so that values that cannot be encoded fail here, too.
 Must not know: tasks, user code, clocks.
 """
 
@@ -31,11 +31,11 @@ class Loopback:
         self.workers: dict[str, Deliver] = {}
 
     def join(self, worker: str, deliver: Deliver) -> None:
-        """Have frames for this worker delivered by `deliver`."""
+        """Deliver frames for this worker by `deliver`."""
         self.workers[worker] = deliver
 
     def leave(self, worker: str) -> None:
-        """Lose frames for this worker from now on."""
+        """Drop frames for this worker from now on."""
         self.workers.pop(worker, None)
 
     def send(self, worker: str, frame: Frame) -> None:

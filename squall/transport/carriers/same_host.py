@@ -1,17 +1,17 @@
 """Unix sockets for workers on one host, in a folder of their user, beside the TCP endpoints that are published.
 
 A worker's address stays its TCP endpoints; the socket is not published. Its name follows from the endpoint, the topology's key
-and the network namespace, so a peer computes it by itself, and one that knows the worker by another endpoint (a proxy's) does
-not find it. A peer uses the socket only after checking at that moment:
+and the network namespace. So a peer computes the name itself; a peer that knows the worker by another endpoint (a proxy's) does
+not find the socket. A peer uses the socket only after checking at that moment:
 
 - the folder, `/tmp/squall-<user id>`, is of mode 0700 and belongs to its user: no other user can create files there;
 - the socket exists, and a process under this very kernel listens on it. Connecting a socket of another type (datagrams) shows
-  that without the listener's noticing: "wrong type" if a process listens, "refused" if it has ended, or if the folder is shared
+  this without disturbing the listener: "wrong type" if a process listens, "refused" if it has ended, or if the folder is shared
   with another host.
 
-In every other case (another container, another user, files that were removed or cannot be created) peers use TCP, without a
-setting and without a wait. A worker that is killed leaves its sockets behind; `sweep` removes those without a listener.
-The folder does not depend on TMPDIR: peers may have different ones, and a Unix socket's path has at most 107 bytes.
+In every other case (another container, another user, files that were removed or cannot be created) peers use TCP; this needs no
+setting and no waiting. A worker that is killed leaves its sockets behind; `sweep` removes those without a listener. The folder
+does not depend on TMPDIR: peers may have different ones, and a Unix socket's path has at most 107 bytes.
 Must not know: ZeroMQ, which worker connects to which.
 """
 
@@ -39,8 +39,9 @@ def folder() -> str:
 
 
 def listen(keys: Keys | None, endpoint: str, bind: Callable[[str], object]) -> None:
-    """Bind, by calling `bind`, the Unix socket of the worker with that TCP endpoint. Raises `OSError` if the folder cannot be
-    created or belongs to another user, and what `bind` raises."""
+    """Bind the Unix socket of the worker with that TCP endpoint, by calling `bind`. Raises `OSError` if the folder cannot be
+    created or belongs to another user, and any error of `bind`.
+    """
     for last in (False, True):
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder(), 0o700)
@@ -71,7 +72,7 @@ def sweep() -> None:
     if not _is_ours():
         return
     with contextlib.suppress(OSError):
-        # Of a host that shares the folder it is not known here which sockets live.
+        # If another host shares the folder, this host cannot know which of its sockets are in use.
         mine = [entry.path for entry in os.scandir(folder()) if entry.name.startswith(f"{_host()}-")]
         for path in mine:
             # A socket that is just being created may look dead: its worker's peers use TCP then.

@@ -1,15 +1,15 @@
 """Messages between worker processes over ZeroMQ: the carrier of real workers, and the only module that uses ZeroMQ.
 
 A worker binds one PULL socket per channel, to a TCP endpoint and to a Unix socket for peers on its host, which is chosen by
-`squall.transport.carriers.same_host`; it connects one PUSH socket per peer and channel. Links are encrypted and
-authenticated by CURVE: all workers of a topology, and only they, share one key pair; a ZAP handler accepts only peers that
-prove to have it. Other connections are refused before any of their data reaches a worker, counted, and logged at most once a
-minute (`squall.transport.refusals`). The handler runs in a thread of its own, so that links come up while the worker is inside
-a long user call.
+`squall.transport.carriers.same_host`; it connects one PUSH socket per peer and channel. Links are encrypted and authenticated
+by CURVE: all workers of a topology, and only they, share one key pair; a ZAP handler accepts only peers that prove that they
+have it. Other connections are refused before any of their data reaches a worker, counted, and logged at most once a minute
+(`squall.transport.refusals`). The handler runs in a thread of its own, so that links come up while the worker is inside a long
+user call.
 
-Everything is bounded: queued messages, their size, the time for a handshake and for closing. ZeroMQ promises little, and
-`squall.transport.link` expects no more: a message may be lost when its connection is. ZeroMQ's own heartbeats stay
-off (libzmq aborts the process on some partitions that heal).
+Everything is bounded: queued messages, their size, the time for a handshake and for closing. A message may be lost with its
+connection; `squall.transport.link` handles that. ZeroMQ's own heartbeats stay off (libzmq aborts the process on some partitions
+that heal).
 
 Only `wake` may be called from other threads and from signal handlers; `side` makes sockets for another thread.
 Must not know: the contents of messages, clocks, sender and receiver.
@@ -61,7 +61,7 @@ _NOT_OURS: Final = (errno.EADDRINUSE, errno.EACCES)
 #: Reports of connections that may wait for the authenticator; beyond this, ZeroMQ itself would block.
 _REPORTS: Final = 100_000
 #: Parts from this size on are sent without a copy (measured at 1 MB with CURVE: twice the throughput, and 10 instead of
-#: 1,400 µs of the loop's time), so they must not change any more. Smaller ones are cheaper copied.
+#: 1,400 µs of the loop's time), so they must not change any more. Copying is cheaper for smaller ones.
 _LARGE: Final = 64 * 1024
 #: As a plain int: arithmetic with ZeroMQ's enumerations takes a microsecond.
 _POLLIN: Final = int(zmq.POLLIN)
@@ -160,7 +160,7 @@ class Sockets:
     # Messages.
 
     def send(self, peer: str, channel: int, parts: Parts) -> bool:
-        """Queue a message; return False if it was not taken: there is no room now, or no such peer."""
+        """Queue a message; return False if it was not accepted: the queue is full, or there is no such peer."""
         pushes = self._pushes.get(peer)
         return pushes is not None and _send(pushes[channel], parts)
 
@@ -169,7 +169,7 @@ class Sockets:
         if not self._pulls:
             return None
         pull = self._pulls[channel]
-        # Asked first: half the price of the exception that an empty socket raises.
+        # Checked first: this costs half as much as the exception of an empty socket.
         if not _events(pull) & _POLLIN:
             return None
         parts: list[bytes | memoryview] = []
@@ -206,7 +206,7 @@ class Sockets:
     # Peers.
 
     def connect(self, peer: str, address: Address) -> None:
-        """Connect to a peer. Earlier connections are dropped, with what was queued on them.
+        """Connect to a peer. Earlier connections are dropped, with their queued messages.
 
         An invalid address, or too many open files, is logged; the peer is not reached until the next attempt.
         """
@@ -237,7 +237,7 @@ class Sockets:
     # The end.
 
     def close(self) -> None:
-        """Close all sockets. What was sent last has half a second to leave."""
+        """Close all sockets. The last messages have half a second to leave."""
         if self._context.closed or os.getpid() != self._process:
             return
         for side in self._sides:
@@ -304,7 +304,7 @@ class Side:
         self._closed = False
 
     def send(self, address: Address, parts: Parts) -> bool:
-        """Queue a control message for the worker at an address; return False if it was not taken."""
+        """Queue a control message for the worker at an address; return False if it was not accepted."""
         with self._lock:
             if self._closed:
                 return False
@@ -393,7 +393,7 @@ class ZapAuthenticator:
         return [version, number, b"400", b"not of this topology", b"", b""]
 
     def _report(self, handshakes: Handshakes, message: list[bytes]) -> None:
-        """Take ZeroMQ's report on a connection."""
+        """Process ZeroMQ's report on a connection."""
         report = parse_monitor_message(message)
         event, value = report["event"], report["value"]
         if event == zmq.EVENT_ACCEPTED:
