@@ -1,21 +1,21 @@
-"""`squall`, also as `python -m squall_cli`. Ctrl-C ends it without a traceback at the very beginning too."""
+"""`squall`, also as `python -m squall_cli`. Ctrl-C ends it without a traceback, even while modules are imported."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-#: Set by the scripts of `squall completion`, for one press of Tab.
+#: The environment variable that the scripts of `squall completion` set when a user presses Tab.
 COMPLETE = "_SQUALL_COMPLETE"
 
 
 def main() -> None:
-    """Run the `squall` command; its installed script calls this."""
+    """Run the installed command."""
     try:
         from squall_cli.main import main as run
 
         run()
-    except KeyboardInterrupt:  # where click does not take it: while things are loaded, or completed
+    except KeyboardInterrupt:  # outside click: while modules are imported, or while the shell completes
         sys.exit(1 if COMPLETE in os.environ else "\nAborted!")
 
 

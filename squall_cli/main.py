@@ -1,4 +1,4 @@
-"""The entry point of `squall`: the table of commands, and how errors end it.
+"""The entry point of `squall`: the table of commands, and how an error ends the process.
 
 Exit status: 0 done, 1 failed (the reason on stderr), 2 wrong usage. A command's module is
 imported only when that command runs; `squall --help` imports none. Must not know: what a command does.
@@ -23,7 +23,7 @@ from squall.packages.distributions import NotOurs, check_ours
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of `squall --help`, and where its command is: in a module of `commands`, under its name or another one."""
+    """A line of `squall --help`, and its command as `MODULE` or `MODULE:FUNCTION` of `commands`."""
 
     text: str
     place: str
@@ -54,24 +54,24 @@ COMMANDS: Final = {
     "supervisor": Entry("Start the agent of a host that runs workers.", "supervisor"),
     "dev": Entry("Start a small cluster on this machine.", "dev"),
     "zookeeper": Entry("Start a ZooKeeper server for development.", "zookeeper"),
-    "config": Entry("Show the settings in force and where each comes from.", "config"),
+    "config": Entry("Show the current settings and where each comes from.", "config"),
     "version": Entry("Show the version of Squall, and of a cluster.", "version"),
-    "table": Entry("Show what a table that Spark wrote holds, and check its files.", "table"),
+    "table": Entry("Show the contents of a SparkSink's table, and check its files.", "table"),
     "reprocess": Entry("Run a PySpark job over committed rows and publish its result.", "reprocess"),
     "replay": Entry("Run a topology's bolts over stored rows, as a Spark job.", "replay"),
-    "completion": Entry("Print what makes the shell complete commands and names.", "completion"),
+    "completion": Entry("Print the shell code that completes commands and names.", "completion"),
 }
 
 
 class UsageRefused(click.ClickException):
-    """A SquallError as a person reads it: the command that failed, then the reason; exit status 1."""
+    """A SquallError, shown as the command that failed, then the reason; exit status 1."""
 
     def show(self, file: object = None) -> None:
         click.echo(self.message, err=True)
 
 
 class Squall(click.Group):
-    """The group of all commands, each loaded when it is needed."""
+    """The group of all commands. Each is loaded when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -83,7 +83,7 @@ class Squall(click.Group):
     def shell_complete(
         self, ctx: click.Context, incomplete: str
     ) -> list[click.shell_completion.CompletionItem]:
-        from click.shell_completion import CompletionItem  # click's own way would load every command
+        from click.shell_completion import CompletionItem  # click's own method would load every command
 
         found = [
             CompletionItem(name, help=entry.text)
@@ -103,7 +103,7 @@ class Squall(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):  # click's own way would load every command for its first line
+        with formatter.section("Commands"):  # click's own method would load every command for its first line
             formatter.write_dl([(name, entry.text) for name, entry in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
@@ -116,14 +116,14 @@ class Squall(click.Group):
         except Exception as error:
             from topology_api.errors import SquallError
 
-            # An error from outside: a full disk, say. click knows EPIPE.
+            # An error of the system, such as a full disk. click handles EPIPE.
             if isinstance(error, SquallError) or (isinstance(error, OSError) and error.errno != EPIPE):
                 raise UsageRefused(f"squall {ctx.invoked_subcommand}: {error}") from error
             raise
 
 
 def with_the_way_out(error: click.NoSuchOption) -> click.NoSuchOption:
-    """Return the error, which says how a name that looks like an option is given to a command that takes one."""
+    """Return the error; if the command takes a name, add how to give one that begins with a dash."""
     command = None if error.ctx is None else error.ctx.command
     arguments = [each for each in command.params if isinstance(each, click.Argument)] if command else []
     if error.possibilities or not arguments or any(each.nargs != 1 for each in arguments):
@@ -141,14 +141,14 @@ click.version_option(__version__, prog_name="squall", message="%(prog)s %(versio
 
 
 def fill_closed_streams() -> None:
-    """A process that was started with a standard descriptor closed has None for that stream: /dev/null takes its place."""
+    """Open /dev/null for each standard stream that is None because the process was started with its descriptor closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as the process runs
 
 
 def take_any_character() -> None:
-    """Escape characters that stdout's encoding lacks: names and foreign errors may contain them."""
+    """Escape characters that the encoding of stdout lacks: names and foreign errors may have them."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     fill_closed_streams()
     take_any_character()
     if "_SQUALL_COMPLETE" in os.environ:
-        import squall_cli.terminal.shells  # noqa: F401 - it has click know it
+        import squall_cli.terminal.shells  # noqa: F401 - registers the shells with click
     try:
         check_ours()
     except NotOurs as error:

@@ -1,9 +1,9 @@
-"""The options of every command that talks to a cluster, and the connection that they describe.
+"""The options of all commands that ask a cluster, and the connection that they open.
 
-Where Nimbus is: --nimbus, else SQUALL_NIMBUS, else `nimbus.url` of the site's file, else http://127.0.0.1:6627; several
-addresses of one cluster are separated by commas. Modules for HTTP are imported when a connection is made: `--help` loads
-none of them.
-Must not know: the meaning of requests.
+The address of Nimbus: --nimbus, else SQUALL_NIMBUS, else `nimbus.url` of the site's file, else http://127.0.0.1:6627. Several
+addresses of one cluster are separated by commas. Modules for HTTP are imported only when a connection is opened, so `--help`
+loads none of them.
+Must not know: what is asked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 VARIABLE: Final = "SQUALL_NIMBUS"
 URL_KEY: Final = "nimbus.url"
 CA_KEY: Final = "squall.tls.ca"
-#: Seconds that a Nimbus has for each answer. It answers within 4.5 s, by "unavailable" if need be.
+#: Seconds that a Nimbus has for each answer. It answers within 4.5 s, if necessary that the cluster is unavailable.
 ANSWER_SECS: Final = 5.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -54,7 +54,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The values of --nimbus, --config and --json: the cluster, and the form of a command's output."""
+    """The values of --nimbus, --config and --json: which cluster is asked, and how a command prints the answer."""
 
     nimbus: str | None
     config: str | None
@@ -62,7 +62,7 @@ class ClusterOptions:
 
     @contextmanager
     def asked(self, name: str | None = None) -> Iterator[NimbusClient]:
-        """Connect to the cluster; add advice to its refusals, also for the name of a topology."""
+        """Connect to the cluster, and add advice to its refusals. `name` is the topology that the command is about."""
         client = connect(self.nimbus, self.config)
         with about(client, name):
             yield client
@@ -75,7 +75,7 @@ class ClusterOptions:
             click.echo(text)
 
     def answer_list(self, shown: object, listed: Sequence[object], nothing: str) -> bool:
-        """Print a list as JSON, or `nothing` if it is empty; return whether the caller should draw a table instead."""
+        """Print a list as JSON, or the text `nothing` if it is empty. Return True if neither: the caller prints a table."""
         if self.as_json:
             echo_json(shown)
         elif not listed:
@@ -84,7 +84,7 @@ class ClusterOptions:
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --nimbus, --config and --json, as its first argument, `ClusterOptions`."""
+    """Give a command --nimbus, --config and --json; it receives them as its first argument, a `ClusterOptions`."""
 
     @wraps(command)
     def with_cluster(nimbus: str | None, config: str | None, as_json: bool, **others: Any) -> None:
@@ -99,7 +99,7 @@ def echo_json(value: object) -> None:
 
 
 def site_settings(config: str | None) -> dict[str, object]:
-    """Return the settings of the site's file and of the environment, which wins."""
+    """Return the settings of the site's file and the environment; the environment overrides the file."""
     from squall_cli.options.site import read_layers
 
     layers = read_layers(config, os.environ, ())
@@ -107,7 +107,7 @@ def site_settings(config: str | None) -> dict[str, object]:
 
 
 def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
-    """Return the URLs of the cluster's Nimbuses. HOST:PORT alone means http, HOST alone the usual port as well."""
+    """Return the URLs of the cluster's Nimbuses. HOST:PORT means http; HOST means http at the default port."""
     given = nimbus or environ.get(VARIABLE) or site.get(URL_KEY) or DEFAULT_URL
     parts = (part.strip() for part in str(given).split(","))
     return [_url(part) for part in parts if part] or [DEFAULT_URL]
@@ -116,13 +116,13 @@ def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[s
 def _url(text: str) -> str:
     if "://" in text:
         return text
-    has_port = ":" in text.rpartition("]")[2]  # an IPv6 address has colons of its own, in brackets
+    has_port = ":" in text.rpartition("]")[2]  # an IPv6 address has colons, in brackets
     return f"http://{text}" if has_port else f"http://{text}:{DEFAULT_PORT}"
 
 
 def connect(nimbus: str | None, config: str | None, timeout: float | None = None) -> NimbusClient:
-    """Return a client of the cluster that the options, the environment or the site's file name. Nothing is sent yet;
-    its connections are closed when the command ends. `timeout`: seconds for each answer."""
+    """Return a client of the cluster that the options, the environment or the site's file name. Nothing is sent yet; its
+    connections are closed when the command ends. `timeout`: seconds for each answer."""
     from squall.security.tokens import bearer, find_token
     from squall_cli.cluster.nimbus_client import NimbusClient
 
@@ -143,7 +143,7 @@ def connect(nimbus: str | None, config: str | None, timeout: float | None = None
 
 @contextmanager
 def about(client: NimbusClient, name: str | None = None) -> Iterator[None]:
-    """Add advice to a refusal: the nearest existing name, or where to get missing credentials."""
+    """Add advice to a refusal: the nearest existing name for an unknown one; for missing credentials, where they come from."""
     from squall.http.client import Refused
 
     try:
@@ -159,11 +159,11 @@ def _advice(client: NimbusClient, refused: Refused, name: str | None) -> str:
     if refused.status == 401:
         return (
             "; the command reads it from the file that SQUALL_TOKEN_FILE or squall.token.file names, else"
-            " from where a Nimbus of the same user on this host has put it"
+            " from the file of a Nimbus that the same user runs on this host"
         )
     if refused.kind == "NameTaken":
         killed = any(topology.name == name and topology.state == "KILLED" for topology in _topologies(client))
-        return " (--name NAME)" if killed else " (--name NAME), or let this one take over (--replace)"
+        return " (--name NAME)" if killed else " (--name NAME), or replace the running one (--replace)"
     if refused.kind != "NoSuchTopology" or name is None:
         return ""
     near = nearest(name, topology_names(client))
@@ -171,7 +171,7 @@ def _advice(client: NimbusClient, refused: Refused, name: str | None) -> str:
 
 
 def topology_names(client: NimbusClient) -> list[str]:
-    """Return the names of the topologies, none when they cannot be read: for suggestions only."""
+    """Return the names of the topologies, for suggestions; none if they cannot be read."""
     return [topology.name for topology in _topologies(client)]
 
 

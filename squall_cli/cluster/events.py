@@ -1,4 +1,4 @@
-"""The events of a topology as commands get them from Nimbus; `--json` shows every field.
+"""The events of a topology as the commands receive them from Nimbus; `--json` shows every field.
 
 Must not know: how events are worded, terminals.
 """
@@ -13,12 +13,12 @@ import msgspec
 
 from squall.reports.events import Event
 
-#: Where a supervisor unpacks the code of a topology: a long path that the user never typed, different on every host.
+#: The folder where a supervisor unpacks a topology's code: a long path, different on each host, that users do not know.
 UNPACKED: Final = re.compile(r"/(?:[^\s\"'(]*/)?code/[0-9a-f]{64}/")
 
 
 def events_of(status: Mapping[str, Any]) -> list[Event]:
-    """Return the events of a topology's status, oldest first; those of a Nimbus of another release as texts."""
+    """Return the events of a topology's status, oldest first; events of another release are kept as texts."""
     try:
         events = msgspec.convert(status.get("events") or [], list[Event])
     except msgspec.ValidationError:
@@ -38,7 +38,7 @@ def own_paths(text: str) -> str:
 
 
 def on_one_line(event: Event) -> str:
-    """Return the event's sentence without the topology's name, followed by the lines of output, separated by `|`."""
+    """Return the event's sentence without the topology's name, followed by its lines of output, separated by `|`."""
     from squall.reports.event_text import sentence
 
     first, *output = sentence(event, named=False).splitlines() or [""]

@@ -1,7 +1,7 @@
 """The end of a remote log: read in pieces, followed while it grows, and split into entries.
 
-A log is requested by byte offsets (negative ones count from the end). It may start again at any time, when the file is
-rotated. A worker that restarts on its host continues the same file; on another host it has another file.
+A log is read by byte offsets (negative ones count from the end). Its offsets may restart at any time, when the file is
+rotated. A worker that restarts on its host continues the same file; on another host it has a new one.
 Must not know: how the log is reached, where entries are shown.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from squall.api.answers import LogAnswer
 
-#: Bytes requested first, per request, and at most for the end of a log.
+#: Bytes of the first read from the end, of each request, and at most of the end of a log.
 FIRST: Final = 16 * 1024
 PIECE: Final = 256 * 1024
 MOST: Final = 4 * 1024 * 1024
@@ -38,18 +38,18 @@ class LogEntry:
     text: str
 
     def of(self, component: str | None) -> bool:
-        """Return whether a task of that component logged it (None: any component)."""
+        """Whether a task of this component logged the entry; always true for None."""
         return component is None or self.place.startswith(f"{component}[")
 
     @property
     def lines(self) -> list[str]:
-        """The lines in the log."""
+        """Return the entry as lines, as in the log."""
         head = f"{self.time} {self.level} {self.place} " if self.time else ""
         return (head + self.text).split("\n")
 
 
 def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
-    """Groups lines into entries: a line without a time belongs to the entry before it, if that has one."""
+    """Group lines into entries: a line without a time continues the entry before it, if that has a time."""
     found: list[LogEntry] = []
     for line in lines:
         match = LINE.fullmatch(line)
@@ -63,7 +63,7 @@ def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
 
 
 def merged(of_workers: Iterable[list[LogEntry]]) -> list[LogEntry]:
-    """Return the entries of several logs in the order of their times; each log keeps its own order."""
+    """Merge the entries of several logs by time; each log keeps its own order."""
     keyed = []
     for number, found in enumerate(of_workers):
         latest = ""
@@ -80,19 +80,19 @@ class Tail:
     worker: str
     host: str
     ask: Ask
-    #: The offset of the next read.
+    #: The offset to read from next.
     offset: int = 0
-    #: The beginning of a line that has not ended yet.
+    #: The beginning of an unfinished line.
     rest: str = ""
 
     def last(self, number: int, component: str | None = None, following: bool = True) -> list[LogEntry]:
-        """Return the last `number` entries, of one component if it is named. An unfinished line counts unless `following`."""
+        """Return the last `number` entries, of `component` if given. An unfinished line is included unless `following`."""
         window = FIRST
         while True:
             start, text = self.end_of_log(window)
             lines = text.split("\n")
             if start > 0:
-                lines = lines[1:]  # the window began within it
+                lines = lines[1:]  # the window began inside this line
             *lines, self.rest = lines or [""]
             if not following:
                 lines += self.close()
@@ -107,13 +107,13 @@ class Tail:
         start, text = answer.offset, answer.text
         self.offset = answer.next_offset
         while self.offset < answer.size and self.offset > answer.offset:
-            answer = self.ask(self.offset, PIECE)  # less came than was asked for
+            answer = self.ask(self.offset, PIECE)  # the answer was shorter than requested
             text += answer.text
             self.offset = answer.next_offset
         return start, text
 
     def more(self, component: str | None = None) -> list[LogEntry]:
-        """Return the entries written since the last call."""
+        """Return the entries since the last call."""
         lines: list[str] = []
         for _ in range(MOST // PIECE):
             answer = self.ask(self.offset, PIECE)
@@ -129,7 +129,7 @@ class Tail:
         return [entry for entry in self.entries(lines) if entry.of(component)]
 
     def close(self) -> list[str]:
-        """Return the unfinished line, once nothing follows it."""
+        """Return the unfinished last line, when no more will come."""
         lines = [self.rest] if self.rest else []
         self.rest = ""
         return lines

@@ -1,7 +1,7 @@
-"""A client that returns the API's structs: an answer that does not fit raises one error before a command uses it.
+"""A client that decodes answers to structs of the API. An answer that does not fit raises one error before a command uses it.
 
-Any program may listen at the address of a Nimbus, and answer in JSON. Fields that are not known here are ignored: a newer
-Nimbus sends more.
+Any program may listen at the address of a Nimbus and answer in JSON. Unknown fields are ignored, since a newer Nimbus sends
+more.
 Must not know: which command asks.
 """
 
@@ -33,7 +33,7 @@ class NoNimbus(SquallError):
 
 
 class NimbusClient(Client):
-    """Asks a Nimbus. Each method returns the answer as its struct; `*_json` also returns the raw JSON."""
+    """Asks a Nimbus. Each method returns the answer as a struct; `*_json` also returns the JSON as received."""
 
     def cluster(self) -> ClusterAnswer:
         return self.read(ClusterAnswer, "cluster")
@@ -59,7 +59,7 @@ class NimbusClient(Client):
     def change(
         self, name: str, change: str, body: object = None, repeatable: bool = True
     ) -> tuple[StateAnswer, Any]:
-        """Ask for a change of a topology: activate, deactivate or rebalance."""
+        """Request a change of a topology: activate, deactivate or rebalance."""
         return self.post_json(StateAnswer, "topologies", name, change, body=body, repeatable=repeatable)
 
     def read(self, kind: type[A], *place: str, **query: object) -> A:
@@ -67,7 +67,7 @@ class NimbusClient(Client):
         return self.read_json(kind, *place, **query)[0]
 
     def read_json(self, kind: type[A], *place: str, **query: object) -> tuple[A, Any]:
-        """GET, for a command that prints the JSON."""
+        """Send GET, for a command that prints the JSON."""
         return _decoded(kind, self.get(at(*place), **query), at(*place))
 
     def post_json(
@@ -99,4 +99,4 @@ def _decoded(kind: type[A], value: object, path: str) -> tuple[A, Any]:
 
 
 def _text(path: str, problem: str) -> str:
-    return f"the answer to {path!r} {problem}: is it a Nimbus of Squall {__version__} that listens there?"
+    return f"the answer to {path!r} {problem}: is a Nimbus of Squall {__version__} listening there?"

@@ -13,11 +13,11 @@ from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
 from squall.values import TopologyState
 from squall_cli.terminal.formats import duration, plural
 
-#: States of workers that were withdrawn, or whose host is gone.
+#: States of workers that no longer run: withdrawn ones, and those whose host is gone.
 LEAVING: Final = ("STOPPING", "STOPPED", "LOST")
-#: Seconds within which a standby Nimbus may not know yet what the leader has done.
+#: Seconds by which a standby Nimbus may lag behind the leader.
 LAG_SECS: Final = 5.0
-#: Most hosts named in one sentence.
+#: The most hosts named in one sentence.
 MOST_HOSTS: Final = 3
 #: States in which a topology has its workers.
 PLACED: Final = tuple(state for state in TopologyState if state.asks in ("run", "pause"))
@@ -45,22 +45,22 @@ def fewer_to_come(
     workers: int | None,
     parallelism: Mapping[str, int],
 ) -> str:
-    """Like `fewer_workers`, for a topology that is REBALANCING: estimate from the slots that are free now. `workers` None
-    keeps the number; `parallelism`: new numbers of tasks of some components."""
+    """Like `fewer_workers`, for a topology that is REBALANCING: an estimate from the slots that are free now. If `workers` is
+    None, the number does not change; `parallelism` has the new numbers of tasks of some components."""
     wanted = workers or status.workers_wanted
     tasks = tasks_of(status, parallelism)
     connected = [supervisor for supervisor in supervisors if supervisor.connected]
-    # Drained hosts are used only if there is no other slot at all.
+    # Drained hosts are used only if no other host has a slot.
     room = _room(status, [supervisor for supervisor in connected if not supervisor.drained])
     drained = [supervisor for supervisor in connected if supervisor.drained] if room else []
     room = room or _room(status, connected)
     to_come = min(wanted, tasks, room)
-    # It will use all slots that are free on the others.
+    # The topology will use all free slots of the other hosts.
     return _fewer(to_come, wanted, tasks, drained) if 0 < to_come < wanted else ""
 
 
 def tasks_of(status: TopologyAnswer, parallelism: Mapping[str, int]) -> int:
-    """Return the number of its tasks, with new numbers for some components."""
+    """Return the topology's number of tasks, with the new numbers of some components."""
     return sum(parallelism.get(name, each.tasks) for name, each in status.components.items())
 
 
@@ -95,7 +95,7 @@ def no_workers(supervisors: Sequence[SupervisorEntry]) -> str:
 
 
 def free_slots(supervisors: Sequence[SupervisorEntry]) -> tuple[str, str]:
-    """Return which slots are free, as two phrases: those that take workers, those of drained hosts; "" for none."""
+    """Return two phrases: the free slots that can get workers, and those of drained hosts; "" for none."""
     open_slots, drained = _free_by_host(supervisors, False), _free_by_host(supervisors, True)
     count = plural(sum(open_slots.values()), "slot is", "slots are")
     hosts = "the drained host" if len(drained) == 1 else "drained hosts:"
@@ -120,7 +120,7 @@ def _named(hosts: Collection[str]) -> str:
 
 
 def held_up(topology: TopologySummary) -> str:
-    """Return a sentence that workers of a running topology do not run, and why; "" if all run, or no reason is known."""
+    """Return that workers of a topology do not run, and why; "" if all run, or if no reason is known."""
     held = topology.held_up
     if not held:
         return ""
@@ -129,7 +129,7 @@ def held_up(topology: TopologySummary) -> str:
 
 
 def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
-    """Return a sentence that the previous version may run again, and until when; "" without one."""
+    """Return that the previous version may return, and until when; "" if there is none."""
     before = topology.stands_by
     if not before:
         return ""

@@ -1,9 +1,9 @@
-"""`--wait`: poll until something has happened, and show the progress.
+"""`--wait`: poll until a condition holds, and show the progress.
 
-On a terminal the progress is one changing line, elsewhere a line per change. Both go to stderr, so that stdout has only
-the outcome. If Nimbus does not answer, it is asked again for a while: a successor may take over. `obeyed`
+On a terminal, progress is one line that changes; elsewhere, each change is a new line. Both go to stderr, so that stdout has
+only the outcome. If Nimbus does not answer, the question is repeated for a while, since a standby may take over. `obeyed`
 repeats a command that was refused because no Nimbus led.
-Must not know: the awaited condition.
+Must not know: the condition.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ T = TypeVar("T")
 PAUSES: Final = (0.1, 1.0)
 #: Seconds without an answer after which waiting ends.
 PATIENCE: Final = 60.0
-#: Seconds that a command waits for a leader: by default another one leads some 11 s after a leader was killed.
+#: Seconds that a command waits for a leader. By default, a standby leads about 11 s after the leader was killed.
 TAKEOVER_SECS: Final = 30.0
-#: The kind of the refusal while no Nimbus leads: nothing was done.
+#: The kind of the refusal while no Nimbus leads; nothing was changed.
 NO_LEADER: Final = "NoLeader"
 
 
@@ -70,7 +70,8 @@ class WaitProgress:
 
 
 def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) -> T | None:
-    """Call `look` until it returns a result; before that it returns (None, progress). Return None after `within` seconds."""
+    """Call `look`, which returns (value, progress), until the value is not None; return it. Return None after `within`
+    seconds."""
     began = time.monotonic()
     try:
         with WaitProgress() as progress:
@@ -85,19 +86,19 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
                 pause = min(PAUSES[1], max(PAUSES[0], waited / 10))
                 time.sleep(pause if within is None else min(pause, max(0.0, within - waited)))
     except KeyboardInterrupt:
-        raise Interrupted("no longer waiting; the cluster continues with it") from None
+        raise Interrupted("stopped waiting; the cluster continues with it") from None
 
 
 def patiently(look: Callable[[], T], progress: WaitProgress) -> T:
-    """Return the result of `look`; repeat it while no Nimbus leads or answers."""
+    """Return the result of `look`; repeat the call while no Nimbus leads or answers."""
     return _again(look, is_away, PATIENCE, progress.show)
 
 
 def obeyed(command: Callable[[], T]) -> T:
-    """Return the result of `command`, which changes something. Repeat it while no Nimbus leads, as for some seconds after the
-    leader's death; raise any other refusal."""
+    """Return the result of `command`, which requests a change from Nimbus; repeat it while no Nimbus leads, as in the seconds
+    after a leader's death. Raise any other refusal."""
     with ExitStack() as stack:
-        # Nothing is drawn for a command that succeeds at once.
+        # Show nothing for a command that succeeds at once.
         progress = cache(lambda: stack.enter_context(WaitProgress()))
         return _again(
             command,
@@ -108,7 +109,7 @@ def obeyed(command: Callable[[], T]) -> T:
 
 
 def is_away(error: Unreachable | Refused) -> bool:
-    """Return whether no Nimbus leads or answers at the moment."""
+    """Whether the error means that no Nimbus leads or answers now."""
     return getattr(error, "status", 503) == 503
 
 
@@ -118,7 +119,7 @@ def _again(
     within: float,
     show: Callable[[str], object],
 ) -> T:
-    """Ask again for `secs` seconds while an error `passes`."""
+    """Call `ask`, and repeat it for `within` seconds while its error is one that `passes`."""
     from squall.http.client import Refused, Unreachable
 
     began = time.monotonic()

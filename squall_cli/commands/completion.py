@@ -1,6 +1,6 @@
-"""Shell completion: names of topologies, components and supervisors, requested from the cluster while a person types.
+"""Shell completion: names of topologies, components and supervisors, which the cluster answers while the user types.
 
-Whatever goes wrong there is nothing to complete, and nothing to say: a shell that waits or prints would be worse.
+If anything fails, nothing is completed and nothing is printed: a shell that waits or prints would be worse.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from topology_api.options import OPTIONS
 if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
 
-#: A person waits for the shell meanwhile.
+#: Seconds to wait for the cluster's answer; the user waits meanwhile.
 MOST_SECONDS: Final = 0.5
 SHELLS: Final = ("bash", "zsh", "fish")
 
@@ -28,7 +28,7 @@ SHELLS: Final = ("bash", "zsh", "fish")
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the code with which a shell completes commands, options, files, and names of topologies, components and hosts.
+    """Print the shell code that completes commands, options, files, and names of topologies, components and hosts.
 
     \b
     bash (4.4 or newer), in ~/.bashrc:
@@ -38,7 +38,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     fish:
       squall completion fish > ~/.config/fish/completions/squall.fish
     """
-    import squall_cli.terminal.shells  # noqa: F401 - it has click know it
+    import squall_cli.terminal.shells  # noqa: F401 - registers the shells with click
 
     made = get_completion_class(shell)
     assert made is not None
@@ -46,7 +46,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def _asking(ask: Callable[[NimbusClient, click.Context], list[str]]) -> Callable[..., list[CompletionItem]]:
-    """Completes with the names that `ask` gets from the cluster."""
+    """Return a completion with the names that `ask` reads from the cluster."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
@@ -66,7 +66,7 @@ def topologies(client: NimbusClient, ctx: click.Context) -> list[str]:
 
 
 def _name(ctx: click.Context) -> str:
-    """Return the topology's name on an unfinished line: what precedes an unfinished option is left in `args`."""
+    """Return the topology's name from an unfinished line; if the last option lacks its value, the name is in `args`."""
     return str(ctx.params.get("name") or ctx.args[0])
 
 
@@ -92,7 +92,7 @@ def supervisors(client: NimbusClient, ctx: click.Context) -> list[str]:
 
 
 def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the keys that `-o` takes, for the topology or behind `COMPONENT:`."""
+    """Return the keys that `-o` takes, for the topology or after `COMPONENT:`."""
     component, colon, typed = incomplete.rpartition(":")
     scopes = ("component", "both") if colon else ("topology", "both")
     keys = [key for key, option in OPTIONS.items() if option.scope in scopes and key.startswith(typed)]
@@ -106,18 +106,18 @@ settings_option = click.option(
     multiple=True,
     callback=well_formed,
     shell_complete=settings,
-    help="A setting, or COMPONENT:KEY=VALUE; beats all others. May be repeated.",
+    help="A setting, or COMPONENT:KEY=VALUE; overrides all others. May be repeated.",
 )
 
 
 def not_empty(ctx: click.Context, argument: click.Parameter, name: str | None) -> str | None:
-    """Return the callback of a NAME: an empty one is an unset variable of the shell."""
+    """The callback of a NAME. Refuses an empty name, which comes from an unset shell variable."""
     if name == "":
         raise click.BadParameter("it is empty: give the name of a topology", ctx, argument)
     return name
 
 
 def name_argument(command: cluster_client.Command) -> cluster_client.Command:
-    """NAME, of a topology, as the argument `name`."""
+    """Add the argument NAME of a topology, as the parameter `name`."""
     made: Any = click.argument("name", metavar="NAME", callback=not_empty, shell_complete=topologies)
     return made(command)  # type: ignore[no-any-return]

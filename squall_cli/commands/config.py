@@ -1,8 +1,8 @@
-"""`squall config`: the settings in force where it is run, and where each comes from; checks them on the way.
+"""`squall config`: the current settings and where each comes from. It also checks them.
 
-What a topology and its components say is not in it: that is known only when the topology is built. Of one that runs on a
-cluster, and of a Nimbus, the cluster is asked: then everything has been merged. Secrets are hidden, so that what it prints
-can be shown around.
+Without a name or --nimbus these are the settings here. They lack what a topology and its components set, since that is known
+only when the topology is built. For a topology that runs on a cluster, and for a Nimbus, the cluster is asked, which has
+merged everything. Secrets are hidden, so the output can be shared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS = (TableColumn("OPTION"), TableColumn("VALUE"), TableColumn("UNIT"), Tab
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting in force; the key of a component's setting begins with the component's name."""
+    """One current setting. If it is for one component only, its name begins with the component's name."""
 
     name: str
     value: object
@@ -42,7 +42,7 @@ class Setting:
 
 
 def settings_in_force(layers: Layers) -> list[Setting]:
-    """Every option, then the user's own keys, then what -o says for single components."""
+    """Return every option, then the user's own keys, then the settings of single components from -o."""
     sources: list[tuple[str, Mapping[str, object]]] = [
         ("default", defaults("daemon")),
         ("site file", layers.site),
@@ -62,7 +62,7 @@ def settings_in_force(layers: Layers) -> list[Setting]:
 
 
 def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
-    """Return the settings of a topology; for its components only those that differ."""
+    """Return the settings of a topology, and those in which its components differ."""
     return settings_of(answer.conf) + [
         Setting(f"{component}:{name}", value, "component")
         for component, own in answer.component_confs.items()
@@ -72,7 +72,7 @@ def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
 
 
 def settings_of(conf: Mapping[str, object]) -> list[Setting]:
-    """Return the settings of a Nimbus or of a topology. Where a setting was changed is unknown."""
+    """Return the settings of a Nimbus or of a topology. Their sources are not known."""
     usual = defaults("daemon")
     return [
         Setting(name, value, "default" if name in OPTIONS and usual[name] == value else "set")
@@ -85,14 +85,14 @@ def settings_of(conf: Mapping[str, object]) -> list[Setting]:
 @settings_option
 @cluster_client.options
 def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...]) -> None:
-    """Show the settings in force and where each comes from.
+    """Show the current settings and where each comes from.
 
-    Defaults, then the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o, each beating the one before.
-    A topology's own settings come between the environment and -o. Wrong settings are all named, and the exit status
-    is 1.
+    Settings come from the defaults, the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o; each overrides the
+    ones before. A topology's own settings come between the environment and -o. If settings are wrong, all of them are
+    named, and the exit status is 1.
 
-    With the NAME of a topology it shows the configuration of that topology on its cluster, with --nimbus alone what that Nimbus
-    was started with. Secrets are hidden, wherever they come from.
+    With the NAME of a topology, the command shows its settings on its cluster; with --nimbus alone, the settings of that
+    Nimbus. Secrets are always hidden.
 
     \b
     Examples:
@@ -103,7 +103,7 @@ def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...])
     """
     if name is not None or cluster.nimbus is not None:
         if settings:
-            raise click.UsageError("-o is for the settings here: a cluster is only asked for its own")
+            raise click.UsageError("-o applies only to the settings here, not to those of a cluster")
         show(settings_there(cluster, name), cluster.as_json)
         return
     layers = read_layers(cluster.config, os.environ, settings)
@@ -122,7 +122,7 @@ def settings_there(cluster: ClusterOptions, name: str | None) -> list[Setting]:
 
 
 def show(found: list[Setting], as_json: bool) -> None:
-    """Print settings; those that are set are highlighted."""
+    """Print settings; those that are not defaults are highlighted."""
     if as_json:
         cluster_client.echo_json({s.name: {"value": s.value, "from": s.source} for s in found})
         return

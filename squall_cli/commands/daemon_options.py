@@ -1,4 +1,4 @@
-"""The shared options of the commands that start daemons: store, addresses, state directory, log.
+"""What the commands that start daemons share: store, listening address, state directory, log.
 
 Must not know: what the daemons do.
 """
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 SERVERS = "squall.zookeeper.servers"
 #: A host name or an IPv4 address, as in URLs.
 HOST: Final = re.compile(r"(?=.{1,253}$)(?!-)[\w-]{1,63}(\.[\w-]{1,63})*", re.ASCII)
-#: A wildcard address: a daemon can listen on it, others cannot connect to it.
+#: A wildcard address: a daemon can listen on it, but no client can connect to it.
 EVERYWHERE: Final = "0.0.0.0"
 
-#: Seconds that a daemon waits for ZooKeeper before it logs that and starts, and seconds between two such messages.
+#: Seconds that a daemon waits for ZooKeeper before it logs a warning and starts, and seconds between two such warnings.
 FIRST_SECS: Final = 3.0
 AGAIN_SECS: Final = 60.0
 
@@ -63,7 +63,7 @@ def listen_option(text: str, default: str | None = None) -> Callable[[Command], 
         metavar="HOST:PORT",
         default=default,
         show_default=True,
-        help=f"{text}; port 0 is a free one.",
+        help=f"{text}; port 0: any free port.",
     )
 
 
@@ -73,8 +73,8 @@ def state_option(text: str) -> Callable[[Command], Command]:
 
 
 def directory(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Return the callback of --state: a directory, or a place where one can be made."""
-    if value == "":  # an unset shell variable, not the working folder
+    """The callback of --state: a directory, or a path where one can be made."""
+    if value == "":  # from an unset shell variable; it does not mean the working directory
         raise click.BadParameter("it is empty: give a directory, or leave the option out", ctx, option)
     if value is not None and os.path.exists(value) and not os.path.isdir(value):
         raise click.BadParameter(f"{value!r} is not a directory", ctx, option)
@@ -85,7 +85,7 @@ def host_name(ctx: click.Context, option: click.Parameter, value: str | None) ->
     """Return the callback of --host: a name or an IPv4 address that others can connect to."""
     if value is not None and (HOST.fullmatch(value) is None or value == EVERYWHERE):
         raise click.BadParameter(
-            f"{value!r} is nothing that others reach this host by: give its name or its IPv4 address, without a port",
+            f"other hosts cannot reach this host by {value!r}: give its name or its IPv4 address, without a port",
             ctx,
             option,
         )
@@ -100,13 +100,13 @@ def host_port(ctx: click.Context, option: click.Parameter, value: str | None) ->
     named = not host or host.startswith("[") or HOST.fullmatch(host) is not None
     if not colon or not named or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
         raise click.BadParameter(
-            f"{value!r} is not HOST:PORT: it looks like 127.0.0.1:6627 or [::1]:6627", ctx, option
+            f"{value!r} is not HOST:PORT, such as 127.0.0.1:6627 or [::1]:6627", ctx, option
         )
     return host, int(port)
 
 
 def daemon_settings(config: str | None) -> dict[str, Any]:
-    """Return the settings: defaults, the site's file and the environment, of which later ones win."""
+    """Return the defaults, the site's file and the environment merged; later ones override earlier ones."""
     return {**defaults("daemon"), **site_settings(config)}
 
 
@@ -128,7 +128,7 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperS
     servers = zookeeper or settings[SERVERS]
     if not servers:
         raise SquallError(
-            f"where is ZooKeeper? Say --zookeeper HOST:PORT,... or set {SERVERS} (`squall zookeeper` starts one to try things)"
+            f"where is ZooKeeper? Give --zookeeper HOST:PORT,... or set {SERVERS} (`squall zookeeper` starts one)"
         )
     check_servers(str(servers))
     credentials: tuple[str, str] | None = None
@@ -137,7 +137,7 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperS
         text = read_private(str(path), "ZooKeeper's credentials")
         user, colon, password = (text or "").partition(":")
         if not (colon and user and password):
-            raise SquallError(f"{path} does not hold ZooKeeper's credentials: it is one line USER:PASSWORD")
+            raise SquallError(f"{path} does not contain ZooKeeper's credentials: one line USER:PASSWORD")
         credentials = user, password
     return ZooKeeperStore(
         str(servers),
@@ -154,9 +154,10 @@ def run_daemon(
     release: Callable[[], object],
     needed: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Connect the store, and run a daemon until it has ended, when `release` gives back what it holds.
+    """Connect the store, and run a daemon until it ends; then `release` frees its resources.
 
-    If ZooKeeper refuses the daemon, `stop` makes it end, unless it is still needed; the error is raised after its end."""
+    If ZooKeeper refuses the daemon, `stop` makes it end and the error is raised after its end. If the daemon is still
+    `needed`, the error is only logged."""
     refusals: list[SquallError] = []
 
     def refused(error: SquallError) -> None:
@@ -177,14 +178,14 @@ def run_daemon(
 
 
 def connect(store: ZooKeeperStore, refused: Callable[[SquallError], object]) -> None:
-    """Connect to ZooKeeper. A daemon may start before ZooKeeper does; until then it behaves as while ZooKeeper is away. An
-    error if ZooKeeper refuses access; if it does so later, `refused` is called from another thread."""
+    """Connect to ZooKeeper. A daemon may start before ZooKeeper; until it connects, it behaves as when ZooKeeper is down.
+    Raises an error if ZooKeeper refuses access; if it does so later, another thread calls `refused`."""
     from squall.cluster.store import Unavailable
 
     try:
         store.start(FIRST_SECS)
     except Unavailable as error:
-        _log.warning("%s It is waited for", error)
+        _log.warning("%s Waiting for it", error)
         threading.Thread(
             target=_connect_later, args=(store, refused), name="squall-connect", daemon=True
         ).start()
@@ -198,14 +199,14 @@ def _connect_later(store: ZooKeeperStore, refused: Callable[[SquallError], objec
             store.start(AGAIN_SECS)
             return
         except Unavailable as error:
-            _log.warning("%s It is waited for", error)
+            _log.warning("%s Waiting for it", error)
         except SquallError as error:
             refused(error)
             return
 
 
 def check_servers(servers: str) -> None:
-    """Refuse what is not a list of ZooKeeper servers: HOST or HOST:PORT, separated by commas."""
+    """Check a list of ZooKeeper servers: HOST or HOST:PORT, separated by commas."""
     for server in servers.partition("/")[0].split(","):
         try:
             parts = urlsplit(f"//{server.strip()}")
@@ -219,7 +220,7 @@ def check_servers(servers: str) -> None:
 
 
 def log_to_stderr() -> None:
-    """Log to stderr; libraries only from WARNING on."""
+    """Log to stderr. Of libraries, only warnings and errors are logged."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     root = logging.getLogger()

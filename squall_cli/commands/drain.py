@@ -1,4 +1,4 @@
-"""`squall drain`: moves all work away from a host."""
+"""`squall drain`: move all work away from a host, or let work return."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("supervisor", metavar="SUPERVISOR", shell_complete=completion.supervisors)
-@click.option("--undo", is_flag=True, help="Let work be placed there again.")
-@click.option("--wait", "waits", is_flag=True, help="Return when no worker is left there.")
+@click.option("--undo", is_flag=True, help="Allow work on the host again.")
+@click.option("--wait", "waits", is_flag=True, help="Return when the host has no workers.")
 @cluster_client.options
 def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> None:
     """Move all work away from a host, to take it out of service.
 
-    SUPERVISOR is a host's name, the id of one supervisor, or the beginning of an id. Nothing is placed there any more, and
-    each topology that has workers there is rebalanced, one after the other: no tuple fails for it.
+    SUPERVISOR is a host's name, the id of one supervisor, or the beginning of an id. The host gets no new work. The topologies
+    that have workers there are rebalanced one after the other, without failing a tuple.
 
     \b
     Examples:
@@ -41,7 +41,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
       squall drain host-3 --undo      # a rebalance may place work there again
     """
     if undo and waits:
-        raise click.UsageError("--undo has nothing to wait for: leave out --wait")
+        raise click.UsageError("--undo takes effect at once: leave out --wait")
     from msgspec import to_builtins
 
     with cluster.asked() as client:
@@ -68,8 +68,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
 
 
 def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntry]:
-    """Return the supervisors with this host name, id or prefix of an id; raise SquallError if there is none,
-    or unclear."""
+    """Return the supervisors that a host's name, an id or its beginning names; SquallError if none, or if ambiguous."""
     found = [each for each in there if text in (each.id, each.host)]
     if found:
         return found
@@ -78,7 +77,7 @@ def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntr
         return found
     if found:
         ids = listed(sorted(each.id for each in found))
-        raise SquallError(f"{text!r} is the beginning of {len(found)} ids, write more of it: {ids}")
+        raise SquallError(f"{text!r} is the beginning of {len(found)} ids, give more characters: {ids}")
 
     hosts = sorted({each.host for each in there})
     raise SquallError(
@@ -87,12 +86,12 @@ def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntr
 
 
 def others_of(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> list[SupervisorEntry]:
-    """Return the other supervisors that may get work."""
+    """Return the known supervisors that may get work, without those in `meant`."""
     return [each for each in there if each.id not in meant and not each.drained]
 
 
 def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
-    """Return why the tasks on these supervisors cannot move elsewhere now; "" if they can."""
+    """Return why the workers of these supervisors cannot move now; "" if they can."""
     others = others_of(there, meant)
     if not others:
         return "there is no other host to move them to: they run on until a supervisor is started on one"
@@ -102,7 +101,7 @@ def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
 
 
 def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str]) -> None:
-    """Wait until no worker is left on these supervisors; raise SquallError if the other supervisors cannot take them."""
+    """Wait until these supervisors have no workers; SquallError if there is no other supervisor, or the drain was undone."""
     began = time.monotonic()
     was_drained = False
 

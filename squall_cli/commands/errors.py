@@ -1,4 +1,4 @@
-"""`squall errors`: the reports of errors in a topology's own code, the newest last."""
+"""`squall errors`: the error reports of a topology, the newest last."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from squall_cli.terminal.lines import Line, harmless, write_lines
 @click.command()
 @completion.name_argument
 @click.option(
-    "--component", metavar="ID", shell_complete=completion.components, help="Only this component's."
+    "--component", metavar="ID", shell_complete=completion.components, help="Only errors of this component."
 )
 @cluster_client.options
 def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
     """Show the errors that a topology's components reported, the newest last.
 
-    The latest ones of each component are kept. Times are those of the hosts where they happened.
+    Only the latest errors of each component are kept. Times are by the clocks of the hosts where the errors happened.
 
     \b
     Examples:
@@ -53,11 +53,11 @@ def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
 
 
 def earlier(found: Sequence[ErrorEntry], components: Mapping[str, ComponentStatus]) -> Iterator[str]:
-    """For each component that had more errors than are shown, how many there were."""
+    """Yield a line for each component that had more errors than are shown, with the total."""
     shown: Counter[str] = Counter()
     for report in found:
         shown[report.component] += report.times
     for component, count in shown.items():
         total = components[component].errors if component in components else 0
         if total > count:
-            yield f"{harmless(component)}: the latest {count:,} of {total:,} errors; those before are not kept"
+            yield f"{harmless(component)}: the latest {count:,} of {total:,} errors; earlier ones are not kept"

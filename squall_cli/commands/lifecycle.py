@@ -1,4 +1,4 @@
-"""`squall kill`, `activate`, `deactivate` and `rebalance`: change the state of one topology."""
+"""`squall kill`, `activate`, `deactivate` and `rebalance`: move a topology from one state to the next."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from topology_api.errors import SquallError
 if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
 
-#: Idle reasons of a spout without open trees: deactivated, or finished.
+#: Idle reasons of a spout that has no open trees: deactivated, finished, or not open yet.
 AT_REST: Final = ("inactive", "finished", "not open yet")
 
 
@@ -47,14 +47,14 @@ def waits_option(text: str) -> Callable[[cluster_client.Command], cluster_client
 @click.command()
 @name_argument
 @wait_secs_option("How long it may drain.  [default: topology.message.timeout.secs]")
-@waits_option("Return when it is gone.")
+@waits_option("Return when the topology is gone.")
 @cluster_client.options
 def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
     """Drain a topology and remove it.
 
-    Its spouts stop, what is in flight is worked off, for at most SECS seconds (by default the topology's message timeout);
-    what is left then fails with the reason "stopped". Its name is free when it is gone. Said again with another -w, it
-    changes the deadline.
+    Its spouts stop, and tuples in flight are processed for at most SECS seconds (by default the topology's message timeout);
+    the rest then fails with the reason "stopped". The name is free when the topology is gone. To change the deadline, repeat
+    the command with another -w.
 
     \b
     Examples:
@@ -111,18 +111,18 @@ def activate(cluster: ClusterOptions, name: str) -> None:
 
 @click.command()
 @name_argument
-@wait_secs_option("Wait for what is in flight, at most so long.")
-@waits_option("Return when every tree in flight has its verdict.")
+@wait_secs_option("Wait for tuples in flight, at most this long.")
+@waits_option("Return when no tree is in flight any more.")
 @cluster_client.options
 def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
     """Stop the spouts of a topology; tuples in flight are finished.
 
-    Its workers stay, and so does what its bolts hold in memory; `squall activate` lets the spouts run again.
+    Its workers keep running, and its bolts keep their memory; `squall activate` lets the spouts run again.
 
     \b
     Examples:
       squall deactivate word-count
-      squall deactivate word-count --wait    # until nothing is in flight any more
+      squall deactivate word-count --wait    # until no tree is in flight
       squall deactivate word-count -w 30     # the same; exit status 1 after 30 s
     """
     with cluster.asked(name) as client:
@@ -133,7 +133,7 @@ def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, wait
 
 
 def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) -> None:
-    """Wait until no spout has an open tree; raise SquallError when that takes longer than `within` seconds."""
+    """Wait until no spout has an open tree; SquallError after `within` seconds, or if the topology leaves INACTIVE."""
     pending = 0
     began = time.monotonic()
     was_inactive = False
@@ -144,7 +144,7 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
         if status.state != "INACTIVE":
             if status.state == "ACTIVE" and not was_inactive and time.monotonic() - began < LAG_SECS:
                 return None, f"waiting for Nimbus to list {name} as INACTIVE"
-            raise SquallError(f"{name} is {status.state} by now, not INACTIVE: not waited for any longer")
+            raise SquallError(f"{name} is {status.state} by now, not INACTIVE: stopped waiting")
         was_inactive = True
         pending = pending_trees(status)
         spouts = [each for each in status.components.values() if each.kind == "spout"]
@@ -157,8 +157,8 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
 
     if wait(check, within) is None:
         raise SquallError(
-            f"{name} is INACTIVE, but {plural(pending, 'tree')} had no verdict after {within:g} s; they are worked off,"
-            " or fail when their message timeout is over"
+            f"{name} is INACTIVE, but {plural(pending, 'tree')} had no verdict after {within:g} s; they are still processed,"
+            " or fail at their message timeout"
         )
 
 
@@ -175,7 +175,7 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
     help="A component's new number of tasks. May be repeated.",
 )
 @wait_secs_option("How long it may drain.  [default: topology.message.timeout.secs]")
-@waits_option("Return when every worker of the new placement runs.")
+@waits_option("Return when every worker of the new assignment runs.")
 @cluster_client.options
 def rebalance(
     cluster: ClusterOptions,
@@ -185,16 +185,16 @@ def rebalance(
     wait_secs: float | None,
     waits: bool,
 ) -> None:
-    """Change the number of workers or tasks of a topology, or spread it over the present hosts.
+    """Change the number of workers or tasks of a topology, or spread it over the current hosts.
 
-    Its spouts stop, what is in flight is worked off, for at most SECS seconds; then all tasks are placed as if they were
-    new. A worker whose slot still has all of its tasks keeps its process; each other one is replaced by a new process, whose
-    tasks are opened and prepared again and have lost what they held in memory. With another number of workers that is most
-    of them, often every one. Tasks of a component whose number changes are always new.
+    Its spouts stop, and tuples in flight are processed for at most SECS seconds; then all tasks are placed as if they were
+    new. A worker keeps its process if its slot still has all of its tasks. Any other worker is replaced by a new process: its
+    tasks are opened or prepared again, and their memory is lost. A change of the number of workers replaces most workers,
+    often all. If a component's number of tasks changes, all of its tasks are new.
 
     \b
     Examples:
-      squall rebalance word-count                         # after hosts were added
+      squall rebalance word-count                         # after new hosts joined
       squall rebalance word-count -n 4 --wait
       squall rebalance word-count -e count=8 -e split=2 -w 60
     """
@@ -219,8 +219,8 @@ def rebalance(
 
 
 def forecast(client: NimbusClient, name: str, workers: int | None, parallelism: Mapping[str, int]) -> str:
-    """Return that there will be fewer workers than wanted, and why; "" otherwise, or when that is not known. The rebalance has
-    begun in any case."""
+    """Return that there will be fewer workers than wanted, and why; "" if there will not, or if Nimbus does not answer: the
+    rebalance has already begun, so that is not an error."""
     try:
         return fewer_to_come(client.topology(name), client.supervisors(), workers, parallelism)
     except SquallError:
@@ -228,7 +228,7 @@ def forecast(client: NimbusClient, name: str, workers: int | None, parallelism: 
 
 
 def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
-    """Wait until the rebalance has ended and every worker has opened its tasks; return the status."""
+    """Wait until the rebalance is finished and every worker has opened its tasks; return the status."""
     began = time.monotonic()
     has_begun = False
 
@@ -243,7 +243,7 @@ def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
         if state == "FAILED":
             raise SquallError(f"{name} has FAILED: {status.error}")
         if state not in PLACED:
-            raise SquallError(f"{name} is {state} by now: its rebalance is not waited for any longer")
+            raise SquallError(f"{name} is {state} by now: stopped waiting for its rebalance")
         if not has_begun and time.monotonic() - began < LAG_SECS:
             return None, f"{name}: waiting for Nimbus to begin"
         there = [worker for worker in status.workers if worker.state not in LEAVING]
@@ -253,5 +253,5 @@ def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
         return None, f"{name}: {opened} of {plural(len(there), 'worker')} ready"
 
     found = wait(check)
-    assert found is not None  # it waits for as long as it takes
+    assert found is not None  # without a time limit, `wait` always returns a value
     return found

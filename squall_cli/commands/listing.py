@@ -1,4 +1,4 @@
-"""`squall list`: the topologies of a cluster, one line each, and why one of them does not run."""
+"""`squall list`: the topologies of a cluster, one line each, and why a topology does not run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from squall_cli.terminal.formats import cropped_inside, short, span
 from squall_cli.terminal.lines import harmless
 from squall_cli.terminal.tables import Cell, TableColumn, show, table
 
-#: Seconds within which Nimbus places the workers of a new topology if slots are free.
+#: Seconds within which Nimbus places the workers of a new submission if slots are free.
 SOON_SECS: Final = 2.0
 NOTHING: Final = "There are no topologies; `squall submit FILE` sends one."
 
 _STYLE_BY_REQUEST = {"run": "good", "pause": "dim", "drain": "warn", "stop": "dim"}
-#: The styles of states; others have none.
+#: The style of each state.
 STYLES: dict[str, str] = {state: _STYLE_BY_REQUEST[state.asks] for state in TopologyState}
 STYLES |= {"FAILED": "bad", "BAD": "bad"}
 
@@ -84,7 +84,7 @@ def _bad_when_some(number: int) -> Cell:
 
 
 def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[SupervisorEntry]) -> list[str]:
-    """Return a line for each topology that does not run completely, with the reason, and for each version on trial."""
+    """Return the reasons, a line each: why a topology does not run or lacks workers, and that a new version is on trial."""
     found = []
     for each in topologies:
         waits = waits_for_slots(each, each.workers)
@@ -96,6 +96,6 @@ def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[Supervi
 
 
 def waits_for_slots(topology: TopologyAnswer | TopologySummary, workers: int) -> bool:
-    """Return whether it should have workers, but none is placed."""
+    """Whether the topology should have workers by now, but none is placed."""
     placed = topology.state in PLACED
     return placed and workers == 0 and topology.uptime_secs > SOON_SECS

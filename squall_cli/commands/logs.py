@@ -1,4 +1,4 @@
-"""`squall logs`: the log entries of a topology's workers on all hosts, in the order of time."""
+"""`squall logs`: the logs of a topology's workers on all hosts, merged in order of time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LINES: Final = 100
 #: Seconds between two reads of the logs, and of the list of workers.
 PAUSE: Final = 0.5
 FIND: Final = 3.0
-#: States in which nothing runs any more; and the seconds after which the last lines of its workers are in their logs.
+#: States in which no worker will run any more, and the seconds after which its workers' last lines are in their logs.
 OVER: Final = tuple(state for state in TopologyState if state.asks == "stop")
 LAST_WORDS: Final = 5.0
 LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT": "bad", "DEBUG": "dim"}
@@ -41,7 +41,7 @@ LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT":
 
 @click.command()
 @completion.name_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on with what comes; Ctrl-C ends it.")
+@click.option("-f", "--follow", is_flag=True, help="Also show new entries, until Ctrl-C.")
 @click.option(
     "--component",
     metavar="ID",
@@ -58,7 +58,7 @@ LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT":
     type=Whole(0),
     default=LINES,
     show_default=True,
-    help="How many entries from the end.",
+    help="How many of the last entries to show.",
 )
 @cluster_client.options
 def logs(
@@ -70,11 +70,11 @@ def logs(
     file: str,
     lines: int,
 ) -> None:
-    """Show what the workers of a topology logged, by way of Nimbus and their supervisors.
+    """Show what the workers of a topology logged, read through Nimbus and their supervisors.
 
-    What components print and log is there, each line with its time and its task. Lines of several workers are put together by
-    the clocks of their hosts, each with its worker's name in front. --file output: what was written past Python; --file build:
-    how the environment of --requirements was built. When a topology has COMPLETED or FAILED its logs stay until it is killed.
+    A log has what components print and log; each line has its time and its task. Lines of several workers are merged by the
+    clocks of their hosts, each with its worker's name in front. --file output: output that bypassed Python; --file build:
+    how the environment of --requirements was built. Logs of a COMPLETED or FAILED topology stay until it is killed.
 
     \b
     Examples:
@@ -84,9 +84,7 @@ def logs(
       squall logs word-count --file build
     """
     if component is not None and file != "worker":
-        raise click.UsageError(
-            f"--component reads the tasks' own lines, which the log {file!r} does not name"
-        )
+        raise click.UsageError(f"--component filters by task, and lines of the log {file!r} have no task")
     as_json = cluster.as_json
     with cluster.asked(name) as client, suppress(KeyboardInterrupt) if follow else nullcontext():
         reader = LogReader(client, name, component, worker, file)
@@ -114,7 +112,7 @@ def check_built(client: NimbusClient, name: str) -> None:
 
 @dataclass(eq=False)
 class LogReader:
-    """The logs of a topology's workers, which may start and end meanwhile."""
+    """The logs of a topology's current workers; `find` adds new workers and drops those that are gone."""
 
     client: NimbusClient
     name: str
@@ -129,7 +127,7 @@ class LogReader:
 
     @property
     def whose(self) -> str:
-        """The label of lines from several logs: "worker", or "host" for environments; "" for a single log."""
+        """What distinguishes lines of several logs: "worker", or "host" for build logs; "" if there is only one log."""
         if len(self.tails) < 2:
             return ""
         return "host" if self.file == "build" else "worker"
@@ -159,8 +157,8 @@ class LogReader:
         self.has_found = self.has_found or bool(self.tails)
 
     def one_of_each_supervisor(self, there: list[WorkerEntry]) -> list[WorkerEntry]:
-        """Return one worker per supervisor, which builds one environment for all of them; a worker whose log is read
-        already stays."""
+        """Return one worker of each supervisor, since a supervisor builds one environment for all workers of a topology. A
+        worker whose log is already being read is preferred."""
         first: dict[str, WorkerEntry] = {}
         for each in sorted(there, key=lambda each: each.worker not in self.tails):
             first.setdefault(each.supervisor, each)
@@ -186,14 +184,14 @@ class LogReader:
         return self.client.topology(self.name)
 
     def over(self) -> str:
-        """Return why nothing is logged any more; "" while something may be."""
+        """Return why nothing will be logged any more; "" while entries may still come."""
         found = self.status()
         if found.state not in OVER or (found.state_secs is not None and found.state_secs < LAST_WORDS):
             return ""
         return f"{self.name} is {found.state}: nothing more is logged; its logs stay until it is killed."
 
     def no_such(self, kind: str, name: str, there: list[str]) -> str:
-        return f"{self.name} has no {kind} {name!r} that runs now{nearest(name, there) or f'; there are: {listed(there)}'}"
+        return f"{self.name} has no running {kind} {name!r}{nearest(name, there) or f'; there are: {listed(there)}'}"
 
     def asking(self, worker: str) -> Ask:
 
@@ -203,23 +201,23 @@ class LogReader:
         )
 
     def last(self, number: int, following: bool) -> list[LogEntry]:
-        """Return the last entries of all logs together."""
+        """Return the last entries of all logs, merged."""
         found = merged([self.read(tail, number, following) for tail in [*self.tails.values()]])
         return found[-number:] if number else []
 
     def more(self) -> list[LogEntry]:
-        """Return the entries written since."""
+        """Return the entries since the last read."""
         return merged([self.read(tail, None, True) for tail in [*self.tails.values()]])
 
     def unended(self) -> list[LogEntry]:
-        """Return the unfinished lines, once nothing follows them."""
+        """Return the unfinished last lines, when no more entries will come."""
         return merged(
             [entry for entry in tail.entries(tail.close()) if entry.of(self.component)]
             for tail in self.tails.values()
         )
 
     def read(self, tail: Tail, number: int | None, following: bool) -> list[LogEntry]:
-        """Return the entries of one log; none when it cannot be read now, which is shown on stderr."""
+        """Return the entries of one log. If it cannot be read now, print why to stderr and return none."""
         from squall.http.client import Refused
 
         try:
@@ -234,7 +232,7 @@ class LogReader:
                 if refused.kind == "NotFound" and following:
                     self.find()
                     if tail.worker not in self.tails:
-                        return []  # it ended meanwhile
+                        return []  # the worker has gone since the last `find`
                 self.silent[tail.worker] = str(refused)
                 click.echo(f"{tail.worker} on {tail.host}: {harmless(str(refused))}", err=True)
             return []
@@ -244,7 +242,7 @@ class LogReader:
 
 
 def follow_on(reader: LogReader, as_json: bool) -> None:
-    """Show new entries until the topology is gone, or has ended and its logs are complete."""
+    """Show new entries until the topology is gone, or its state is final and all its logs are read."""
     from squall.http.client import Refused, Unreachable
 
     found_at: float | None = None
@@ -253,7 +251,7 @@ def follow_on(reader: LogReader, as_json: bool) -> None:
         try:
             ending = ""
             if found_at is None or time.monotonic() - found_at >= FIND:
-                ending = reader.over()  # before the logs are read, which are complete then
+                ending = reader.over()  # checked before the logs are read, so that nothing is missed
                 reader.find()
                 found_at = time.monotonic()
             show(reader.more(), as_json, reader.whose)
@@ -276,8 +274,8 @@ def follow_on(reader: LogReader, as_json: bool) -> None:
 
 
 def show(found: Iterable[LogEntry], as_json: bool, whose: str, one_document: bool = False) -> None:
-    """Print entries; `whose`: with the names of their workers or hosts in front, or none. As JSON: one document, or one
-    object a line as they come."""
+    """Print entries with their worker's or host's name in front, as `whose` says. As JSON: one document, or one object a
+    line as they come."""
     if as_json and one_document:
         cluster_client.echo_json({"lines": [asdict(entry) for entry in found]})
         return

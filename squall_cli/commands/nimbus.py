@@ -1,4 +1,4 @@
-"""`squall nimbus`: a master, until a signal ends it. Any number of them may run for one cluster: one leads at a time.
+"""`squall nimbus`: a master, until a signal ends it. A cluster may have several; one leads at a time.
 
 Must not know: what a master does.
 """
@@ -29,19 +29,19 @@ from squall_cli.commands.daemon_options import (
 @click.option(
     "--advertise",
     metavar="URL",
-    help="The URL that others reach it by.  [default: by --listen and this host's name]",
+    help="The URL at which others reach it.  [default: from --listen and this host's name]",
 )
 @state_option("Where it keeps its files.  [default: ~/.local/state/squall/nimbus]")
 @insecure_option
 @click.option(
     "--new-cluster",
     is_flag=True,
-    help="Belong to the cluster that ZooKeeper holds now, or begin one there if it holds none.",
+    help="Join the cluster that ZooKeeper holds now, or create one there if it holds none.",
 )
 @click.option(
     "--new-token",
     is_flag=True,
-    help="Make another token for the operators when it first leads; the one before is refused from then on.",
+    help="Make a new operators' token when this Nimbus first leads; the old token is refused from then on.",
 )
 @config_option
 def nimbus(
@@ -56,9 +56,9 @@ def nimbus(
 ) -> None:
     """Start a master of a cluster, until Ctrl-C or SIGTERM.
 
-    Several may run for one cluster, each with its own --state: one leads, and when it dies another takes over. They
-    all answer what is asked; what changes something is redirected to the one that leads. Topologies run on while none of them
-    does.
+    Several may run for one cluster, each with its own --state: one leads, and if it dies, another one takes over. All of
+    them answer questions; requests that change something are redirected to the leader. Topologies continue to run while no
+    Nimbus is up.
 
     \b
     Examples:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from squall_io.spark.results.publishing import OutputTable
 
 
-#: The errors' name among the outputs; no component has a colon in its name.
+#: The name of the errors among the outputs; names of components have no colon.
 ERRORS: Final = ":errors"
 
 
@@ -70,7 +70,7 @@ class Outcome:
     published: Mapping[str, Published]
     errors: int | None
     unsettled: int | None
-    """Both as counted when the outputs were made; None: unknown."""
+    """Failed tuples, and tuples neither acked nor failed, as counted when the outputs were made; None: unknown."""
 
 
 def _paths(
@@ -97,7 +97,7 @@ def _schemas(ctx: click.Context, parameter: click.Parameter, given: Sequence[str
     multiple=True,
     required=True,
     callback=partial(_paths, check=any_path),
-    help="What stands for a component's tuples. May be repeated; COMPONENT:STREAM=PATH for another stream.",
+    help="Rows that replace a component's tuples. May be repeated; COMPONENT:STREAM=PATH for another stream.",
 )
 @click.option(
     "--output",
@@ -106,23 +106,23 @@ def _schemas(ctx: click.Context, parameter: click.Parameter, given: Sequence[str
     multiple=True,
     required=True,
     callback=_paths,
-    help="A component whose tuples are wanted, and the table they go to. May be repeated.",
+    help="A component whose tuples are wanted, and the table for them. May be repeated.",
 )
-@click.option("--since", metavar="TIME", help="Of tables, only what was committed from then on.")
-@click.option("--until", metavar="TIME", help="Of tables, only what was committed before then.")
+@click.option("--since", metavar="TIME", help="Of tables, only rows committed at or after TIME.")
+@click.option("--until", metavar="TIME", help="Of tables, only rows committed before TIME.")
 @click.option(
     "--max-errors",
     metavar="N",
     type=Whole(0),
     default=0,
-    help="With more failed tuples than N the replay fails.  [default: 0]",
+    help="The replay fails if more than N tuples fail.  [default: 0]",
 )
 @click.option(
     "--errors",
     metavar="PATH",
     callback=table_path,
     shell_complete=folders,
-    help="The table that failed tuples go to, with what they failed by.",
+    help="A table for failed tuples and their errors.",
 )
 @click.option(
     "--schema",
@@ -130,7 +130,7 @@ def _schemas(ctx: click.Context, parameter: click.Parameter, given: Sequence[str
     metavar="OUTPUT=DDL",
     multiple=True,
     callback=_schemas,
-    help="The columns of an output.  [default: found in its values]",
+    help="The columns of an output.  [default: inferred from its values]",
 )
 @click.option(
     "--parallelism",
@@ -139,15 +139,15 @@ def _schemas(ctx: click.Context, parameter: click.Parameter, given: Sequence[str
     callback=task_counts,
     help="Other numbers of tasks than the topology has. May be repeated.",
 )
-@result_options(again="Also when the newest versions are of the same code and rows.")
+@result_options(again="Run even if the newest versions are of the same code and rows.")
 @click.pass_context
 def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
     """Run the bolts of a topology over stored rows, as a Spark job: history through the same code as the stream.
 
-    FILE holds `topology`, as for squall run; its arguments stand after --. Each --source stands for the tuples of a
-    component, and each --output is one whose tuples are wanted: the bolts between them are run, spouts and sinks never
-    are. A source is a table that a SparkSink writes, or files (.parquet, .orc, .json, .csv; else lines of text). The
-    result of each output is published as the newest version of a table.
+    FILE defines `topology`, as for squall run; its arguments follow --. Each --source replaces the tuples of a component by
+    rows, and each --output names a component whose tuples are wanted. The bolts between them run; spouts and sinks do not. A
+    source is a table that a SparkSink writes, or files (.parquet, .orc, .json, .csv; else lines of text). The result of each
+    output is published as the newest version of a table.
 
     \b
     Examples:
@@ -158,9 +158,10 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
           --max-errors 100 --errors hdfs://nn:9000/failed \\
           --master spark://host:7077
 
-    Nothing is published before all of the outputs are written.
+    Nothing is published before all outputs are written.
 
-    Exit status: 0 published, or there already; 1 failed, and nothing was published but what is named; 2 wrong usage.
+    Exit status: 0 published, now or by an earlier run; 1 failed, and only outputs that the error names were published; 2 wrong
+    usage.
     """
     try:
         options = ReplayOptions(span=Span.of(since, until), **others)
@@ -178,7 +179,7 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
 
 
 def check_paths(ctx: click.Context, options: ReplayOptions) -> None:
-    """Raise `UsageError` if a result would be among what is read, or two in one place, or Spark cannot reach a path."""
+    """Raise `UsageError` if a result would be written into a source or another result, or if Spark cannot reach a path."""
     from squall_io.spark.stores.paths import overlap
 
     read = list(options.sources.values())
@@ -188,13 +189,13 @@ def check_paths(ctx: click.Context, options: ReplayOptions) -> None:
         problem = next(filter(None, (overlap(other, path) for other in [*written[:place], *read])), None)
         if problem is not None:
             raise click.UsageError(
-                f"what is read and written must be apart, and {problem}: give another path", ctx
+                f"sources and results must be in separate places, and {problem}: give another path", ctx
             )
 
 
 @dataclass(eq=False)
 class ReplayJob:
-    """One replay: started when the first output asks for its rows, for all of them."""
+    """One replay. It starts when the rows of the first output are requested, and computes all outputs."""
 
     topology: Topology
     plan: ReplayPlan
@@ -285,7 +286,8 @@ class ReplayJob:
         return self.replayed.errors if output == ERRORS else self.replayed[output]
 
     def check_columns(self, frames: Mapping[str, Any]) -> None:
-        """Raise `CannotReplay` for columns that sources lack, with what helps here: `replay_topology` knows frames only."""
+        """Raise `CannotReplay` for columns that sources lack, with advice for this command. `replay_topology` checks too, but
+        it knows only frames."""
         from squall_io.spark.replay.inputs import FileSource
         from squall_io.spark.replay.problems import CannotReplay
         from squall_io.spark.replay.run import missing_columns
@@ -315,7 +317,7 @@ class ReplayJob:
 
 
 def forget(replayed: Replayed) -> None:
-    """Drop what Spark keeps, if it still runs."""
+    """Free what Spark cached, if Spark still runs."""
     with suppress(Exception):
         replayed.unpersist()
 

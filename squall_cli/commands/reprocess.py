@@ -1,8 +1,8 @@
-"""`squall reprocess JOB.py --input PATH --output PATH`: committed rows through a PySpark job, the result published
+"""`squall reprocess JOB.py --input PATH --output PATH`: run a PySpark job over committed rows and publish its result
 atomically.
 
-Reads the options, asks the manifest whether the result exists already, runs the job with a progress bar, and prints what
-was read and written. Must not know: how a result is published, or a job found (see the modules it imports).
+Reads the options, checks in the manifest whether the result exists already, runs the job with a progress bar, and prints
+what was read and written. Must not know: how a result is published, or how a job is found (see the modules it imports).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ReprocessOptions(ResultOptions):
     required=True,
     callback=table_path,
     shell_complete=folders,
-    help="The table that a SparkSink writes, or a reprocessed one.",
+    help="A table that a SparkSink writes, or one of results.",
 )
 @click.option(
     "--output",
@@ -64,15 +64,17 @@ class ReprocessOptions(ResultOptions):
     required=True,
     callback=table_path,
     shell_complete=folders,
-    help="The table of results.",
+    help="The table for the result.",
 )
-@click.option("--since", metavar="TIME", help="Only what was committed from then on: 2026-03-01T12:00:00Z.")
-@click.option("--until", metavar="TIME", help="Only what was committed before then.")
+@click.option(
+    "--since", metavar="TIME", help="Only rows committed at or after TIME, such as 2026-03-01T12:00:00Z."
+)
+@click.option("--until", metavar="TIME", help="Only rows committed before TIME.")
 @click.option(
     "--key", metavar="NAMES", callback=names, help="Leave out replays: rows equal in these columns."
 )
 @result_options(
-    again="Also when the newest version is of the same job and rows: it reads something else, too."
+    again="Run even if the newest version is of the same job and rows, since the job also reads something else."
 )
 @click.pass_context
 def reprocess(
@@ -87,9 +89,9 @@ def reprocess(
 ) -> None:
     """Run a PySpark job over committed rows and publish its result as the newest version of another table.
 
-    JOB.py holds  def reprocess(spark, rows)  and returns a DataFrame; --sql does with one query of the table `rows`.
-    A reader of the output sees the version before or the new one, never anything between. Killed, or run twice, it
-    publishes once: when the newest version is of the same job over the same rows, nothing is done.
+    JOB.py defines  def reprocess(spark, rows)  which returns a DataFrame; --sql is one query of the table `rows` instead. A
+    reader of the output sees the previous version or the new one, nothing in between. If the command is killed and repeated,
+    or run twice, it publishes once: if the newest version is of the same job over the same rows, nothing is done.
 
     \b
     Examples:
@@ -100,7 +102,7 @@ def reprocess(
       squall reprocess recount.py --input /tables/delays --output /tables/march \\
           --since 2026-03-01T00:00:00Z --until 2026-04-01T00:00:00Z
 
-    Exit status: 0 published, or there already; 1 failed, and nothing was published; 2 wrong usage.
+    Exit status: 0 published, now or by an earlier run; 1 failed, and nothing was published; 2 wrong usage.
     """
     try:
         options = ReprocessOptions(span=Span.of(since, until), **others)
@@ -134,7 +136,7 @@ def job_of(ctx: click.Context, job_file: str | None, sql: str | None) -> Job:
 
 
 def check_paths(ctx: click.Context, options: ReprocessOptions) -> None:
-    """Raise `UsageError` if the result would be among what is read, or Spark cannot reach a path."""
+    """Raise `UsageError` if the result would be written into the input, or if Spark cannot reach a path."""
     from squall_io.spark.stores.paths import overlap
 
     check_places(ctx, options.master, options.conf, reads=[options.source], writes=[options.target])
@@ -146,7 +148,7 @@ def check_paths(ctx: click.Context, options: ReprocessOptions) -> None:
 
 
 def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
-    """Run a job, unless its result exists already."""
+    """Run a job unless its result exists already."""
     from squall_io.spark.reading.committed import choose
     from squall_io.spark.results.reprocess import reprocess as carry_out
     from squall_io.spark.results.reprocess import run_of
@@ -162,7 +164,7 @@ def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
 
 
 def errors_of(job: Job) -> AbstractContextManager[None]:
-    """Report Spark's errors while it runs a job as a person reads them."""
+    """Turn Spark's errors during a job into readable ones."""
     from squall_cli.packing.reprocess_job import JobFailed
     from squall_io.spark.results.job_errors import spark_errors_as
 
@@ -172,7 +174,7 @@ def errors_of(job: Job) -> AbstractContextManager[None]:
 
 
 def called(job: str) -> str:
-    """Return a job's name on one line: SQL may be long."""
+    """Return a job's name on one line, cut to a fixed length: SQL may be long."""
     return formats.cropped(job, LONGEST_NAME)
 
 

@@ -1,7 +1,7 @@
-"""`squall run FILE`: a topology on this machine, in this process or in worker processes, until it is completed or stopped.
+"""`squall run FILE`: run a topology on this machine, in this process or in worker processes, until it is completed or stopped.
 
-Reads what was typed, chooses where things are shown, runs, sums up, and ends with the exit status that the summary deserves.
-Must not know: how topologies are found, watched, drawn or summed up (see the modules it imports).
+Reads the command line, chooses where output goes, runs the topology, prints the summary, and exits with its status.
+Must not know: how topologies are found, watched, drawn or summarised (see the modules it imports).
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ WORKERS = "topology.workers"
     "--workers",
     metavar="N",
     type=Whole(1),
-    help="N worker processes, from 2 on.  [default: none, all runs in this process]",
+    help="The number of worker processes, at least 2.  [default: none, all runs in this process]",
 )
 @click.option("--seconds", metavar="S", type=Seconds(above=True), help="Drain after S seconds.")
 @settings_option
 @config_option
-@click.option("--json", "json_wanted", is_flag=True, help="The summary as JSON; all else goes to stderr.")
-@click.option("--allow-failures", is_flag=True, help="Exit with 0 though trees have failed for good.")
+@click.option(
+    "--json", "json_wanted", is_flag=True, help="Print the summary as JSON; everything else goes to stderr."
+)
+@click.option("--allow-failures", is_flag=True, help="Exit with 0 even if trees failed for good.")
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -71,8 +73,8 @@ def run(
 ) -> None:
     """Run a topology on this machine until it is completed or stopped: in this process, or in worker processes.
 
-    FILE holds `topology`: a Topology, or a function that returns one; its arguments follow --, as strings.
-    FILE:NAME or package.module:NAME picks another name.
+    FILE defines `topology`: a Topology, or a function that returns one; its arguments follow --, as strings.
+    FILE:NAME or package.module:NAME chooses another name.
 
     \b
     Examples:
@@ -81,8 +83,8 @@ def run(
       squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
       squall run word_count.py --json > summary.json
 
-    The first Ctrl-C drains: spouts stop, pending trees are processed for at most the message timeout; the
-    second ends at once. Exit status: 0 done; 1 when trees failed for good, when the topology failed, or when
+    The first Ctrl-C drains: spouts stop, and pending trees are processed for at most the message timeout. The
+    second one ends the run at once. Exit status: 0 done; 1 if trees failed for good, the topology failed, or
     trees were left; 2 wrong usage.
     """
     layers = with_workers(read_layers(config, os.environ, settings), workers, ctx)
@@ -106,7 +108,7 @@ def run(
 
 
 def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Layers:
-    """Return the settings, with the number of worker processes that --workers gives."""
+    """Return the settings with the number of worker processes from --workers."""
     if workers is None or workers == 1:
         return layers
     given = layers.overrides.topology.get(WORKERS, workers)
@@ -117,7 +119,7 @@ def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Lay
 
 
 def streams(json_wanted: bool) -> tuple[IO[str], RunView]:
-    """Return the stream of the summary, and the view of the run. After this call user code may print."""
+    """Return where the summary goes, and the view of the run. From now on, user code may write to stdout."""
     if json_wanted:
         out = keep_stdout()
         return out, PlainLines(sys.stderr, sys.stderr)
@@ -161,7 +163,7 @@ def run_topology(
 
 
 def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, WorkerLogs | None]:
-    """Return a cluster, and what follows the logs of its worker processes if it has any."""
+    """Start a cluster; return it, and the reader of its worker processes' logs if it has any."""
     settings = (layers.site, layers.environment)
     if workers is None or workers == 1:
         return LocalCluster(settings=settings), None
@@ -170,7 +172,7 @@ def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, Wo
 
 
 def show_rest(logs: WorkerLogs, view: RunView) -> None:
-    """Print the last lines of the workers."""
+    """Show what the workers wrote at their end."""
     text = logs.read(last=True)
     logs.close()
     if text:
@@ -180,7 +182,7 @@ def show_rest(logs: WorkerLogs, view: RunView) -> None:
 def status_at_end(
     cluster: LocalCluster, name: str, interrupts: Interrupts, logs: WorkerLogs | None
 ) -> TopologyStatus:
-    """Return the last status of a topology that was cut off; raise SquallError if it was never submitted."""
+    """Return the last status of a topology that was cut off; SquallError if it was never submitted."""
     try:
         return cluster.last_status(name)
     except NoSuchTopology:
@@ -189,7 +191,7 @@ def status_at_end(
 
 
 def close(cluster: LocalCluster, ended: Ended, interrupts: Interrupts, processes: bool) -> Ended:
-    """End the cluster; the final counters, with those of trees that its end cut off."""
+    """End the cluster; return the final counters, which include trees that the end cut off."""
     how = ended.how
     if how == "cut off":
         end_at_once(cluster, interrupts, processes)
@@ -204,7 +206,7 @@ def close(cluster: LocalCluster, ended: Ended, interrupts: Interrupts, processes
 
 
 def opening(topology: Topology, conf: Mapping[str, object], processes: bool) -> str:
-    """Return the first line where no table is drawn."""
+    """Return the first line of output without a live table."""
     tasks = sum(component.parallelism for component in topology.components)
     number = int(str(conf[WORKERS]))
     workers = plural(number, "worker process", "worker processes") if processes else plural(number, "worker")

@@ -1,4 +1,4 @@
-"""`squall status`: one topology at this moment: its state, its components' counters, its workers, what went wrong."""
+"""`squall status`: the current state of one topology, its components' counters, its workers and its errors."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from squall.values import TaskRow
 
 
-#: How many of the latest events of its workers are shown; --json has all.
+#: How many of the latest notes about its workers are shown; --json has all that are kept.
 MOST_NOTES: Final = 3
-#: Lines on the screen for each of them, since it may end with long output of a worker.
+#: The most lines of a note on a screen; a note may end with a long text that a worker wrote.
 MOST_LINES: Final = 10
 WORKER_COLUMNS: Final = (
     TableColumn("WORKER"),
@@ -46,7 +46,7 @@ WORKER_COLUMNS: Final = (
 def status(cluster: ClusterOptions, name: str) -> None:
     """Show state, counters and workers of a topology.
 
-    Counters are totals since it was submitted; latencies are from the first emission to the ack.
+    Counters are totals since the submission; latencies are from the first emission to the ack.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def status(cluster: ClusterOptions, name: str) -> None:
 
 
 def head(found: TopologyAnswer, width: int) -> list[Line]:
-    """Return the head line, the state and the components."""
+    """Return the lines with the topology's name and state, and the table of its components."""
     state = found.state
     facts = how_long(found)
     workers = [worker for worker in found.workers if worker.state != "STOPPED"]
@@ -95,7 +95,7 @@ def head(found: TopologyAnswer, width: int) -> list[Line]:
 
 
 def how_long(found: TopologyAnswer) -> str:
-    """Return ` for 12.3 s, submitted 28 min 05 s ago`; the first part alone in the state that it was submitted in."""
+    """Return ` for 12.3 s, submitted 28 min 05 s ago`; only the first part if its state never changed."""
     if found.state == "BAD":
         return ""
     age, stayed = found.uptime_secs, found.state_secs
@@ -123,7 +123,7 @@ def worker_row(worker: WorkerEntry) -> list[Cell]:
 
 
 def tasks_text(tasks: Sequence[TaskRow]) -> str:
-    """Return which tasks, component by component: `count 5 6 7, split 2`."""
+    """List tasks by component: `count 5 6 7, split 2`."""
     of_components: dict[str, list[str]] = {}
     for task, component, _ in tasks:
         of_components.setdefault(str(component), []).append(str(task))
@@ -131,7 +131,7 @@ def tasks_text(tasks: Sequence[TaskRow]) -> str:
 
 
 def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width: int) -> Iterator[Line]:
-    """Errors of the user's code, why trees failed, and what was last said about the workers."""
+    """Yield errors of the user's code, why trees failed, and the latest notes about the workers."""
     name = found.name
     newest = {report.component: report for report in found.error_reports}
     some = False
@@ -167,7 +167,7 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Return the text on lines of at most `width` characters, at least one; a longer word, a path, stays whole."""
+    """Wrap the text to lines of at most `width` characters, at least one line. A longer word, such as a path, stays whole."""
     found = textwrap.wrap(
         text, width, max_lines=MOST_LINES, placeholder=" …", break_long_words=False, break_on_hyphens=False
     )

@@ -1,6 +1,6 @@
-"""`squall submit FILE`: load a topology, gather its files, send both to Nimbus, and with --wait watch it start.
+"""`squall submit FILE`: load a topology, pack its modules and files, send all to Nimbus; with --wait, show how it comes up.
 
-Must not know: which modules travel, how things are sent, when a topology has come up (see the modules it imports).
+Must not know: which modules are shipped, how they are sent, when a topology has come up (see the modules it imports).
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
     from squall_cli.packing.submission import Accepted, OutgoingSubmission
 
-#: Libraries that are installed wherever Squall is.
+#: Libraries that are installed with Squall on every host.
 WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "uvicorn")
-#: Seconds between two lines that differ in their numbers only.
+#: Seconds between two lines that differ only in their numbers.
 LINE_SECS: Final = 5.0
 NUMBER: Final = re.compile(r"[\d,.]+(?:st|nd|rd|th)?")
-#: Seconds between two checks of a topology that is starting.
+#: Seconds between two requests for the status of a topology that is coming up.
 LOOK_SECS: Final = 0.25
 
 
 @dataclass(frozen=True)
 class SubmitOptions:
-    """The options and arguments, without those that name the cluster."""
+    """The options and arguments, except those of the cluster."""
 
     source: str
     arguments: tuple[str, ...]
@@ -82,57 +82,57 @@ class SubmitOptions:
     "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=kinds.files
 )
 @click.option("--name", metavar="NAME", help="The name to submit it under.  [default: its own]")
-@click.option("--wait", is_flag=True, help="Show how it comes up; end when its first tree was acked.")
-@click.option("--inactive", is_flag=True, help="Let no spout run before `squall activate`.")
+@click.option("--wait", is_flag=True, help="Show how it comes up; return when its first tree is acked.")
+@click.option("--inactive", is_flag=True, help="Start no spout before `squall activate`.")
 @click.option(
     "--replace",
     "replaces",
     is_flag=True,
-    help="Take the place of the topology of that name after its drain; when the new one does not come up, the old goes on.",
+    help="Drain and replace the topology of that name; if the new version does not come up, the old one continues.",
 )
 @click.option(
     "-w",
     "--wait-secs",
     metavar="SECS",
     type=kinds.Seconds(),
-    help="With --replace: how long the old one may drain.  [default: its message timeout]",
+    help="With --replace: how long the old version may drain.  [default: its message timeout]",
 )
 @click.option(
     "--include",
     metavar="PATH",
     shell_complete=kinds.files,
     multiple=True,
-    help="A module, package or folder that is imported by a name that is not in the code.",
+    help="A module, package or folder to ship that the code imports only dynamically.",
 )
 @click.option(
     "--resource",
     metavar="PATH[=NAME]",
     shell_complete=kinds.files,
     multiple=True,
-    help="A data file or folder, which lands beside the file: Path(__file__).with_name(...) finds it.",
+    help="A data file or folder to put beside FILE: Path(__file__).with_name(...) finds it.",
 )
 @click.option(
     "--requirements",
     metavar="FILE",
     shell_complete=kinds.files,
-    help="Packages that the hosts install for it, as pip reads them.",
+    help="A requirements file for pip: packages that the hosts install for the topology.",
 )
 @click.option(
     "--wheels",
     metavar="DIR",
     shell_complete=kinds.folders,
-    help="The wheels to install them from; nothing else is asked then.",
+    help="The only wheels to install them from; no package index is used.",
 )
 @settings_option
 @cluster_client.options
 def submit(cluster: ClusterOptions, settings: tuple[str, ...], **typed: Any) -> None:
     """Send a topology to a cluster.
 
-    FILE holds `topology`: a Topology, or a function that returns one; its arguments stand after --, as strings.
-    FILE:NAME or package.module:NAME picks another name.
+    FILE defines `topology`: a Topology, or a function that returns one; its arguments follow --, as strings.
+    FILE:NAME or package.module:NAME chooses another name.
 
-    What it imports of your own modules travels with it. What is installed does not: it must be there on the hosts,
-    or be listed in --requirements.
+    Your own modules that it imports are shipped with it. Installed packages are not: they must be installed on the
+    hosts, or be listed in --requirements.
 
     \b
     Examples:
@@ -142,8 +142,8 @@ def submit(cluster: ClusterOptions, settings: tuple[str, ...], **typed: Any) -> 
       squall submit clicks.py --requirements requirements.txt --wheels wheels
       squall submit clicks.py --replace --wait
 
-    --wait ends when the first tree was acked or the topology is completed. Exit status: 0 done; 1 when it was not
-    taken, or with --wait did not come up; 2 wrong usage.
+    --wait returns when the first tree is acked or the topology is completed. Exit status: 0 done; 1 if Nimbus refused
+    the topology, or with --wait it did not come up; 2 wrong usage.
     """
     asked = SubmitOptions(**typed)
     check_usage(asked)
@@ -155,7 +155,7 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
     """Load, pack, send, and watch."""
     layers = read_layers(cluster.config, os.environ, settings)
     client = cluster_client.connect(cluster.nimbus, cluster.config)
-    out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file may print
+    out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file runs, which may print
     accepted: Accepted | None = None
     try:
         topology, package = load(asked, layers)
@@ -175,27 +175,27 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
     except WrongSource as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
     except KeyboardInterrupt:
-        if accepted is None:  # if it is unknown whether it has arrived, `sent` has printed that
+        if accepted is None:  # if it may have arrived, `sent` has raised another error
             raise Interrupted("interrupted: nothing was submitted") from None
         raise Interrupted(
-            f"not waited for any longer; {accepted.name} is submitted and goes on: {to_type('status', accepted.name)}"
+            f"stopped waiting; {accepted.name} is submitted and continues: {to_type('status', accepted.name)}"
         ) from None
 
 
 def check_usage(asked: SubmitOptions) -> None:
-    """UsageError for options that do not go together."""
+    """Raise `UsageError` for options that need another one."""
     if asked.wait_secs is not None and not asked.replaces:
-        problem = "-w says how long the replaced topology may drain: it goes with --replace"
+        problem = "-w sets how long the replaced topology may drain: it needs --replace"
     elif asked.wheels is not None and asked.requirements is None:
-        problem = "--wheels holds what --requirements lists: give both"
+        problem = "--wheels has the packages that --requirements lists: give both"
     else:
         return
     raise click.UsageError(problem, click.get_current_context())
 
 
 def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
-    """Return the topology of the user's file, and its package. All paths are read before that file runs: it
-    may change the working folder."""
+    """Load the topology of the user's file, and find what is shipped with it. All paths are read before that file runs, since
+    it may change the working directory."""
     source = parse_source(asked.source)
     if source.file is not None:
         source = replace(source, file=Path(os.path.abspath(source.file)))
@@ -217,7 +217,7 @@ def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
 def made(
     asked: SubmitOptions, layers: Layers, topology: Topology, files: tuple[Packed, ...]
 ) -> OutgoingSubmission:
-    """Return what to send; raise InvalidConfig with all problems of the settings, or the error that Nimbus would answer."""
+    """Return the submission; raise InvalidConfig with all problems of the settings, or the error that Nimbus would raise."""
     from nimbus.submission.parse import read_submission
     from squall.settings import merged
     from squall_cli.packing.submission import OutgoingSubmission
@@ -238,7 +238,7 @@ def made(
 
 
 def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package, steps: Steps) -> Accepted:
-    """Send it, and print the amount that was sent."""
+    """Send the submission, and show what was sent."""
     from squall.http.client import Refused
     from squall_cli.packing import submission as sending
 
@@ -249,11 +249,11 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
             sending.check_versions(client, name)
             accepted = sending.submit(client, submission, steps.show, steps.now)
     except Refused as error:
-        if error.status == 413:  # a file, since the submission itself was looked at here
-            raise SquallError(f"{error}; the largest files that would travel: {largest(package)}") from None
+        if error.status == 413:  # a file is too large: `made` has checked the submission itself
+            raise SquallError(f"{error}; the largest files of the package: {largest(package)}") from None
         raise
     if submission.files:
-        all_there = "nothing to upload: it is there already"
+        all_there = "nothing to upload: the cluster has it already"
         steps.done(f"uploaded: {in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
     steps.done(f"submitted: {accepted.name} as {accepted.id}")
     return accepted
@@ -269,12 +269,12 @@ class Steps(WaitProgress):
         return self
 
     def now(self, text: str) -> None:
-        """Progress, shown only on a terminal that can erase it again."""
+        """Show a short step, if a later one can overwrite it."""
         if self.status is not None:
             self.show(text)
 
     def show(self, text: str) -> None:
-        """Show the progress. If lines cannot be erased, changed numbers alone get a new line only now and then."""
+        """Show progress. Where lines cannot be overwritten, a line that differs only in numbers is shown every few seconds."""
         same = NUMBER.sub("", text) == NUMBER.sub("", self.shown)
         if self.status is None and same and time.monotonic() - self.said < LINE_SECS:
             return
@@ -282,7 +282,7 @@ class Steps(WaitProgress):
         super().show(text)
 
     def done(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that is not overwritten."""
         if self.status is not None:
             self.status.console.print(harmless(text))
         else:
@@ -291,7 +291,7 @@ class Steps(WaitProgress):
 
 
 def hints(package: Package) -> list[str]:
-    """Return what the user may not know about the hosts."""
+    """Return hints about packages that the hosts may lack."""
     found = []
     libraries = [name for name in package.libraries if name not in WITH_SQUALL]
     if libraries and package.requirements is None:
@@ -300,15 +300,15 @@ def hints(package: Package) -> list[str]:
         )
     if package.missing:
         names = ", ".join(f"{name} ({place})" for name, place in sorted(package.missing.items()))
-        ways = "--include PATH sends a module along, --requirements FILE has a package installed"
+        ways = "--include PATH ships a module, --requirements FILE installs a package on the hosts"
         if package.requirements is not None:
-            ways = "--requirements must bring it, or --include PATH"
-        found.append(f"imported, but nowhere to be found here: {names}; {ways}")
+            ways = "list it in --requirements, or ship it with --include PATH"
+        found.append(f"imported, but not found here: {names}; {ways}")
     return found
 
 
 def sizes(files: list[Packed]) -> str:
-    """Return `, 12.3 kB`, or "" if only pickles are sent."""
+    """Return `, 12.3 kB`, or "" if only pickles are shipped."""
     return f", {in_bytes(sum(file.size for file in files))}" if files else ""
 
 
@@ -319,7 +319,7 @@ def watch(
     steps: Steps,
     result: dict[str, Any],
 ) -> str | None:
-    """Follow the topology until it has started; return None, or why it will not start."""
+    """Watch the topology until it has come up; return None then, or the reason why it will not come up."""
     from squall_cli.packing.coming_up import Arrival, Seen
 
     began = time.monotonic()
@@ -347,7 +347,7 @@ def watch(
 def print_outcome(
     out: Any, as_json: bool, result: dict[str, Any], client: NimbusClient, failure: str | None
 ) -> None:
-    """The outcome on stdout; a failure is an error as well."""
+    """Print the outcome to stdout. Raise `SquallError` for a failure."""
     if as_json:
         out.write(json.dumps({**result, "failure": failure}, indent=2) + "\n")
         out.flush()

@@ -1,6 +1,6 @@
-"""`squall supervisor`: the agent of a host, until a signal ends it. Its workers outlive it for the length of their lease.
+"""`squall supervisor`: the daemon of a host, until a signal ends it. Its workers run on until their lease ends.
 
-Must not know: how workers are looked after.
+Must not know: how a supervisor manages workers.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _log = logging.getLogger(__name__)
 LEASE: Final = "supervisor.worker.lease.secs"
 TIMEOUT: Final = "nimbus.supervisor.timeout.secs"
 PORTS: Final = "supervisor.worker.ports"
-#: Ports that a worker listens on: one for tuples, one for control frames, which must not queue behind them.
+#: Ports that a worker listens on: one for tuples, one for messages that must not queue behind tuples.
 PORTS_OF_ONE: Final = 2
-#: Seconds from the end of its workers' leases until a supervisor may be given up.
+#: Seconds between the end of its workers' leases and the timeout after which a supervisor is given up, at least.
 MARGIN: Final = 2.0
 
 
@@ -52,7 +52,7 @@ MARGIN: Final = 2.0
     "--host",
     metavar="NAME",
     callback=host_name,
-    help="The name or IPv4 address that others reach this host by.  [default: its own name]",
+    help="The name or IPv4 address at which others reach this host.  [default: its own name]",
 )
 @click.option(
     "--bind",
@@ -66,13 +66,13 @@ MARGIN: Final = 2.0
     "--listen",
     callback=host_port,
     metavar="HOST:PORT",
-    help="Where it answers Nimbus's questions for logs; port 0 is a free one.  [default: a free port of --bind]",
+    help="Where it serves logs to Nimbus; port 0: any free port.  [default: a free port of --bind]",
 )
 @insecure_option
 @click.option(
     "--new-cluster",
     is_flag=True,
-    help="Belong to the cluster that ZooKeeper holds now, and end the workers of the one before.",
+    help="Join the cluster that ZooKeeper holds now, and end the workers of the previous one.",
 )
 @config_option
 def supervisor(
@@ -88,8 +88,8 @@ def supervisor(
 ) -> None:
     """Start the agent of a host that runs workers, until Ctrl-C or SIGTERM.
 
-    Its workers do not end with it: they go on until their lease is over (supervisor.worker.lease.secs), and the next supervisor
-    with the same --state takes them over. So it can be restarted or upgraded under load. To move the work away first, drain it:
+    Its workers do not end with it: they run until their lease ends (supervisor.worker.lease.secs), and the next supervisor with
+    the same --state takes them over. So it can be restarted or upgraded under load. To move the work away first, drain it:
     squall drain SUPERVISOR.
 
     \b
@@ -118,13 +118,12 @@ def supervisor(
     daemon = SupervisorDaemon(store, settings)
     for warning in unreached(host, settings.host, bind, listen[0], store.servers):
         _log.warning("%s", warning)
-    # Running workers need this process, even if a store refuses it.
+    # While workers run they need this process, even if ZooKeeper refuses it.
     run_daemon(store, daemon.run, daemon.stop, daemon.release, needed=lambda: daemon.has_workers)
 
 
 def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSettings]:
-    """Return a supervisor's settings, as far as the configuration has them; raise InvalidConfig for what does not
-    fit together."""
+    """Return the supervisor's settings that come from the configuration; InvalidConfig if they contradict each other."""
     from supervisor.artifacts import PackageLimits
     from supervisor.daemon import SupervisorSettings
 
@@ -144,19 +143,23 @@ def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSetting
 
 
 def listen_by(bind: str) -> tuple[str, int]:
-    """Return the default address of the log server: the one that workers listen on. If `bind` names a network
-    interface, on which only ZeroMQ can listen, the loopback address."""
+    """Return the default address of the log server: the address that workers listen on. If `bind` is the name of a network
+    interface, which only ZeroMQ understands, return the loopback address."""
     interfaces = {name for _, name in socket.if_nameindex()}
     return ("127.0.0.1" if bind in interfaces else "0.0.0.0" if bind == "*" else bind), 0
 
 
 def unreached(said: str | None, host: str, bind: str, listen: str, servers: str) -> list[str]:
-    """Return a sentence for each address that other hosts cannot reach, or would look for on themselves. `said`:
-    --host; None: the host's own name, and then other hosts matter only if ZooKeeper (`servers`) runs on one."""
+    """Return a sentence for each address that other hosts cannot reach, or that to them means their own machine.
+
+    `said` is --host. If it is None, `host` is the host's own name, and other hosts matter only if ZooKeeper (`servers`) runs on
+    one."""
     found = []
     here = "fine where the whole cluster is on this machine. Otherwise"
     local = is_local_name(host)
-    meant = said is not None or not all(map(is_local_name, hosts_of(servers)))  # that others reach this one
+    meant = said is not None or not all(
+        map(is_local_name, hosts_of(servers))
+    )  # whether others must reach this host
     for option, address, whose in (("--bind", bind, "workers"), ("--listen", listen, "logs")):
         if is_local_name(address):
             if meant and not local:
@@ -166,8 +169,8 @@ def unreached(said: str | None, host: str, bind: str, listen: str, servers: str)
                 )
         elif address in EVERYWHERE and local:
             found.append(
-                f"other hosts look for {whose} of this host at {host!r}, which is their own address: {here} give --host NAME,"
-                " by which other hosts reach this one"
+                f"other hosts look for {whose} of this host at {host!r}, which to them is their own address: {here} give"
+                " --host NAME, a name at which they reach this host"
             )
     return found
 
@@ -178,7 +181,7 @@ def hosts_of(servers: str) -> list[str]:
 
 
 def check_ports(conf: Mapping[str, Any], slots: int) -> None:
-    """Check that the range has enough ports for all slots."""
+    """Check that there are enough ports for all slots."""
     ports = None if conf[PORTS] is None else port_range(str(conf[PORTS]))
     if ports is not None and len(ports) < PORTS_OF_ONE * slots:
         raise InvalidConfig(
@@ -190,7 +193,7 @@ def check_ports(conf: Mapping[str, Any], slots: int) -> None:
 
 
 def check_lease(conf: Mapping[str, Any]) -> None:
-    """Check that a supervisor is given up only after its workers have ended, so that no task runs twice."""
+    """Check that workers end before their supervisor is given up, so that no task runs twice."""
     lease, timeout = float(conf[LEASE]), float(conf[TIMEOUT])
     if lease + MARGIN > timeout:
         raise InvalidConfig(

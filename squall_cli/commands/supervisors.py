@@ -1,4 +1,4 @@
-"""`squall supervisors`: the hosts of a cluster, their slots, and what runs in them."""
+"""`squall supervisors`: the hosts of a cluster, their slots, and the workers in them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS: Final = (
 @click.command()
 @cluster_client.options
 def supervisors(cluster: ClusterOptions) -> None:
-    """List the supervisors of a cluster: their hosts, slots, and what runs there.
+    """List the supervisors of a cluster with their hosts, slots and workers.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def supervisors(cluster: ClusterOptions) -> None:
     if sys.stdout.isatty():
         click.echo(f"\n{summary(there)}")
     else:
-        click.echo(summary(there), err=True)  # a pipe gets the table
+        click.echo(summary(there), err=True)  # stdout has only the table, for pipes
 
 
 def row(supervisor: SupervisorEntry) -> list[Cell]:
@@ -72,7 +72,7 @@ def row(supervisor: SupervisorEntry) -> list[Cell]:
 
 
 def state_of(supervisor: SupervisorEntry) -> Cell:
-    """`away`: it sends no heartbeats; its workers run until their leases end, then their tasks move elsewhere."""
+    """Return the state. `away`: it sends no heartbeats; its workers run until their lease ends, then their tasks move."""
     if not supervisor.connected:
         return "away", "bad"
     if supervisor.drained:
@@ -81,12 +81,12 @@ def state_of(supervisor: SupervisorEntry) -> Cell:
 
 
 def summary(there: Sequence[SupervisorEntry]) -> str:
-    """Return how many slots are free."""
+    """Return the number of supervisors, and of used and free slots."""
     total = sum(each.slots for each in there)
     used = sum(each.used for each in there)
     return f"{plural(len(there), 'supervisor')}; {used} of {plural(total, 'slot')} used, {free_slots(there)} free"
 
 
 def free_slots(there: Sequence[SupervisorEntry]) -> int:
-    """Return the number of slots that may get tasks."""
+    """Return the number of slots that can get a worker."""
     return sum(max(0, each.slots - each.used) for each in there if each.connected and not each.drained)

@@ -1,6 +1,6 @@
-"""`squall table PATH`: what a table holds, whether its files are as committed, how many of its rows are replays.
+"""`squall table PATH`: the contents of a table, whether its files are as committed, how many of its rows are replays.
 
-Reads only the manifest, without Spark; `--verify` reads the files, `--key` has Spark count, `--sweep` deletes leftovers.
+Reads only the manifest, without Spark. `--verify` reads the files, `--key` counts rows with Spark, `--sweep` deletes leftovers.
 Must not know: how a table is stored on its file system.
 """
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from squall_io.spark.stores import OpenStore
 
 
-#: Partitions that are shown, the last by name; --json has all.
+#: The most partitions that are shown, the last ones by name; --json has all.
 MOST_PARTITIONS: Final = 20
-#: Problems, or strays, that are named.
+#: The most problems, or files of no batch, that are named.
 MOST_NAMED: Final = 50
 
 WRITERS = (
@@ -65,7 +65,7 @@ PARTITIONS = (
 @click.option(
     "--key", metavar="NAMES", callback=names, help="Count rows that are equal in these columns: replays."
 )
-@click.option("--sweep", "sweeping", is_flag=True, help="Delete what topologies have left that have ended.")
+@click.option("--sweep", "sweeping", is_flag=True, help="Delete leftovers of topologies that have ended.")
 @click.option(
     "--older-than",
     metavar="SECS",
@@ -89,12 +89,12 @@ def table(
     conf: Mapping[str, str],
     as_json: bool,
 ) -> None:
-    """Show what the table at PATH holds, a SparkSink's or one of results.
+    """Show the contents of the table at PATH: a table of a SparkSink, or of results.
 
-    Without options it asks the manifest alone: that needs no Spark, and for a table on this machine no Java. --verify reads
-    every committed file and compares its digest. --key has Spark count the rows that are replays of others.
-    --sweep deletes what topologies have left that ended in the middle of a batch: those that have written nothing for a day, or
-    for --older-than seconds. If such a sink is still alive, it writes its batch again; no row is lost.
+    Without options it reads only the manifest: that needs no Spark, and no Java for a table on this machine. --verify reads
+    every committed file and compares its digest. --key lets Spark count the rows that are replays of others.
+    --sweep deletes leftovers of topologies that ended in the middle of a batch: those that wrote nothing for a day, or for
+    --older-than seconds. If such a sink is still alive, it writes its batch again; no row is lost.
 
     \b
     Examples:
@@ -103,12 +103,12 @@ def table(
       squall table /tmp/delays --key carrier,hour --json
       squall table /tmp/delays --sweep --dry-run
 
-    Exit status: 0; 1 when part of the manifest cannot be read, or a file was changed after its commit; 2 wrong usage.
+    Exit status: 0 done; 1 if part of the manifest cannot be read, or a file is not as committed; 2 wrong usage.
     """
     from squall_io.spark.reading.committed import key_names
 
     if not sweeping and (dry_run or older_than is not None):
-        raise click.UsageError("--older-than and --dry-run say how to --sweep: give that, too", ctx)
+        raise click.UsageError("--older-than and --dry-run are options of --sweep: give it, too", ctx)
     check_places(ctx, master, conf, reads=[path], writes=[path] if sweeping else [])
     with StartedSpark(master, conf) as started:
         files = started.store(path)
@@ -136,7 +136,7 @@ def table(
 def swept_and_read(
     files: OpenStore, age: float | None, dry_run: bool
 ) -> tuple[table_sweep.Sweep | None, TableSummary]:
-    """Sweep the table, unless `age` is None, and return what it holds then."""
+    """Sweep the table unless `age` is None; return the result and a summary of the table after it."""
     from squall_io.spark.manifest.envelopes import UnreadableRecord
     from squall_io.spark.manifest.state import UnreadableManifest
     from squall_io.spark.reading.summary import table_summary
@@ -149,7 +149,7 @@ def swept_and_read(
 
 
 def counted(started: StartedSpark, path: str, key: tuple[str, ...]) -> KeyCounts:
-    """Return the rows by key, with a progress bar while Spark counts."""
+    """Count the rows by key, with a progress bar while Spark runs."""
     from squall_io.spark.reading.committed import count_keys
     from squall_io.spark.results.job_errors import spark_errors_as
 
@@ -162,7 +162,7 @@ def counted(started: StartedSpark, path: str, key: tuple[str, ...]) -> KeyCounts
 
 
 def checked(files: OpenStore) -> Verification:
-    """Compare every file, with a line of progress."""
+    """Compare every file with its digest, and show the progress on one line."""
     from squall_io.spark.reading.summary import verify
 
     with WaitProgress() as progress:
@@ -178,7 +178,7 @@ def checked(files: OpenStore) -> Verification:
 
 
 def print_summary(found: TableSummary) -> None:
-    """Print what a table holds."""
+    """Print the contents of a table."""
     from squall_io.spark.manifest.tables import describe
 
     click.echo(f"{harmless(found.root)}: {harmless(describe(found.table))}")
@@ -228,7 +228,7 @@ def print_rows(columns: tuple[TableColumn, ...], rows: list[tuple[str, ...]]) ->
 
 
 def totals(found: TableSummary) -> str:
-    """Return the totals in a line."""
+    """Return the totals of the table in one line."""
     if found.last_commit is None:
         return "Nothing has been committed yet." if found.stream else "Nothing has been published yet."
     what = f"{formats.plural(found.rows, 'row')} in "
@@ -262,17 +262,17 @@ def stream_notes(stream: StreamSummary) -> Iterator[str]:
         )
     if stream.abandoned or stream.leftover:
         yield (
-            f"{batches(stream.abandoned, 'does', 'do')} not count, of tasks that had been replaced;"
+            f"{batches(stream.abandoned, 'does', 'do')} not count, since the tasks that wrote them had been replaced;"
             f" {formats.plural(stream.leftover, 'folder')} of leftovers will be swept by the next start of their task, or by"
             " --sweep"
         )
     if stream.uncertain:
-        what = "may turn out not to count: a new task has taken over, and its fence is not there yet"
+        what = "may turn out not to count: a new task has taken over, but has not written its fence yet"
         yield batches(stream.uncertain, what, what)
 
 
 def print_swept(swept: table_sweep.Sweep | None) -> None:
-    """Print what was swept, and what was left alone."""
+    """Print what was swept, and what was left."""
     if swept is None:
         return
     click.echo()
@@ -284,7 +284,7 @@ def print_swept(swept: table_sweep.Sweep | None) -> None:
 
 
 def key_lines(counts: KeyCounts | None) -> Iterator[str]:
-    """Yield how many rows are replays."""
+    """Yield the number of rows that are replays."""
     if counts is None:
         return
     key = harmless(", ".join(counts.key))
@@ -295,7 +295,7 @@ def key_lines(counts: KeyCounts | None) -> Iterator[str]:
 
 
 def verified_lines(verified: Verification | None) -> Iterator[str]:
-    """Yield the result of reading every file, and files that no batch has."""
+    """Yield the result of --verify, and files that belong to no batch."""
     if verified is None:
         return
     read = f"{formats.plural(verified.files, 'file')}, {formats.in_bytes(verified.size)}"
@@ -305,12 +305,12 @@ def verified_lines(verified: Verification | None) -> Iterator[str]:
     )
     if verified.strays:
         number = formats.plural(len(verified.strays), "file")
-        yield f"{number} of no committed batch, which only readers without the manifest see:"
+        yield f"{number} of no committed batch, seen only by readers that ignore the manifest:"
         yield from _named(verified.strays)
 
 
 def unreadable_lines(found: TableSummary) -> Iterator[str]:
-    """Yield what of the manifest cannot be read."""
+    """Yield the parts of the manifest that cannot be read."""
     if found.unreadable:
         from squall_io.spark.manifest.state import UnreadableManifest
 

@@ -1,4 +1,4 @@
-"""`squall top`: the busiest components of a cluster, measured now and, on a terminal, again and again."""
+"""`squall top`: the busiest components of a cluster, measured once, or repeatedly on a terminal."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ COLUMNS: Final = (
     TableColumn("ERRORS", number=True, rank=1),
     TableColumn("WHY IDLE", elastic=True, rank=5),
 )
-#: Rows of the window that the head, the table's own head and the foot take.
+#: Rows of the window for the summary, the table's header and the footer.
 AROUND: Final = 5
 
 
 @dataclass(frozen=True)
 class Busy:
-    """One component of one topology, and its rate; None while it is not known."""
+    """One component of one topology, and its rate (None if not yet known)."""
 
     topology: str
     name: str
@@ -61,7 +61,7 @@ class ClusterMoment:
 
     @property
     def rate(self) -> float:
-        """Tuples per second that bolts execute, in the whole cluster."""
+        """Tuples per second that all bolts of the cluster execute."""
         return sum(each.rate or 0.0 for each in self.busy if each.component.kind == "bolt")
 
 
@@ -72,14 +72,14 @@ class ClusterMoment:
     type=Seconds(0.2, 3600),
     default=2.0,
     show_default=True,
-    help="Seconds between two looks.",
+    help="Seconds between two measurements.",
 )
 @cluster_client.options
 def top(cluster: ClusterOptions, delay: float) -> None:
-    """Watch the busiest components of a cluster: tuples a second, over the last five seconds.
+    """Watch the busiest components of a cluster: tuples per second, over the last five seconds.
 
-    A spout's rate counts what it emits, a bolt's what it executes. In a pipe, and with --json, it measures for SECS seconds,
-    prints once and ends.
+    The rate of a spout counts tuples that it emits, the rate of a bolt those that it executes. In a pipe, or with --json, the
+    command measures for SECS seconds, prints once and ends.
 
     \b
     Examples:
@@ -90,7 +90,7 @@ def top(cluster: ClusterOptions, delay: float) -> None:
     with cluster.asked() as client:
         watched = WatchedCluster(client)
         if is_terminal(sys.stdout) and not cluster.as_json:
-            with suppress(KeyboardInterrupt):  # the way to end it
+            with suppress(KeyboardInterrupt):  # Ctrl-C is the normal end
                 follow(watched, delay)
             return
         watched.measure(time.monotonic())
@@ -104,15 +104,15 @@ def top(cluster: ClusterOptions, delay: float) -> None:
 
 
 class WatchedCluster:
-    """All topologies of a cluster, and how fast their counters rise."""
+    """All topologies of a cluster, and the rates of their counters."""
 
     def __init__(self, client: NimbusClient) -> None:
         self.client = client
-        #: By the id of the submission, since another submission of the same name counts from zero.
+        #: By submission id, since a new submission under an old name counts from zero.
         self.rates: dict[str, Rates] = {}
 
     def measure(self, now: float) -> ClusterMoment:
-        """Fetch the statuses of all topologies."""
+        """Read all counters from Nimbus, and return the rates."""
         cluster = self.client.cluster()
         busy: list[Busy] = []
         there = set()
@@ -134,7 +134,7 @@ class WatchedCluster:
 
 
 def summary(moment: ClusterMoment) -> str:
-    """Return the cluster in one line."""
+    """Describe the cluster in one line."""
     cluster = moment.cluster
     slots = cluster.slots
     leader = cluster.leader.url if cluster.leader else "no leader"
@@ -145,7 +145,7 @@ def summary(moment: ClusterMoment) -> str:
 
 
 def table_of(busy: Sequence[Busy]) -> Table:
-    """Return a row for each component."""
+    """Return a table with a row for each component."""
     return table(COLUMNS, [row(each) for each in busy])
 
 
@@ -167,7 +167,7 @@ def row(each: Busy) -> list[Cell]:
 
 
 def as_values(moment: ClusterMoment) -> dict[str, object]:
-    """Return the moment for programs."""
+    """Return the moment as JSON values."""
     from msgspec import to_builtins
 
     return {
@@ -181,7 +181,7 @@ def as_values(moment: ClusterMoment) -> dict[str, object]:
 
 
 def follow(watched: WatchedCluster, delay: float) -> None:
-    """Draw until Ctrl-C; if Nimbus does not answer, try again for a while."""
+    """Draw until Ctrl-C. If Nimbus does not answer, ask again."""
     from rich.live import Live
     from rich.text import Text
 
@@ -205,12 +205,12 @@ def follow(watched: WatchedCluster, delay: float) -> None:
 
 
 def picture(moment: ClusterMoment, problem: str, width: int, height: int) -> list[Line]:
-    """Return everything that is drawn, no higher than the window."""
+    """Return all lines to draw, at most as many as the window has."""
     room = max(1, height - AROUND)
     more = len(moment.busy) - room
     foot = (f"and {plural(more, 'less busy component')}; " if more > 0 else "") + "Ctrl-C ends"
     if problem:
-        foot = f"as it was last: {harmless(problem)}"
+        foot = f"last known state: {harmless(problem)}"
     drawn = lines_of(table_of(moment.busy[:room]), width)
     head = cropped(summary(moment), width)
     return [((head, ""),), (), *drawn, (), ((cropped(foot, width), "bad" if problem else "dim"),)]

@@ -1,6 +1,6 @@
 """`squall zookeeper`: a ZooKeeper server in the foreground, for development, for tests and for trying a cluster.
 
-The server is a separate Java process, which ends when this one gets a signal. Must not know: the data in it.
+The server is a separate Java process; signals to this process end both. Must not know: what the server stores.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from squall.security.tls import InsecureBind, is_loopback
 from squall_cli.commands.daemon_options import listen_option, state_option, state_place
 from squall_cli.options.kinds import Whole, folders
 
-#: How long the server has to end in good order.
+#: Seconds that the server has for an orderly end.
 _END_SECS: Final = 5.0
 _LOOK_SECS: Final = 0.2
 _LOG_LINES: Final = 10
@@ -38,7 +38,7 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
         parts = member.rsplit(":", 2)
         if len(parts) != 3 or not parts[0] or not all(port.isdigit() for port in parts[1:]):
             raise click.BadParameter(
-                f"{member!r} is not HOST:PORT:PORT (for the others' data and for elections), such as 10.0.0.1:2888:3888",
+                f"{member!r} is not HOST:PORT:PORT (ports for data and for elections), such as 10.0.0.1:2888:3888",
                 ctx,
                 option,
             )
@@ -64,7 +64,7 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Listen to other hosts: every client that reaches it can change everything.",
+    help="Listen to other hosts; every client that can connect can change everything.",
 )
 def zookeeper(
     listen: tuple[str, int],
@@ -76,9 +76,9 @@ def zookeeper(
 ) -> None:
     """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
 
-    It needs Java, and ZooKeeper's jars: PySpark has them, or --jars names the lib folder of a ZooKeeper release. What it keeps
-    is there again when it is started with the same --state. For a cluster that matters, run ZooKeeper as its own documentation
-    says; Squall takes any from 3.6 on.
+    It needs Java and ZooKeeper's jars: PySpark has them, or --jars names the lib folder of a ZooKeeper release. A later start
+    with the same --state has the same data. In production, run ZooKeeper as its own documentation says; Squall works with
+    ZooKeeper 3.6 and later.
 
     \b
     Examples:
@@ -87,9 +87,7 @@ def zookeeper(
           --ensemble 127.0.0.1:2881:3881,127.0.0.1:2882:3882,127.0.0.1:2883:3883
     """
     if (server is None) != (not ensemble) or (server or 0) > len(ensemble):
-        raise click.UsageError(
-            "--server N says which of the servers of --ensemble this is: give both, or none."
-        )
+        raise click.UsageError("--server N chooses a server of --ensemble: give both options, or neither.")
     host, port = listen
     check_hosts([host, *(member.rsplit(":", 2)[0] for member in ensemble)], insecure)
     folder = state_place("zookeeper", state)
@@ -102,11 +100,13 @@ def zookeeper(
 
 
 def check_hosts(hosts: list[str], insecure: bool) -> None:
-    """Refuse to be reached from other machines unmeant: ZooKeeper lets in everybody."""
+    """Raise `InsecureBind` if other machines could connect and --insecure is missing: ZooKeeper accepts every client."""
     outside = [host for host in hosts if not is_loopback(host)]
     if not outside:
         return
-    danger = f"{outside[0]} can be reached from other machines, and a ZooKeeper without further measures lets everybody in"
+    danger = (
+        f"{outside[0]} can be reached from other machines, and by default ZooKeeper gives every client access"
+    )
     if not insecure:
         raise InsecureBind(
             f"{danger}: listen on 127.0.0.1, or give --insecure if you trust all of that network and "
@@ -117,7 +117,7 @@ def check_hosts(hosts: list[str], insecure: bool) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep a second server out of the folder."""
+    """Lock the folder against a second server."""
     with usable(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / "lock").open("ab")
@@ -126,14 +126,14 @@ def held(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise NoServer(
-                f"{folder} belongs to a server that runs: end it, or choose another --state"
+                f"{folder} belongs to a running server: end it, or choose another --state"
             ) from error
         yield
 
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """Report errors of the folder with its name and the option."""
+    """Report errors of the folder with its name and the option --state."""
     try:
         yield
     except OSError as error:
@@ -144,7 +144,7 @@ def usable(folder: Path) -> Iterator[None]:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return the port after checking that it is free; a free one for 0."""
+    """Return the port after a check that it is free; for 0, return a free port."""
     bare = host.strip("[]")
     with socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
@@ -158,7 +158,7 @@ def free_port(host: str, port: int) -> int:
 
 
 def serve(plan: ServerPlan, command: list[str]) -> None:
-    """Run the server until a signal comes, or until it ends by itself, which is an error."""
+    """Run the server until a signal arrives. Raise `NoServer` if the server ends on its own."""
     enough = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -167,7 +167,7 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
     with usable(plan.folder):
         opened = log.open("wb")
     with opened as output:
-        # In its own session, so that only this process gets Ctrl-C and decides how the server ends.
+        # In a new session: only this process receives Ctrl-C, and it decides how the server ends.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -191,18 +191,18 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """In the child: have the kernel end it when this process is killed and can end nothing any more. Linux alone can."""
+    """In the child: let the kernel end it if the parent is killed. Only Linux supports this."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def watch(plan: ServerPlan, process: subprocess.Popen[bytes], enough: threading.Event) -> None:
-    """Say what the server is whenever that changes."""
+    """Print the state of the server each time it changes."""
     number = f"server {plan.number} of {len(plan.ensemble)}, " if plan.ensemble else ""
     said: str | None = None
     if plan.ensemble:
         click.echo(
-            f"ZooKeeper ({number}{plan.address}) is started; it serves when more than half of them run."
+            f"ZooKeeper ({number}{plan.address}) is started; it serves when more than half of the servers run."
         )
     while process.poll() is None and not enough.wait(_LOOK_SECS):
         now = mode(plan.host, plan.port, timeout=1.0)

@@ -1,8 +1,8 @@
 """Whether a task can never be opened: `open` or `prepare` raises the same error again and again.
 
-A worker whose component cannot be opened is restarted, since the missing service may become available. For a person who
-watches a run, an end with that error is more useful: the run ends when a task fails with the same error for the third time
-without having been opened in between. Two addresses tried in turn are two errors, each with its own count.
+A worker whose component cannot be opened is started again, since a service that it needs may become available. In `squall
+run`, it is more useful to end the run with that error: a task that fails with the same error for the third time, without
+having been opened in between, is given up. If a task tries two addresses in turn, these are two errors with separate counts.
 Must not know: clusters, how a run is ended.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from squall.reports.error_reports import STARTING, ErrorReport, gist
 
-#: Starts that may fail with the same error: the second follows at once, the third a second later.
+#: Starts with the same error after which a task is given up. The second start is immediate, the third a second later.
 ENOUGH: Final = 3
 
 
@@ -22,7 +22,7 @@ class FailedStarts:
     """Counts the failed starts of each task with the same error since the task was last opened."""
 
     def __init__(self) -> None:
-        #: By the gist of a report: the newest report that was counted, and the number of starts that failed so.
+        #: By the gist of a report: the newest report that was counted, and the number of starts that failed with it.
         self._counted: dict[tuple[str, ...], tuple[ErrorReport, int]] = {}
 
     def opened(self, tasks: Iterable[int]) -> None:
@@ -33,7 +33,7 @@ class FailedStarts:
                 self._counted[key] = report, 0
 
     def update(self, reports: Iterable[ErrorReport]) -> ErrorReport | None:
-        """Count all current reports, oldest first; return one that is frequent enough to end the run, or None."""
+        """Count the current reports, given oldest first; return the report that should end the run, or None."""
         for report in reports:
             if report.call not in STARTING:
                 continue
@@ -44,4 +44,4 @@ class FailedStarts:
             seen = before.times if before is not None and report.times > before.times else 0
             self._counted[key] = report, count + report.times - seen
         last = next((report for report, count in self._counted.values() if count >= ENOUGH), None)
-        return None if last is None else replace(last, times=1)  # so that a repeated error has the same text
+        return None if last is None else replace(last, times=1)  # the text must not depend on the count

@@ -1,8 +1,8 @@
-"""One topology on a local cluster from submission to its end: watched, shown, drained when it is time.
+"""Follows one topology on a local cluster from its submission to its end, shows it, and starts the drain.
 
-The main thread checks the cluster a few times per second and updates the view; everything that may take long (the order to
-drain waits for a user's call that is running) happens in another thread, so that a second Ctrl-C always gets through.
-Must not know: the form of the output, the command's options.
+The main thread reads the cluster's status a few times a second and updates the view. Everything that may take long runs in
+another thread (a drain must wait for a running user call), so that a second Ctrl-C always works.
+Must not know: how anything is shown, options of the command.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from squall_cli.terminal.views import Moment, RunView
 from topology_api.errors import NoSuchTopology, SquallError
 from worker.errors.reports import OURS
 
-#: Seconds between two checks, and the share of the time that they may take (a status of many tasks is not cheap).
-#: At first they are closer together, so that the time of a short run is measured well.
+#: The longest pause between two reads of the status, in seconds, the shortest one, and the share of the time that reading may
+#: take (a status of many tasks is not cheap). Pauses begin short, so that the time of a short run is measured well.
 PAUSE = 0.05
 LEAST_PAUSE = 0.002
 SHARE = 0.05
-#: After the deadline of the drain: seconds for the workers to end, before they are taken to hang.
+#: Seconds after the deadline of the drain in which the workers must end; then they count as hanging.
 GRACE = 3.0
-#: Seconds between two looks for worker processes that are new.
+#: Seconds between two searches for new worker processes.
 FIND = 0.1
 #: After a second Ctrl-C: seconds for close and cleanup.
 LAST_SECONDS = 1.0
-#: Worker processes are killed then, which takes a moment, on a machine that is busy a longer one; they and their files are
-#: not to be left. A call in this process that hangs is left.
+#: Further seconds, without worker processes and with them. Worker processes are then killed, which takes longer on a busy
+#: machine; they and their files must not remain. A call that hangs in this process is abandoned.
 MORE_SECONDS = 0.5
 KILL_SECONDS = 5.0
 STDLIB = os.path.dirname(os.__file__) + os.sep
@@ -49,19 +49,19 @@ STDLIB = os.path.dirname(os.__file__) + os.sep
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run ended: "completed", "failed", "drained" (its time was over), "interrupted" (drained after a signal) or
-    "cut off" (a second signal, or user code that hung: nothing was waited for)."""
+    """How a run ended: "completed", "failed", "drained" (after --seconds), "interrupted" (drained after a signal) or
+    "cut off" (without a drain, after a second signal or because user code hung)."""
 
     how: str
     status: TopologyStatus
     seconds: float
-    #: Whether the report of what the topology failed of was shown.
+    #: Whether the error report that made the topology fail was shown.
     reported: bool = False
 
 
 @dataclass(eq=False)
 class LocalRun:
-    """Follows one topology that was submitted. `logs`: shows what worker processes write; None: there are none."""
+    """Follows one submitted topology. `logs` reads the output of worker processes; None: there are none."""
 
     cluster: LocalCluster
     name: str
@@ -78,13 +78,13 @@ class LocalRun:
     how: str = "completed"
 
     def __post_init__(self) -> None:
-        #: Worker processes whose calls hang are killed after a while.
+        #: Worker processes get more time: those whose calls hang are killed after a while.
         self.grace = GRACE if self.logs is None else GRACE + STOP_SECS
         self.status = self.cluster.last_status(self.name)
         self.rates = Rates(self.started, self.status.components)
 
     def follow(self) -> Ended:
-        """Watch until it has ended, or until a second signal ends the wait."""
+        """Watch until the topology has ended, or until a second signal ends the wait."""
         try:
             while not self.over():
                 began = time.monotonic()
@@ -109,7 +109,7 @@ class LocalRun:
         return self.status.state in ("COMPLETED", "FAILED") and not self.status.workers
 
     def refresh(self, now: float) -> None:
-        """See how it is, and show it."""
+        """Read the status, and show it."""
         self.status = self.cluster.last_status(self.name)
         self.rates.record(now, self.status.components)
         self.read_logs(now)
@@ -120,12 +120,12 @@ class LocalRun:
         self.view.show(Moment(self.status, now - self.started, rates, left))
 
     def read_logs(self, now: float) -> None:
-        """See which worker processes there are, and show what they have written."""
+        """Find the current worker processes, and show what they have written."""
         if self.logs is None:
             return
         if now >= self.next_find:
             self.next_find = now + FIND
-            with suppress(NoSuchTopology):  # it has just gone
+            with suppress(NoSuchTopology):  # it has just been removed
                 workers = self.cluster.workers(self.name)
                 self.logs.follow((each.worker, each.directory) for each in workers)
                 self.failed_starts.opened(task for each in workers if each.opened for task in each.tasks)
@@ -134,23 +134,23 @@ class LocalRun:
             self.view.output(text)
 
     def decide(self, now: float) -> None:
-        """End when a component can never be opened, drain when a signal came or the time is over; give up on a drain that
+        """End the run if a component can never be opened; drain after a signal or --seconds; stop waiting for a drain that
         hangs."""
         if self.deadline is None:
             error = self.failed_starts.update(self.status.errors)
             if error is not None and self.logs is not None and self.status.state == "ACTIVE":
-                with suppress(SquallError):  # it has just ended by itself
+                with suppress(SquallError):  # it has just ended on its own
                     self.cluster.fail(self.name, error.render())
             elif self.interrupts.count:
                 self.drain(now, "interrupted", self.interrupts.name)
             elif self.seconds is not None and now - self.started >= self.seconds:
                 self.drain(now, "drained", f"{self.seconds:g} s have passed")
         elif now > self.deadline + self.grace:
-            self.view.notice(f"the topology does not end{hung_call()}; it is left as it is")
+            self.view.notice(f"the topology does not end{hung_call()}; it is abandoned")
             raise EndNow
 
     def drain(self, now: float, how: str, why: str) -> None:
-        """Start the drain: spouts stop, pending trees are processed. Other threads do not wait for it."""
+        """Start the drain in another thread: spouts stop, pending trees are processed."""
         self.how = how
         self.deadline = now + self.drain_seconds
         pending = sum(component.pending for component in self.status.components.values())
@@ -163,12 +163,12 @@ class LocalRun:
     def order_drain(self) -> None:
         with suppress(
             SquallError
-        ):  # it has just ended by itself, or the cluster is broken, which `over` will see
+        ):  # it has just ended on its own, or the cluster is broken, which `over` will report
             self.cluster.kill(self.name, self.drain_seconds)
 
 
 def hung_call() -> str:
-    """Return where user code is at this moment, in a thread that runs tasks: for a call that does not return."""
+    """Return where user code is now in a thread that runs tasks, to name a call that does not return; "" if nowhere."""
     frames = sys._current_frames()
     for thread in threading.enumerate():
         if thread is threading.main_thread() or thread.ident not in frames:
@@ -180,7 +180,7 @@ def hung_call() -> str:
 
 
 def user_place(frame: FrameType | None) -> str:
-    """Return where the user's code is in a stack that leads from our code into it, "" for any other stack."""
+    """Return the place in the user's code, for a stack of Squall's code that called it; "" for any other stack."""
     places: list[str] = []
     while frame is not None:
         code = frame.f_code
@@ -193,7 +193,7 @@ def user_place(frame: FrameType | None) -> str:
 
 
 def begin_shutdown(cluster: LocalCluster) -> Future[None]:
-    """Shut the cluster down in a thread, so that the main thread can receive signals; return the result."""
+    """Shut the cluster down in a thread, so that the main thread can receive signals; return its future result."""
     future: Future[None] = Future()
 
     def shut_down() -> None:
@@ -210,11 +210,11 @@ def begin_shutdown(cluster: LocalCluster) -> Future[None]:
 def end_at_once(
     cluster: LocalCluster, interrupts: Interrupts, processes: bool, begun: Future[None] | None = None
 ) -> bool:
-    """Shut the cluster down without waiting for trees, or hurry the shutdown that has begun; whether close and cleanup came
-    to their end in the little time that they have. Signals are ignored from here on."""
+    """Shut the cluster down without waiting for trees, or speed up the shutdown that has begun. Return whether close and
+    cleanup ended in the short time that they have. Signals are ignored from now on."""
     interrupts.ignore()
     cluster.hurry(LAST_SECONDS)
     future = begin_shutdown(cluster) if begun is None else begun
-    with suppress(NotDone, SquallError):  # a call that does not return: the process ends anyway
+    with suppress(NotDone, SquallError):  # if a call does not return, the process ends anyway
         future.result(LAST_SECONDS + (KILL_SECONDS if processes else MORE_SECONDS))
     return future.done()

@@ -1,6 +1,6 @@
-"""Tuples per second of each component, from counters at two moments a few seconds apart.
+"""Tuples per second of each component, from the counters at two moments a few seconds apart.
 
-Counters of worker processes arrive once per second: a count belongs to the moment at which it changed.
+Counters of worker processes arrive once a second, so a count is dated to the moment at which its change was seen.
 Must not know: where counters come from, where rates are shown.
 """
 
@@ -14,7 +14,7 @@ from squall.status import ComponentStatus
 
 #: Seconds of a rate's window: long enough to read, short enough to follow changes.
 WINDOW = 5.0
-#: Moments closer together than this are not distinguished.
+#: Seconds between two recorded moments, at least.
 STEP = 0.25
 #: Seconds after which an unchanged count means a rate of 0.
 STILL = 1.5
@@ -27,13 +27,13 @@ def done(component: ComponentStatus) -> int:
 
 @dataclass(frozen=True)
 class Count:
-    """A count, and the moment of its last change."""
+    """A count, and when its last change was seen."""
 
     number: int
     changed: float
 
     def time(self, now: float) -> float:
-        """Return the moment to which it belongs, seen from now."""
+        """Return the moment that the count is dated to; `now` if it has not changed for long."""
         return self.changed if now - self.changed <= STILL else now
 
 
@@ -46,7 +46,7 @@ class Rates:
         self.record(now, components)
 
     def record(self, now: float, components: Mapping[str, ComponentStatus]) -> None:
-        """Remember the counters of this moment; forget those of before the window."""
+        """Record the counters of this moment; forget those before the window."""
         for name, component in components.items():
             last = self.latest.get(name)
             if last is None or last.number != done(component):
@@ -66,7 +66,7 @@ class Rates:
         return {name: self.rate(name, counts.get(name), then, now) for name in components}
 
     def rate(self, name: str, before: Count | None, then: float, now: float) -> float | None:
-        """Return the rate of one component since it had the count `before`."""
+        """Return the rate of one component since its count was `before`."""
         latest = self.latest[name]
         if before is None or latest.number <= before.number:
             return 0.0

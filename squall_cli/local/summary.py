@@ -61,7 +61,7 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     """Return the exit status, and the reason if it is not 0."""
     status, trees = ended.status, trees_of(ended.status)
     if ended.how == "failed":
-        shown = report_of_failure(status) if ended.reported else None  # in full, when it happened
+        shown = report_of_failure(status) if ended.reported else None  # it was shown in full when it happened
         report = (status.error or "for an unknown reason") if shown is None else shown.in_brief()
         return 1, f"topology {status.name!r} failed:\n{report}"
     if trees.failed and not allow_failures:
@@ -127,7 +127,7 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
 
 
 def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
-    """Return the summary for programs: one JSON object."""
+    """Return the summary as one JSON object."""
     status, trees = ended.status, trees_of(ended.status)
     values = status.as_dict()
     rates = average_rates(ended)
@@ -154,7 +154,7 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """Return the value as JSON can hold it: a user's gauge may return anything."""
+    """Convert the value to JSON values: a user's gauge may return anything."""
     if isinstance(value, Mapping):
         return {str(key): _jsonable(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
@@ -164,6 +164,6 @@ def _jsonable(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     try:
-        return _jsonable(float(value))  # a number of another library
+        return _jsonable(float(value))  # a number type of another library
     except Exception:
         return repr(value)

@@ -1,7 +1,7 @@
-"""The output of worker processes for people: their logs, followed while they grow.
+"""The output and logs of worker processes, read while they grow and formatted for the terminal.
 
-Shown are the output and the logs of user code, including output of child processes and C code; of the worker's own
-messages, only warnings. An open file is read to its end even if its directory is removed meanwhile.
+Shown are what user code prints and logs, output that bypasses Python (of child processes and C code), and of a worker's own
+log only warnings and errors. An opened file is read to its end even if its directory is removed meanwhile.
 Must not know: clusters, where lines are shown.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 from squall.worker_files import LOG, OUTPUT
 from squall_cli.terminal.formats import whole
 
-#: Bytes read from a file at once. If a file has more than MOST_BEHIND unread bytes, the older ones are skipped.
+#: If more than MOST_BEHIND bytes of a file are unread, only the last AT_ONCE bytes are shown.
 AT_ONCE = 64 * 1024
 MOST_BEHIND = 1024 * 1024
 #: A line of a worker's log: `2026-03-01 12:00:00,123 INFO count[4] text`.
@@ -27,14 +27,14 @@ OF_A_TASK = re.compile(r".+\[\d+\]")
 
 @dataclass(eq=False)
 class Followed:
-    """One file that grows, and may be renamed away while a new one takes its place."""
+    """One growing file, which may be renamed and replaced by a new one (rotation)."""
 
     path: Path
     file: FileIO | None = None
     rest: bytes = b""
 
     def lines(self, last: bool) -> list[str]:
-        """Return the lines written since the last call; with `last`, also an unfinished line."""
+        """Return the lines since the last call; with `last` also an unfinished line."""
         found = self.read()
         if self.renamed():
             found += self.read()  # bytes written between the read and the renaming
@@ -47,14 +47,14 @@ class Followed:
         return [line.decode("utf-8", "backslashreplace") for line in lines]
 
     def read(self) -> bytes:
-        """Return what there is, but not more than a person could read."""
+        """Return the unread bytes, or only the end of them if there are too many to be of use."""
         if self.file is None:
             try:
                 self.file = FileIO(self.path)
             except OSError:
                 return b""
         behind = os.fstat(self.file.fileno()).st_size - self.file.tell()
-        if behind < 0:  # it was cut short
+        if behind < 0:  # it was truncated
             self.file.seek(0)
         elif behind > MOST_BEHIND:
             self.file.seek(behind - AT_ONCE, os.SEEK_CUR)
@@ -64,7 +64,7 @@ class Followed:
         return self.file.read(MOST_BEHIND)
 
     def renamed(self) -> bool:
-        """Return whether another file has taken its place."""
+        """Return whether another file now has this path."""
         if self.file is None:
             return False
         try:
@@ -85,11 +85,11 @@ class WorkerLogs:
     """The logs of all workers that have run for a topology."""
 
     workers: dict[Path, tuple[str, Followed, Followed]] = field(default_factory=dict)
-    #: Whether the last line of each log was shown: further lines of the same entry follow it.
+    #: Whether the last entry of each log was shown: its continuation lines are treated alike.
     shown: dict[Path, bool] = field(default_factory=dict)
 
     def follow(self, workers: Iterable[tuple[str, Path]]) -> None:
-        """Set the workers and their directories."""
+        """Add workers, given as names and directories."""
         for name, directory in workers:
             if directory not in self.workers:
                 log, output = Followed(directory / LOG), Followed(directory / OUTPUT)
@@ -118,13 +118,12 @@ class WorkerLogs:
 
 
 def readable(line: str) -> str | None:
-    """Return a line of a worker's log for people: "" for a line that is not shown, None for one that continues
-    the last."""
+    """Return a line of a worker's log as it is shown: "" if it is hidden, None if it continues the line before."""
     found = LINE.fullmatch(line)
     if found is None:
         return None
     when, level, place, text = found.groups()
-    if level == "REPORT":  # of an error in user code, which the status shows
+    if level == "REPORT":  # an error of user code: the status has it, too
         return ""
     if level in ("DEBUG", "INFO"):
         return f"{when} {place}: {text}" if OF_A_TASK.fullmatch(place) else ""

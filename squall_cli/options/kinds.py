@@ -1,7 +1,6 @@
-"""The types of arguments and options: files, which the shell completes; whole numbers and seconds, each within its
-limits; pairs.
+"""Types of arguments and options: files, which the shell completes; whole numbers and seconds within limits; pairs.
 
-Click's own ranges say `0<=x<=1000000000.0` in the help and take "nan", which is neither below a limit nor above one.
+Click's own ranges show `0<=x<=1000000000.0` in the help and accept "nan", which is neither below nor above a limit.
 Must not know: what the values are for.
 """
 
@@ -16,19 +15,19 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: More than thirty years: a longer wait is a mistake in typing.
+#: More than thirty years: a longer time is a typing error.
 LONGEST_SECS: Final = 1e9
 
 
 def files(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes with files and folders."""
+    """Complete with files and folders."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
 
 
 def folders(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Completes with folders."""
+    """Complete with folders."""
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="dir")]
@@ -55,7 +54,7 @@ class Whole(click.types.IntParamType):
 
 
 class Seconds(click.types.FloatParamType):
-    """A time in seconds from `least` to `most`, or above `least` when that itself is none."""
+    """A time in seconds from `least` to `most`; with `above`, `least` itself is too short."""
 
     name = "seconds"
 
@@ -84,7 +83,7 @@ def pairs(
     form: str,
     split: Callable[[str, str], tuple[str, str, str]] = str.partition,
 ) -> dict[str, str]:
-    """Parse NAME=VALUE, each name once; `form` is what the user is to write."""
+    """Parse NAME=VALUE, each name once; errors show `form` as the expected form."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = split(text, "=")

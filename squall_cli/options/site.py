@@ -1,6 +1,6 @@
-"""Where the site's file is, and what holds before a topology speaks: defaults, site file, environment, -o.
+"""Where the site's file is, and the settings from outside of a topology: site file, environment, -o.
 
-Commands call this so that all of them look in the same places. It must not know what the settings are for.
+All commands use this module, so all of them read the same places. Must not know: what the settings are for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SITE_FILE = Path("conf/squall.yaml")
 
 
 def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the callback of `-o`: what is not of the form KEY=VALUE is wrong usage, before anything is loaded."""
+    """The callback of `-o`. Refuses settings that are not KEY=VALUE as wrong usage, before anything is loaded."""
     for text in settings:
         try:
             parse_override(text)
@@ -30,7 +30,7 @@ def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str
 
 @dataclass(frozen=True)
 class Layers:
-    """Return the settings outside of a topology, each layer validated."""
+    """The settings from outside of a topology, each layer validated."""
 
     site_file: Path | None
     site: Mapping[str, object]
@@ -39,19 +39,19 @@ class Layers:
 
 
 def site_file(given: str | Path | None) -> Path | None:
-    """Return the file that --config names, else conf/squall.yaml in the working folder when there is one."""
+    """Return the file of --config, else conf/squall.yaml in the working directory if it exists."""
     if given is not None:
         return Path(given)
     return SITE_FILE if SITE_FILE.is_file() else None
 
 
 def named(file: Path, problem: str) -> str:
-    """Return a problem of the site's file, with its name, which some have in them already."""
+    """Return a problem of the site's file with the file's name, unless the problem names it already."""
     return problem if str(file) in problem else f"{file}: {problem}"
 
 
 def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: Iterable[str]) -> Layers:
-    """Read all three layers; raise InvalidConfig with all problems of all of them."""
+    """Read all three layers; raise InvalidConfig with the problems of all layers."""
     problems: list[str] = []
     file = site_file(given)
     site: Mapping[str, object] = {}

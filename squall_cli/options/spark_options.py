@@ -1,7 +1,7 @@
-"""Options of the commands that use Spark: where it runs, its settings, paths of tables, and how results become versions.
+"""Options of the commands that use Spark: where it runs, its settings, paths of tables, and how results are published.
 
-They are validated like a sink's arguments, by the same functions, before anything is started.
-Must not know: what a command does with Spark; importing this is cheap and needs no PySpark.
+They are validated before anything is started, by the functions that validate a sink's arguments.
+Must not know: what a command does with Spark. Importing this module is cheap and needs no PySpark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
-    """Return the settings of `--conf KEY=VALUE`, the later of two winning."""
+    """Return the settings of `--conf KEY=VALUE`; if a key is given twice, the last value counts."""
     found: dict[object, object] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -45,7 +45,7 @@ def spark_options(command: _Command) -> _Command:
         metavar="KEY=VALUE",
         multiple=True,
         callback=_conf,
-        help="A setting of Spark's. May be repeated.",
+        help="A setting of Spark. May be repeated.",
     )(command)
     return click.option(
         "--master",
@@ -56,7 +56,7 @@ def spark_options(command: _Command) -> _Command:
 
 def result_options(again: str) -> Callable[[_Command], _Command]:
     """Give a command that publishes versions `file_format`, `partition_by` (each or None), `keep`, `again` with this help,
-    `as_json`, and what `spark_options` gives.
+    `as_json`, and the options of `spark_options`.
     """
     options = (
         click.option(
@@ -69,18 +69,23 @@ def result_options(again: str) -> Callable[[_Command], _Command]:
             "--partition-by",
             metavar="NAMES",
             callback=names,
-            help="Columns whose values become folders.  [default: the table's]",
+            help="Columns to partition by.  [default: the table's]",
         ),
         click.option(
-            "--keep", metavar="N", type=Whole(1), default=KEEP, help=f"Versions that stay.  [default: {KEEP}]"
+            "--keep", metavar="N", type=Whole(1), default=KEEP, help=f"Versions to keep.  [default: {KEEP}]"
         ),
         click.option("--again", is_flag=True, help=again),
         spark_options,
-        click.option("--json", "as_json", is_flag=True, help="The outcome as JSON; all else goes to stderr."),
+        click.option(
+            "--json",
+            "as_json",
+            is_flag=True,
+            help="Print the outcome as JSON; everything else goes to stderr.",
+        ),
     )
 
     def give(command: _Command) -> _Command:
-        for option in reversed(options):  # as decorators are: the last one first
+        for option in reversed(options):  # decorators apply from the last to the first
             command = option(command)
         return command
 
@@ -95,24 +100,24 @@ def check_places(
     reads: Iterable[str] = (),
     writes: Iterable[str] = (),
 ) -> None:
-    """Raise `UsageError` if Spark clearly cannot run there, or cannot reach one of these paths."""
+    """Raise `UsageError` if Spark clearly cannot run with this master and these settings, or cannot reach a path."""
     problems = list(place_problems(master, conf, reads=reads, writes=writes))
     if problems:
         raise click.UsageError("\n".join(problems), ctx)
 
 
 def over_connect(master: str | None, conf: Mapping[str, str]) -> bool:
-    """Return whether a Spark Connect server does the work: then file systems are reached through its session."""
+    """Whether a Spark Connect server does the work; its session then also gives access to file systems."""
     return SessionRequest.of(master, conf).is_connect
 
 
 def any_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """Return a path in normal form; a relative one is on this machine, below the working folder."""
+    """Return a path in normal form; a relative one is on this machine, below the working directory."""
     return _path(ctx, parameter, given, check_path)
 
 
 def table_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """Return the path of a table in normal form, which must not be in another table's own folder."""
+    """Return the path of a table in normal form; refuse one inside a folder that another table reserves."""
     return _path(ctx, parameter, given, check_table_path)
 
 
@@ -128,7 +133,7 @@ def _path(
 
 
 def names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...] | None:
-    """Return the names of columns in `a,b`; None: the option was not given."""
+    """Return the names of columns in `a,b`; None if the option was not given."""
     if given is None:
         return None
     found = tuple(name.strip() for name in given.split(",") if name.strip())

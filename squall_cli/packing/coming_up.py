@@ -1,7 +1,7 @@
 """Whether a submitted topology has started: scheduled, workers up, first tree acked. Values in, sentences out.
 
-`Arrival` takes one status after the other. Each time it returns the progress, and finally that the topology runs, or why it
-does not.
+`Arrival` receives one status after the other. Each time it returns the progress, and at the end that the topology runs, or
+why it does not.
 Must not know: HTTP, terminals, who waits.
 """
 
@@ -20,7 +20,7 @@ from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import LAG_SECS, LEAVING, on_trial
 from squall_cli.terminal.formats import plural, to_type, whole
 
-#: Seconds without progress after which a topology with errors or events (a worker died, say) is given up.
+#: Seconds without progress after which a topology with errors or events (such as a worker's death) is given up.
 TROUBLE_SECS: Final = 30.0
 #: Seconds within which a failed version's workers stop and the previous version gets the name back.
 ROLLBACK_SECS: Final = 20.0
@@ -28,7 +28,7 @@ ROLLBACK_SECS: Final = 20.0
 
 @dataclass(frozen=True)
 class Seen:
-    """The progress that one status shows. `stages`: a line for each stage that was reached; `now`: the one that is awaited."""
+    """The progress that one status shows. `stages`: the new stages, one line each; `now`: what the topology still waits for."""
 
     now: str
     stages: tuple[str, ...] = ()
@@ -38,8 +38,8 @@ class Seen:
 
 @dataclass(eq=False)
 class Arrival:
-    """The start of one submission. While the version that it `replaces` may come back, Nimbus decides whether it is up or is
-    rolled back."""
+    """The start of one submission. While the version that it `replaces` may return, Nimbus decides whether the new version is
+    up or is rolled back."""
 
     _name: str
     _id: str
@@ -50,20 +50,20 @@ class Arrival:
     _reported: set[str] = field(default_factory=set)
     _taken_over: bool = False
     _events: set[Event] = field(default_factory=set)
-    _failed: float | None = None  # since when it is seen as FAILED
+    _failed: float | None = None  # when it was first seen as FAILED
 
     def __post_init__(self) -> None:
         self._better = self.began  # the time of the last progress
-        self._trial = self.began  # when it was on trial last
+        self._trial = self.began  # when it was last seen on trial
 
     def missing(self, now: float) -> Seen:
-        """Handle the answer that no topology has this name."""
+        """Process the answer that no topology has this name."""
         if not self._taken_over and now - self.began < LAG_SECS:
             return Seen("waiting for Nimbus to list it")
         return Seen("", failure=f"topology {self._name!r} is gone: it was killed")
 
     def update(self, status: TopologyAnswer, now: float) -> Seen:
-        """Handle a status of the topology of this name."""
+        """Process a status of the topology of this name."""
         if status.id != self._id:
             return self._other(status, now)
         if not self._taken_over:
@@ -110,7 +110,7 @@ class Arrival:
         )
 
     def _on_trial(self, status: TopologyAnswer, trial: str, spouts: Sequence[ComponentStatus]) -> list[str]:
-        """Return, once, the failure that would end the wait if there were no previous version."""
+        """Return, only once, the meaning of errors that would end the wait if there were no previous version."""
         texts: dict[str, str] = {}
         if failed_build(status) is not None:
             texts["build"] = shows_build(self._name)
@@ -120,13 +120,13 @@ class Arrival:
         return self._new(texts)
 
     def _new(self, texts: Mapping[str, str]) -> list[str]:
-        """Return the texts whose key was not reported yet."""
+        """Return the texts whose keys were not reported before."""
         new = [text for key, text in texts.items() if key not in self._reported]
         self._reported.update(texts)
         return new
 
     def _other(self, status: TopologyAnswer, now: float) -> Seen:
-        """Handle a status of another submission: the previous version still has the name, or has it again."""
+        """Process a status of another submission: the previous version still has the name, or has it again."""
         if self._taken_over:
             return Seen("", failure=rolled_back(status, self._id))
         if status.state == "REPLACING":
@@ -137,7 +137,7 @@ class Arrival:
         return Seen("", failure=rolled_back(status, self._id))
 
     def _stages(self, workers: Sequence[WorkerEntry], up: int) -> list[str]:
-        """Return the stages reached since the last status."""
+        """Return the stages that were reached since the last status."""
         reached: dict[str, str] = {}
         if workers:
             hosts = len({worker.host for worker in workers})
@@ -152,7 +152,7 @@ class Arrival:
         if status.state == "COMPLETED" or acked:
             return True
         if not self.active:
-            return bool(workers)  # its components are opened when it is activated
+            return bool(workers)  # its components are opened only when it is activated
         return 0 < len(workers) == up and is_untracked(status.components)
 
     def _arrived(self, status: TopologyAnswer, acked: int) -> str:
@@ -194,13 +194,13 @@ def failure_of(status: TopologyAnswer) -> str | None:
 
 
 def failed_build(status: TopologyAnswer) -> Event | None:
-    """Return the event of an environment that cannot be built: further attempts are not awaited."""
+    """Return the event of an environment that cannot be built: the command does not wait for another attempt."""
     failed = (event for event in status.events if event.kind == "not_started" and not event.over)
     return next((event for event in failed if event.part == "environment"), None)
 
 
 def all_fail(name: str, spouts: Sequence[ComponentStatus], reports: Sequence[ErrorOutline]) -> str:
-    """Return that no tree was acked, and why if known: a component that cannot start is the reason for all the rest."""
+    """Return that no tree was acked, and why if known. A component that cannot start is the cause of all other failures."""
     failed = sum(spout.failed for spout in spouts)
     stopped = sum(spout.failures.get("stopped", 0) for spout in spouts)
     first = next((spout.first_failure for spout in spouts if spout.first_failure), "")
@@ -229,7 +229,7 @@ def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
 
 
 def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:
-    """Return whether spouts have emitted without tracking a tuple, and bolts, if there are any, have executed."""
+    """Whether spouts have emitted only untracked tuples, and bolts, if there are any, have executed some."""
     spouts = [component for component in components.values() if component.kind == "spout"]
     bolts = [component for component in components.values() if component.kind != "spout"]
     tracked = any(spout.acked or spout.failed or spout.pending for spout in spouts)
@@ -241,7 +241,7 @@ def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:
 
 
 def waiting_for(status: TopologyAnswer, workers: int, up: int, trouble: str) -> str:
-    """Return what is still missing, and how often it has failed so far."""
+    """Return what the topology still waits for, and the trouble so far."""
     said = f" ({trouble})" if trouble else ""
     if not workers:
         return f"waiting for free slots: `squall supervisors` shows what there is{said}"

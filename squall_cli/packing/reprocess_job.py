@@ -1,7 +1,7 @@
-"""From `JOB.py` to its job: imports the file, finds its function, and makes a digest of what was imported with it.
+"""Loads the job in `JOB.py`: imports the file, finds its function, and computes a digest of the modules imported with it.
 
-Modules beside the file, or below its folder, belong to the job: a change in one of them makes it another job, and
-they are sent with it to Spark's workers. Errors are in the user's terms: their file, their line, no frame of Squall's.
+Modules beside the file, or below its folder, belong to the job: if one of them changes, it is another job, and all are sent
+with it to Spark's workers. Errors name the user's file and line, without frames of Squall.
 Must not know: tables, sessions.
 """
 
@@ -33,7 +33,7 @@ from topology_api.wording import nearest, typed
 from worker.errors.reports import place_of
 
 FUNCTION: Final = "reprocess"
-#: Modules that may be below a job's folder without being part of it: the folder may be any.
+#: Modules that never belong to a job, even if they are below its folder, which may be any folder.
 _NOT_THEIRS: Final = frozenset({*OURS, *sys.stdlib_module_names, "__main__"})
 SIGNATURE: Final = f"def {FUNCTION}(spark, rows)"
 #: PySpark's condition for a call that needs a running Spark.
@@ -41,7 +41,7 @@ _TOO_EARLY: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 
 
 class JobFailed(SquallError):
-    """The user's job has raised an error; the text names it and its place."""
+    """The user's job has raised an error; the text names the error and its place."""
 
 
 def load_job(text: str) -> Job:
@@ -55,7 +55,7 @@ def load_job(text: str) -> Job:
 
 
 def _imported(path: Path) -> ModuleType:
-    """Return the file as a module; `CannotLoad`, also if it uses Spark, which is not running yet."""
+    """Import the file and return its module; raise `CannotLoad` if that fails, also because it uses Spark too early."""
     try:
         return import_file(SourceName(path, path.stem, FUNCTION))
     except CannotLoad as problem:
@@ -64,14 +64,14 @@ def _imported(path: Path) -> ModuleType:
             raise
         place = place_of(error)
         raise CannotLoad(
-            f"{path} cannot be imported: it uses Spark, which starts after that\n"
+            f"{path} cannot be imported: it uses Spark, which starts after the import\n"
             f"  make columns in {FUNCTION}(), and UDFs there, too, or with a type that is not text: @udf(LongType()), not"
             " @udf('long')" + (f"\n  at {place}" if place else "")
         ) from None
 
 
 def _is_too_early(error: BaseException) -> bool:
-    """Return whether it is PySpark's error for a call that needs a session: it has a condition, or for columns an assertion."""
+    """Whether it is PySpark's error for a call that needs a session: one with a condition, or an assertion for columns."""
     frames = list(walk_tb(error.__traceback__))
     where = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
     asserts = isinstance(error, AssertionError) and where.partition(".")[0] == "pyspark"
@@ -79,7 +79,7 @@ def _is_too_early(error: BaseException) -> bool:
 
 
 def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
-    """Return the function; raise `CannotLoad` if there is none, or it takes other arguments."""
+    """Return the function; raise `CannotLoad` if it is missing or takes other arguments."""
     function: Callable[[Any, Any], Any] | None = getattr(module, FUNCTION, None)
     if function is None:
         near = nearest(FUNCTION, [name for name in vars(module) if not name.startswith("_")])
@@ -112,13 +112,13 @@ def _neighbours(path: Path) -> list[ModuleType]:
 
 
 def _digest(modules: Iterable[ModuleType], folder: Path) -> str:
-    """Return a digest of the modules' texts, independent of the folder's place."""
+    """Return a digest of the modules' source, independent of the folder's path."""
     files = [Path(str(module.__file__)).resolve() for module in modules]
     return digest_of_parts((str(file.relative_to(folder)), file.read_bytes()) for file in files)
 
 
 def _described(head: str, error: BaseException) -> str:
-    """Return an error of the user's function as text; an error of Spark's has many lines, of which the first one matters."""
+    """Return an error of the user's function as text; of an error of Spark, only the first line matters."""
     reason = reason_in(error)
     if reason is None:
         return trouble(head, error)
@@ -127,7 +127,7 @@ def _described(head: str, error: BaseException) -> str:
 
 
 def _applied(function: Callable[[Any, Any], Any], path: Path) -> Callable[[Any, Any], Any]:
-    """Return the function; its errors are raised as readable texts."""
+    """Return the function, wrapped so that it raises readable errors."""
 
     def apply(spark: Any, rows: Any) -> Any:
         head = f"{FUNCTION}() in {path} failed"

@@ -1,7 +1,7 @@
-"""Sends a topology to Nimbus: first the files that Nimbus lacks, then the submission, with a key that prevents duplicates.
+"""Sends a topology to Nimbus: first the files that Nimbus lacks, then the submission with an idempotency key.
 
-Files are named by their SHA-256, so existing ones are not sent. The key is drawn once for each run of the command: a
-submission whose answer got lost is sent again with it, and Nimbus gives the answer of the first.
+Files are named by their SHA-256, so files that Nimbus has already are not sent. Each run of the command draws one key. If an
+answer is lost, the submission is sent again with the same key, and Nimbus repeats its first answer.
 Must not know: how the files were found, how progress is shown.
 """
 
@@ -23,30 +23,30 @@ from squall_cli.terminal.formats import in_bytes, to_type
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
-#: Seconds for which a submission whose answer got lost is sent again: a standby leads long before.
+#: Seconds for which a submission whose answer was lost is sent again: a standby takes over well within this time.
 PATIENCE: Final = 30.0
 PAUSE: Final = 1.0
-#: The kind of a refusal by Nimbus after which the outcome is unknown, because the request took too long.
+#: The kind of Nimbus's answer if the request took too long: whether it was done is unknown.
 BUSY: Final = "Busy"
-#: The same, since Nimbus had no answer from the store. Most often its connection broke, and is there again at once; else it is
-#: informed soon that the cluster is unavailable.
+#: The same, because the store did not answer Nimbus. Usually its connection broke and is restored at once; otherwise a retry
+#: soon answers that the cluster is unavailable.
 STORE_AWAY: Final = "StoreUnavailable"
 STORE_PATIENCE: Final = 2.0
-#: How often files are sent again: to a Nimbus that took over, or after a connection broke.
+#: How often files are sent, if another Nimbus takes over or a connection breaks.
 ATTEMPTS: Final = 3
-#: Seconds for the answer to a file or a submission: Nimbus looks through all of an archive before it gives one.
+#: Seconds for the answer to a file or a submission: Nimbus checks the whole archive before it answers.
 ANSWER_SECS: Final = 60.0
 
 Say = Callable[[str], object]
 
 
 class NotSubmitted(SquallError):
-    """The cluster did not take a topology, or did not say whether it did."""
+    """The cluster refused a topology, or it is unknown whether it accepted it."""
 
 
 @dataclass(frozen=True)
 class OutgoingSubmission:
-    """A topology and everything that is sent about it."""
+    """A topology and everything that is sent with it."""
 
     key: str
     topology: Topology
@@ -58,7 +58,7 @@ class OutgoingSubmission:
     wait_secs: float | None = None
 
     def body(self) -> dict[str, Any]:
-        """As Nimbus takes it."""
+        """Return the body of the request to Nimbus."""
         versions = own_versions()
         return {
             "submission": self.key,
@@ -79,7 +79,7 @@ class OutgoingSubmission:
 
 @dataclass(frozen=True)
 class Accepted:
-    """What Nimbus answered. `uploaded`: bytes that had to be sent."""
+    """Nimbus's answer. `uploaded`: the bytes of files that were sent."""
 
     name: str
     id: str
@@ -88,7 +88,7 @@ class Accepted:
 
 
 def check_versions(client: NimbusClient, name: str) -> None:
-    """Raise NotSubmitted when the cluster could not run what is packed here: before much is sent there."""
+    """Raise NotSubmitted if the versions on the cluster cannot run this package, before anything large is sent."""
     others = [(f"Nimbus on {each.host}", each.versions) for each in client.cluster().nimbuses]
     others += [(f"supervisor {each.id} on {each.host}", each.versions) for each in client.supervisors()]
     problems = misfits(own_versions(), others)
@@ -103,9 +103,9 @@ def submit(
     now: Say,
     clock: Callable[[], float] = time.monotonic,
 ) -> Accepted:
-    """Send the files that Nimbus lacks and the submission; `Refused`, `Unreachable` or NotSubmitted when it is not taken.
+    """Send the files that Nimbus lacks, and the submission. Raises `Refused`, `Unreachable` or NotSubmitted if it fails.
 
-    say: what is worth a line. now: what is going on at the moment."""
+    `say` shows a line that stays, `now` the current step."""
     uploaded = 0
     for attempt in range(1, ATTEMPTS + 1):
         uploaded += upload(client, submission.files, say, now)
@@ -114,7 +114,7 @@ def submit(
             answer = post(client, submission, say, clock)
         except Refused as error:
             if error.kind == "FileMissing" and attempt < ATTEMPTS:
-                continue  # another Nimbus leads now, which has not seen them
+                continue  # a new leader does not have the files
             raise
         return Accepted(answer.name, answer.id, answer.state, uploaded)
     raise AssertionError("the last attempt returns or raises")
@@ -127,7 +127,7 @@ def upload(
     now: Say,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Send the files that Nimbus lacks; how many bytes that were. A file may be sent again: it has one name, its digest."""
+    """Send the files that Nimbus lacks; return the number of bytes. Sending one twice is harmless: its name is its digest."""
     sent = 0
     began = clock()
     for file in files:
@@ -146,12 +146,12 @@ def upload(
 
 
 def passes(error: Unreachable | Refused) -> bool:
-    """Return whether it is what one sees while the lead goes from one Nimbus to another. One has answered a moment ago."""
+    """Whether the error is typical of a change of leader, so that another attempt may succeed."""
     return isinstance(error, Unreachable) or error.kind in (BUSY, NO_LEADER)
 
 
 def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
-    """Says how much of a file has gone, where that takes more than a moment."""
+    """Return a callback that shows how much of a file was sent, for files that take several pieces."""
     size = file.size
 
     def progress(done: int) -> None:
@@ -164,7 +164,7 @@ def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
 def post(
     client: NimbusClient, submission: OutgoingSubmission, say: Say, clock: Callable[[], float]
 ) -> SubmittedAnswer:
-    """Nimbus's answer to the submission. Once it may have arrived, only an answer tells whether it has."""
+    """Return Nimbus's answer to the submission. Raises NotSubmitted if the submission may have arrived, but no answer did."""
     body = submission.body()
     began = clock()
     unsure: Unreachable | Refused | None = None

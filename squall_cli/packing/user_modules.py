@@ -1,10 +1,9 @@
-"""Which modules are the user's own: found by what importing their file has loaded, and by the imports in their source.
+"""Finds the user's own modules: those that the import of the user's file has loaded, and those that their source imports.
 
-A module is the user's when its file lies neither in Python's own library, nor in a folder of installed packages, nor in
-Squall. A package of theirs travels whole. An import inside a function has not run yet, so the source of all that
-travels is read as well: what such an import would find beside the file, or in a folder that the user put on the path, travels
-too. What only a file's own command line imports (`if __name__ == "__main__":`) is ignored. Nothing is imported or run
-here.
+A module is the user's if its file is not in Python's library, not in a folder of installed packages and not in Squall. A
+user's package is shipped whole. Imports inside functions have not run yet, so the source of all shipped modules is read, too:
+modules that these imports would find beside the file, or in a folder that the user added to the path, are also shipped.
+Imports only for a file's own command line (`if __name__ == "__main__":`) are ignored. This module imports and runs nothing.
 Must not know: archives, options, who receives the files.
 """
 
@@ -28,19 +27,19 @@ from squall.packages.travel_rules import NEEDED, OURS
 from squall_cli.packing.loading import DEFAULT_NAME, HOME
 from topology_api.errors import SquallError
 
-#: A folder of these names holds nothing that anybody wrote for the topology.
+#: Folders with these names hold nothing that was written for the topology.
 SKIPPED_FOLDERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
-#: Python imports these by itself, from wherever they are.
+#: Modules that Python imports on its own, from any folder.
 NOBODYS = ("__main__", "__mp_main__", "sitecustomize", "usercustomize")
 
 
 class CannotShip(SquallError):
-    """Something that a topology needs, or that the user named, cannot be shipped; the text says what helps."""
+    """A module or file that a topology needs, or that an option names, cannot be shipped; the text says what helps."""
 
 
 @dataclass(frozen=True)
 class Before:
-    """The modules and folders that were loaded before the user's file."""
+    """The modules and path before the user's file was loaded."""
 
     modules: frozenset[str]
 
@@ -51,24 +50,24 @@ class Before:
 
 @dataclass
 class Modules:
-    """The modules found: the path that a file is imported from (`pkg/part.py`) -> the file."""
+    """The modules found: place in the archive, where an import finds it (`pkg/part.py`) -> file."""
 
     files: dict[str, Path] = field(default_factory=dict)
     #: Top-level names of installed libraries that the user's code imports.
     libraries: set[str] = field(default_factory=set)
-    #: Top-level names that functions of the user's code import and that nothing here would find -> `file.py:line`.
+    #: Top-level names that functions of the user's code import, but that cannot be found here -> `file.py:line`.
     missing: dict[str, str] = field(default_factory=dict)
-    #: Top-level names whose folders have been gone through.
+    #: Top-level names whose folders were already added.
     packages: set[str] = field(default_factory=set)
 
     def add(self, place: str, file: Path) -> None:
-        """Let a file travel. Raises CannotShip when another one has its place."""
+        """Add a file to ship. Raises CannotShip if another file has its place."""
         there = self.files.setdefault(place, file)
         if there != file and not os.path.samefile(there, file):
-            raise CannotShip(f"{there} and {file} would both travel as {place!r}: rename one of them")
+            raise CannotShip(f"{there} and {file} would both be shipped as {place!r}: rename one of them")
 
     def add_folder(self, place: str, folder: Path) -> bool:
-        """Let a folder travel whole; return whether there is anything in it. "." is the place beside the submitted file."""
+        """Add a whole folder to ship; return whether it has any files. The place "." is beside the submitted file."""
         files = dict(files_below(folder))
         for name, file in files.items():
             self.add(name if place == "." else f"{place}/{name}", file)
@@ -76,7 +75,7 @@ class Modules:
 
 
 def installed_folders() -> tuple[str, ...]:
-    """Return the folders of Python's own library and of what is installed."""
+    """Return the folders of Python's library and of installed packages."""
     named = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     own = os.path.dirname(os.__file__)
     folders = [
@@ -101,7 +100,7 @@ def is_installed(path: str | Path, folders: tuple[str, ...] = installed_folders(
 
 
 def user_folders() -> list[str]:
-    """Return the folders on Python's path that are the user's: the file's own, PYTHONPATH, what their code has added."""
+    """Return the user's folders on Python's path: the file's folder, PYTHONPATH, and folders that user code has added."""
     return [
         folder
         for folder in map(os.path.abspath, sys.path)
@@ -115,8 +114,8 @@ def find_modules(
     given: Mapping[str, Path] | None = None,
     entry: str = DEFAULT_NAME,
 ) -> Modules:
-    """Return all of the user's modules. `also`: names that are imported later; `given`: files that travel anyway;
-    `entry`: what the user named in their file."""
+    """Return all of the user's modules. `also`: names that are imported later; `given`: files that are shipped in any case;
+    `entry`: the name in the user's file that is submitted."""
     found = Modules(dict(given or {}))
     for name in sorted(set(sys.modules) - before.modules):
         if name not in NOBODYS:
@@ -134,7 +133,7 @@ def find_modules(
         source = found.files[place]
         tree = parsed(source)
         if "/" not in place and place.removesuffix(".py") not in imported:
-            tree = without_script(tree, entry)  # of a module that others import, every function may be theirs
+            tree = without_script(tree, entry)  # of a module that is imported, every function may be used
         names = imported_names(tree)
         look_up(found, names, folders, True)
         note_missing(found, source.name, tree, names)
@@ -142,30 +141,32 @@ def find_modules(
 
 
 def add_loaded(found: Modules, name: str) -> None:
-    """Add a module that has been loaded, with all of the package it is in, if it is the user's."""
+    """Add a loaded module with its whole package, if it is the user's."""
     file = file_of(sys.modules.get(name))
     if file is None or is_installed(file):
         return
     path = Path(file)
     if not path.is_file():
         raise CannotShip(
-            f"module {name!r} comes from {file}, which is not a file that could be shipped: unpack it into a folder, or"
+            f"module {name!r} comes from {file}, which is not a file that can be shipped: unpack it into a folder, or"
             " install it on the hosts and name it in --requirements"
         )
     top, *below = name.split(".")
     around = list(path.parents)[: len(below) + 2]
     if top in NEEDED and any(True for folder in around for _ in folder.glob("*.dist-info")):
-        return  # `pip install --target` has put Squall's own libraries there
+        return  # one of Squall's own libraries, put there by `pip install --target`
     if top not in found.packages:
         found.packages.add(top)
         for portion in portions_of(sys.modules.get(top)):
-            found.add_folder(top, portion)  # its data files are as much a part of it as its modules
+            found.add_folder(top, portion)  # a package includes its data files
     inside = ["__init__"] if path.name.startswith("__init__.") else []
-    found.add("/".join([top, *below, *inside]) + suffix_of(path), path)  # there already but for odd packages
+    found.add(
+        "/".join([top, *below, *inside]) + suffix_of(path), path
+    )  # already added, except for unusual packages
 
 
 def digest_of_parts(parts: Iterable[tuple[str, bytes]]) -> str:
-    """Return a digest of files, or other parts, and of their places."""
+    """Return a digest of files, or of other parts, that includes their places."""
     found = hashlib.sha256()
     for place, data in parts:
         found.update(f"{place} {len(data)}\n".encode("utf-8", "surrogateescape") + data)
@@ -173,7 +174,7 @@ def digest_of_parts(parts: Iterable[tuple[str, bytes]]) -> str:
 
 
 def file_of(module: object) -> str | None:
-    """Return the file of a module. What else is in sys.modules may do anything when it is asked for an attribute."""
+    """Return the file of a module. Other objects in sys.modules may do anything when an attribute is read."""
     if not isinstance(module, ModuleType):
         return None
     file = vars(module).get("__file__")
@@ -193,8 +194,8 @@ def suffix_of(path: Path) -> str:
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """(name below the folder, file) of all that is worth shipping. Hidden files, caches and environments are not."""
-    above: set[str] = set()  # links that lead around in a circle end
+    """Yield (name below the folder, file) for all files to ship: not hidden files, caches and environments."""
+    above: set[str] = set()  # ends circles of links
     for root, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(root)
         if real in above:
@@ -218,7 +219,7 @@ def is_worth_shipping(root: str, name: str) -> bool:
 
 
 def parsed(source: Path) -> ast.Module:
-    """Return the code of a file; none where it is not Python."""
+    """Return the parsed code of a file; an empty module if it is not Python."""
     try:
         return ast.parse(source.read_bytes())
     except (
@@ -226,12 +227,12 @@ def parsed(source: Path) -> ast.Module:
         SyntaxError,
         ValueError,
         RecursionError,
-    ):  # a template or a test's bad example is never imported
+    ):  # such as a template or a bad example of a test, which is never imported
         return ast.Module([], [])
 
 
 def imported_names(tree: ast.Module) -> set[str]:
-    """Return the top-level names that a file imports anywhere in it."""
+    """Return the top-level names of all imports in a file."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -242,8 +243,8 @@ def imported_names(tree: ast.Module) -> set[str]:
 
 
 def without_script(tree: ast.Module, entry: str) -> ast.Module:
-    """Return what of a file runs when it is not run itself: not its `if __name__ == "__main__":`, nor the functions
-    that nothing else in it mentions. `entry` is called by us."""
+    """Return the code of a file without its `if __name__ == "__main__":`, and without functions that only this block uses.
+    The function `entry` is kept: Squall calls it."""
     script = [node for node in tree.body if is_main_block(node)]
     rest = [node for node in tree.body if not is_main_block(node)]
     while script:
@@ -254,7 +255,7 @@ def without_script(tree: ast.Module, entry: str) -> ast.Module:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
             and node.name in named
             and node.name != entry
-            and not node.decorator_list  # a decorator may keep it for anybody
+            and not node.decorator_list  # a decorator may register it for use elsewhere
             and node.name not in mentioned(other for other in rest if other is not node)
         ]
         if not own:
@@ -273,7 +274,7 @@ def is_main_block(node: ast.stmt) -> bool:
 
 
 def mentioned(body: Iterable[ast.AST]) -> set[str]:
-    """Return all names that code uses, in whatever way, and all texts in it: they may name something, too."""
+    """Return all names that code uses, and all its strings, since they may be names, too."""
     names: set[str] = set()
     for statement in body:
         for node in ast.walk(statement):
@@ -287,8 +288,8 @@ def mentioned(body: Iterable[ast.AST]) -> set[str]:
 
 
 def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[str]) -> None:
-    """Note what functions of a file that has been imported import, and what is nowhere: their calls would raise. An import
-    outside of them has run already, and what handles its failure is up to its file."""
+    """Note imports inside functions of an imported file that nothing here can satisfy: a call would raise. Imports outside of
+    functions have run already; if one failed, the file has handled it."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     lost = {name for name in names if name not in there and name not in found.libraries and is_nowhere(name)}
     if not lost:
@@ -301,17 +302,17 @@ def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[
 
 
 def is_nowhere(name: str) -> bool:
-    """Return whether an import of a top-level name would find nothing at all."""
+    """Whether an import of a top-level name would find nothing."""
     if name in sys.modules or name in OURS or name in sys.stdlib_module_names:
         return False
     try:
         return importlib.util.find_spec(name) is None
-    except (ImportError, ValueError, AttributeError):  # finders of others do as they like
+    except (ImportError, ValueError, AttributeError):  # foreign finders may raise these
         return False
 
 
 def unguarded_imports(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
-    """(top-level name, line) of the imports in a body, but for those whose failure is handled around them."""
+    """Yield (top-level name, line) of the imports in a body, except those inside code that handles their failure."""
     for node in body:
         if isinstance(node, ast.Import):
             yield from ((alias.name.partition(".")[0], node.lineno) for alias in node.names)
@@ -325,8 +326,8 @@ def unguarded_imports(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
 
 
 def look_up(found: Modules, names: Iterable[str], folders: list[str], in_use: bool) -> None:
-    """Add what imports of these names would find in the user's folders, and note which libraries they are of; but not
-    those that only files name which are there because the rest of their package is (its tests, say)."""
+    """Add the modules that imports of these names would find in the user's folders. If the importing code is `in_use`, also
+    note the libraries that it imports. Code that is shipped only with its package, such as its tests, is not in use."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     for name in sorted(set(names)):
         if name in there or name in OURS or name in sys.stdlib_module_names:
@@ -344,12 +345,12 @@ def look_up(found: Modules, names: Iterable[str], folders: list[str], in_use: bo
 
 
 def add_spec(found: Modules, name: str, spec: importlib.machinery.ModuleSpec) -> bool:
-    """Return whether what an import would find is the user's; then it travels."""
+    """Add the module that an import would find, if it is the user's; return whether it is."""
     portions = [Path(folder) for folder in spec.submodule_search_locations or () if not is_installed(folder)]
     if spec.origin is not None and not portions and spec.has_location and not is_installed(spec.origin):
         found.add(name + suffix_of(Path(spec.origin)), Path(spec.origin))
         return True
-    if spec.origin is None:  # a folder without __init__.py is a package only when there are modules in it
+    if spec.origin is None:  # a folder without __init__.py is a package only if it has modules
         portions = [folder for folder in portions if any(folder.rglob("*.py"))]
     for folder in portions:
         found.add_folder(name, folder)

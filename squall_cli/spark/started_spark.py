@@ -1,7 +1,7 @@
-"""Things that a command with Spark starts when they are first needed: a session, and the file systems of its tables.
+"""The session of a command that uses Spark, and the file systems of its tables. Each is started when first needed.
 
-How far Spark is, is on standard error: a bar on a terminal, otherwise a line every few seconds. Commands that publish
-results also share their options, and the outcome of a run in one shape.
+Spark's progress is shown on standard error: a bar on a terminal, otherwise a line every few seconds. Commands that publish
+results also share their options, and the JSON form of a run's outcome.
 Must not know: what a command computes.
 """
 
@@ -38,7 +38,7 @@ _POLL_SECS: Final = 0.2
 
 
 class SparkProgress:
-    """The display of a command that uses Spark; entered, and left before the result is printed."""
+    """The progress display of a command that uses Spark; its `with` block ends before the result is printed."""
 
     def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.out = sys.stderr if out is None else out
@@ -55,7 +55,7 @@ class SparkProgress:
         return self
 
     def announce(self, text: str) -> None:
-        """Print what is being done now."""
+        """Print the current step."""
         if self._bar is None:
             write(self.out, text)
         else:
@@ -71,9 +71,9 @@ class SparkProgress:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Make Spark give up its work, if it can be reached."""
+        """Cancel Spark's jobs, if Spark can be reached."""
         if self.watched is not None:
-            with suppress(Exception):  # the session may be what is broken
+            with suppress(Exception):  # the session itself may be broken
                 self.watched.cancel()
 
     def _run(self) -> None:
@@ -119,8 +119,8 @@ def _show(bar: Bar, progress: JobProgress) -> None:
 
 #: Error of an interrupted command that publishes results: whether its last step was done is unknown.
 INTERRUPTED: Final = (
-    "interrupted. Unless the result was just being published, the table is unchanged; run the same command again to do what"
-    " is missing"
+    "interrupted. The table is unchanged, unless the result was just being published; run the same command again to finish"
+    " the work"
 )
 
 
@@ -138,7 +138,7 @@ class ResultOptions:
 
     @contextmanager
     def started(self) -> Iterator[StartedSpark]:
-        """Spark for the command; an interruption is an error that says what has become of the result."""
+        """Provide Spark for the command; turn an interruption into an error that says what happened to the result."""
         try:
             with StartedSpark(self.master, self.conf) as spark:
                 yield spark
@@ -165,7 +165,7 @@ def version_in_json(published: Published) -> dict[str, Any]:
 
 
 class StartedSpark:
-    """A command's session and file systems, with its progress; all of it ends with the command's `with`."""
+    """A command's session, file systems and progress display; all end with the command's `with` block."""
 
     def __init__(self, master: str | None, conf: Mapping[str, str]) -> None:
         self._master = master
@@ -181,11 +181,11 @@ class StartedSpark:
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        with self.stack:  # what it polls ends after it
+        with self.stack:  # the display ends before the session that it polls
             self.progress.__exit__(*raised)
 
     def watched(self, text: str = "") -> Any:
-        """Return the session, whose progress is shown from now on, below what is being done."""
+        """Return the session; from now on its progress is shown below the current step."""
         session = self.session()
         if text:
             self.progress.announce(text)
@@ -193,7 +193,7 @@ class StartedSpark:
         return session
 
     def session(self) -> Any:
-        """Return the session; raises what its start raises."""
+        """Return the session; raise any error of its start."""
         from squall_io.spark.session.sessions import shared_session
 
         if self._session is None:
@@ -202,8 +202,8 @@ class StartedSpark:
         return self._session
 
     def store(self, path: str) -> OpenStore:
-        """Open the file system at a path, through one small JVM for all of them, so that whether there is anything to do is
-        known before Spark is started. A Spark Connect server reaches it through its session.
+        """Open the file system at a path. One small JVM serves all file systems, so that the command can check whether
+        anything is to do before it starts Spark. With Spark Connect, the session gives access instead.
         """
         from squall_io.spark.stores import WEBHDFS, open_files
         from squall_io.spark.stores.hadoop import Jvm

@@ -1,6 +1,6 @@
-"""`squall table PATH --sweep`: deletes what ended submissions left, or only shows it.
+"""`squall table PATH --sweep`: deletes the leftovers of ended submissions, or only shows them.
 
-Must not know: how it is decided what counts, how the rest of a table is shown.
+Must not know: which batches count, how the rest of a table is shown.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Sweep:
-    """The leftovers found, and whether they were deleted."""
+    """The leftovers that were found, and whether they were deleted."""
 
     found: Leftovers
     age: float
@@ -43,15 +43,15 @@ class Sweep:
 
 
 def sweep(files: Files, age: float, dry: bool) -> Sweep:
-    """Find what there is to sweep, and delete it unless `dry`."""
+    """Find leftovers, and delete them unless `dry`."""
     from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
     from squall_io.spark.manifest.state import UnreadableManifest
     from squall_io.spark.manifest.tables import ROWS, read_table
 
     if read_table(files).holds != ROWS:
         raise SquallError(
-            f"{files.root} holds versions of a result: what runs have left there the next run deletes when it is"
-            " a day old; --sweep is for tables that sinks write"
+            f"{files.root} holds versions of a result: there, the next run deletes leftovers that are a day old;"
+            " --sweep is for tables that sinks write"
         )
     try:
         found = find_leftovers(files, age)
@@ -66,7 +66,7 @@ def sweep(files: Files, age: float, dry: bool) -> Sweep:
 
 
 def rows(done: Sweep) -> list[tuple[str, ...]]:
-    """Return the cells of the table of what was swept."""
+    """Return the rows of the table of leftovers."""
     return [
         (
             each.topology_id,
@@ -80,7 +80,7 @@ def rows(done: Sweep) -> list[tuple[str, ...]]:
 
 
 def lines(done: Sweep) -> Iterator[str]:
-    """Yield sentences about what was done."""
+    """Yield sentences that describe what was done."""
     ended, others, temporary = done.found.ended, done.found.others, done.found.temporary
     files = sum(map(_files, ended)) + len(temporary)
     if files or ended:

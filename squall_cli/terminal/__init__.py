@@ -1,1 +1,1 @@
-"""What a person sees: tables, live views, number formats, interrupts."""
+"""The terminal: tables, live views, number formats, interrupts."""

@@ -1,7 +1,7 @@
-"""The components of a topology as a table of a given width: the same one while it runs and in the summary.
+"""The components of a topology as a table of a given width, both for a running topology and for the summary.
 
-The counts are in full where the window has room for all columns; in a narrower one they are shortened, then columns are
-left out. While a topology runs the columns have fixed widths, so that the table does not jump while the numbers grow.
+If all columns fit the window, counts are shown in full. In a narrower window, counts are shortened first, then columns are
+dropped. While a topology runs, columns have fixed widths, so that the table does not jump when numbers grow.
 Must not know: terminals, colours.
 """
 
@@ -16,12 +16,12 @@ from squall_cli.terminal import formats
 from squall_cli.terminal.lines import Line
 from squall_cli.terminal.tables import GAP, Cell, TableColumn, lines_of, table, total
 
-#: Head of the column with the reason why a spout is idle or a bolt waits, and its width: longer reasons get lines of their own.
+#: Head and width of the column with the reason why a spout is idle or a bolt waits; longer reasons get separate lines.
 WHY_IDLE: Final = "WHY IDLE"
 IDLE_WIDTH: Final = 19
 #: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
-#: Columns that only wide windows have. The others are left out by rank.
+#: Columns that only wide windows have. The others are dropped by rank.
 WIDE: Final = ("KIND", WHY_IDLE)
 COLUMNS: Final = (
     TableColumn("COMPONENT", elastic=True, shortest=10),
@@ -104,7 +104,7 @@ def final_table(rows: Sequence[Row], width: int) -> list[Line]:
 
 
 def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
-    """Return the table of a topology at one moment, without rates, with columns as wide as their cells."""
+    """Return the table of a topology's current status, without rates, with columns as wide as their cells."""
     lines, idle = _table(rows, width, without=("RATE/s",))
     return lines + _reasons(rows, idle, width)
 
@@ -112,7 +112,7 @@ def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
 def _table(
     rows: Sequence[Row], width: int, running: bool = False, without: Collection[str] = ()
 ) -> tuple[list[Line], int]:
-    """Return the widest table that fits, and how long an idle reason may be to be in it."""
+    """Return the widest table that fits, and the length of the longest idle reason that its column can hold."""
     for count, widths in ((_in_full, IN_FULL), (formats.short, {})):
         columns = [
             replace(column, width=widths.get(column.head, column.width) if running else None)

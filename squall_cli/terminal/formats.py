@@ -37,7 +37,7 @@ def rate(number: float | None) -> str:
 
 
 def latency(seconds: float | None) -> str:
-    """Return a short time in at most six characters: `0.35ms`, `43.3ms`, `4.33s`; a dash for none."""
+    """Return a short time in at most six characters: `0.35ms`, `43.3ms`, `4.33s`; a dash for None."""
     if seconds is None:
         return "-"
     if seconds < 0.9995:
@@ -80,7 +80,7 @@ def span(seconds: float) -> str:
 
 
 def in_bytes(size: int) -> str:
-    """`812 bytes`, `12.3 kB`, `4.5 MB`, `1.2 GB`."""
+    """Return a size: `812 bytes`, `12.3 kB`, `4.5 MB`, `1.2 GB`."""
     if size < 1000:
         return plural(size, "byte")
     for unit, name in ((1e3, "kB"), (1e6, "MB"), (1e9, "GB")):
@@ -90,17 +90,17 @@ def in_bytes(size: int) -> str:
 
 
 def plural(number: int, word: str, words: str | None = None) -> str:
-    """`1 tree`, `2,000 trees`; `words` is an irregular plural."""
+    """Return a count with its noun: `1 tree`, `2,000 trees`; `words` is an irregular plural."""
     return f"{number:,} {word if number == 1 else words or word + 's'}"
 
 
 def columns_of(text: str) -> int:
-    """Return the columns that a text takes on a terminal: a wide character takes two."""
+    """Return the number of columns that a text takes on a terminal: a wide character takes two."""
     return len(text) if text.isascii() else len(text) + sum(east_asian_width(each) in "WF" for each in text)
 
 
 def cropped(text: str, width: int) -> str:
-    """Return the text on one line of at most `width` characters, with an ellipsis where it was cut."""
+    """Return the text as one line of at most `width` characters, with an ellipsis where it was cut."""
     line = " ".join(text.split())
     if columns_of(line) <= width:
         return line
@@ -111,7 +111,7 @@ def cropped(text: str, width: int) -> str:
 
 
 def cropped_inside(text: str, width: int) -> str:
-    """Return the text on one line of at most `width` characters, cut in its middle: an error's end says what to do next."""
+    """Return the text as one line of at most `width` characters, cut in the middle: an error's end says what to do next."""
     line = " ".join(text.split())
     if len(line) <= width:
         return line
@@ -126,7 +126,7 @@ def _three_digits(number: float) -> str:
 
 
 def to_type(command: str, name: str, *options: str) -> str:
-    """Return a command to type next: `squall logs word-count --file build`, in backquotes. It is quoted so that the shell and
-    `squall` accept any name; one that looks like an option follows `--`."""
+    """Return a command to type next, in backquotes: `squall logs word-count --file build`. Arguments are quoted for the
+    shell; a name that looks like an option follows `--`."""
     words = (*options, "--", name) if name.startswith("-") else (name, *options)
     return f"`squall {' '.join(map(quote, (command, *words)))}`"

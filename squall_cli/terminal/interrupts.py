@@ -1,6 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first asks for an orderly end, the second ends at once, more of them change nothing.
+"""Ctrl-C, SIGTERM and SIGHUP: the first one asks for an orderly end, the second one ends at once, further ones are ignored.
 
-The end after the second takes a bounded time; cut short, it would leave files and processes behind.
+The end after the second signal takes a bounded time. If it were interrupted, files and processes would be left behind.
 
 Must not know: what is ended.
 """
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 @contextmanager
 def all_as_ctrl_c() -> Iterator[None]:
-    """SIGTERM and SIGHUP end what is going on as Ctrl-C does, so that it clears away what it has made."""
+    """Treat SIGTERM and SIGHUP like Ctrl-C, so that the interrupted code cleans up."""
 
     def interrupt(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
@@ -24,7 +24,7 @@ def all_as_ctrl_c() -> Iterator[None]:
     before = {
         number: signal.signal(number, interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) == signal.SIG_DFL  # else it is ignored: under nohup, say
+        if signal.getsignal(number) == signal.SIG_DFL  # otherwise it is ignored, for example under nohup
     }
     try:
         yield
@@ -34,13 +34,13 @@ def all_as_ctrl_c() -> Iterator[None]:
 
 
 class EndNow(BaseException):
-    """The second signal: leave whatever is going on in the main thread."""
+    """The second signal: interrupts the main thread."""
 
 
 class Interrupts:
-    """Handles these signals while it is entered; `name` is that of the first one that came.
+    """Handles these signals inside its `with` block; `name` is the name of the first signal.
 
-    After a second one they stay ignored: the process is about to end, and is to say why.
+    After the second signal, all stay ignored even after the block: the process is about to end and must still say why.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Interrupts:
     def __enter__(self) -> Interrupts:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
-                continue  # nohup: it is to outlive its terminal
+                continue  # under nohup the process must outlive its terminal
             self.before[number] = signal.signal(number, self.handle)
         return self
 

@@ -1,6 +1,6 @@
-"""The output of commands: lines in pieces with styles, and the streams that show them in colours, plainly, or by rich.
+"""Lines made of styled pieces, and writing them to a stream: in colours, plain, or with rich.
 
-Must not know: what the lines say. rich is imported only for what moves on a terminal.
+Must not know: what the lines say. rich is imported only for moving displays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_LIMIT: Final = 1000
 
 
 def harmless(text: str) -> str:
-    """Escape unprintable characters: names given by users may hold terminal sequences."""
+    """Escape unprintable characters: names given by users may contain terminal sequences."""
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
@@ -54,7 +54,7 @@ def styles_of(stream: IO[str]) -> Mapping[str, str]:
 
 
 def width_of(stream: IO[str]) -> int:
-    """Return the columns that a line may take."""
+    """Return the maximum width of a line, in columns."""
     return shutil.get_terminal_size().columns if stream.isatty() else NO_LIMIT
 
 
@@ -66,7 +66,7 @@ def write(stream: IO[str], text: str) -> None:
 
 
 def write_lines(stream: IO[str], lines: Iterable[Line]) -> None:
-    """Write lines, with colours where they can be seen."""
+    """Write lines, with colours if the stream shows them."""
     styles = styles_of(stream)
     for line in lines:
         write(stream, painted(line, styles))

@@ -3,7 +3,7 @@
 Error reports, log lines and the components' output scroll above it. Everything is cut to the window in both directions,
 because a wrapped line or a table that is too high could not be erased. Each drawing is one write (erase, text, lines), so
 that nothing flickers. Text passes through unchanged. The terminal's line wrapping is off during a drawing, so that each
-line takes one row. (rich's Live neither passes text through nor erases lines that a narrower window has wrapped.)
+line takes one row. (rich's Live does not pass text through, and does not erase lines that a narrower window has wrapped.)
 Must not know: clusters.
 """
 
@@ -43,7 +43,7 @@ class Screen:
 
     terminal: IO[str]
     styles: Mapping[str, str]
-    #: The lengths of the lines on the screen.
+    #: Lengths of the lines that are on the screen now.
     there: list[int] = field(default_factory=list)
     hidden: bool = False
 
@@ -53,7 +53,7 @@ class Screen:
         return size.columns, size.lines
 
     def draw(self, lines: Sequence[Line], above: str = "") -> None:
-        """Replace the drawn lines by these, with a text (whole lines) above them."""
+        """Replace the drawn lines by `lines`, with the text `above` (whole lines) above them."""
         text = self.erasure() + above
         if lines:
             text += ("" if self.hidden else HIDE_CURSOR) + WRAP_OFF
@@ -85,11 +85,11 @@ class LiveTable:
     next_drawing: float = FIRST
     next_output: float = 0.0
     closed: bool = False
-    #: A component that writes a lot draws from its own thread.
+    #: Held while drawing: the thread of a component that prints a lot draws, too.
     drawing: threading.RLock = field(default_factory=threading.RLock)
 
     def show(self, moment: Moment) -> None:
-        """Draw, if it is time."""
+        """Draw if a drawing is due."""
         if self.closed:
             return
         if moment.seconds >= self.next_drawing:
@@ -138,7 +138,7 @@ class LiveTable:
 
 
 def picture(moment: Moment, width: int, height: int) -> list[Line]:
-    """Return everything that is drawn, cut to the window."""
+    """Return all lines to draw, cut to the window."""
     foot = footer(moment, width)
     rows = rows_of(moment.status.components, moment.rates)
     room = height - 1 - 2 - len(foot) - height // SHARE_ABOVE  # 2: the title and the table's head

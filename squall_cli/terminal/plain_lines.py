@@ -54,7 +54,7 @@ class PlainLines:
         write(self.progress, text.removesuffix("\n"))
 
     def close(self) -> None:
-        """Nothing to restore."""
+        """Do nothing: there is nothing to restore."""
 
 
 def progress_line(moment: Moment) -> str:

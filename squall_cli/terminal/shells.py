@@ -1,8 +1,8 @@
-"""Completion in bash, zsh and fish: the scripts that they evaluate, and what is handed over when Tab is pressed.
+"""Completion in bash, zsh and fish: the scripts that the shells evaluate, and the data exchanged when Tab is pressed.
 
-Where click's own fall short: bash breaks words at `:` and `=`, so that no URL stays whole; names went into its line as they
-are, whatever it makes of a blank; zsh lost the option of `--component=co`, and put a blank behind `count=`.
-Must not know: what is completed. Importing this module makes click use it.
+These replace click's own, which have faults: bash breaks words at `:` and `=`, so URLs were cut; names with a blank were not
+quoted for bash; zsh lost the option of `--component=co`, and added a blank after `count=`.
+Importing this module registers it with click. Must not know: what is completed.
 """
 
 from __future__ import annotations
@@ -81,19 +81,19 @@ class Bash(BashComplete):
     typed = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the complete words, and the word that is being typed; it may be empty, or within quotes."""
+        """Return the complete words and the unfinished last one, which may be empty or inside quotes."""
         _, *words, last = split_arg_string(os.environ["COMP_WORDS"] + ".")
         self.typed = last[:-1]
         return words, self.typed
 
     def format_completion(self, item: CompletionItem) -> str:
-        """Strip the prefix that bash does not count as part of the word."""
+        """Strip the prefix up to `:` or `=`, which bash does not count as part of the word."""
         broken_at = max(map(self.typed.rfind, ":="))
         return f"{item.type},{item.value.removeprefix(self.typed[: broken_at + 1])}"
 
 
 class WholeWord(ShellComplete):
-    """Of a shell that replaces a word as a whole: to what click completes in `--option=value` the option is added."""
+    """For shells that replace the whole word: in `--option=value` click completes only the value, so the option is added."""
 
     option = ""
 

@@ -1,7 +1,7 @@
-"""Tables: of the commands that ask a cluster, and of a topology's components.
+"""Tables, for the commands that ask a cluster and for a topology's components.
 
-If a table is wider than the window, it drops columns by rank, highest first, then cuts elastic columns. In a pipe or a
-file it is complete. Numbers are never cut.
+If a table is wider than the window, columns are dropped by rank, highest first, then elastic columns are cut. In a pipe or
+a file a table is complete. Numbers are never cut.
 Must not know: what the rows mean.
 """
 
@@ -18,14 +18,14 @@ Cell = str | Piece
 """A text, or a text and its style."""
 
 GAP: Final = 2
-#: An elastic column is not cut below this.
+#: An elastic column is not cut below this width.
 SHORTEST: Final = 20
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column: its head, whether it holds numbers, whether it may be cut, its rank (0: never dropped), how far it may be cut,
-    and its width where that does not depend on its cells, which are cut then."""
+    """A column: its head, whether it holds numbers, whether it may be cut, its rank (0: never dropped), the least width to cut
+    it to, and its width if fixed: then longer cells are cut."""
 
     head: str
     number: bool = False
@@ -43,7 +43,7 @@ class Table:
     rows: tuple[tuple[Piece, ...], ...]
 
     def only(self, kept: Sequence[int]) -> Table:
-        """Return the table with the columns that have these numbers."""
+        """Return the table with only the columns of these indexes."""
         rows = tuple(tuple(row[each] for each in kept) for row in self.rows)
         return Table(tuple(self.columns[each] for each in kept), rows)
 
@@ -52,7 +52,7 @@ class Table:
 
     @property
     def widths(self) -> list[int]:
-        """The width that each column wants."""
+        """Return the width that each column needs."""
         return [
             column.width
             or max(columns_of(text) for text in (column.head, *(row[number][0] for row in self.rows)))
@@ -76,7 +76,7 @@ def total(widths: Sequence[int], gap: int = GAP) -> int:
 
 
 def fitted(made: Table, width: int, gap: int = GAP) -> tuple[Table, list[int]]:
-    """Return the table without the columns that do not fit, and the width of each other column."""
+    """Return the table without the columns that do not fit, and the widths of the remaining columns."""
     wanted = made.widths
     needed = [
         min(each, column.shortest) if column.elastic else each for each, column in zip(wanted, made.columns)
@@ -87,7 +87,7 @@ def fitted(made: Table, width: int, gap: int = GAP) -> tuple[Table, list[int]]:
     ):
         kept.remove(max(kept, key=lambda each: (made.columns[each].rank, each)))
     given = {each: wanted[each] for each in kept}
-    while total([*given.values()], gap) > width:  # a character at a time of the widest elastic column
+    while total([*given.values()], gap) > width:  # cut the widest elastic column by one character
         elastic = [each for each in kept if given[each] > needed[each]]
         if not elastic:
             break
@@ -96,7 +96,7 @@ def fitted(made: Table, width: int, gap: int = GAP) -> tuple[Table, list[int]]:
 
 
 def lines_of(made: Table, width: int = NO_LIMIT, gap: int = GAP) -> list[Line]:
-    """Return the table as lines; of a window narrower than it, only what fits."""
+    """Return the table as lines, cut to the window."""
     shown, given = (made, made.widths) if width >= NO_LIMIT else fitted(made, width, gap)
     heads = tuple((column.head, "") for column in shown.columns)
     lines: list[Line] = []

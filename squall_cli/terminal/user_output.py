@@ -1,8 +1,8 @@
 """Where `print()` and the log of user code go while Squall draws on the terminal, or keeps stdout for JSON.
 
-User code prints from the cluster's thread at any time. In a live table its lines are gathered and shown above the table;
-with --json the whole process's stdout becomes stderr, so that nothing, not even a child process, can get between the
-JSON. Streams are replaced before the user's file is imported, so that a handler which keeps `sys.stderr` is served too.
+User code prints from the cluster's thread at any time. With a live table, its lines are gathered and shown above the table.
+With --json, the whole process's stdout becomes stderr, so that nothing, not even a child process, can write into the
+JSON. Streams are replaced before the user's file is imported, so this includes log handlers that keep `sys.stderr`.
 Must not know: topologies, what the table looks like.
 """
 
@@ -19,7 +19,7 @@ from typing import IO, Any
 from squall.reports.events import Event, subject
 from squall.worker_files import EXIT_UNOPENED
 
-#: Characters that may wait for the next drawing; a writer of more draws them itself.
+#: The most characters that wait for the next drawing; the thread that writes more draws at once.
 MOST_WAITING = 64 * 1024
 
 
@@ -35,7 +35,7 @@ class Gathered:
         self.process = os.getpid()
 
     def takes(self) -> bool:
-        """Return whether text is to be gathered. A forked child's terminal is the process's own."""
+        """Whether text is gathered. In a forked child it is not: the child writes directly."""
         return self.show is not None and self.process == os.getpid()
 
     def add(self, text: str) -> None:
@@ -83,7 +83,7 @@ class UserStream:
 
 
 def gather_user_output() -> Gathered:
-    """Replace sys.stdout and sys.stderr by streams that can be gathered; without a drawing view they change nothing."""
+    """Replace sys.stdout and sys.stderr by streams that gather text while a view draws, and otherwise pass it through."""
     gathered = Gathered()
     sys.stdout = UserStream(sys.stdout, gathered)
     sys.stderr = UserStream(sys.stderr, gathered)
@@ -91,7 +91,7 @@ def gather_user_output() -> Gathered:
 
 
 def let_debugger_in(give_back: Callable[[], None]) -> None:
-    """Have `breakpoint()` in a component give the terminal back first: the debugger talks on it."""
+    """Make `breakpoint()` in a component call `give_back` first, since the debugger needs the terminal."""
     before = sys.breakpointhook
 
     def hook(*arguments: Any, **named: Any) -> Any:
@@ -107,7 +107,7 @@ def let_debugger_in(give_back: Callable[[], None]) -> None:
 
 
 def keep_stdout() -> IO[str]:
-    """Take stdout for ourselves: what is returned writes to it, everything else in this process goes to stderr."""
+    """Reserve stdout: the returned stream writes to it, and everything else in this process goes to stderr."""
     sys.stdout.flush()
     try:
         number = sys.stdout.fileno()
@@ -116,14 +116,14 @@ def keep_stdout() -> IO[str]:
     except (
         OSError,
         io.UnsupportedOperation,
-    ):  # no real file, as in tests that run the command in their own process
+    ):  # not a real file, as in tests that run the command in their own process
         ours = sys.stdout
     sys.stdout = sys.stderr
     return ours
 
 
 class ToStderr(logging.Handler):
-    """Writes to whatever sys.stderr is at that moment."""
+    """Writes to the current sys.stderr, which may have been replaced since the start."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -134,7 +134,7 @@ class ToStderr(logging.Handler):
 
 
 def show_log(topology: str) -> None:
-    """Show what the topology's components log, from INFO on, unless the user's file has set up logging itself."""
+    """Show the log of the topology's components from INFO on, unless the user's file has configured logging."""
     form = "%(asctime)s %(levelname)s %(component)s: %(message)s"
     log = logging.getLogger(f"squall.{topology}")
     if _show_records(log, form, name_component):
@@ -142,8 +142,8 @@ def show_log(topology: str) -> None:
 
 
 def show_supervisor() -> None:
-    """Show starts and ends of worker processes, unless the user's file configures logging. A component that cannot be opened is
-    shown once, beside its error."""
+    """Show starts and ends of worker processes, unless the user's file has configured logging. A component that cannot be
+    opened is shown only once, with its error."""
     _show_records(logging.getLogger("supervisor"), "%(asctime)s %(message)s", NoUnopenedAgain().filter)
 
 
@@ -159,7 +159,7 @@ def _show_records(log: logging.Logger, form: str, sift: Callable[[logging.LogRec
 
 
 class NoUnopenedAgain(logging.Filter):
-    """Leaves out what is said again of a worker that could not open its tasks."""
+    """Drops repeated messages about a worker that could not open its tasks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -176,7 +176,7 @@ class NoUnopenedAgain(logging.Filter):
 
 
 def name_component(record: logging.LogRecord) -> bool:
-    """Give the record its component and the index of its task: the end of its logger's name."""
+    """Set the record's `component`, with the index of the task, from the end of its logger's name."""
     component, _, index = record.name.split(".", 2)[-1].rpartition(".")
     record.component = f"{component}#{index}" if component else record.name
     return True

@@ -24,24 +24,24 @@ class Moment:
 
     @property
     def doing(self) -> str:
-        """What the topology does, in one or two words."""
+        """What the topology is doing, in one or two words."""
         state = self.status.state
         return "draining" if state == "KILLED" or self.left is not None else state.lower()
 
     @property
     def pending(self) -> int:
-        """Open trees of all spouts."""
+        """The number of open trees of all spouts."""
         return sum(component.pending for component in self.status.components.values())
 
 
 class RunView(Protocol):
-    """A place that shows a run."""
+    """A view that shows a run."""
 
     def show(self, moment: Moment) -> None:
-        """Show a moment; called many times a second, draws less often."""
+        """Show a moment. It is called many times a second, but draws less often."""
 
     def notice(self, text: str) -> None:
-        """Show a notice, such as an error report, once and at once."""
+        """Show a notice, such as an error report, immediately and only once."""
 
     def output(self, text: str) -> None:
         """Show whole lines that components wrote in worker processes; works after `close` too."""

@@ -170,7 +170,7 @@ def test_a_nimbus_started_before_zookeeper_reports_it_answers_and_leads_later(tm
     processes = Processes(tmp_path, server.servers, "/squall")
     try:
         processes.start("first")
-        until(lambda: "It is waited for" in processes.log("first"), "the word that it waits")
+        until(lambda: "Waiting for it" in processes.log("first"), "the word that it waits")
         assert f"no ZooKeeper answered at {server.servers}" in processes.log("first")
         stranger = Client([processes.url("first")])
         with pytest.raises(Refused) as error:
@@ -188,7 +188,7 @@ def test_a_nimbus_started_before_zookeeper_reports_it_answers_and_leads_later(tm
 def test_a_nimbus_that_waits_for_zookeeper_ends_when_asked_to(processes: Processes) -> None:
     processes.servers = "127.0.0.1:1"
     started = processes.start("first")
-    until(lambda: "It is waited for" in processes.log("first"), "the word that it waits")
+    until(lambda: "Waiting for it" in processes.log("first"), "the word that it waits")
     started.terminate()
     assert started.wait(CAP_SECS) == 0
     assert "Traceback" not in processes.log("first")
@@ -208,7 +208,7 @@ def test_a_nimbus_that_a_later_zookeeper_refuses_ends_with_the_reason(tmp_path: 
             (tmp_path / "credentials").write_text("squall:secret\n")
             processes.environ["SQUALL_SQUALL_ZOOKEEPER_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
             late = processes.start("late")
-            until(lambda: "It is waited for" in processes.log("late"), "the word that it waits")
+            until(lambda: "Waiting for it" in processes.log("late"), "the word that it waits")
             server.start()
             assert late.wait(CAP_SECS) == 1
             assert "is open to everybody" in processes.log("late").splitlines()[-1]

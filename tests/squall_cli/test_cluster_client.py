@@ -131,7 +131,7 @@ def test_json_of_another_program_is_recognised(nimbus: FakeNimbus, answer: objec
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         f"squall list: the answer to 'topologies' {problem}:"
-        f" is it a Nimbus of Squall {__version__} that listens there?\n"
+        f" is a Nimbus of Squall {__version__} listening there?\n"
     )
 
 

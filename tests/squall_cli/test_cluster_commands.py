@@ -312,7 +312,7 @@ def test_errors_are_shown_with_their_times_the_newest_last(nimbus: FakeNimbus, r
     components = nimbus.topologies["word_count"]["components"]
     components["words"]["errors"], components["count"]["errors"] = 1, 3260
     told = run("errors word_count").stderr
-    assert told == "count: the latest 3 of 3,260 errors; those before are not kept\n"
+    assert told == "count: the latest 3 of 3,260 errors; earlier ones are not kept\n"
     assert "later" in run("errors word_count --component count").stdout
     assert "sooner" not in run("errors word_count --component count").stdout
     nimbus.errors.clear()

@@ -163,7 +163,7 @@ def test_logs_of_one_worker_or_one_component_are_selected(nimbus: FakeNimbus) ->
 def test_an_unknown_worker_or_component_is_answered_with_the_nearest(nimbus: FakeNimbus) -> None:
     result = run("logs word_count --worker word_count-w3")
     assert result.exit_code == 1
-    assert "has no worker 'word_count-w3' that runs now; did you mean 'word_count-w" in result.stderr
+    assert "has no running worker 'word_count-w3'; did you mean 'word_count-w" in result.stderr
     assert "did you mean 'count'?" in run("logs word_count --component cuont").stderr
 
 

@@ -77,7 +77,7 @@ def test_drain_accepts_a_host_an_id_or_the_beginning_of_one(nimbus: FakeNimbus, 
 
 def test_drain_refuses_an_unknown_or_ambiguous_name(nimbus: FakeNimbus, run: Squall) -> None:
     assert "there is no supervisor 'host-7'; did you mean" in run("drain host-7").stderr
-    several = "'id-' is the beginning of 2 ids, write more of it: 'id-of-host-1', 'id-of-host-2'"
+    several = "'id-' is the beginning of 2 ids, give more characters: 'id-of-host-1', 'id-of-host-2'"
     assert several in run("drain id-").stderr
     assert nimbus.commands() == []
 

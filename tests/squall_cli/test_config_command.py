@@ -1,4 +1,4 @@
-"""`squall config` shows the settings in force with their sources, and names all problems."""
+"""`squall config` shows the current settings with their sources, and names all problems."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_a_host_has_a_name_or_an_address(host: str) -> None:
 def test_a_name_that_no_peer_could_connect_to_is_no_host(host: str) -> None:
     result = run("supervisor", "--zookeeper", "127.0.0.1:1", "--host", host)
     assert result.exit_code == 2
-    assert f"{host!r} is nothing that others reach this host by: give its name or its IPv4" in result.stderr
+    assert f"other hosts cannot reach this host by {host!r}: give its name or its IPv4" in result.stderr
 
 
 @pytest.mark.parametrize("listen", ["6627", "a b:6627", "::1:6627", "h:", "h:x", "h:-1", "h:65536", "a/b:1"])
@@ -51,7 +51,7 @@ def test_an_invalid_address_to_listen_on_is_wrong_usage(listen: str) -> None:
     for daemon in ("nimbus", "supervisor", "dev", "zookeeper"):
         result = run(daemon, "--listen", listen)
         assert result.exit_code == 2
-        assert f"{listen!r} is not HOST:PORT: it looks like 127.0.0.1:6627 or [::1]:6627" in result.stderr
+        assert f"{listen!r} is not HOST:PORT, such as 127.0.0.1:6627 or [::1]:6627" in result.stderr
 
 
 @pytest.mark.parametrize("daemon", ["nimbus", "supervisor", "dev", "zookeeper"])

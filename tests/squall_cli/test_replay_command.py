@@ -58,7 +58,7 @@ def run(*arguments: object) -> Result:
         (["--parallelism", "split=none"], "N is a whole number from 1 on"),
         (["--schema", "split"], "write OUTPUT=DDL"),
         (["--since", "yesterday"], "yesterday"),
-        (["--output", "split=/data/lines/deeper"], "what is read and written must be apart"),
+        (["--output", "split=/data/lines/deeper"], "sources and results must be in separate places"),
         (["--errors", "/data/out"], "both are /data/out"),
     ],
 )

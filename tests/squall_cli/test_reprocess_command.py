@@ -218,7 +218,9 @@ def test_a_job_that_uses_spark_at_its_import_fails_with_a_hint_that_spark_starts
     done = reprocess(file, "--input", table, "--output", str(tmp_path / "out"))
 
     first, advice, *rest = done.stderr.splitlines()
-    assert first == f"squall reprocess: {file} cannot be imported: it uses Spark, which starts after that"
+    assert (
+        first == f"squall reprocess: {file} cannot be imported: it uses Spark, which starts after the import"
+    )
     assert "@udf(LongType()), not @udf('long')" in advice
     assert rest == [f"  at {file}:1, in <module>"]
     assert (done.exit_code, (tmp_path / "out").exists()) == (1, False)

@@ -115,10 +115,10 @@ def test_files_that_are_already_there_are_not_sent_again(nimbus: TakingNimbus, p
 def test_an_import_that_finds_nothing_is_named_with_advice(nimbus: TakingNimbus, project: Path) -> None:
     code = TOPOLOGY.replace("        self.finish()", "        import no_such_module\n        self.finish()")
     (project / "my_words.py").write_text(code)
-    said = "imported, but nowhere to be found here: no_such_module (my_words.py:9); "
-    assert f"{said}--include PATH sends" in submit(nimbus, project).stderr
+    said = "imported, but not found here: no_such_module (my_words.py:9); "
+    assert f"{said}--include PATH ships" in submit(nimbus, project).stderr
     again = submit(nimbus, project, "--requirements", "requirements.txt", "--name", "again")
-    assert f"{said}--requirements must bring it" in again.stderr
+    assert f"{said}list it in --requirements" in again.stderr
 
 
 def test_with_json_stdout_has_nothing_else(nimbus: TakingNimbus, project: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_name_in_use_is_reported_by_nimbus(nimbus: TakingNimbus, project: Path
     assert submit(nimbus, project).returncode == 0
     said = refused(nimbus, project)
     assert "squall submit: a topology named 'words' exists already" in said
-    assert said.rstrip().endswith("(--name NAME), or let this one take over (--replace)")
+    assert said.rstrip().endswith("(--name NAME), or replace the running one (--replace)")
 
 
 def test_a_name_that_becomes_free_is_reported_with_the_option_for_another(
@@ -277,7 +277,7 @@ def test_an_archive_over_the_limit_is_refused_with_the_largest_files(
 ) -> None:
     nimbus.limit = 10
     text = refused(nimbus, project, "--resource", "words.txt")
-    assert "the file is too large; the largest files that would travel: 'my_words.py (" in text
+    assert "the file is too large; the largest files of the package: 'my_words.py (" in text
 
 
 def test_pickles_over_the_limit_are_refused_with_advice(nimbus: TakingNimbus, project: Path) -> None:

@@ -419,7 +419,7 @@ def test_two_files_for_one_place_are_refused_by_name(tmp_path: Path) -> None:
             str(tmp_path / "project/my_topology.py"),
             include=(str(tmp_path / "one/my_module.py"), str(tmp_path / "two/my_module.py")),
         )
-    assert f"{tmp_path}/one/my_module.py and {tmp_path}/two/my_module.py would both travel as" in str(
+    assert f"{tmp_path}/one/my_module.py and {tmp_path}/two/my_module.py would both be shipped as" in str(
         caught.value
     )
 

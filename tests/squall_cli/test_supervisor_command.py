@@ -140,7 +140,7 @@ def test_zookeeper_may_start_after_its_daemons_which_report_that_they_wait(
     assert store.waits == [daemon_options.FIRST_SECS, daemon_options.AGAIN_SECS, daemon_options.AGAIN_SECS]
     assert refusals == []
     waiting = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert [each.getMessage() for each in waiting] == ["no ZooKeeper answered. It is waited for"] * 2
+    assert [each.getMessage() for each in waiting] == ["no ZooKeeper answered. Waiting for it"] * 2
 
 
 def test_a_supervisor_refused_by_zookeeper_ends_at_once_or_when_it_notices() -> None:

@@ -69,8 +69,8 @@ def test_ignored_and_unfinished_files_are_reported_below(files: OpenStore, folde
     files.put_if_absent(f"{new.next_name().attempt(1)}/part", b"on its way")
     assert run("counts").stdout.splitlines()[-2:] == [
         "1 batch is being written, or was when its topology ended (--sweep)",
-        "0 batches do not count, of tasks that had been replaced; 1 folder of leftovers will be swept by the next start of"
-        " their task, or by --sweep",
+        "0 batches do not count, since the tasks that wrote them had been replaced; 1 folder of leftovers will be swept"
+        " by the next start of their task, or by --sweep",
     ]
 
 
@@ -136,7 +136,7 @@ def test_a_file_that_differs_from_its_commit_is_named_and_the_exit_status_is_1(
     assert result.exit_code == 1
     assert "verified 3 files, 2.0 kB: 1 as committed\n" in result.stdout
     assert result.stdout.endswith(
-        "1 file of no committed batch, which only readers without the manifest see:\n  - squall-stray.parquet\n"
+        "1 file of no committed batch, seen only by readers that ignore the manifest:\n  - squall-stray.parquet\n"
     )
     first, *named = result.stderr.splitlines()
     assert first == "squall table: 2 files not as committed:"

@@ -171,8 +171,8 @@ def test_nothing_is_swept_while_a_record_is_unreadable(files: OpenStore, tmp_pat
 @pytest.mark.parametrize(
     ("options", "status", "said"),
     [
-        (["--dry-run"], 2, "--older-than and --dry-run say how to --sweep"),
-        (["--older-than", "0"], 2, "--older-than and --dry-run say how to --sweep"),
+        (["--dry-run"], 2, "--older-than and --dry-run are options of --sweep"),
+        (["--older-than", "0"], 2, "--older-than and --dry-run are options of --sweep"),
         (["--sweep", "--older-than", "1d"], 2, "'1d': give a number of seconds"),
         (["--sweep"], 1, "--sweep is for tables that sinks write"),
     ],

@@ -124,7 +124,7 @@ def test_a_second_server_on_the_same_folder_is_refused(tmp_path: Path) -> None:
         assert "serves" in server.line()
         result = run("--listen", "127.0.0.1:0", "--state", str(tmp_path))
     assert result.exit_code == 1
-    assert f"{tmp_path} belongs to a server that runs" in result.stderr
+    assert f"{tmp_path} belongs to a running server" in result.stderr
 
 
 @pytest.mark.slow
