@@ -1,6 +1,6 @@
 """Spark: topologies write their rows to HDFS exactly once per batch, and stored rows are read, reprocessed and replayed.
 
-Names only, each loaded when it is first asked for: importing this needs neither pyspark nor pyarrow nor Java, so that a
+This module only has names, each loaded at its first use. Importing it needs neither pyspark nor pyarrow nor Java, so a
 topology with a `SparkSink` can be built and submitted where Spark is not installed.
 """
 

@@ -1,6 +1,6 @@
-"""Several blocking calls at once, and reports of progress while one is in flight that reports none itself.
+"""Runs several blocking calls at once, and reports progress for calls that do not report it themselves.
 
-Apart, so that the manifest, which decides what counts, imports no threads itself. Must not know: the functions.
+This is a separate module so that the manifest, which decides what counts, imports no threads. Must not know: the functions.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final, TypeVar
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-#: Calls to a file system in flight at once: each mostly waits.
+#: Calls to a file system in flight at once; each one mostly waits.
 _AT_ONCE: Final = 8
-#: Seconds for which a call is reported to be in progress. One that takes longer hangs, and its watcher may end it.
+#: Seconds for which progress of a call is reported. A call that takes longer counts as hanging, and its watcher may end it.
 PATIENCE: Final = 600.0
 
 
 def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
-    """Return the function's results in order, several calls at once; the first error is raised."""
+    """Call the function for all items, several at once; return the results in order. Raises the first error."""
     listed = list(items)
     if len(listed) < 2:
         return list(map(function, listed))
@@ -34,7 +34,7 @@ def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item
 def keep_alive(
     progress: Callable[[], None], every: float = 1.0, patience: float = PATIENCE
 ) -> Iterator[None]:
-    """Call `progress` every `every` seconds, in a thread of its own, while the `with` block runs; for `patience` seconds at
+    """Call `progress` every `every` seconds in a separate thread while the `with` block runs, but for `patience` seconds at
     most.
     """
     over = threading.Event()

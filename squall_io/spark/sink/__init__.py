@@ -1,1 +1,1 @@
-"""SparkSink: a batch bolt that brings rows into a table, each committed batch exactly once."""
+"""SparkSink: a batch bolt that writes rows to a table, each committed batch exactly once."""

@@ -2,8 +2,8 @@
 
     SparkSink("hdfs://namenode:9000/warehouse/counts", "word string, count bigint")
 
-Tuples that do not fit the schema fail one by one, the others go on. A batch's tuples are acked once it is in the table and
-counts (`manifest.commit`). If something is away, the sink waits, so that the spouts slow down and nothing is lost.
+Tuples that do not fit the schema fail one by one; the others continue. A batch's tuples are acked once it is in the table and
+counts (`manifest.commit`). While storage or Spark is unavailable, the sink waits: spouts slow down and nothing is lost.
 Must not know: how files are written, what a manifest is.
 """
 
@@ -28,11 +28,11 @@ from topology_api.wording import listed
 if TYPE_CHECKING:
     import pyarrow
 
-#: Tuples that become Arrow's at once. A call of C lets no other thread go on, and a column of a million values is one of 20 ms;
-#: of this size it is none that the worker's loop would feel, and its values stay in the processor's cache.
+#: Tuples that are converted to Arrow at once. A C call blocks all other threads: 20 ms for a column of a million values. With
+#: this many, the worker's loop does not notice it, and the values stay in the processor's cache.
 SLICE: Final = 4096
 
-#: What to do about another owner of the writer id; reported once, as an error of the component.
+#: Advice if another task owns the writer id; reported once, as an error of the component.
 _WHEN_SUPERSEDED: Final = (
     "Usually its worker was declared dead, another one runs this task, and this one is ended soon. If tuples keep failing,"
     " check whether a copy of the cluster's store runs the topology a second time, and restart its workers: squall rebalance"
@@ -48,12 +48,12 @@ at_step: Callable[[str], None] = lambda step: None  # noqa: E731
 class SparkSink(BatchBolt):
     """Writes rows to a table at `path` that Spark, Hive and Impala read, and `read_committed` reads exactly.
 
-    path: where, as Spark takes it: `hdfs://...`, `file:///...`.
+    path: the table's path in Spark's form: `hdfs://...`, `file:///...`.
     schema: Spark's DDL text, `"word string, count bigint NOT NULL"`; its names are fields of the tuples.
-    format: parquet, orc, json or csv. compression: one that the format has; None: its default.
+    format: parquet, orc, json or csv. compression: one of the format's; None: its default.
     partition_by: columns whose values become folders.
-    batch_size, batch_interval: a batch is committed at this many rows, or this many seconds after its first one; None: what the
-        class says, 10,000 and 5.0.
+    batch_size, batch_interval: a batch is committed at this many rows, or this many seconds after its first row; None: the
+        defaults of the class, 10,000 and 5.0.
     master, conf: of the Spark session, which all sinks of a worker share; None: `local[*]`, in the worker's own Java.
     """
 
@@ -90,11 +90,11 @@ class SparkSink(BatchBolt):
         )
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
-        """Yield the fields that input streams lack of the schema."""
+        """Yield the fields of the schema that input streams lack."""
         return missing_fields(self._settings.schema, inputs)
 
     def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
-        """Yield what sinks of one topology cannot have: different sessions, tables in each other's folders."""
+        """Yield conflicts between sinks of one topology: different sessions, or tables in each other's folders."""
         sinks = {name: bolt._settings for name, bolt in earlier.items() if isinstance(bolt, SparkSink)}
         return neighbour_problems(self._settings, sinks)
 
@@ -167,10 +167,10 @@ class SparkSink(BatchBolt):
 
 
 class RowsOf:
-    """Makes rows of tuples of any stream that has the fields.
+    """Makes rows from tuples of any stream that has the fields.
 
-    columns: those of the table. fields: those that tuples must have; a column of the table that is not among them (another
-        sink added it) is null.
+    columns: the table's columns. fields: the columns that tuples must have; other columns of the table, which another sink
+        added, become null.
     """
 
     def __init__(self, columns: Schema, fields: Schema) -> None:
@@ -187,7 +187,7 @@ class RowsOf:
         rows: list[Row] = []
         kept: list[Tuple] = []
         bad: list[tuple[Tuple, str]] = []
-        for source, group in groupby(tups, source_of):  # neighbours come from the same task mostly
+        for source, group in groupby(tups, source_of):  # neighbouring tuples mostly come from the same task
             same = list(group)
             getter = getters[source]
             if isinstance(getter, str):
@@ -198,7 +198,7 @@ class RowsOf:
         return rows, kept, bad
 
     def _getter_for(self, fields: Fields) -> _Getter | str:
-        """Return what takes a row out of the values of a stream's tuples; a text: why that is impossible."""
+        """Return a function that makes a row from the values of a stream's tuples, or the reason why that is impossible."""
         known = self._getters.get(fields)
         if known is not None:
             return known
@@ -218,12 +218,12 @@ def _made_by(getter: _Getter, tups: Sequence[Tuple]) -> list[Row]:
 
 
 def _as_they_are(values: Row) -> Row:
-    """Return the values of a stream whose fields are the columns: no new tuple is made, which would be half of the time."""
+    """Return the values of a stream whose fields are the columns. Making a new tuple would take half of the time."""
     return values
 
 
 def _getter(places: list[int | None]) -> _Getter:
-    """Return what takes the values at these places; None: a null."""
+    """Return a function that makes a row from the values at these places; a place None becomes a null."""
     if None in places:
         whole = _getter([-1 if place is None else place for place in places])
         return lambda values: whole((*values, None))

@@ -1,7 +1,7 @@
-"""The meaning of an error during a commit (retry, give the batch up, or unknown), and the retries.
+"""Decides what an error during a commit means (retry, give up, or unknown), and runs the retries.
 
-Spark's errors come as a stack trace of Java; the classes in it decide, as they do for file systems
-(`stores.hadoop_errors`). The JVM is not asked: it may be what has died.
+Spark's errors have a Java stack trace. The exception classes in it decide, as for file systems (`stores.hadoop_errors`). The
+JVM is not asked, since it may have died.
 Must not know: sessions, batches, the work that is retried.
 """
 
@@ -37,11 +37,11 @@ _OUTSIDE: Final = (
     "javax.security.sasl.",
     *(f"org.apache.hadoop.{package}." for package in ("fs", "hdfs", "io.retry", "ipc", "net", "security")),
 )
-#: Of java.io only these: its other exceptions report objects, texts or classes in a wrong format.
+#: Of java.io, only these are errors of storage: the others report objects, texts or classes in a wrong format.
 _OUTSIDE_IO: Final = re.compile(
     r"java\.io\.(?:EOF|FileNotFound|IO|InterruptedIO|SyncFailed|UncheckedIO)Exception"
 )
-#: Of java.net all but these.
+#: Of java.net, all except these.
 _NO_NETWORK: Final = frozenset({"java.net.MalformedURLException", "java.net.URISyntaxException"})
 #: Exceptions of executors that do not have the driver's classes.
 _OTHER_CLASSES: Final = ("java.io.InvalidClassException", "java.io.StreamCorruptedException")
@@ -56,20 +56,20 @@ _SENSELESS: Final = re.compile(
 )
 #: The message in gRPC's error about a Spark Connect server.
 _DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
-#: Spark's own wrappers, which do not tell the reason.
+#: Spark's own wrapper exceptions, which do not name the reason.
 _WRAPPING: Final = ("org.apache.spark.", "py4j.")
 #: The call that fails when a batch cannot be stored.
 WRITE: Final = "Spark cannot write"
 _LONGEST: Final = 400
 
-#: Seconds between tries, at first and at most.
+#: Seconds between attempts, at first and at most.
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
-#: Tries of an error of unknown meaning, in a row.
+#: Consecutive attempts that may fail with errors of unknown meaning.
 UNKNOWN_TRIES: Final = 3
 #: Seconds between log lines about the same trouble.
 LOG_AGAIN: Final = 60.0
-#: Why something is no longer retried that might succeed.
+#: The reason for ending retries that might still succeed.
 STOPPED: Final = "its worker ends"
 #: The longest single sleep: progress is reported in between.
 _LONGEST_SLEEP: Final = 1.0
@@ -83,26 +83,26 @@ class Verdict(Enum):
     """What to do after an error."""
 
     AGAIN = "again"
-    """Retry for as long as it takes: something outside is away."""
+    """Retry without limit: storage or Spark is unavailable."""
     REFUSED = "refused"
-    """Retrying is useless until someone changes something."""
+    """Do not retry: it fails until someone changes something."""
     UNKNOWN = "unknown"
     """Retry a few times."""
 
 
 def verdict_on(error: BaseException) -> Verdict:
-    """Return what an error means. Only storage and Spark that are away are awaited without limit."""
+    """Return what an error means. Only unavailable storage or Spark is retried without limit."""
     if isinstance(error, FilesUnavailable):
         return Verdict.AGAIN
     if isinstance(error, BatchLost):
-        # It may have been an accident; something that deletes or hides the files of each batch would do so again.
+        # It may have been an accident. If something deletes or hides the files of each batch, it will do so again.
         return Verdict.UNKNOWN
     if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
         return Verdict.REFUSED
     if isinstance(error, (JavaFailed, NoConnectServer, ConnectionError)):
         return Verdict.AGAIN
     if isinstance(error, SquallError):
-        # Files that are missing, or exist already, are not explained by waiting.
+        # Waiting does not help if files are missing, or exist already.
         return Verdict.UNKNOWN if isinstance(error, FilesError) else Verdict.REFUSED
     module = type(error).__module__.partition(".")[0]
     if module not in ("py4j", "pyspark", "grpc"):
@@ -115,13 +115,13 @@ def verdict_on(error: BaseException) -> Verdict:
         return Verdict.UNKNOWN
     if module == "grpc":
         return Verdict.UNKNOWN if _SENSELESS.search(text) else Verdict.AGAIN
-    # Py4J has an error without a trace where Java has not answered.
+    # If Java did not answer, Py4J's error has no trace.
     no_answer = type(error).__name__ in ("Py4JError", "Py4JNetworkError") and "Trace:" not in text
     return Verdict.AGAIN if no_answer or _GONE.search(text) else Verdict.UNKNOWN
 
 
 def reason_of(error: BaseException, call: str = WRITE) -> str:
-    """Return an error in one line, for people. call: what failed, if it was storage or the network."""
+    """Return an error as one line for users. `call` names the call that failed, if storage or the network failed."""
     if isinstance(error, SquallError):
         return str(error)
     meaning = _meaning(error, call)
@@ -142,7 +142,7 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
 
 
 def _meaning(error: BaseException, call: str = WRITE) -> FilesError | None:
-    """Return the error of a file system or the network that made a Spark job fail, if it was one."""
+    """Return the error of a file system or the network that made a Spark job fail; None if there was none."""
     causes = _causes_of(error)
     if any(map(_is_no_storage, causes)):
         return None
@@ -156,20 +156,20 @@ def _causes_of(error: BaseException) -> list[Thrown]:
 
 
 def _is_no_storage(cause: Thrown) -> bool:
-    """Return whether a cause looks like an error of storage or network by its class, but is none."""
+    """Whether a cause has a class of storage or network errors, but is not such an error."""
     name = cause.classes[0]
     return name in _NO_NETWORK or (name.startswith("java.io.") and not _OUTSIDE_IO.fullmatch(name))
 
 
 def text_of(error: BaseException) -> str:
-    """Return an error's text; "" if Java would have to be asked, and is gone."""
+    """Return an error's text; "" if it must be read from Java, and Java is gone."""
     with suppress(Exception):
         return str(error)
     return ""
 
 
 def _trace_of(error: BaseException) -> str:
-    """Return an error's text with the trace of the JVM; without asking the JVM, if possible."""
+    """Return an error's text with the JVM's stack trace, if possible without a call to the JVM."""
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str):
         return trace
@@ -186,8 +186,8 @@ class Retries:
     """The retries of one piece of work.
 
     what: the trouble, for the log and the error: "batch x of 10 rows is not in hdfs://...". limit: seconds after the first
-        failure at which it is given up though it may succeed later; None: never. stopped: whether its worker is ending, which
-        also ends it.
+        failure after which retries end, even if one might succeed later; None: no limit. stopped: whether the worker is ending,
+        which also ends the retries.
     """
 
     what: str
@@ -206,9 +206,9 @@ class Retries:
     _logged: float = field(default=0.0, init=False)
 
     def failed(self, error: Exception, in_doubt: bool = False) -> None:
-        """Wait until the next try is due; or raise `NotCommitted`, which ends it.
+        """Wait until the next attempt is due, or raise `NotCommitted`, which ends the retries.
 
-        in_doubt: what was tried may have happened, so it must not be given up while its worker runs.
+        in_doubt: the attempt may have succeeded, so retries must not end while the worker runs.
         """
         now = self.now()
         if self.since is None:
@@ -241,7 +241,7 @@ class Retries:
         return 0.0 if self.since is None else self.now() - self.since
 
     def pause(self, seconds: float, reason: str) -> None:
-        """Sleep, reporting progress and the reason; raise `NotCommitted` once its worker ends."""
+        """Sleep, and report progress and the reason; `NotCommitted` once the worker ends."""
         until = self.now() + seconds
         while True:
             if self.stopped():

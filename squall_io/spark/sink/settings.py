@@ -1,4 +1,4 @@
-"""The settings that the arguments of a SparkSink make, and all that is wrong with them: known where the topology is built.
+"""The settings from a SparkSink's arguments, and their problems, which are found when the topology is built.
 
 Must not know: sessions, file systems, tuples.
 """
@@ -48,7 +48,7 @@ def settings_of(
     conf: object,
     compression: object,
 ) -> SinkSettings:
-    """Return the settings that the arguments make; `InvalidConfig` lists everything that is wrong with them."""
+    """Return the settings from these arguments; raise `InvalidConfig` with all their problems."""
     problems: list[str] = []
     wrong = f"path is {typed(path)}: give the table's path as text, 'hdfs://host:9000/warehouse/counts'"
     where = _parsed(path, (str, os.PathLike), check_table_path, wrong, problems)
@@ -86,7 +86,7 @@ def missing_fields(schema: Schema, inputs: Mapping[tuple[str, str], Fields]) -> 
 
 
 def neighbour_problems(own: SinkSettings, earlier: Mapping[str, SinkSettings]) -> Iterator[str]:
-    """Yield why a sink cannot be in one topology with sinks that were declared before it, a sentence each."""
+    """Yield conflicts of a sink with sinks of the topology that were declared earlier, a sentence each."""
     for component, other in earlier.items():
         requests = SessionRequest.of(other.master, other.conf), SessionRequest.of(own.master, own.conf)
         if request_conflict(*requests) is not None:

@@ -1,8 +1,8 @@
-"""The writer of one task of a sink: opens the table, commits batches, retries while something is away.
+"""The writer of one task of a sink: opens the table, commits batches, retries while storage or Spark is unavailable.
 
-A batch whose publishing has begun may be in the table, whatever was answered: from then on it is never given up, since its
-tuples would be replayed and their rows duplicated. Before that, an error that retries cannot help ends it. A writer id that a
-sweep claimed, because it presumed this task dead, is taken back.
+Once publishing has begun, a batch may be in the table, even if an error was returned. From then on it is never given up,
+since its tuples would be replayed and their rows duplicated. Before that, an error that retries cannot solve ends the batch.
+If a sweep presumed this task dead and claimed its writer id, the task takes the writer id back.
 Must not know: tuples.
 """
 
@@ -53,20 +53,20 @@ class _Batch:
 
     name: BatchName
     rows: int
-    #: Spark's jobs for it so far.
+    #: The number of Spark jobs for the batch so far.
     attempts: int = 0
-    #: Its commit, once Spark has written it.
+    #: The batch's commit, once Spark has written the rows.
     commit: BatchCommit | None = None
-    #: Whether its entry may be in the table.
+    #: Whether the batch's entry may be in the table.
     in_doubt: bool = False
 
 
 class SinkWriter:
-    """What one task of a sink owns outside its process. Call `open` first; all methods are called in the task's thread."""
+    """Everything that one task of a sink owns outside its process. Call `open` first; all calls come from the task's thread."""
 
     _agreed: NumberedSchema
     _owner: Owner
-    """These two are set by `open`."""
+    """Set by `open`, as is the attribute above."""
 
     def __init__(self, settings: SinkSettings, context: Context, at: Callable[[str], None]) -> None:
         self._settings = settings
@@ -83,7 +83,7 @@ class SinkWriter:
         self._session: SparkSession | None = None
         #: Whether a call has failed, so that the session must be checked.
         self._suspect = False
-        #: Whether this epoch was ended, so that the writer id must be taken back.
+        #: Whether a sweeper ended this epoch, so that the writer id must be taken back.
         self._ended = False
         self._superseded: Superseded | None = None
         self._token = secrets.token_hex(8)
@@ -97,7 +97,7 @@ class SinkWriter:
 
     @property
     def trouble(self) -> float:
-        """Seconds for which the current batch has been waiting for something that is away; 0: it is not waiting."""
+        """Seconds for which the current batch has waited for storage or Spark; 0: it is not waiting."""
         retries = self._retries
         return 0.0 if retries is None else retries.trouble
 
@@ -106,7 +106,7 @@ class SinkWriter:
     def open(self) -> None:
         """Start Spark, open the table, take over the writer id and clean up after its last owner.
 
-        `NotCommitted`: something has been away for too long. A mistake is raised as it is: `TableMismatch`,
+        `NotCommitted`: storage or Spark was unavailable for too long. A mistake is raised unchanged: `TableMismatch`,
         `FilesRefused`, ...
         """
         try:
@@ -128,7 +128,7 @@ class SinkWriter:
             raise
 
     def _insist(self, step: Callable[[], None], retries: Retries) -> None:
-        """Take a step of the opening, repeatedly if need be."""
+        """Run a step of the opening, and repeat it if necessary."""
         while True:
             try:
                 with keep_alive(self._progress):
@@ -171,7 +171,7 @@ class SinkWriter:
         self._owner = Owner(self._writer_id, epoch, *names)
 
     def _sweep(self) -> None:
-        """Delete what earlier owners left."""
+        """Delete leftovers of earlier owners."""
         self._at("sweep")
         task, files, own = self._context, self._store, self._writer_id
         swept = sweep(files, own, self._owner.epoch)
@@ -180,7 +180,7 @@ class SinkWriter:
             self._log.info("deleted %d files of batches that were never committed", swept)
 
     def _warm_up(self) -> None:
-        """Have Spark write a row and delete it: a session's first write takes seconds."""
+        """Let Spark write a row, and delete it: a session's first write takes seconds."""
         self._at("warm")
         name = BatchName(self._writer_id, self._owner.epoch, 0)
         writer = self._make_writer()
@@ -231,7 +231,7 @@ class SinkWriter:
                     retries.succeeded(f"batch {batch.name} is in {self._store.root}")
                     return commit
                 except Superseded as error:
-                    if self._ended:  # it cannot be taken back
+                    if self._ended:  # the writer id cannot be taken back
                         self._superseded = error
                         self._log.error("%s", error)
                         raise
@@ -244,14 +244,14 @@ class SinkWriter:
                     retries.failed(error, in_doubt=batch.in_doubt and not hopeless)
         except NotCommitted:
             if not batch.in_doubt:
-                with suppress(FilesError):  # as far as that is possible now
+                with suppress(FilesError):  # if that is possible now
                     delete_leftovers(self._store, batch.name, ())
             raise
         finally:
             self._retries = None
 
     def tidy(self, commit: BatchCommit) -> None:
-        """Delete what a batch left in its staging folder, and make a checkpoint if one is due.
+        """Delete the batch's staging folder, and make a checkpoint if one is due.
 
         Errors are logged: the batch counts, and the next owner cleans up.
         """
@@ -283,7 +283,7 @@ class SinkWriter:
                 lease.release()
 
     def _try(self, batch: _Batch, rows: pyarrow.Table) -> BatchCommit:
-        """Continue with a batch where it is."""
+        """Continue a batch at its current step."""
         self._mend()
         if self._ended:
             self._take_back(batch)
@@ -306,7 +306,7 @@ class SinkWriter:
                 wall=time.time,
                 at=lambda step: self._step(batch, step),
             )
-        batch.commit.files = self._store  # which may be another one since the last try
+        batch.commit.files = self._store  # it may have changed since the last attempt
         batch.commit.run()
         return batch.commit
 
@@ -326,7 +326,7 @@ class SinkWriter:
         self._number = 0
         self._ended = False
         self._log.warning(
-            "epoch %d of %s was ended by squall table --sweep, which presumes dead what has written nothing for"
+            "epoch %d of %s was ended by squall table --sweep, which presumes tasks dead that wrote nothing for"
             " --older-than seconds; this task continues in epoch %d",
             ended,
             self._writer_id,
@@ -334,8 +334,7 @@ class SinkWriter:
         )
 
     def _counts_or_restarts(self, batch: _Batch) -> bool:
-        """Return whether a batch of this writer's past epoch counts; if not, make it a batch of the current epoch,
-        to be written."""
+        """Whether a batch of this writer's past epoch counts. If not, make it a new batch of the current epoch."""
         if batch.in_doubt and has_counted(self._store, batch.name):
             return True
         batch.in_doubt = False

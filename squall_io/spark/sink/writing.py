@@ -1,8 +1,8 @@
-"""Spark writes a batch: an Arrow table goes to a folder, in the table's format and partitions.
+"""Writes a batch with Spark: an Arrow table goes to a folder, in the table's format and partitions.
 
-Measured with local[2], 100,000 rows of three columns to local files: 277 ms as `createDataFrame(table).write` comes, which
-takes the rows through the driver and writes two files; 133 ms with one Arrow batch that goes straight to one task, and one
-file (`WRITE_CONF`).
+Measured with local[2], 100,000 rows of three columns to local files: plain `createDataFrame(table).write` takes 277 ms, since
+it passes the rows through the driver and writes two files. With `WRITE_CONF`, one Arrow batch goes straight to one task and
+becomes one file: 133 ms.
 Must not know: manifests, topologies.
 """
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 #: Rows per file.
 _ROWS_OF_A_FILE: Final = 250_000
-#: Settings of the writing session besides the user's. It is a session of its own (`newSession`), so that one that the user made
-#: keeps its settings.
+#: Settings of the writing session, in addition to the user's. It is a separate session (`newSession`), so that the user's own
+#: session keeps its settings.
 WRITE_CONF: Final = {
-    # One Arrow batch is one task and one file: small files are what HDFS is worst at. A huge batch is several.
+    # One Arrow batch becomes one task and one file, since HDFS handles small files badly. A huge batch becomes several.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_OF_A_FILE),
     "spark.sql.execution.arrow.localRelationThreshold": "0",
     "spark.sql.session.timeZone": "UTC",
@@ -35,13 +35,13 @@ WRITE_CONF: Final = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    # Of Hadoop: see sessions.DEFAULTS.
+    # Settings of Hadoop: see DEFAULTS in session/request.py.
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
 }
-#: And with Spark Connect: up to this many bytes of rows go with the call that writes them, which takes 128 MiB. Larger ones are
-#: sent ahead (by default those beyond 1 MiB), and a server keeps them until the session ends.
+#: Additional settings with Spark Connect. Up to this many bytes of rows are sent within the write call, which can hold 128 MiB.
+#: More rows (by default, more than 1 MiB) are sent ahead of it, and the server keeps them until the session ends.
 CONNECT_CONF: Final = {"spark.sql.session.localRelationCacheThreshold": str(64 << 20)}
 
 
@@ -55,7 +55,7 @@ class WriteAs:
 
 
 def save(frame: DataFrame, mode: str, write_as: WriteAs, folder: str) -> None:
-    """Have Spark write a frame to a folder, given by its full path."""
+    """Let Spark write a frame to a folder, given by its full path."""
     writer = frame.write.mode(mode).format(write_as.file_format)
     writer = writer.options(**write_options(write_as.file_format, write_as.compression))
     if write_as.partition_by:
@@ -64,7 +64,7 @@ def save(frame: DataFrame, mode: str, write_as: WriteAs, folder: str) -> None:
 
 
 class TableWriter:
-    """Writes batches with a session of its own, of the same driver, until it is closed."""
+    """Writes batches through a separate session of the same driver, until it is closed."""
 
     def __init__(self, session: SparkSession, schema: Schema, write_as: WriteAs) -> None:
         if is_classic(session):
@@ -91,7 +91,7 @@ class TableWriter:
             discard(self.session)
 
     def warm_up(self, folder: str) -> None:
-        """Write a row of nulls: a session's first write takes seconds, to load classes."""
+        """Write a row of nulls, since a session's first write takes seconds to load classes."""
         import pyarrow
 
         from squall_io.spark.rows.arrow import arrow_schema

@@ -2,12 +2,12 @@
 
     builder.set_spout("rows", CommittedRows("hdfs://namenode:9000/counts", ["word", "count"], follow=True), parallelism=2)
 
-A batch is read by one task, completely and once: its position is stored like others (see `positions`), by the batch's
-name, so it does not matter when and in which order tasks discover it. Within a task the batches come in the order of their
-commits, the rows of each as they are in its files.
+A batch is read by one task, completely and once. Its position is stored by its name (see `positions`), so it does not matter
+when and in which order tasks discover batches. A task reads its batches in the order of their commits, and the rows of each
+in the order of its files.
 
-Values are the same in every file format. Parquet, the default, is read without Spark. Of the other formats only Spark
-reads back exactly what it wrote, so they need a session.
+Values are the same in every file format. Parquet, the default, is read without Spark. The other formats need a session, since
+only Spark reads back exactly what it wrote.
 Must not know: how positions are stored.
 """
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two polls for new batches.
 POLL_SECONDS: Final = 2.0
-#: Rows that become Python values at once.
+#: Rows that are converted to Python values at once.
 _AT_ONCE: Final = 4_096
 
 
@@ -64,15 +64,15 @@ class CannotStream(SquallError):
 class CommittedRows(ReadingSpout):
     """The committed rows of a table, one tuple each.
 
-    path: the table's.
-    fields: the columns that a tuple has, in this order. Values are Python's own; a struct is a dict, a map is one, a
-        timestamp is aware, in UTC.
-    since, until: only batches committed from `since` on and before `until`: a datetime with its tzinfo, ISO text with its zone,
+    path: the table's path.
+    fields: the columns that a tuple has, in this order. Values are Python's own; a struct or a map is a dict, a timestamp is
+        aware, in UTC.
+    since, until: only batches committed at or after `since` and before `until`: a datetime with tzinfo, ISO text with a zone,
         or seconds since 1970.
     follow: False reads the batches that exist when the spout's first task starts, and ends; True continues with new ones.
-    positions: a folder for how far the tasks have read; None: one of this submission alone, in `_squall/readers`
-        of the table. With a folder of your own a topology that is submitted again continues where the last one ended, and reads
-        what was added since.
+    positions: the folder where tasks store how far they have read; None: a folder for this submission alone, in
+        `_squall/readers` of the table. If you give a folder, a later submission continues where the last one ended, with the
+        batches that were added since.
     replay: as `Spout.replay`.
     master, conf: of Spark, the same as for the topology's `SparkSink`s. Parquet tables are read without Spark.
     """
@@ -109,7 +109,7 @@ class BatchUnits(Units):
 
     _format: str
     _schemas: dict[int, Schema]
-    """By number; 0 is the newest, which the fields were checked with. Set by `open`, as is the format."""
+    """By number; 0 is the newest, against which the fields were checked. Set by `open`, as is the format."""
 
     def __init__(self, spout: CommittedRows) -> None:
         self._spout = spout
@@ -132,7 +132,7 @@ class BatchUnits(Units):
         self._format = table.file_format
 
     def snapshot(self) -> Mapping[str, Any]:
-        """Return the batches that count now, by owner and number; nothing if the table is followed."""
+        """Return the batches that count now, by owner and number; nothing with `follow`."""
         if self._follow:
             return {}
         numbers: dict[str, Ranges] = {}
@@ -141,7 +141,7 @@ class BatchUnits(Units):
         return {"batches": {series: list(map(list, ranges)) for series, ranges in numbers.items()}}
 
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
-        """Return the batches of the snapshot; if the table is followed, the existing ones."""
+        """Return the batches of the snapshot; with `follow`, the existing batches."""
         if self._follow:
             return self._new_units()
         wanted = {series: Ranges(map(tuple, ranges)) for series, ranges in snapshot["batches"].items()}
@@ -150,14 +150,14 @@ class BatchUnits(Units):
         gone = sum(last - first + 1 for ranges in wanted.values() for first, last in ranges) - len(units)
         if gone:
             raise CannotStream(
-                f"{self._files.root} has lost {gone} of the batches that it had when reading began: its manifest was"
-                " changed by something else than Squall"
+                f"{self._files.root} has lost {gone} of the batches that it had when reading began: something other than"
+                " Squall changed its manifest"
             )
         self._keep(entries, units)
         return units
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
-        """Return new batches; None unless the table is followed."""
+        """Return new batches; None without `follow`."""
         return (self._new_units(), POLL_SECONDS) if self._follow else None
 
     def name(self, unit: Unit) -> object:
@@ -167,7 +167,7 @@ class BatchUnits(Units):
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
         """Yield the rows of a batch; a row's position is its place among all of them."""
         entry = self._entries[unit]
-        # Where columns are not found by name, a file is read with the schema that it was written with.
+        # In formats that do not find columns by name, a file is read with the schema that it was written with.
         schema = self._schema(0 if FORMATS[self._format].by_name else entry.schema)
         place = 0
         for file in entry.files:
@@ -177,7 +177,7 @@ class BatchUnits(Units):
                         yield place, place + 1, row
                     place += 1
             except AbsentFile as error:
-                raise UnreadableFile(f"batch {entry.batch} is not complete any more: {error}") from None
+                raise UnreadableFile(f"batch {entry.batch} is no longer complete: {error}") from None
         if place != entry.rows:
             raise UnreadableFile(
                 f"batch {entry.batch} has {place} rows in its files, and {entry.rows} were committed"
@@ -197,7 +197,7 @@ class BatchUnits(Units):
         return self._lease
 
     def _check(self, table: TableRecord) -> None:
-        """Raise `CannotStream` if the table does not hold what is wanted of it."""
+        """Raise `CannotStream` if the table has no batches or lacks requested columns."""
         root = self._files.root
         if table.holds != ROWS:
             raise CannotStream(
@@ -222,9 +222,9 @@ class BatchUnits(Units):
         return self._schemas[number]
 
     def _batches(self) -> dict[Unit, BatchEntry]:
-        """Return the batches as they were committed, oldest first, ignoring compactions: these only move rows.
+        """Return the batches as they were committed, oldest first, ignoring compactions, which only move rows.
 
-        `FilesUnavailable`: which batches count will be certain soon.
+        `FilesUnavailable`: it is not yet certain which batches count.
         """
         state = require_readable(self._files, read_state(self._files))
         if state.uncertain:
@@ -241,7 +241,7 @@ class BatchUnits(Units):
 
     def _new_units(self) -> list[Unit]:
         """Return all existing batches if anything has changed since the last poll."""
-        # An entry may be in a checkpoint before any task has seen its own file.
+        # An entry may be in a checkpoint before any task has seen the entry's own file.
         names = frozenset(
             status.path for folder in (COMMITS, CHECKPOINTS) for status in self._files.list(folder)
         )

@@ -1,19 +1,19 @@
-"""Which files a path means, in one order for all tasks of a spout, and the pieces that the tasks read: splits.
+"""Finds the files of a path, in the same order for all tasks of a spout, and cuts them into splits, which the tasks read.
 
 A path is a file, a folder, or a pattern: `hdfs://host/logs/2026-*/*.log`. A folder means all files in it and in folders
 below it, except what Hadoop hides everywhere: names that begin with "_" or ".".
 
-A file is read up to its size at discovery. A later file is accepted when two polls in a row have found it unchanged, by
-its size and modification time. Whether a writer is done cannot be known, so a file that has changed since is reported,
-together with the right way to write files.
+A file is read up to its size at its discovery. A file that appears later counts as complete when two polls in a row found its
+size and modification time unchanged. But nothing can show that a writer is done, so a file that changes afterwards is
+reported, together with the right way to write files.
 
 ```
 POSITIONS/files/<number>.json      files that one of the tasks discovered; numbered without gaps, each put once
 ```
-A task that discovers files which are not in the list first reads what others have recorded meanwhile, and puts the rest
-under the next number. Of two tasks that try, one wins, and the other reads the winner's record. So the list grows only at
-its end, and a place in it means the same to every task, for good, without any communication between them.
-Every hundredth record has the whole list, so that a starting task has few to read.
+A task that discovers files that are not in the list first reads what others have recorded meanwhile, and puts the rest
+under the next number. If two tasks try, one wins, and the other reads the winner's record. So the list grows only at its end:
+a place in it means the same file to every task, for ever, without communication between tasks.
+Every hundredth record has the whole list, so that a starting task reads few records.
 Must not know: lines, positions, spouts.
 """
 
@@ -39,7 +39,7 @@ from topology_api import SquallError
 
 #: Bytes of a split: half a block of HDFS.
 SPLIT_BYTES: Final = 64 << 20
-#: Endings of packed files, each of which one task reads completely.
+#: Endings of packed files. One task reads all of a packed file.
 PACKED: Final = (".gz", ".bz2")
 #: Endings of files packed in an unsupported way.
 _FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate", ".xz", ".zip", ".7z", ".Z")
@@ -63,7 +63,7 @@ class PathPattern:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether there is a pattern in it."""
+        """Whether the path has a pattern."""
         return any(_PATTERN.search(part) for part in self.parts)
 
 
@@ -71,7 +71,7 @@ def source_of(path: str) -> PathPattern:
     """Return the meaning of a path. Raises `InvalidPath`."""
     found = _ABOVE.fullmatch(path)
     if found is None:
-        check_path(path)  # says what is wrong with it
+        check_path(path)  # raises an error that says what is wrong
         raise InvalidPath(path, "write it from the root: '/...' or 'hdfs://host:port/...'")
     above, parts = found[1] or "", [part for part in found[2].split("/") if part not in ("", ".")]
     first = next((number for number, part in enumerate(parts) if _PATTERN.search(part)), len(parts))
@@ -167,7 +167,7 @@ class _Found(msgspec.Struct):
 
 
 class FileList:
-    """The list, as far as one task has read it."""
+    """The part of the list that one task has read."""
 
     def __init__(self, kept: Files) -> None:
         self._kept = kept
@@ -178,7 +178,7 @@ class FileList:
         self.records = 0
 
     def read(self, last: int | None = None) -> None:
-        """Read the records that were added since: all of them, or up to record `last`. `UnreadableRecord`."""
+        """Read the records added since the last call: all of them, or up to record `last`. `UnreadableRecord`."""
         if not self.records:
             newest = self._newest() if last is None else last
             if newest >= WHOLE:
@@ -192,7 +192,7 @@ class FileList:
                 return
 
     def add(self, found: Iterable[FoundFile]) -> None:
-        """Read what was recorded since, and record those files that are not in the list."""
+        """Read the records added since the last call, and record the files that are still not in the list."""
         files = list(found)
         while True:
             self.read()
@@ -202,7 +202,9 @@ class FileList:
             number = self.records + 1
             before = 0 if number % WHOLE == 0 else len(self.files)
             record = _Found(before, [*self.files[before:], *new])
-            self._kept.put_if_absent(_path(number), seal(KIND, record))  # read the winner's next
+            self._kept.put_if_absent(
+                _path(number), seal(KIND, record)
+            )  # if another task won, its record is read next
 
     def _newest(self) -> int:
         return max((number_of(status.name) or 0 for status in self._kept.list(FOUND)), default=0)
@@ -224,7 +226,7 @@ def _path(number: int) -> str:
     return f"{FOUND}/{number}.json"
 
 
-# Files that come
+# New files
 
 #: Seconds until a file that has changed once more is reported again: at first, and at most.
 FIRST_WAIT: Final = 60.0
@@ -232,7 +234,7 @@ LONGEST_WAIT: Final = 3600.0
 
 
 class FileDiscovery:
-    """The files of a reader, as one of its tasks discovers them."""
+    """How one task discovers the files of its reader."""
 
     def __init__(self, files: Files, source: PathPattern, kept: Files, split_bytes: int) -> None:
         self._files = files
@@ -240,7 +242,7 @@ class FileDiscovery:
         self._kept = kept
         self._split_bytes = split_bytes
         self._list = FileList(kept)
-        #: How many files of the list were returned.
+        #: The number of files of the list that were returned.
         self._given = 0
         #: The files at the last poll.
         self._before: dict[str, tuple[int, float]] = {}
@@ -249,24 +251,24 @@ class FileDiscovery:
         self._reported: dict[str, _Reported] = {}
 
     def snapshot(self, now: float) -> Mapping[str, Any]:
-        """Return how far the list goes once it has the existing files. Raises `AbsentFile` or `UnreadableFile`."""
+        """Record the existing files; return the length of the list. `AbsentFile`, `UnreadableFile`."""
         files = FileList(self._kept)
         files.read()
         present = find_files(self._files, self._source)
-        if present or not files.records:  # what was read before may have been taken away since
+        if present or not files.records:  # files that were read before may have been removed
             require_files(self._files, self._source, present)
         self._add(files, present)
         self._report(present, files, now)
         return {"records": files.records}
 
     def begin(self, snapshot: Mapping[str, Any] | None) -> list[FoundFile]:
-        """Return the files of a snapshot, or without one all that were ever discovered."""
+        """Return the files of a snapshot; without a snapshot, all files that were ever discovered."""
         self._list, self._given = FileList(self._kept), 0
         self._list.read(None if snapshot is None else int(snapshot["records"]))
         return self._new()
 
     def poll(self, reports: bool, now: float) -> list[FoundFile]:
-        """Return new files. reports: whether this task reports files that are not read; one task of the reader does."""
+        """Return new files. reports: whether this task reports unread files, which one task of the reader does."""
         present = find_files(self._files, self._source)
         before, self._before = self._before, {status.path: _mark(status) for status in present}
         whole = (status for status in present if before.get(status.path) == _mark(status))
@@ -276,7 +278,7 @@ class FileDiscovery:
         return self._new()
 
     def _add(self, files: FileList, found: Iterable[FileStatus]) -> None:
-        """Add the files that have anything to read to the list."""
+        """Add those files to the list that can be read and are not empty."""
         files.add(
             FoundFile(status.path, status.size, self._split_bytes, status.modified)
             for status in found
@@ -311,7 +313,7 @@ class _Reported:
 
     mark: tuple[int, float] | None
     again_at: float
-    """When it is reported again if it has changed again; the wait doubles each time."""
+    """When another change of the file is reported; the wait doubles each time."""
     wait: float = FIRST_WAIT / 2
 
 
@@ -333,11 +335,11 @@ def _what_is_wrong(status: FileStatus, found: FoundFile | None) -> str:
 
 
 def _mark(file: FileStatus | FoundFile) -> tuple[int, float]:
-    """Return what shows that a file has changed."""
+    """Return size and time of a file, which show whether it has changed."""
     return file.size, file.modified
 
 
-# Their pieces
+# Splits of the files
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
     builder.set_spout("lines", HdfsLines("hdfs://namenode:9000/logs/2026-*/*.log"), parallelism=4)
 
-The files that exist when the first task starts, and with `follow` later ones too, are cut into splits, which the tasks
-share: every task computes the same ones, also after restarts. How far each task has read is stored in a folder; a
-restarted task continues where its acks ended.
+The files that exist when the first task starts, and with `follow` later ones too, are cut into splits. Every task computes
+the same splits, also after restarts, and reads its share. Each task stores how far it has read in a folder, so a restarted
+task continues after its last ack.
 Must not know: how lines are cut out of bytes, how positions are stored, how tasks agree on files.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 #: Fields of a tuple: the line's text, the full path of its file, the byte offset in the file where it begins.
 FIELDS: Final = ("line", "file", "offset")
-#: How a line that is not text of the encoding is treated: left out and reported, or decoded in one of Python's ways.
+#: How a line is treated that cannot be decoded: left out and reported ("strict"), or decoded by an error handler of Python.
 ERRORS: Final = ("strict", "replace", "ignore", "backslashreplace", "surrogateescape")
 SMALLEST_SPLIT: Final = 1 << 10
 LARGEST_SPLIT: Final = 1 << 40
@@ -48,7 +48,7 @@ _SERIES: Final = ""
 
 
 class UnreadableLines(UnreadableFile):
-    """Lines of a file were left out: they are too long, or no text of the encoding."""
+    """Lines of a file were left out, because they are too long or cannot be decoded."""
 
 
 class HdfsLines(ReadingSpout):
@@ -57,14 +57,14 @@ class HdfsLines(ReadingSpout):
     path: a file, a folder (with everything below it, except names that begin with "_" or "."), or a pattern with "*", "?" and
         "[...]" in its names. Files that end with .gz or .bz2 are unpacked, each by one task.
     fields: which of "line", "file" and "offset" a tuple has, in this order.
-    encoding, errors: how bytes become text, as for `bytes.decode`. With "strict" a line that is not text is left out and
-        counted (`lines left out`), and the first one of each split is reported.
+    encoding, errors: how bytes become text, as for `bytes.decode`. With "strict", a line that cannot be decoded is left out
+        and counted (`lines left out`), and the first one of each split is reported.
     split_bytes: bytes per split, the piece of a file that one task reads.
-    follow: False reads the files that exist when the spout's first task starts, and ends; True goes on with those that
-        come. A new file should appear complete: write it under a name that begins with "_" or ".", and rename it.
-    positions: a folder for how far the tasks have read; None: one of this submission alone, in `_squall/readers`
-        below the files. With a folder of your own a topology that is submitted again continues where the last one ended, and
-        reads what has come since.
+    follow: False reads the files that exist when the spout's first task starts, and ends; True continues with new files. A new
+        file should appear complete: write it under a name that begins with "_" or ".", and rename it.
+    positions: the folder where tasks store how far they have read; None: a folder for this submission alone, in
+        `_squall/readers` below the files. If you give a folder, a later submission continues where the last one ended, with the
+        files that were added since.
     replay: as `Spout.replay`.
     conf: settings for the file system: Hadoop's, as `spark.hadoop....`, and `squall.webhdfs.address`.
     """
@@ -139,16 +139,16 @@ class SplitUnits(Units):
         return kept
 
     def snapshot(self) -> Mapping[str, Any]:
-        """Return the existing files; nothing if they are followed."""
+        """Return the existing files; nothing with `follow`."""
         return {} if self._follow else self._discovery.snapshot(self._context.now())
 
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
-        """Return a unit for each split of the files to read so far."""
+        """Return a unit for each split of the files known so far."""
         self._splits = []
         return self._cut(self._discovery.begin(None if self._follow else snapshot))
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
-        """Return the splits of new files; None unless they are followed."""
+        """Return the splits of new files; None without `follow`."""
         discovery, context = self._discovery, self._context
         if discovery.problems:
             raise discovery.problems.popleft()
@@ -162,7 +162,7 @@ class SplitUnits(Units):
         return [Unit(_SERIES, number) for number in range(first, len(self._splits))]
 
     def _is_folder(self) -> bool | None:
-        """Return whether a path without a pattern names a folder; None: nothing exists there, or it has a pattern."""
+        """Whether a path without a pattern names a folder; None if nothing exists there, or if the path has a pattern."""
         source = self._source
         if not source.parts or source.is_pattern:
             return None
@@ -182,7 +182,7 @@ class SplitUnits(Units):
             yield from self._texts(lines, unit, path)
         except (ShortFile, Damaged) as error:
             raise UnreadableFile(
-                f"{path} cannot be read: {error}. What came before was read; repair the file, and reading goes on"
+                f"{path} cannot be read: {error}. Lines before that were read; repair the file, and reading continues"
             ) from None
 
     def _texts(self, lines: Iterator[Line], unit: Unit, path: str) -> Iterator[Item]:

@@ -1,10 +1,9 @@
-"""How far the tasks of a reading spout have read: which units are done, and up to which position the others are.
+"""Positions: how far the tasks of a reading spout have read. They say which units are done, and how far the others are read.
 
-A *unit* is what one task reads on its own: a split of a file, a committed batch. Units are numbered in *series*, and
-number n of a series belongs to one task, whatever was read so far: so tasks share them without communication. A task's
-record holds its finished units, and for each begun unit the position before which everything is settled, that is acked or
-failed for good. A record stays true for ever, so the records of all owners that a task ever had can be combined; the last
-one written has no precedence.
+A *unit* is the input that one task reads alone: a split of a file, or a committed batch. Units are numbered in *series*. Number
+n of a series always belongs to the same task, so tasks share units without communication. A task's record has its finished
+units, and for each begun unit the position before which everything is settled, that is acked or failed for good. A record
+stays true for ever, so the records of all owners that a task ever had can be combined; the last one written has no precedence.
 
 ```
 POSITIONS/reader.json                                     what is read, and by which component; put once
@@ -12,9 +11,9 @@ POSITIONS/snapshots/<topology id>.json                    what there is to read 
 POSITIONS/files/<number>.json                             the files of a reader of lines; see `discovery`
 POSITIONS/tasks/<index>of<parallelism>.<owner>.json       the record of one owner of one task
 ```
-Each owner of a task writes a file of its own, so a superseded owner that does not know it overwrites nothing.
-A starting owner combines all existing records, and once that is in a file of its own, deletes those of the previous
-owners. Records of another parallelism are kept: they are small, and tell about units that belong to other tasks now.
+Each owner of a task writes its own file, so an owner that does not know that it was superseded overwrites nothing.
+A starting owner combines all existing records. Once the result is in its own file, it deletes the files of the previous
+owners. Records of another parallelism are kept: they are small, and describe units that now belong to other tasks.
 Must not know: files, lines, rows, spouts.
 """
 
@@ -45,12 +44,12 @@ SNAPSHOT_KIND: Final = "reader's snapshot"
 TASK_KIND: Final = "reader's position"
 
 _RECORD: Final = re.compile(r"([0-9]+)of([0-9]+)\..*\.json", re.ASCII)
-#: Loading starts over when a file disappears meanwhile; at most this often.
+#: If a file disappears while positions are loaded, loading starts over, at most this often.
 _ATTEMPTS: Final = 20
 
 
 class Unit(NamedTuple):
-    """What one task reads on its own."""
+    """The input that one task reads alone."""
 
     series: str
     number: int
@@ -121,16 +120,16 @@ class DoneUnits:
         return self._turn(unit) in ranges
 
     def _turn(self, unit: Unit) -> int:
-        """Return a unit's place among those of its series that are this task's, so that consecutive units form one range."""
+        """Return a unit's place among this task's units of its series, so that consecutive units form one range."""
         return unit.number // self.parallelism
 
 
 class OpenUnit:
-    """A unit being read: which of its items are in flight, and the position below which all are settled."""
+    """A unit that is being read: its items in flight, and the position before which all items are settled."""
 
     def __init__(self, unit: Unit, position: int) -> None:
         self.unit = unit
-        #: Where reading goes on: after the last item that was taken.
+        #: Where reading continues: after the last emitted item.
         self.next = position
         self.exhausted = False
         self._under_way: deque[int] = deque()
@@ -158,19 +157,19 @@ class OpenUnit:
 
     @property
     def done(self) -> bool:
-        """Whether all of it is read and settled."""
+        """Whether the whole unit is read and settled."""
         return self.exhausted and not self._under_way
 
 
 class Positions:
-    """What one task knows about how far all tasks have read, and how far it has read itself."""
+    """How far one task has read, and what it knows about all other tasks."""
 
     def __init__(self, index: int, parallelism: int) -> None:
         self.index = index
         self.parallelism = parallelism
         self.done = DoneUnits(index, parallelism)
         self.open: dict[Unit, OpenUnit] = {}
-        #: Something has changed since `record` was last asked.
+        #: Whether something has changed since the last call of `record`.
         self.changed = False
         self._others: list[DoneUnits] = []
         self._known: dict[Unit, int] = {}
@@ -196,7 +195,7 @@ class Positions:
         return unit in self.done or any(unit in done for done in self._others)
 
     def begin(self, unit: Unit) -> OpenUnit:
-        """Start reading a unit, where it was left."""
+        """Start reading a unit at its stored position."""
         opened = self.open[unit] = OpenUnit(unit, self._known.pop(unit, 0))
         return opened
 
@@ -238,7 +237,7 @@ class PositionRecord(msgspec.Struct):
     index: int
     parallelism: int
     done: dict[str, list[tuple[int, int]]]
-    """By series: the finished ones among this task's units, as ranges."""
+    """This task's finished units, as ranges by series."""
     begun: list[tuple[str, int, int]]
     """Series, number and position of the units that are not finished."""
 
@@ -260,7 +259,7 @@ class ReaderIdentity(msgspec.Struct, frozen=True):
     topology: str
     component: str
     reads: str
-    """What is read: its path, and what else determines its contents."""
+    """The input: its path, and everything else that determines its contents."""
 
     def __str__(self) -> str:
         return f"{self.component} of topology {self.topology}, which reads {self.reads}"
@@ -277,7 +276,7 @@ def require_reader(files: Files, reader: ReaderIdentity) -> None:
     existing = convert(KIND, ReaderIdentity, fields, f"{files.root}/{READER}")
     if existing != reader:
         raise ReaderMismatch(
-            f"the positions in {files.root} are another reader's:\n"
+            f"the positions in {files.root} belong to another reader:\n"
             f"  theirs: {existing}\n"
             f"  this:   {reader}\n"
             "Give another folder, or delete this one if that reader is not needed any more."
@@ -285,12 +284,12 @@ def require_reader(files: Files, reader: ReaderIdentity) -> None:
 
 
 def agree(files: Files, topology_id: str, snapshot: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return what there was to read when this submission's first task started, the same for all."""
+    """Return the input that existed when this submission's first task started, the same for all tasks."""
     return _agreed(files, f"{SNAPSHOTS}/{safe(topology_id)}.json", SNAPSHOT_KIND, snapshot)
 
 
 def _agreed(files: Files, path: str, kind: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a record that is put once: those of the first caller."""
+    """Return the fields of a record that is put once, by the first caller."""
     try:
         data = files.read(path)
     except AbsentFile:
@@ -310,9 +309,9 @@ class PositionRecords:
         self._before: list[str] = []
 
     def load(self) -> None:
-        """Combine what all owners of all tasks have left. Raises `UnreadableRecord`."""
+        """Combine the records of all owners of all tasks; `UnreadableRecord`."""
         for _ in range(_ATTEMPTS):
-            with suppress(AbsentFile):  # another owner has just put it into a file of its own
+            with suppress(AbsentFile):  # another owner has just combined it into its own file
                 return self._load()
         self._load()
 
@@ -325,7 +324,7 @@ class PositionRecords:
             same_parallelism = int(named[2]) == self._positions.parallelism
             same_task = same_parallelism and int(named[1]) == self._positions.index
             if same_parallelism and not same_task:
-                continue  # another task's, of the same parallelism
+                continue  # of another task, with the same parallelism
             path = f"{self._files.root}/{status.path}"
             data = self._files.read(status.path)
             self._positions.learn(decode(TASK_KIND, PositionRecord, data, path))
@@ -333,7 +332,7 @@ class PositionRecords:
                 self._before.append(status.path)
 
     def save(self) -> None:
-        """Write how far the task has read; then delete the files of its previous owners."""
+        """Write how far the task has read; then delete the files of the task's previous owners."""
         record = self._positions.record()
         try:
             self._files.replace(self._path, seal(TASK_KIND, record))

@@ -1,12 +1,11 @@
-"""What the spouts that read files have in common: tasks that share units, store how far they have read, and wait for stores
-that are away.
+"""The common parts of spouts that read files: tasks share units, store how far they have read, and wait for unavailable stores.
 
-An item's message id is (name of its unit, position). An item is settled when its tree is acked, and also when that failed
-for good: it is then in the dead letters, or counted as failed; otherwise a row that no bolt can handle would come again
-after each restart. An item that was cut off by the end of a topology is not settled, and comes again.
+An item's message id is (name of its unit, position). An item is settled when its tree is acked, and also when its tree failed
+for good: then it is in the dead letters, or counted as failed. Otherwise, a row that no bolt can handle would return after
+each restart. An item whose tree was cut off by the end of a topology is not settled, and is emitted again.
 
 A task reads its units one after the other. A unit that cannot be read properly is reported, set aside, and tried again
-later: nothing of it is skipped silently, and the other units are read.
+later. Nothing in it is skipped silently, and the other units are read meanwhile.
 Must not know: what units are, threads.
 """
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Minimum seconds between writes of positions.
 SAVE_SECONDS: Final = 1.0
-#: Seconds that a task waits while its store is away, doubling.
+#: Seconds that a task waits while its store is unavailable: at first, and at most. The wait doubles.
 FIRST_WAIT: Final = 0.2
 LONGEST_WAIT: Final = 5.0
 #: Seconds after which an unreadable unit is tried again.
@@ -47,14 +46,14 @@ RETRY_SECONDS: Final = 10.0
 #: The longest wait before failed writes of positions are repeated.
 LONGEST_SAVE_WAIT: Final = 30.0
 
-#: An item: its position in its unit, the position after it, and its values, or why there are none.
+#: An item: its position in its unit, the position after it, and its values, or the error that explains why it has none.
 Item = tuple[int, int, tuple[object, ...] | SquallError]
 #: Emits values with a message id.
 Emit = Callable[..., object]
 
 
 class ReadingSpout(Spout):
-    """A spout that shares what it reads among several tasks, and stores how far it has read. Subclasses make its units."""
+    """A spout whose tasks share units of input and store how far they have read. Subclasses define the units."""
 
     threaded = True  # reading blocks
     _positions: str | None = None
@@ -69,7 +68,7 @@ class ReadingSpout(Spout):
         conf: Mapping[str, str] | None,
         problems: list[str],
     ) -> None:
-        """problems: those of the other arguments; `InvalidConfig` names all."""
+        """problems: the problems of the other arguments; `InvalidConfig` lists all."""
         if not isinstance(follow, bool):
             problems.append(f"follow is {typed(follow)}: give True or False")
         if positions is not None:
@@ -88,11 +87,11 @@ class ReadingSpout(Spout):
         self._positions = positions
 
     def _units(self) -> Units:
-        """Return what this task may read."""
+        """Return the units of this task."""
         raise NotImplementedError
 
     def open(self, context: Context) -> None:
-        """Find out what there is to read, and what is left of it."""
+        """Find the units that are left to read."""
         self._task = ReadingTask(self._units(), context, self._positions)
         try:
             self._task.start()
@@ -138,21 +137,21 @@ def path_problems(path: object, what: str) -> Iterator[str]:
 
 
 class Units(ABC):
-    """What there is to read, for one task."""
+    """The units of the input, as one task sees them."""
 
     _context: Context
     _files: OpenStore
     """Both are set by `open`."""
 
     def __init__(self, spout: ReadingSpout, folder: str, reads: str) -> None:
-        """folder: what is opened. reads: what is read, for the record of the reader."""
+        """folder: the folder to open. reads: a description of the input, for the record of the reader."""
         self._follow = spout.follow
         self._conf = spout.conf
         self._folder = folder
         self.reads = reads
 
     def open(self, context: Context) -> None:
-        """Open the folder that is read. Called again if it raised."""
+        """Open the input's folder. It is called again if it raised."""
         self._context = context
         if not hasattr(self, "_files"):
             self._files = open_steady(self._folder, self._conf)
@@ -177,11 +176,11 @@ class Units(ABC):
 
     @abstractmethod
     def snapshot(self) -> Mapping[str, Any]:
-        """Return what exists now, as JSON values: the first task of a submission that asks decides. Positions are open."""
+        """Return the existing input as JSON values. The first task of a submission decides for all. Positions are open."""
 
     @abstractmethod
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
-        """Return the units of a snapshot, in reading order. Called again if it raised."""
+        """Return the units of a snapshot, in reading order. It is called again if it raised."""
 
     @abstractmethod
     def more(self) -> tuple[Iterable[Unit], float] | None:
@@ -193,7 +192,7 @@ class Units(ABC):
 
 
 class ReadingTask:
-    """The life of one task. Every method is called by the task's own thread."""
+    """The work of one task. All methods are called in the task's own thread."""
 
     def __init__(self, units: Units, context: Context, positions: str | None) -> None:
         self._units = units
@@ -202,7 +201,7 @@ class ReadingTask:
         self._positions = Positions(context.index, context.parallelism)
         self._records: PositionRecords | None = None
         self._store: OpenStore | None = None
-        #: Units to read, and all unfinished ones: these, those set aside, and the open ones.
+        #: Units to read; then all unfinished units: those to read, those set aside, and the open ones.
         self._left: deque[Unit] = deque()
         self._undone: set[Unit] = set()
         #: Units that could not be read, and when they are tried again.
@@ -215,13 +214,13 @@ class ReadingTask:
         self._items: Iterator[Item] = iter(())
         self._save_at = 0.0
         self._save_wait = SAVE_SECONDS
-        #: The last wait for a store that is away; 0: it is not.
+        #: The last wait for an unavailable store, in seconds; 0: it is available.
         self._wait = 0.0
         #: Whether everything was emitted.
         self.finished = False
 
     def start(self) -> None:
-        """Open everything and find out what is left to read; `FilesUnavailable`: call it again."""
+        """Open everything and find the units that are left to read; after `FilesUnavailable`, call it again."""
         context, units = self._context, self._units
         units.open(context)
         if self._store is None:
@@ -233,7 +232,7 @@ class ReadingTask:
             snapshot = agree(self._store, context.topology_id, units.snapshot)
         except FilesRefused as error:
             raise FilesRefused(
-                f"{error}; {context.component} stores how far it has read in {self._store.root}: if that is impossible, give"
+                f"{error}; {context.component} stores its positions in {self._store.root}: if it cannot write there, give"
                 " another folder as positions"
             ) from None
         self._positions = Positions(context.index, context.parallelism)
@@ -247,7 +246,7 @@ class ReadingTask:
         context.log.info("reads %s; pieces left to this task: %d", units.reads, len(self._left))
 
     def next(self, emit: Emit) -> float | None:
-        """Emit the next item; return the seconds until the next call, None for soon. Raises the error of an unreadable unit."""
+        """Emit the next item; return the seconds until the next call, None for soon. Raises errors of unreadable units."""
         try:
             self._save_if_due()
             item = next(self._items, None)
@@ -285,7 +284,7 @@ class ReadingTask:
                 self._save_if_due()  # `next` is not called at the limit of pending trees, nor after the end
 
     def save(self) -> None:
-        """Store how far the task has read, if that has changed. Reading continues while the store is away."""
+        """Store how far the task has read, if that has changed. Reading continues while the store is unavailable."""
         if self._records is None or not self._positions.changed:
             return
         context = self._context
@@ -313,7 +312,7 @@ class ReadingTask:
             self._units.close()
 
     def _turn(self) -> bool:
-        """Begin the next unit, as the current one has no further items; return whether there is one."""
+        """Begin the next unit, since the current one has no further items; return whether there is one."""
         if self._records is None:
             self.start()
         if self._current is not None:
@@ -333,7 +332,7 @@ class ReadingTask:
         return True
 
     def _find_more(self) -> float | None:
-        """Search for more units, as all known ones have been read."""
+        """Search for new units, since all known ones have been read."""
         found = self._units.more()
         waits = []
         if found is not None:
@@ -352,7 +351,7 @@ class ReadingTask:
         return None
 
     def _queue(self, units: Iterable[Unit]) -> None:
-        """Queue the units that are this task's and not done."""
+        """Queue the units that belong to this task and are not done."""
         for unit in units:
             if self._positions.mine(unit) and unit not in self._undone and not self._positions.is_done(unit):
                 self._undone.add(unit)
@@ -364,7 +363,7 @@ class ReadingTask:
             self._named.pop(name, None)
 
     def _wait_for_store(self, error: FilesUnavailable) -> float:
-        """Continue after a wait where the task was: the store is away."""
+        """Return how long to wait for an unavailable store; the task then continues where it was."""
         if not self._wait:
             self._context.log.warning("waits, and tries again: %s", error)
         self._wait = min(2 * self._wait, LONGEST_WAIT) if self._wait else FIRST_WAIT
@@ -373,7 +372,7 @@ class ReadingTask:
         return self._wait
 
     def _put_aside(self) -> None:
-        """Set a unit aside that cannot be read properly: others first."""
+        """Set aside a unit that cannot be read properly, and continue with the others."""
         if self._current is not None:
             if not self._aside:
                 self._retry_at = self._context.now() + RETRY_SECONDS

@@ -1,7 +1,7 @@
-"""Stores for tasks that read for months: all of a process share one small JVM, and get a new one when it has died.
+"""Stores for tasks that read for months: all stores of a process share one small JVM, which is replaced if it dies.
 
-A task that only reads needs no Spark, only Hadoop's client; so it uses neither the session nor the settings of a sink in
-the same worker.
+A task that only reads needs Hadoop's client, but no Spark. So it uses neither the session nor the settings of a sink in the
+same worker.
 Must not know: what files hold, spouts.
 """
 
@@ -27,19 +27,19 @@ _Key = tuple[tuple[str, str], ...]
 
 @dataclass
 class _SharedJvm:
-    """A JVM of this process, and how many stores use it."""
+    """A JVM of this process, and the number of stores that use it."""
 
     jvm: Jvm
     users: int = 0
 
 
 _lock: Final = threading.Lock()
-#: By the settings that they were started with.
+#: The JVMs, by the settings that they were started with.
 _shared: Final[dict[_Key, _SharedJvm]] = {}
 
 
 def open_steady(path: str, conf: Mapping[str, str]) -> OpenStore:
-    """Open the store at a path, which survives the end of its JVM; raises what `open_files` raises."""
+    """Open a store at a path that survives the end of its JVM; raises what `open_files` raises."""
     scheme = scheme_of(check_path(path))
     if scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
         return open_files(path, conf=conf)
@@ -76,7 +76,7 @@ def _has_ended(jvm: Jvm) -> bool:
 
 
 class SteadyStore(OpenStore):
-    """`Files` through Hadoop's client in the shared JVM; after its death the next call goes to a new one."""
+    """`Files` through Hadoop's client in the shared JVM; if that dies, the next call starts a new one."""
 
     def __init__(self, path: str, conf: Mapping[str, str]) -> None:
         self._path = path
@@ -93,7 +93,7 @@ class SteadyStore(OpenStore):
         return self._call(lambda files: files.list(folder))
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """Return the files in a folder and below it, by path."""
+        """Return everything below a folder, by path."""
         return self._call(lambda files: files.walk(folder))
 
     def exists(self, path: str) -> bool:
@@ -105,23 +105,23 @@ class SteadyStore(OpenStore):
         return self._call(lambda files: files.read(path, offset, length))
 
     def digest(self, path: str) -> str:
-        """`sha256:<hex>` of a file's bytes."""
+        """Return `sha256:<hex>` of a file's bytes."""
         return self._call(lambda files: files.digest(path))
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Make a file, unless there is one."""
+        """Create a file, unless it exists."""
         return self._call(lambda files: files.put_if_absent(path, data))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Make a file, or replace an existing one."""
+        """Create a file, or replace the existing one."""
         self._call(lambda files: files.replace(path, data))
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file, unless there is one of the new name."""
+        """Rename a file, unless the new name exists."""
         return self._call(lambda files: files.move_if_absent(source, target))
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with all that it holds."""
+        """Delete a file, or a folder with everything in it."""
         self._call(lambda files: files.delete(path))
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
-"""Cuts lines out of bytes that come in slices: each with the position where it begins and the one after it.
+"""Cuts lines out of bytes that are read in slices. Each line has the position where it begins and the position after it.
 
-A line ends with "\\n", or with "\\r\\n"; the last one of a file may end with the file. A split has those lines that
-begin in it, so that each line of a file is in one split, wherever files are cut.
+A line ends with "\\n" or "\\r\\n"; the last line of a file may end with the file. A split has the lines that begin in it, so
+each line of a file is in exactly one split, wherever the file is cut.
 Must not know: file systems, encodings, spouts.
 """
 
@@ -15,10 +15,10 @@ from typing import Any, Final
 
 #: Bytes read at once.
 SLICE: Final = 1 << 20
-#: Bytes of the longest line that is kept; a longer one is reported by its position only.
+#: Bytes of the longest line that is kept; of a longer one, only the position is reported.
 LONGEST: Final = 16 << 20
 
-#: Where a line begins, where the next one does, and its bytes without the end of the line; None: it is too long.
+#: The position of a line, the position of the next one, and its bytes without the line end; None: it is too long.
 Line = tuple[int, int, bytes | None]
 #: `read(offset, length)`: at most `length` bytes of a file; none at its end.
 Read = Callable[[int, int], bytes]
@@ -40,7 +40,7 @@ def lines_of_split(read: Read, start: int, end: int, size: int, position: int) -
         return
     slices = _slices(read, max(0, begin - 1), size)
     if begin:
-        # The line with the byte before this split belongs to the previous split; if it extends past this one, there are none.
+        # The line that contains the byte before this split belongs to an earlier split. It may extend past this whole split.
         place = begin - 1
         for data in slices:
             found = data.find(b"\n")
@@ -76,7 +76,7 @@ def packed_lines(read: Read, ending: str, position: int) -> Iterator[Line]:
 
 def cut(slices: Iterable[bytes], place: int) -> Iterator[Line]:
     """Yield the lines of bytes whose first one is at `place`."""
-    kept: list[bytes] = []  # of the line that is not over
+    kept: list[bytes] = []  # of the unfinished line
     length = 0
     for data in slices:
         begin = 0
