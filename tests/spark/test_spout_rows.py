@@ -134,7 +134,7 @@ def test_a_file_that_differs_from_its_commit_is_named_and_gives_no_row(
     with pytest.raises(UnreadableFile, match=f"{path} is damaged"):
         list(units.items(unit, 0))
     files.delete(path)
-    with pytest.raises(UnreadableFile, match="not complete any more"):
+    with pytest.raises(UnreadableFile, match="no longer complete"):
         list(units.items(unit, 0))
 
 

@@ -142,9 +142,9 @@ def serving(status: int, body: bytes) -> Iterator[str]:
 @pytest.mark.parametrize(
     "status, body, kind, text",
     [
-        (200, b"<html>the UI of something else</html>", FilesRefused, "does not answer as WebHDFS does"),
-        (200, b'{"FileStatuses": "of something else"}', FilesRefused, "does not answer as WebHDFS does"),
-        (200, b"", FilesRefused, "does not answer as WebHDFS does"),
+        (200, b"<html>the UI of something else</html>", FilesRefused, "does not answer like WebHDFS"),
+        (200, b'{"FileStatuses": "of something else"}', FilesRefused, "does not answer like WebHDFS"),
+        (200, b"", FilesRefused, "does not answer like WebHDFS"),
         (401, b"<html>Kerberos</html>", FilesRefused, "HTTP status 401; this cluster wants a sign-in"),
         (404, b"not here", FilesRefused, "HTTP status 404"),
         (503, b"overloaded", FilesUnavailable, "HTTP status 503"),

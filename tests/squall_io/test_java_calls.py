@@ -167,8 +167,8 @@ def test_a_call_that_java_did_not_make_is_reported_with_its_trace() -> None:
     assert type(error) is FilesUnavailable
     assert str(error) == (
         "cannot read hdfs://h:1/t/a: An error occurred while calling o12.open. Method open([class a.B]) does not exist"
-        " (py4j.Py4JException), caused by Java heap space (java.lang.OutOfMemoryError); Java goes down, or its Spark is"
-        " another one than the PySpark here"
+        " (py4j.Py4JException), caused by Java heap space (java.lang.OutOfMemoryError); Java is shutting down, or its"
+        " Spark does not match this PySpark"
     )
     assert "no class at all" in str(
         fails(raising(Error("An error occurred while calling o1.x. Trace:\nno class at all\n")))

@@ -54,7 +54,7 @@ def test_an_empty_path_is_reported_without_starting_spark(tmp_path: Path) -> Non
 def test_a_span_of_commits_is_for_tables_only(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x\n")
     with pytest.raises(
-        UnreadableSource, match=r"a\.csv is not a Squall table.*leave --since and --until out"
+        UnreadableSource, match=r"a\.csv is not a Squall table.*leave out --since and --until"
     ):
         meant(tmp_path / "a.csv", Span.of(1.0, None))
 

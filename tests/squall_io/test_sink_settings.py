@@ -47,7 +47,10 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
         ({"master": "local[0]"}, "master is 'local[0]'"),
         ({"master": "spark://host"}, "did you mean 'spark://HOST:7077'?"),
         ({"conf": {"spark.master": "yarn-client"}}, "master is 'yarn-client'"),
-        ({"path": "s3a://bucket/counts"}, "or write all the same with the setting squall.unsafe.store=true"),
+        (
+            {"path": "s3a://bucket/counts"},
+            "or write in spite of the risk with the setting squall.unsafe.store=true",
+        ),
         ({"path": "hdfs://host/t", "master": "sc://host"}, "set squall.webhdfs.address to"),
         (
             {"path": "s3a://b/t", "master": "sc://host", "conf": {"squall.unsafe.store": True}},

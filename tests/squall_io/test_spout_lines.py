@@ -184,7 +184,7 @@ def test_positions_of_another_reader_are_refused_as_the_topology_starts(book: Pa
     other = TopologyBuilder("other")
     other.set_spout("words", HdfsLines(f"{book}/0.txt", positions=positions))
     with pytest.raises(
-        TopologyFailed, match=r"open\(\) raised ReaderMismatch: the positions in file:///.*positions are"
+        TopologyFailed, match=r"open\(\) raised ReaderMismatch: the positions in file:///.*positions belong"
     ):
         complete_topology(other.build())
 

@@ -353,7 +353,8 @@ def test_two_tasks_that_look_at_once_both_take_the_list_of_the_first_to_write(
 def test_where_positions_cannot_be_kept_the_error_has_advice(text: Path, fails: Fails) -> None:
     fails["now"] = lambda call, path: "refused" if call == "put_if_absent" else ""
     with pytest.raises(
-        FilesRefused, match=r"stores how far .*_squall/readers/reader-1\.lines: .*another folder as positions"
+        FilesRefused,
+        match=r"stores its positions .*_squall/readers/reader-1\.lines: .*another folder as positions",
     ):
         task_of(text, Time()).start()
 

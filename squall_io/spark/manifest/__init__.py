@@ -1,1 +1,1 @@
-"""The manifest of a table: which batches count, who owns what, and what was left by whom. Begin with commit.py."""
+"""The manifest of a table: which batches count, who owns each writer id, and leftovers. Begin with commit.py."""

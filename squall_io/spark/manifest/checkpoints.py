@@ -2,12 +2,12 @@
 
 Checkpoint n lists its parts; a part holds up to `PART` entries, gzipped, and is never changed. Checkpoint n + 1 keeps the full
 parts of n and adds new ones for the rest. Its number is put if absent, so checkpoints form a sequence, and each contains
-everything in those before it. Once old checkpoints are deleted, a writer that was frozen for long may put a used number again;
-so after putting one, a writer looks for a newer one: if there is one, its own is void. Only then are the entries' own files
-deleted: a reader that listed them before, and finds one gone, starts over.
+everything in those before it. Once old checkpoints are deleted, a writer that was frozen for long may put a used number
+again. So after a writer has put a checkpoint, it looks for a newer one: if there is one, its own is void. Only then are the
+entries' own files deleted. A reader that listed them before, and finds one gone, starts over.
 
-Parts that no checkpoint names, left by writers that died or lost the race, are deleted together with old checkpoints, never
-earlier: an answer may be lost, and a part that seems unused may belong to the newest checkpoint.
+Parts that no checkpoint names come from writers that died or lost the race. They are deleted together with old checkpoints,
+never earlier: an answer may be lost, and a part that seems unused may belong to the newest checkpoint.
 Must not know: which entries count (it is given them), Spark.
 """
 
@@ -32,7 +32,7 @@ from squall_io.spark.manifest.layout import CHECKPOINTS, checkpoint_path, number
 KIND: Final = "checkpoint"
 #: Entries of one part: a part is rewritten until it is full, so this bounds the cost of a checkpoint (about 2 MB of JSON).
 PART: Final = 5_000
-#: Checkpoints that are kept, the newest included: readers may have just seen the others.
+#: Checkpoints that are kept, including the newest: readers may be about to read the older ones.
 KEPT: Final = 3
 
 
@@ -45,7 +45,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class _Index(msgspec.Struct):
-    """What a checkpoint's own file holds."""
+    """The contents of a checkpoint's own file."""
 
     parts: tuple[Part, ...]
 
@@ -124,7 +124,7 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
 
     path, record = checkpoint_path(number), seal(KIND, _Index((*full, *made)))
     if not files.put_if_absent(path, record):
-        # It names parts that only this call wrote: if it exists, the answer to an earlier try was lost.
+        # The index names parts that only this call wrote: if it exists, the answer to an earlier put was lost.
         try:
             if files.read(path) != record:
                 return False
@@ -161,7 +161,7 @@ def _delete_old(files: Files, newest_gone: int) -> None:
             try:
                 needed.update(part.path for part in _read_index(files, number))
             except (AbsentFile, UnreadableRecord):
-                return  # others were faster, or it is unknown which parts this one needs
+                return  # another task was faster, or it is unknown which parts this checkpoint needs
     map_concurrently(files.delete, gone)
     map_concurrently(files.delete, [path for path in parts if path not in needed])
 

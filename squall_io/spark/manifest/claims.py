@@ -1,12 +1,12 @@
-"""Who owns a writer id: claims, numbered in epochs, and fences, which decide which batches of an earlier epoch count.
+"""Ownership of writer ids: claims, numbered in epochs, and fences, which decide which batches of an earlier epoch count.
 
-A task that starts takes over its writer id: it puts the claim of the next epoch (one winner each), then makes sure that the
-fence of each epoch exists. The fence of epoch n names the batches of epoch n - 1 that count, for good. It is made from a
-listing that begins after claim n was put; any task that finds it missing may make it, and the first one put is final. See
-`commit` for the proof.
+A task that starts takes over its writer id: it puts the claim of the next epoch, for which there is one winner, and then
+makes sure that the fence of each epoch exists. The fence of epoch n names the batches of epoch n - 1 that count, for good. It
+is made from a listing that begins after claim n was put. Any task that finds the fence missing may make it, and the first one
+put is final. See `commit` for the proof.
 
-A sweeper that only deletes what a dead task left also claims the writer id (`retire`), and writes nothing. A task that turns
-out to be alive takes it back (`take_back`), unless another task has claimed it.
+A sweeper that only deletes leftovers of a dead task also claims the writer id (`retire`), but writes no rows. If the task
+turns out to be alive, it takes the writer id back (`take_back`), unless another task has claimed it.
 Must not know: Spark, what batches hold.
 """
 
@@ -53,13 +53,13 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
 
     incarnation: tuple[int, int]
     owner: str
-    """Host and process, for people."""
+    """Host and process, as information for users."""
     since: float
     """Seconds since 1970."""
     retired: bool = False
-    """No task writes in this epoch: the claim was put to end the one before it."""
+    """No task writes in this epoch: a sweeper put the claim to end the epoch before."""
     token: str = ""
-    """Lets a task that takes its writer id back recognize its own claim if the answer was lost."""
+    """A task that takes its writer id back recognizes its own claim by this token if the answer was lost."""
 
     def __str__(self) -> str:
         return f"{self.owner}, incarnation {self.incarnation[0]}.{self.incarnation[1]}"
@@ -100,7 +100,7 @@ def read_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim:
 
 
 def read_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[int]:
-    """Return what the fence of an epoch says: the batch numbers of the previous epoch that count. `UnreadableRecord`."""
+    """Return the batch numbers in the fence of an epoch: the batches of the previous epoch that count. `UnreadableRecord`."""
     path = fence_path(writer_id, epoch)
     return decode(FENCE, _Fence, files.read(path), path).counts
 
@@ -108,8 +108,8 @@ def read_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[int]:
 def take_over(files: Files, writer_id: WriterId, incarnation: tuple[int, int], owner: str, now: float) -> int:
     """Become the owner of a writer id; return its new epoch. `Superseded`: a newer incarnation has already claimed it.
 
-    Of two tasks of the same incarnation the later one wins. If the answer to a claim is lost, the next try claims the following
-    epoch; nothing was ever written in the one between.
+    Of two tasks of the same incarnation, the later one wins. If the answer to a claim is lost, the next try claims the next
+    epoch; nothing was ever written in the epoch between.
     """
 
     def require_no_newer(newest: int) -> None:
@@ -123,8 +123,8 @@ def take_over(files: Files, writer_id: WriterId, incarnation: tuple[int, int], o
 def take_back(files: Files, writer_id: WriterId, epoch: int, claim: Claim) -> int:
     """Become the owner again after a sweeper ended the epoch; return the new epoch. `Superseded`: another task has claimed it.
 
-    epoch: the last one this task owned. claim: the one to put; its token is unique to this task. An existing claim with that
-        token was put by an earlier try whose answer was lost, and nothing was ever written in its epoch.
+    epoch: the last epoch that this task owned. claim: the claim to put; its token is unique to this task. If a claim with that
+        token exists, an earlier try put it and its answer was lost; nothing was ever written in its epoch.
     """
 
     def require_no_other(newest: int) -> None:
@@ -153,8 +153,8 @@ def _claim_next(files: Files, writer_id: WriterId, claim: Claim, check: Callable
 def retire(files: Files, writer_id: WriterId, epoch: int, owner: str, now: float) -> bool:
     """End the newest epoch of a task presumed dead; return whether this call ended it.
 
-    A task that is alive is superseded, and takes its writer id back. The claim carries the previous claim's incarnation, so a
-    restarted task also gets its writer id.
+    If the task is alive, it is superseded, and takes its writer id back. The claim carries the previous claim's incarnation, so
+    that a restarted task also gets its writer id.
     """
     claim = _known_claim(files, writer_id, epoch)
     incarnation = (0, 0) if claim is None else claim.incarnation
@@ -192,7 +192,7 @@ def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[in
         if files.put_if_absent(path, seal(FENCE, {"counts": counts})):
             return frozenset(counts)
     except FilesUnavailable:
-        # A reader that helps must not fail here: the new owner has made the fence, and swept the reader's temporary file.
+        # A reader that makes the fence must not fail here: the new owner made it first, and swept the reader's temporary file.
         if not files.exists(path):
             raise
     return read_fence(files, writer_id, epoch)

@@ -1,12 +1,12 @@
-"""The commit protocol: how a batch gets into the table once, whatever dies, freezes or asks twice, and wherever.
+"""The commit protocol: how a batch gets into the table exactly once, whichever process dies, freezes or retries, at any step.
 
 A batch of the owner of (writer id, epoch n) goes through these steps, each of which may be tried again:
 
 1. write    Spark writes its rows to `staging/<batch>/<attempt>/`, a folder that no other job has ever written to.
-2. list     the files that it left are found.
-3. check    is there a claim of epoch n + 1? If so, nothing is moved any more: `Superseded`.
+2. list     the files that Spark wrote are found.
+3. check    is there a claim of epoch n + 1? If so, nothing more is moved: `Superseded`.
 4. move     each file is renamed to its place among the table's files, under a name that only this attempt has.
-5. publish  the manifest entry, with every file and its digest, is put at `commits/<batch>.json`, where nothing was.
+5. publish  the manifest entry, with every file and its digest, is put if absent at `commits/<batch>.json`.
 6. look     is there a claim of epoch n + 1? If so, the batch is not acked: `Superseded`.
 7. ack      the batch's tuples are acked.
 8. clear    `staging/<batch>/` is deleted.
@@ -15,62 +15,63 @@ A batch of the owner of (writer id, epoch n) goes through these steps, each of w
 fence n + 1 names it. A fence is put once (put if absent) and never changed. `state.read_state` lists the entries first, then
 claims and fences, and reads the newest checkpoint last.
 
-**Why it is right.** What was put before a call began, and is not deleted, is seen by it (`files.Files`). Claims, fences and
-the newest checkpoint are never deleted. An entry is deleted only when a checkpoint has it, or when a fence has left it out.
+**Why it is right.** A call sees everything that was put before the call began, unless it was deleted (`files.Files`). Claims,
+fences and the newest checkpoint are never deleted. An entry is deleted only if a checkpoint has it, or if a fence leaves it
+out.
 
-*The lemma.* Let a process have found entry A of epoch n, and later have found no claim n + 1. Then A counts for every look that
-begins after that. For claim n + 1, if there ever is one, was put after A was there; fence n + 1 is made from a listing that
-begins after its maker has seen claim n + 1, hence after A was there. Either the listing shows A: then the fence names it. Or
-A was deleted before; not by a sweeper, who deletes only what a fence has left out, so because a checkpoint has it. Then the
-checkpoint is older than the fence, and a reader, who looks for it after it has read the fence, finds it, or a newer one,
-which has all that it has. Without a fence the reader sees A itself, or finds it gone, and then the same holds.
+*The lemma.* Suppose a process found entry A of epoch n, and later found no claim n + 1. Then A counts for every read that
+begins after that. Proof: if there ever is a claim n + 1, it was put after A existed. Fence n + 1 is made from a listing that
+begins after its maker has seen claim n + 1, hence after A existed. If the listing shows A, the fence names it. Otherwise A was
+deleted before the listing; not by a sweeper, which deletes only entries that a fence leaves out, but because a checkpoint has
+A. That checkpoint is older than the fence. A reader looks for checkpoints after it has read the fence, so it finds this one,
+or a newer one, which contains all of it. Without a fence, the reader sees A itself, or finds it gone; then a checkpoint has A.
 
-*What was acked counts for ever*: its owner put A, and found no claim later (step 6). *What a reader has seen
-to count will count for ever*: it found A, and no claim later, or a fence that names it, or a checkpoint that has it; those do
-not change. So the maker of a checkpoint may put what it has seen to count into it.
+*A batch that was acked counts for ever*: its owner put A, and later found no claim (step 6). *A batch that a reader has seen
+to count will count for ever*: the reader found A and later no claim, or a fence that names A, or a checkpoint that has A; none
+of these change. So the maker of a checkpoint may include all entries that it has seen to count.
 
-*What does not count is never acked.* Fence n + 1 does not name A and no checkpoint has it: A was put after the listing that
-made the fence began, so after claim n + 1; step 6 comes after it and finds the claim.
+*A batch that does not count is never acked.* Suppose fence n + 1 does not name A, and no checkpoint has it. Then A was put
+after the listing for the fence began, so after claim n + 1. Step 6 comes later still, and finds the claim.
 
-*Once.* The name of a batch is given by its owner alone: an epoch has one owner (its claim is put if absent), which numbers
-its batches one after the other. Should the answer to step 5 be lost, it is tried again, and "taken" is success when the
-entry that exists has this batch's digest: no other task writes that name. If it is taken, and gone when it is read, a
-checkpoint has it or a sweeper has deleted it; there is a sweeper only if there is a claim n + 1, so step 6 tells which.
-Should an entry be put again that a checkpoint has, it is the same batch still.
+*Once.* Only its owner gives a batch its name: an epoch has one owner (its claim is put if absent), which numbers its batches
+one after the other. If the answer to step 5 is lost, the step is tried again. Then "taken" means success if the existing entry
+has this batch's digest, since no other task writes that name. If the name is taken, but the entry is gone when it is read, a
+checkpoint has it or a sweeper has deleted it. There is a sweeper only if there is a claim n + 1, so step 6 decides which.
+If an entry that a checkpoint has is put again, it is still the same batch.
 
-*Whole.* A reader knows a batch's files from its entry alone, and the entry is put after all of them are in place. Files under
-another attempt's name are not this one's, whatever still writes to its folder.
+*Whole.* A reader learns a batch's files only from its entry, which is put after all of them are in place. Files with the name
+of another attempt do not belong to this attempt, whatever still writes to that attempt's folder.
 
-*Nothing of a dead owner is left* after a sweep that began when claim and fence n + 1 existed, apart from what is in the
-zombie's staging folder: step 3 saw no claim after step 2 had found the files; so all that is ever moved was in the staging
-folder before claim n + 1, and who sweeps, and looks there after it, finds each file either there, and deletes it, or moved, in
-the directory of the table that has the name of the one in the staging folder (see `sweep`). What a zombie's Spark job writes
-later is never moved. It creates the staging folder again, so the next sweeper finds it. An entry that a zombie puts later
-does not count, and is deleted by the next sweeper too.
+*Nothing of a dead owner is left* after a sweep that began when claim and fence n + 1 existed, except new files in the staging
+folder of a zombie. Step 3 saw no claim after step 2 had found the files, so every file that is ever moved was in the staging
+folder before claim n + 1. A sweeper looks there after that claim. It finds each file either in the staging folder, and deletes
+it, or moved, in the table's directory of the same name as in the staging folder (see `sweep`). Files that a zombie's Spark job
+writes later are never moved. The job creates the staging folder again, so the next sweeper finds it. An entry that a zombie
+puts later does not count, and the next sweeper deletes it too.
 
-*Who sweeps need not own the writer id.* All that is asked of a sweeper is that claim and fence n + 1 are there before it
-looks what counts: from then on what it finds not to count never will. The next owner sees to that, a task of the same sink
-for one that is gone, and `squall table --sweep` for submissions that have ended, by a sweeper's claim if there is none (see
-`ended`). Who was wrongly taken for dead finds the claim at step 3 or 6.
+*A sweeper need not own the writer id.* It must only make sure that claim and fence n + 1 exist before it reads what counts:
+from then on, a batch that does not count never will. Three kinds of sweepers do so: the next owner; a task of the same sink,
+for a task that is gone; and `squall table --sweep`, for submissions that have ended. The last puts a sweeper's claim if there
+is no claim (see `ended`). A task that was wrongly presumed dead finds the claim at step 3 or 6.
 
-*An owner that is alive, and finds only sweepers' claims after its own, takes the writer id back* (`claims.take_back`): it
-puts the next claim if absent, so the new epoch has one owner, too, and no other owner is superseded by it. Of the batch in
-hand, if its entry may have been put, it asks after that whether it counts (`state.has_counted`): named by fence n + 1, or in
-a checkpoint that is read after the fence, it counts for ever, and is acked. Else it never will, even if an entry arrives
-late: who puts it into a later checkpoint has seen it to count, so there was no claim n + 1 yet, and by the lemma the fence
-would name it, or a checkpoint before the fence have it. Then its rows are written again, as a batch of the new epoch, whose
-steps are these.
+*An owner that is alive, and finds only sweepers' claims after its own, takes the writer id back* (`claims.take_back`). It puts
+the next claim if absent, so the new epoch also has one owner, and no other owner is superseded. If the entry of its current
+batch may have been put, it then checks whether that batch counts (`state.has_counted`). If fence n + 1 names the batch, or a
+checkpoint that is read after the fence has it, the batch counts for ever, and is acked. Otherwise it never will, even if the
+entry arrives late. For a task that put it into a later checkpoint would have seen it count when there was no claim n + 1; by
+the lemma, the fence would name it, or a checkpoint older than the fence would have it. Then the owner writes the rows again,
+as a batch of the new epoch, which goes through the same steps.
 
-Of a batch that counts all files that are not in its entry may be deleted
-at any time, without a claim: its owner is past step 4.
+If a batch counts, all its files that are not in its entry may be deleted at any time, without a claim: its owner is past
+step 4.
 
-**What may be there twice.** An owner that dies between 5 and 7 leaves a batch that counts and was not acked: its tuples are
-replayed, and their rows come again in a batch of the next owner. So does an owner whose entry was there when the fence was
-made, and which was superseded when it looked. `key=` removes those on reading. An owner that takes its writer id back does
-not: it knows what became of its batch.
+**Possible duplicates.** If an owner dies between steps 5 and 7, it leaves a batch that counts but was not acked. Its tuples are
+replayed, and their rows are written again in a batch of the next owner. The same happens if an owner's entry existed when the
+fence was made, but the owner found itself superseded at step 6. `key=` removes such rows on reading. An owner that takes its
+writer id back causes no duplicates: it knows whether its batch counts.
 
-**Who may only read** and finds a claim without its fence cannot make the fence; it takes all entries of the epoch for counted:
-those that were acked, and perhaps one more (`State.uncertain`).
+**A reader without write access** that finds a claim without its fence cannot make the fence. It assumes that all entries of
+the epoch count: those that were acked, and perhaps one more (`State.uncertain`).
 Must not know: Spark, tuples, threads.
 """
 
@@ -94,7 +95,7 @@ class BatchLost(SquallError):
 
 
 class BatchConflict(SquallError):
-    """Another process has written under a name that is this batch's alone."""
+    """Another process has written a file whose name belongs only to this batch."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ class Owner:
 class BatchCommit:
     """One batch on its way into the table, after Spark has written it to `name.attempt(attempt)`.
 
-    `run` takes all steps that are left. When it raises `FilesUnavailable`, run it again later: it goes on where it was. After
-    `BatchLost` Spark has to write the batch again, to the folder of the next attempt, for a commit of that attempt.
+    `run` takes all remaining steps. If it raises `FilesUnavailable`, run it again later: it continues at the same step. After
+    `BatchLost`, Spark must write the batch again, to the folder of the next attempt, and a new commit is made for that attempt.
     """
 
     files: Files
@@ -128,7 +129,7 @@ class BatchCommit:
     wall: Callable[[], float]
     #: Called with each step's name before the step; tests freeze, kill and fail here.
     at: Callable[[str], None] = lambda step: None
-    #: Where each file is, and what it becomes; None: not listed yet.
+    #: The current path of each file, and the data file that it becomes; None: not listed yet.
     _moves: list[tuple[str, DataFile]] | None = None
     _entry: BatchEntry | None = None
     _moved: bool = False
@@ -150,7 +151,7 @@ class BatchCommit:
         return self._entry
 
     def clear(self) -> None:
-        """Delete the rest of the staging folder, and files that earlier attempts have moved; the batch has been acked."""
+        """Delete the rest of the staging folder, and files that earlier attempts moved. The batch must have been acked."""
         self.at("clear")
         if self.attempt > 1:
             delete_leftovers(self.files, self.name, {file.path for _, file in self._moves or ()})
@@ -213,7 +214,9 @@ class BatchCommit:
         try:
             there = decode_entry(self.files.read(path), path)
         except AbsentFile:
-            return entry  # an earlier try put it, and it is in a checkpoint, or swept: the look will tell
+            return (
+                entry  # an earlier try put it, and it is in a checkpoint or was swept: step 6 decides which
+            )
         if there.content != entry.content:
             raise BatchConflict(
                 f"batch {self.name}: its entry {self.files.root}/{path} is there already, and is another batch's. The name"

@@ -1,10 +1,11 @@
 """Leftovers of submissions that have ended: none of their tasks starts again to sweep them.
 
-A table does not know which topologies run. It shows activity: what a submission's tasks have claimed, staged and committed,
-and when, by the file system's clock. A submission without activity for long is presumed ended. That is a guess, and no row may
-depend on it. So whatever might still be committed is fenced off first: the sweeper claims its writer id (`claims.retire`). If
-the task is alive after all, it finds the claim as any zombie does: what it commits in that epoch does not count, and is not
-acked. It takes its writer id back and writes the batch again. Nothing that is deleted afterwards can count (see `commit`).
+A table does not know which topologies run. It only shows activity: what a submission's tasks have claimed, staged and
+committed, and when, by the file system's clock. A submission without activity for long is presumed ended. That is a guess, and
+no row may depend on it. So every batch that might still be committed is fenced off first: the sweeper claims its writer id
+(`claims.retire`). If the task is alive after all, it finds the claim as any zombie does: a batch of that epoch does not count
+and is not acked. The task takes its writer id back and writes the batch again. Nothing that is deleted after the claim can
+count (see `commit`).
 
 A batch that counts needs no claim: all of its files are in its entry, and its owner moves no other files.
 Claims and fences stay, for zombies to find.
@@ -50,10 +51,10 @@ class Leftover:
 
 @dataclass(frozen=True)
 class SubmissionLeftovers:
-    """A submitted topology that left something."""
+    """A submitted topology that left files."""
 
     topology_id: str
-    """As file names have it."""
+    """In the form of file names."""
     last_sign: float
     """The last activity, in seconds since 1970 by the file system's clock."""
     leftovers: tuple[Leftover, ...]
@@ -61,7 +62,7 @@ class SubmissionLeftovers:
 
 @dataclass(frozen=True)
 class Leftovers:
-    """Everything there is to sweep."""
+    """Everything that could be swept."""
 
     ended: tuple[SubmissionLeftovers, ...]
     """Submissions presumed ended."""
@@ -72,7 +73,7 @@ class Leftovers:
 
 
 def find_leftovers(files: Files, age: float) -> Leftovers:
-    """Find what submissions left, and which of them have shown no activity for `age` seconds. Deletes nothing.
+    """Find the leftovers of submissions, and which submissions have shown no activity for `age` seconds. Deletes nothing.
 
     `UnreadableManifest`: the unreadable part may say that a batch counts.
     """
@@ -98,7 +99,7 @@ def find_leftovers(files: Files, age: float) -> Leftovers:
 
 
 def sweep_ended(files: Files, found: Leftovers, owner: str, now: float) -> None:
-    """Delete what the submissions presumed ended left. `owner` names the sweeper to their tasks, should they be alive."""
+    """Delete the leftovers of submissions that are presumed ended. `owner` names the sweeper to tasks that are still alive."""
     left = [leftover for submission in found.ended for leftover in submission.leftovers]
     for owned in sorted({(each.batch.writer_id, each.batch.epoch) for each in left if each.is_open}):
         retire(files, *owned, owner, now)
@@ -132,7 +133,7 @@ def _signs(
     signs = dict.fromkeys((batch.writer_id.topology_id for batch in below), 0.0)
     active: list[tuple[WriterId, float]] = []
     for batch, statuses in below.items():
-        # Folders count only where there is nothing else: object stores keep no times for them.
+        # The times of folders count only if there are no files: object stores keep no times for folders.
         for status in [status for status in statuses if not status.is_folder] or statuses:
             active.append((batch.writer_id, status.modified))
     for status in (*files.list(COMMITS), *files.list(TMP)):

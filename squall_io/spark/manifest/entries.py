@@ -1,4 +1,4 @@
-"""Manifest entries: what a committed batch consists of.
+"""Manifest entries: the contents of committed batches.
 
 Must not know: files, which entries count.
 """
@@ -42,7 +42,7 @@ class BatchEntry:
 
     batch: BatchName
     topology: str
-    """The full name, for people, like those below; the batch's name holds them shortened."""
+    """The full name, as information, like those below; the batch's name has them shortened."""
     topology_id: str
     component: str
     incarnation: tuple[int, int]
@@ -53,7 +53,7 @@ class BatchEntry:
     committed: float
     """Seconds since 1970, by the clock of the worker that wrote it."""
     replaces: tuple[str, ...] = ()
-    """Names of batches whose rows this one's files hold instead: what a compaction writes."""
+    """Names of batches whose rows are now in this one's files: a compaction writes such entries."""
 
     @property
     def size(self) -> int:

@@ -51,10 +51,10 @@ def seal(kind: str, record: Mapping[str, Any] | msgspec.Struct) -> bytes:
 
 
 def build_type_info(*kinds: type) -> None:
-    """Have msgspec build its description of these records while their module is imported.
+    """Make msgspec build its description of these records during the import of their module.
 
-    msgspec builds a description at its first use, without a lock, and two threads that do so at once crash the process (seen
-    with msgspec 0.22).
+    Otherwise msgspec builds a description at its first use, without a lock, and two threads that do so at once crash the
+    process (seen with msgspec 0.22).
     """
     for kind in kinds:
         msgspec.json.Decoder(kind)

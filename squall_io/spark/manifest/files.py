@@ -1,13 +1,12 @@
-"""What the manifest needs of a file system, and the errors it may raise. Paths are relative to the table, with "/" in them.
+"""The calls that the manifest needs of a file system, and their errors. Paths are relative to the table, and separated by "/".
 
 Three guarantees make the commit protocol possible, and every store must keep them:
 1. `put_if_absent` and `move_if_absent` have one winner, however many callers try; a loser changes nothing.
-2. A file exists with all of its content, or not at all.
-3. What one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never stale.
-   What is put while a listing is in progress may be in it or not: HDFS returns a large folder in pieces.
+2. A file exists with its whole content, or not at all.
+3. A file that one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never
+   stale. A file that is put while a listing is in progress may be in it or not: HDFS returns a large folder in pieces.
 
-A call that raised `FilesUnavailable` may have taken effect, or may do so at any later time: a request can wait in a frozen
-server.
+A call that raised `FilesUnavailable` may have taken effect, or may still do so later: the request can wait in a frozen server.
 Must not know: what files hold, Spark.
 """
 
@@ -63,7 +62,7 @@ class Files(Protocol):
     """The file system below one table. Every method may raise `FilesUnavailable` or `FilesRefused`. Any thread may call."""
 
     root: str
-    """The table's full path, as people write it: `hdfs://host:9000/warehouse/counts`."""
+    """The table's full path, as users write it: `hdfs://host:9000/warehouse/counts`."""
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """Return the entries of a folder, by name; nothing if there is no such folder."""

@@ -1,4 +1,4 @@
-"""Where the files of a table are, and what they are called. The only module that knows these names.
+"""The paths and names of a table's files. No other module knows these names.
 
 ```
 PATH/                                            the table; every path below is relative to it
@@ -15,9 +15,9 @@ PATH/                                            the table; every path below is 
     results/<run>-<random>.seal.json             whether it is published or swept: see results/versions.py
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
-A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`; a *batch* is
-`<writer>.<epoch>.<number>`; an *attempt* is one Spark job that writes a batch, counted from 1: what the tasks of an attempt
-that failed may still write is never in the folder of another.
+A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`. A *batch* is
+`<writer>.<epoch>.<number>`. An *attempt* is one Spark job that writes a batch, counted from 1. Each attempt has its own folder,
+so files that the tasks of a failed attempt still write are never among those of another one.
 Must not know: file systems, what the files hold.
 """
 
@@ -47,7 +47,7 @@ DATA_PREFIX: Final = "squall-"
 _LONGEST: Final = 72
 _KEPT: Final = 48
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
-#: A number in the form used here: "007" would be read as 7, which names another file.
+#: A number without leading zeros: "007" would be read as 7, which names another file.
 _NUMBER: Final = "(0|[1-9][0-9]*)"
 _IN_EPOCH: Final = rf"([^.]*)\.([^.]*)\.{_NUMBER}\.{_NUMBER}"
 _BATCH: Final = re.compile(rf"{_IN_EPOCH}\.{_NUMBER}(?:\.json)?")
@@ -86,7 +86,7 @@ class WriterId:
 
 @dataclass(frozen=True, order=True)
 class BatchName:
-    """A batch that an owner of a writer id has written or is about to write. `number` counts from 1 in each epoch."""
+    """The name of a batch that an owner of a writer id has written or will write. `number` counts from 1 in each epoch."""
 
     writer_id: WriterId
     epoch: int
@@ -106,7 +106,7 @@ class BatchName:
         return f"{STAGING}/{self}"
 
     def attempt(self, number: int) -> str:
-        """Return the folder that Spark writes its `number`-th try to."""
+        """Return the folder for Spark's `number`-th attempt at it."""
         return f"{self.staging}/{number}"
 
     @property
@@ -146,7 +146,7 @@ def version_path(number: int) -> str:
 
 def batch_of(name: str) -> BatchName | None:
     """Return the batch that `<batch>`, `<batch>.json` or `squall-<batch>-1-00000.parquet` names; None for any other name."""
-    # In this order: a topology may be called "squall-something".
+    # In this order, since a topology may be called "squall-something".
     found = _BATCH.fullmatch(name) or _DATA_FILE.fullmatch(name)
     if found is None:
         return None

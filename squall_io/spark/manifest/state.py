@@ -1,8 +1,8 @@
 """The contents of a table at one moment: the entries that count, as far as they can be read.
 
-The order of the reads makes it right: the commits, then the claims and fences, the checkpoint last (see `commit`). What the
-checkpoint has counts, whatever the fences say: an entry that was deleted before a fence was made is not in that fence.
-It also decides when a checkpoint is made: after many batches, by any task of a sink.
+The order of the reads makes the result right: the commits, then claims and fences, the checkpoint last (see `commit`). Entries
+in the checkpoint count, whatever the fences say: an entry that was deleted before a fence was made is not in that fence.
+This module also decides when a checkpoint is made: after many batches, by any task of a sink.
 Must not know: Spark, rows.
 """
 
@@ -23,9 +23,9 @@ from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused
 from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, batch_of
 from topology_api import SquallError
 
-#: Reading starts over when a file disappears meanwhile, because a checkpoint was made; at most this often.
+#: If a file disappears during the read, because a checkpoint was made, reading starts over, at most this often.
 _ATTEMPTS: Final = 20
-#: Entries in files of their own at which a checkpoint is made: reading a small file of HDFS costs about 5 ms.
+#: The number of entries in separate files at which a checkpoint is made: reading a small file of HDFS costs about 5 ms.
 DUE: Final = 200
 
 
@@ -62,8 +62,8 @@ class TableState:
     needless: tuple[BatchName, ...]
     """Batches whose own entry is also in the checkpoint."""
     uncertain: tuple[BatchName, ...]
-    """Batches assumed to count, as this process may only read: a new owner has claimed their writer id, and its fence is not
-    there yet. The fence may leave out one that was not acked; the others count."""
+    """Batches that are assumed to count because this process may only read: a new owner has claimed their writer id, but its
+    fence does not exist yet. The fence may leave out one batch that was not acked; the others count."""
     claims: Listing
 
     @cached_property
@@ -109,7 +109,7 @@ class _Verdict:
     """The numbers of the batches that count; None: all."""
     certain: bool = True
     problem: UnreadableRecord | None = None
-    """The fence cannot be read, so what counts is unknown."""
+    """The fence cannot be read, so it is unknown what counts."""
 
     def has(self, batch: BatchName) -> bool:
         """Return whether a batch of the epoch counts."""
@@ -158,7 +158,7 @@ def _decide(files: Files, writer_id: WriterId, epoch: int, claims: Listing) -> _
         return _Verdict()
     try:
         if after in claims.fences:
-            # The fence has decided; if it may not be read, its batches must not be taken for counted.
+            # The fence has decided. If it cannot be read, the batches must not be assumed to count.
             return _Verdict(read_fence(files, *after))
         try:
             # The new owner has put its claim but not its fence, and may have died in between. Any reader may make the fence.
@@ -183,6 +183,6 @@ def checkpoint_if_due(files: Files) -> bool:
     state = read_state(files)
     if state.checkpoint.unreadable:
         return False
-    # The checkpoint's writer died before it deleted them, or a commit was retried after its answer was lost.
+    # Such a file is left if the checkpoint's writer died before deleting it, or if a commit whose answer was lost was retried.
     map_concurrently(files.delete, [batch.commit for batch in state.needless])
     return len(state.uncovered) >= DUE and write_next(files, state.checkpoint, state.uncovered)

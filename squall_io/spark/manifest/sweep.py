@@ -1,15 +1,15 @@
-"""Leftovers: what owners that died or were superseded left of batches that do not count.
+"""Leftovers: files of batches that do not count, left by owners that died or were superseded.
 
-A batch leaves data files only while its staging folder exists: the folder is made before anything else, and deleted last, by
-the batch's owner once the batch is acked. So a sweeper only needs to check the staging folders of the writer id's earlier
-epochs. A batch's data is in the partition directories that its attempts also have: moving files out of them leaves them there,
-empty. Entries that do not count are visible as such, and temporary files carry their owner's name.
+Leftover data files exist only as long as the batch's staging folder: the folder is made before anything else, and the batch's
+owner deletes it last, once the batch is acked. So a sweeper only needs to check the staging folders of the writer id's earlier
+epochs. A batch's data is in partition directories that its attempts also have, since moving files out of an attempt leaves its
+directories behind, empty. Entries that do not count are visible as such, and temporary files carry their owner's name.
 
-Only past epochs are swept: the claim after them exists, and its fence. Nothing that is deleted there can ever count, even
-if two tasks sweep at once (see `commit`). A task sweeps its own writer id after taking it over, and those of its sink's tasks
-that are gone (their index is not below the sink's parallelism). Of the latter it takes over only those whose newest owner left
-something: otherwise every start that cannot sweep would add claims. A task never touches writer ids of other components or
-topologies: see `ended`.
+Only past epochs are swept, which have a later claim and its fence. Nothing that is deleted there can ever count, even
+if two tasks sweep at once (see `commit`). A task sweeps its own writer id after it took it over, and the writer ids of its
+sink's tasks that are gone (their index is not below the sink's parallelism). Of the latter it takes over only those whose
+newest owner left files: otherwise every start that cannot sweep would add claims. A task never touches writer ids of other
+components or topologies: see `ended`.
 Must not know: Spark.
 """
 
@@ -44,9 +44,9 @@ def sweep(files: Files, writer_id: WriterId, epoch: int) -> int:
 
 
 def sweep_before(files: Files, epochs: Mapping[WriterId, int]) -> int:
-    """Delete the leftovers of writer ids' epochs before these, whose claims and fences exist; return how many data files.
+    """Delete the leftovers of writer ids' epochs before `epochs`, whose claims and fences exist; return how many data files.
 
-    Deletes nothing while part of the manifest cannot be read: it may say that a batch counts.
+    Deletes nothing if part of the manifest cannot be read: that part may say that a batch counts.
     """
     state = read_state(files)
     if state.unreadable:
@@ -102,7 +102,7 @@ def now_of(files: Files) -> float:
 def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> int:
     """Delete a batch's staging folder, and its data files except those in `keep`; return how many data files were deleted."""
     below = files.walk(batch.staging)
-    # First what could still be moved, then what was moved; last the folders, which show where to look.
+    # First files that could still be moved, then moved ones; last the folders, which show where to look.
     map_concurrently(files.delete, [status.path for status in below if not status.is_folder])
     found = [status.path for status in moved_files(files, batch, below) if status.path not in keep]
     map_concurrently(files.delete, found)
@@ -138,10 +138,10 @@ def _sweep_tmp(files: Files, epochs: Mapping[WriterId, int]) -> None:
         batch, claim = batch_of(name), claim_of(name)
         if batch is None and claim is None:
             unowned.append(status)
-        # The claim and fence of the epoch itself exist: any other task that is putting one comes second.
+        # The claim and fence of the epoch itself exist, so another task that is putting one is too late.
         elif (batch and _is_over(batch, epochs)) or (claim and claim[1] <= epochs.get(claim[0], 0)):
             files.delete(status.path)
     if unowned:
-        # A claim was put a moment ago by the file system's clock, which is the one that matters here.
+        # A claim was put a moment ago, so its time is now by the file system's clock, which counts here.
         now = max((status.modified for status in files.list(CLAIMS)), default=0.0)
         map_concurrently(files.delete, [status.path for status in unowned if status.modified < now - TMP_AGE])

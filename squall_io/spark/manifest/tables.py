@@ -1,9 +1,9 @@
 """The record of a table, and its schemas, which only grow.
 
-`table.json` is put once, by the first writer; schemas are numbered and put if absent, so that two sinks that start at the same
-time with new columns agree on one order of them. Entries name the number of the schema of their rows.
+`table.json` is put once, by the first writer. Schemas are numbered and put if absent, so two sinks that start at the same time
+with new columns agree on their order. Entries name the number of the schema of their rows.
 A table is not created in a folder that already has visible files: readers of the folder would take them for rows of the table.
-For a table of versions the record says only that it is one: its first version defines how its rows are written.
+For a table of versions, the record only says so: the first version defines how rows are written.
 Must not know: rows, Spark's sessions, who owns what.
 """
 
@@ -88,7 +88,7 @@ def open_table(files: Files, wanted: TableRecord) -> TableRecord:
 
 
 def correct_table(files: Files, settled: TableRecord) -> None:
-    """Make the record of a table of versions say what its first version has fixed."""
+    """Update the record of a table of versions to the format that its first version has fixed."""
     if read_table(files) != settled:
         files.replace(TABLE, seal(KIND, settled))
 
@@ -102,7 +102,9 @@ def find_table(files: Files, wanted: TableRecord) -> bool:
         if not visible:
             return False
         try:
-            existing = read_table(files)  # its files may be new, and the record is put before them
+            existing = read_table(
+                files
+            )  # its files may be newer than the first read, and the record is put before them
         except NoTable:
             more = ", and more" if len(visible) > _NAMED else ""
             raise FolderTaken(

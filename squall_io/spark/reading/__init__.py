@@ -1,1 +1,1 @@
-"""Reading a table: its committed rows as a frame, and what the table holds."""
+"""Reading a table: its committed rows as a frame, and a summary of its contents."""

@@ -1,19 +1,19 @@
 """Reads a table: the rows of committed batches, and only those, as a Spark DataFrame.
 
-The manifest is asked once which files count, when the frame is made; Spark then reads exactly those. So a frame shows one
-moment of the table, however often it is run and whatever is committed meanwhile.
+The manifest is read once, when the frame is made, to find the files that count; Spark then reads exactly those. So a frame
+shows one moment of the table, however often it is run and whatever is committed meanwhile.
 
-**Replays.** A batch that counts but was never acked is replayed: its rows come again in a later batch. With `key` the row
-that was committed first is kept, so what a reader has seen does not change. First is judged by `BatchEntry.committed`, the
-clocks of the workers that wrote; within a batch by the row's place in its files.
+**Replays.** A batch that counts but was never acked is replayed: its rows are written again in a later batch. With `key`, the
+row that was committed first is kept, so rows that a reader has seen do not change. `BatchEntry.committed` decides which is
+first (by the clocks of the workers that wrote), and within a batch the row's place in its files.
 
 **Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: those
 files are read with the schema that they were written with.
 
-**A plain reader** (`spark.read`, or a Hive table over the path) sees the same files, since they are in Hive's
-layout, and everything else is in `_squall`, which is hidden. It may see a batch a moment before it is committed, one that
-never will be until it is swept, and every replay.
-Must not know: how batches come into the table.
+**A plain reader** (`spark.read`, or a Hive table over the path) sees the same files, since they are in Hive's layout and
+everything else is in the hidden folder `_squall`. It may also see a batch just before it is committed, every replay, and until
+the next sweep a batch that will never be committed.
+Must not know: how batches get into the table.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Spark looks at each file first, in a job with a task for each of up to this many. Its own 10,000 make of 10,000 files as many
-#: tasks, which took 60 s and more on two cores; with these 4 s.
+#: The most tasks of the job in which Spark first looks at each file. Spark's default is 10,000: for 10,000 files that took over
+#: 60 s on two cores, and 4 s with this limit.
 _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS: Final = 64
-#: The setting is the session's, so one thread at a time changes it.
+#: The setting belongs to the session, so only one thread at a time changes it.
 _listing = threading.Lock()
 #: Extra columns while replays are being found: the name of a row's file, the row's place in it, the
 #: file's place in the order of commits, the row's rank among those with its key.
@@ -64,7 +64,7 @@ _RANK: Final = "__squall_rank"
 
 
 class CannotRead(SquallError):
-    """A table that cannot be read as asked."""
+    """A table that cannot be read as requested."""
 
 
 def read_committed(
@@ -76,19 +76,19 @@ def read_committed(
     *,
     unreadable: Literal["refuse", "skip"] = "refuse",
 ) -> DataFrame:
-    """Return the committed rows of the table at `path`, in its newest schema; of a table of results those of its
+    """Return the committed rows of the table at `path`, in its newest schema; for a table of results, the rows of its
     newest version.
 
-    path: the table's folder; a relative path is on this machine, below the working folder.
-    since, until: only batches committed from `since` on and before `until`: a datetime with its tzinfo, ISO text with its zone,
-        or seconds since 1970. A batch carries its worker's time, and becomes visible a moment later: to continue where the last
+    path: the table's folder; a relative path is on this machine, below the working directory.
+    since, until: only batches committed at or after `since` and before `until`: a datetime with tzinfo, ISO text with a zone,
+        or seconds since 1970. A batch has its worker's time, and becomes visible a moment later: to continue where the last
         read ended, give an `until` a minute or more in the past.
-    key: names of columns; of rows that are equal in all of them the first committed one is kept, or none if that was
-        before `since`. Rows with a null among them are all kept.
+    key: names of columns; of rows that are equal in all of them, the first committed one is kept, or none if that was
+        before `since`. All rows with a null in the key are kept.
     unreadable: what to do if records of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all.
         "skip": read the rows of the other batches, and log what is missing.
-    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect the
-    session's setting `squall.webhdfs.address` says where to ask HDFS.
+    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect, the
+    session's setting `squall.webhdfs.address` has the address of HDFS.
     """
     with _opened(spark, path) as files:
         wanted = choose(files, since, until, key, unreadable=unreadable)
@@ -124,7 +124,7 @@ def choose(
     source = _result(files) if is_result else _stream(files, table, skip=unreadable == "skip")
     if is_result and (span or key is not None):
         raise CannotRead(
-            f"{source.root} holds versions of a result, which is read whole: leave since, until and key away"
+            f"{source.root} holds versions of a result, which is read whole: leave out since, until and key"
         )
     inside = tuple(batch for batch in source.batches if span.holds(batch.committed))
     if key is None:
@@ -135,7 +135,7 @@ def choose(
 
 @dataclass(frozen=True)
 class Selection:
-    """The batches of a table to read, and how."""
+    """The batches of a table to read, and how to read them."""
 
     source: TableContents
     span: Span
@@ -161,7 +161,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class KeyCounts:
-    """How many rows of a table are replays of others."""
+    """The number of rows of a table that are replays of others."""
 
     key: tuple[str, ...]
     rows: int
@@ -185,7 +185,7 @@ def count_keys(spark: SparkSession, path: str | os.PathLike[str], key: Sequence[
     names = key_names(choice.source.schema, key)
     rows = choice.frame(spark)
     columns = [rows[quoted(name)] for name in names]
-    # Under names of its own: a column of the key may have any name.
+    # With new names, since a column of the key may have any name.
     aliased = (column.alias(f"key{place}") for place, column in enumerate(columns))
     keys = rows.select(_any_null(columns).alias("null"), *aliased)
     groups = keys.groupBy(*keys.columns).agg(F.count(F.lit(1)).alias("rows"))
@@ -214,7 +214,7 @@ class TableContents:
 
     root: str
     base: str
-    """The folder of it that the partition directories are in."""
+    """The folder of the table that has the partition directories."""
     file_format: str
     schema: Schema
     batches: tuple[CommittedBatch, ...]
@@ -228,7 +228,7 @@ def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:
         require_readable(files, state)
     for problem in state.unreadable:
         log.warning("%s: rows are missing, since %s", files.root, problem)
-    latest = latest_schema(files)  # after the entries were looked at, so that none of them has a newer one
+    latest = latest_schema(files)  # read after the entries, so that none of them has a newer schema
     if latest is None:
         raise CannotRead(
             f"the table at {files.root} has no schema yet: its sink is about to start; try again in a moment"
@@ -268,7 +268,7 @@ def _frame(
     for batch in batches:
         groups.setdefault(batch.schema, []).extend(batch.paths)
     if not groups:
-        # As in what is read from files: each column may hold nulls.
+        # Every column is nullable, as in frames that are read from files.
         columns = tuple(replace(column, nullable=True) for column in source.schema.columns)
         return spark.createDataFrame([], str(Schema(columns)))
     first, *others = groups.items()
@@ -290,7 +290,7 @@ def _load(
         .schema(str(written))
         .options(**read_options(source.file_format))
         .option("basePath", f"{source.root}/{source.base}".rstrip("/"))
-        # A session's own values of these could silently leave out committed rows.
+        # With the session's own values of these settings, Spark could silently leave out committed rows.
         .options(ignoreCorruptFiles="false", ignoreMissingFiles="false", recursiveFileLookup="false")
     )
     with _few_listing_tasks(spark, len(paths)):
@@ -319,7 +319,7 @@ def _load(
 
 @contextmanager
 def _few_listing_tasks(spark: SparkSession, files: int) -> Iterator[None]:
-    """Have Spark list these files in few tasks. Nothing is changed for Spark Connect, whose server lists later."""
+    """Let Spark list these files in few tasks. Has no effect with Spark Connect, whose server lists files later."""
     if files <= _LISTING_TASKS or not hasattr(spark, "_jvm"):
         yield
         return
@@ -330,7 +330,7 @@ def _few_listing_tasks(spark: SparkSession, files: int) -> Iterator[None]:
 
 
 def _row_in_file(metadata: Column, file_format: str) -> Column:
-    """Return what orders the rows of one file by their position."""
+    """Return a column that orders the rows of one file by their position."""
     from pyspark.sql import functions as F
 
     if file_format == "parquet":

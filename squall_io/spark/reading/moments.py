@@ -1,4 +1,4 @@
-"""Time ranges as people give them: which commits a read begins and ends with.
+"""Time ranges as users give them, which limit a read to a range of commits.
 
 The name of this module is in pickles of CommittedRows. Must not know: tables, Spark.
 """
@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 
 from topology_api import SquallError
 
-#: What people may give: an aware datetime, ISO text with its zone, or seconds since 1970.
+#: The forms that users may give: an aware datetime, ISO text with a zone, or seconds since 1970.
 Moment = datetime | str | int | float
 
 
@@ -21,7 +21,7 @@ class WrongMoment(SquallError):
 
 @dataclass(frozen=True)
 class Span:
-    """From `since` on, up to and without `until`; seconds since 1970, None: no limit."""
+    """The times from `since` (included) to `until` (excluded), in seconds since 1970; None: no limit."""
 
     since: float | None = None
     until: float | None = None

@@ -1,4 +1,4 @@
-"""What a table holds: numbers from its manifest, and whether its files match the manifest.
+"""The contents of a table in numbers, from its manifest, and whether its files match the manifest.
 
 The summary reads only the manifest, so it costs the same for any number of rows. `verify` reads every file.
 Must not know: how the figures are shown, Spark.
@@ -23,16 +23,16 @@ from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema,
 from squall_io.spark.results.versions import Version, kept_versions
 from squall_io.spark.rows.schema import Schema, parse_schema
 
-#: Files that are read at once: each is mostly waiting for the file system.
+#: Files that are read at once; each read mostly waits for the file system.
 _AT_ONCE: Final = 8
 
-#: Called with the number of files that were read, of all, and their bytes.
+#: Called with the number of files read so far, the number of all files, and the bytes read.
 Progress = Callable[[int, int, int], object]
 
 
 @dataclass(frozen=True)
 class WriterSummary:
-    """What one component of one topology has committed."""
+    """The batches that one component of one topology has committed, in numbers."""
 
     topology: str
     component: str
@@ -53,21 +53,21 @@ class PartitionSummary:
 
 @dataclass(frozen=True)
 class TableSummary:
-    """What a table holds, in numbers. Those of a reprocessed table are its newest version's."""
+    """The contents of a table in numbers. For a table of results, these are the numbers of its newest version."""
 
     root: str
     table: TableRecord
     schema: Schema | None
-    """The newest; None: nothing has been written yet."""
+    """The newest schema; None: nothing has been written yet."""
     parts: tuple[BatchEntry | Version, ...]
-    """Where its rows are: in the batches of a stream, or in the newest version."""
+    """The rows: of the batches of a stream, or of the newest version."""
     first_commit: float | None
-    """Seconds since 1970, by the clocks of those that wrote."""
+    """Seconds since 1970, by the writers' clocks."""
     last_commit: float | None
     stream: StreamSummary | None = None
-    """Figures that only the batches of a stream have; None: it is a reprocessed table."""
+    """Figures that only a table of batches has; None: it is a table of results."""
     versions: tuple[Version, ...] = ()
-    """Those of a reprocessed table whose files are there, the newest first."""
+    """Versions of a table of results whose files exist, the newest first."""
     unreadable: tuple[UnreadableRecord, ...] = ()
     """Records that cannot be read; the rows of their batches are missing from the numbers."""
 
@@ -102,7 +102,7 @@ class StreamSummary:
     """The batches of a stream."""
 
     schemas: int
-    """How many schemas there have been."""
+    """The number of schemas so far."""
     batches: int
     writers: tuple[WriterSummary, ...]
     replaced: int
@@ -110,15 +110,16 @@ class StreamSummary:
     abandoned: int
     """Batches of superseded owners, which do not count."""
     uncertain: int
-    """Batches that may turn out not to count: their task has a new owner, which has not said so yet, and we may only read."""
+    """Batches that may turn out not to count: their task has a new owner, whose fence does not exist yet, and this process may
+    only read."""
     writing: int
     """Batches that are being written, or were when their topology ended."""
     leftover: int
-    """Staging folders of batches that are done or abandoned: the next owner of their task sweeps them, if there is one."""
+    """Staging folders of batches that are done or abandoned; the next owner of their task, if any, sweeps them."""
     checkpoint: int
-    """The newest checkpoint's number; 0: there is none yet."""
+    """The newest checkpoint's number; 0 if there is none yet."""
     loose: int
-    """Batches that are not in it."""
+    """Batches that are not in the newest checkpoint."""
 
 
 def table_summary(files: Files) -> TableSummary:
@@ -164,7 +165,7 @@ def table_summary(files: Files) -> TableSummary:
 
 
 def _under_way(batch: BatchName, state: TableState) -> bool:
-    """Return whether its owner may still be working on it: no later owner exists, and it is not committed."""
+    """Return whether a batch may still be in progress: its owner has no successor, and it is not committed."""
     return batch.epoch >= state.claims.newest(batch.writer_id) and batch not in state.counted
 
 
@@ -189,7 +190,7 @@ class FileProblem:
 
     path: str
     of: str
-    """What it is a file of: `batch words-1.store.0.1.7`."""
+    """The batch or version that it belongs to: `batch words-1.store.0.1.7`."""
     why: str
 
     def __str__(self) -> str:
@@ -204,7 +205,7 @@ class Verification:
     size: int
     problems: tuple[FileProblem, ...] = ()
     strays: tuple[str, ...] = ()
-    """Files of rows that are no committed batch's: who reads by the manifest does not see them, others do."""
+    """Files of rows that belong to no committed batch: only readers that ignore the manifest see them."""
     unreadable: tuple[UnreadableRecord, ...] = ()
 
 
@@ -216,7 +217,7 @@ def verify(files: Files, progress: Progress = lambda done, total, size: None) ->
             files, [(f"version {each.number}", file) for each in versions for file in each.files], progress
         )
     state = read_state(files)
-    # Listed after the state, so every file of its batches is there.
+    # Listed after the state, so every file of its batches exists.
     listed = [status.path for status in files.walk("") if _is_data(status)]
     known = {file.path for entry in (*state.entries, *state.replaced) for file in entry.files}
     wanted = [(f"batch {entry.batch}", file) for entry in state.entries for file in entry.files]
@@ -237,19 +238,21 @@ def _compare(files: Files, wanted: Sequence[tuple[str, DataFile]], progress: Pro
                 size += file.size
                 progress(done, len(wanted), size)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)  # Ctrl-C does not wait for what is only to come
+            pool.shutdown(
+                wait=False, cancel_futures=True
+            )  # after Ctrl-C, calls that have not begun are cancelled
             raise
     return Verification(len(wanted), size, tuple(problems))
 
 
 def _is_data(status: FileStatus) -> bool:
-    """Return whether it is a file in the table's Hive layout that the sink has named."""
+    """Return whether it is a file in the table's Hive layout that a sink has named."""
     hidden = status.path.startswith(f"{FOLDER}/")
     return not (status.is_folder or hidden) and status.name.startswith(DATA_PREFIX)
 
 
 def _is_stray(path: str, state: TableState) -> bool:
-    """Return whether a file without an entry is left over, not one that is about to be committed."""
+    """Return whether a file without an entry is a leftover, not a file that is about to be committed."""
     batch = batch_of(path.rpartition("/")[2])
     return batch is None or not _under_way(batch, state)
 
@@ -263,7 +266,7 @@ def _wrong(files: Files, file: DataFile) -> str:
     except (AbsentFile, ValueError):
         return "is missing"
     except FilesUnavailable as error:
-        files.exists(TABLE)  # when the file system as a whole is away, that is the error
+        files.exists(TABLE)  # raises if the whole file system is unavailable
         return f"cannot be read: {error}"
     except FilesError as error:
         return f"cannot be read: {error}"

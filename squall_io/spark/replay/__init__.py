@@ -5,9 +5,8 @@
     with replay_topology(spark, topology, sources={"lines": frame}, outputs=["count"]) as done:
         done["count"].show()
 
-Which modules do what: plan.py decides what is run; tasks.py runs it, with the worker's own tasks and groupings and without
-Spark; frames.py lets Spark move what goes between them; run.py is the job. Importing this needs no
-pyspark.
+The modules: plan.py decides what runs; tasks.py runs it without Spark, with the worker's own tasks and groupings; frames.py
+lets Spark move the tuples between tasks; run.py is the whole job. Importing this package needs no pyspark.
 """
 
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors

@@ -2,13 +2,13 @@
 
     source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
 
-Spark moves records, each of some thousand tuples. All records of a task are in one partition, which may hold several
-tasks; the first record of each task starts it, so that a task without input runs too.
+Spark moves records of some thousand tuples each. All records of a task are in one partition, which may have several tasks.
+The first record of each task starts it, so a task without input also runs.
 
-Tuples of an output are bytes of Arrow's stream format, with its schema, until the output is read. An output with a schema
-is written by it, and passed to Spark unchanged when read. Without one every task writes by the types that it has seen so
-far; what differs from the merged types is read as values and checked again.
-The functions here run on the driver; those named `in_worker` run in Spark's workers, where Squall must be installed.
+Until an output is read, its tuples are bytes in Arrow's stream format, which includes the schema. If the output was given a
+schema, tuples are written with it, and passed to Spark unchanged. If not, every task writes with the types that it has seen
+so far; on reading, blobs that differ from the merged types are converted to values and checked again.
+The functions here run on the driver; functions named `in_worker` run in Spark's workers, where Squall must be installed.
 Must not know: what tasks do, when frames are computed.
 """
 
@@ -66,21 +66,21 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
         if first is None:
             return
         partition = first.column(first.num_columns - 1)[0].as_py()
-        # As `CommittedRows` emits them; the last column is the partition.
+        # The same values as `CommittedRows` emits; the last column is the partition.
         rows = (list(plain_rows(batch.columns[:-1], batch.num_rows)) for batch in chain([first], batches))
         yield from to_arrow(route_rows(plan, key, partition, rows))
 
-    # Spark looks columns up by name again, so these get distinct names that need no quotes.
+    # Spark finds columns by name again, so they get distinct names that need no quotes.
     names = plan.fields_of(key)
     columns = [sql.col(quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
-    # A column, as the task's own id counts partitions of the whole stage, other inputs included.
+    # The partition is a column, since the task's own id counts partitions of the whole stage, including other inputs.
     return frame.select(*columns, sql.spark_partition_id().alias("partition")).mapInArrow(in_worker, RECORDS)
 
 
 def component_records(
     spark: SparkSession, plan: ReplayPlan, step: str, inputs: Sequence[DataFrame]
 ) -> DataFrame:
-    """Return what the tasks of a component send, given the records for them."""
+    """Return the records that the tasks of a component send, given the records for them."""
     from pyspark.sql import functions as sql
 
     tasks = plan.tasks_of[step]
@@ -102,7 +102,7 @@ def component_records(
     return placed.sortWithinPartitions("target", "stream", "sender", "seq").mapInArrow(in_worker, RECORDS)
 
 
-# What comes out.
+# Outputs and errors.
 
 
 def output_rows(records: DataFrame, plan: ReplayPlan, key: StreamKey, schema: Schema) -> DataFrame:
@@ -186,15 +186,15 @@ def to_blobs(tuples: Checked) -> Iterator[bytes]:
 
 
 def from_blob(blob: Buffer, checker: RowChecker) -> Iterator[pa.RecordBatch]:
-    """Yield the tuples of a blob, by the schema of the whole output."""
+    """Yield the tuples of a blob, in the schema of the whole output."""
     import pyarrow as pa
 
     with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
         table = reader.read_all()
     if not table.schema.equals(arrow_schema(checker.schema)):
         columns, bad = checker.split(list(plain_rows(table.columns, table.num_rows)))
-        if bad:  # values of both types were values of the one that they make together
-            raise ReplayFailed(f"a value does not fit the type that was found for it: {bad[0][1]}")
+        if bad:  # every value of the task's types is also valid for the merged types
+            raise ReplayFailed(f"a value does not fit the type that was inferred for it: {bad[0][1]}")
         table = checker.table(columns)
     yield from table.to_batches()
 

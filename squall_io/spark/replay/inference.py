@@ -1,8 +1,7 @@
 """Infers the types of an output's columns from its values, for an output without a schema.
 
-Every task inspects what it emits and records one type per field; on the driver the types are merged. A field without one
-common type is a conflict that names both: nothing is widened silently, since an int that became a double would be another
-value.
+Every task inspects its emissions and records one type per field; the driver merges the types. If a field has no common type,
+the error names both types. Nothing is widened silently, since an int that became a double would be another value.
 Must not know: Spark, tasks.
 """
 
@@ -23,7 +22,7 @@ from topology_api.wording import typed
 
 #: The type of a field's values so far.
 Kind: TypeAlias = Type
-#: Nothing but None was seen.
+#: The type of a field of which only None was seen.
 NOTHING: Final = Simple("void")
 BOOLEAN, WHOLE_NUMBER, DOUBLE, STRING, BINARY = map(
     Simple, ("boolean", "bigint", "double", "string", "binary")
@@ -31,7 +30,7 @@ BOOLEAN, WHOLE_NUMBER, DOUBLE, STRING, BINARY = map(
 DATE, TIMESTAMP, TIMESTAMP_NTZ = map(Simple, ("date", "timestamp", "timestamp_ntz"))
 _LEAST, _MOST = WHOLE["bigint"]
 
-#: Types whose values all fit one column type; for integers it depends on their size.
+#: Python types and their column types; the type of an integer depends on its size.
 _PLAIN: Final[dict[type, Kind]] = {
     type(None): NOTHING,
     bool: BOOLEAN,
@@ -44,7 +43,7 @@ _PLAIN: Final[dict[type, Kind]] = {
 
 
 class TypeConflict(Exception):
-    """Values without a common type; the text says where and which."""
+    """Values without a common type; the text names the place and the types."""
 
 
 def kinds_of(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Kind]:
@@ -58,7 +57,7 @@ def kind_of_all(where: str, values: Sequence[Any]) -> Kind:
     kind: Kind = NOTHING
     for plain in sorted(types & _PLAIN.keys(), key=lambda kind: kind.__name__):
         kind = merge_kinds(where, kind, _PLAIN[plain])
-    if int in types:  # by their extremes: as common as it is quick
+    if int in types:  # integers are common, and comparing only the extremes is quick
         numbers = values if types == {int} else [value for value in values if type(value) is int]
         kind = merge_kinds(where, kind, _whole(where, min(numbers), max(numbers)))
     slow = types - _PLAIN.keys() - {int}
@@ -178,8 +177,8 @@ def schema_of(fields: Sequence[str], kinds: Sequence[Kind]) -> Schema:
 
 
 def settled(where: str, kind: Kind) -> Type:
-    """Return the type as a column's: a field that was always None is text. Raises `TypeConflict` for decimals beyond
-    Spark's."""
+    """Return the type as a column type: a field that was always None is text. Raises `TypeConflict` for decimals with more
+    digits than Spark allows."""
     if isinstance(kind, Decimal) and kind.precision > MAX_PRECISION:
         raise TypeConflict(
             f"{where}: its values need {kind}, and decimals have at most {MAX_PRECISION} digits"

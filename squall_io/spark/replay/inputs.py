@@ -1,4 +1,4 @@
-"""What a path given as a source means: a Squall table, whose committed rows are read, or other files.
+"""Finds what a source's path is: a Squall table, whose committed rows are read, or other files.
 
 Must not know: topologies, command lines.
 """
@@ -20,7 +20,7 @@ from topology_api import SquallError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: How a path ends -> what reads it. Spark unpacks what is compressed by itself.
+#: The ending of a path -> the format. Spark unpacks compressed files on its own.
 _FORMATS: Final = {
     ".parquet": "parquet",
     ".orc": "orc",
@@ -43,11 +43,11 @@ class FileSource:
     path: str
     file_format: str
     fields: Sequence[str]
-    """Of the stream."""
+    """The fields of the stream."""
 
     @property
     def read(self) -> RunInput:
-        """What is read, for the version's record: such files may have changed, so they never count as the same."""
+        """The input, for the version's record. Such files may have changed, so they never count as the same input."""
         return RunInput(self.path, secrets.token_hex(8))
 
     def frame(self, spark: SparkSession) -> DataFrame:
@@ -66,11 +66,11 @@ def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Sel
     try:
         return choose(files, span.since, span.until)
     except (NoTable, FilesRefused):
-        # a file is refused as a folder; what must not be read Spark will not read either
+        # a file is refused as a folder; if the path must not be read, Spark refuses it later
         pass
     if span:
         raise UnreadableSource(
-            f"{path} is not a Squall table, so it has no commit times: leave --since and --until out"
+            f"{path} is not a Squall table, so it has no commit times: leave out --since and --until"
         )
     if not files.exists(""):
         raise UnreadableSource(

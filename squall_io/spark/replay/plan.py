@@ -44,12 +44,12 @@ def read_by(spec: ComponentSpec) -> tuple[StreamKey, ...]:
 
 @dataclass(frozen=True)
 class ReplayPlan:
-    """What is run, on which sources, for which outputs."""
+    """The components to run, their sources, and the outputs."""
 
     topology: Topology
-    """With the routes to what is run, and direct routes."""
+    """The topology, with only the routes to components that run, and direct routes."""
     steps: tuple[str, ...]
-    """The bolts that are run, each after everything it reads from."""
+    """The bolts to run, each after all components that it reads from."""
     given: Mapping[str, StreamKey]
     """The streams that frames replace, by the caller's names; some may be unused."""
     sources: tuple[StreamKey, ...]
@@ -57,12 +57,12 @@ class ReplayPlan:
     outputs: Mapping[str, StreamKey]
     """The streams that become frames, by the caller's names."""
     max_errors: int | None
-    """None: any number of tuples may fail."""
+    """The number of tuples that may fail; None: any number."""
     now: float
     """The time in all tasks, in seconds since 1970: time stands still in a replay."""
     topology_id: str = ""
     schemas: Mapping[StreamKey, Schema] = field(default_factory=dict)
-    """Of the outputs whose types are not inferred."""
+    """The schemas of outputs whose types are not inferred."""
 
     @cached_property
     def streams(self) -> tuple[StreamKey, ...]:
@@ -119,13 +119,13 @@ class ReplayPlan:
         return any(key.component == component for key in self.outputs.values())
 
     def heir_of(self, what: StreamKey | str) -> int:
-        """Return the task that passes on the notes of a source or component, or NO_TASK: they are read from its own frame."""
+        """Return the task that passes on the notes of a source or component; NO_TASK if they are read from its own frame."""
         own_frame = not isinstance(what, StreamKey) and self.is_output(what)
         heirs = [] if own_frame else self.readers_of(what)
         return self.tasks_of[heirs[0]][0] if heirs else NO_TASK
 
     def for_worker(self, directory: str) -> WorkerPlan:
-        """Return the plan in the form of the worker's cores: one in which every other task runs elsewhere."""
+        """Return the plan in the form of the worker's cores, with every other task on another worker."""
         ground = {**defaults(), **self.topology.conf}
         return WorkerPlan(
             worker="replay",
@@ -149,7 +149,7 @@ def plan_replay(
     now: float,
     topology_id: str = "",
 ) -> ReplayPlan:
-    """Return what has to run so that the outputs result; raise `CannotReplay` with all problems."""
+    """Return the plan for computing the outputs; raise `CannotReplay` with all problems."""
     problems: list[str] = []
     given = keys_of(topology, sources, "source", problems)
     wanted = keys_of(topology, outputs, "output", problems)
@@ -182,11 +182,11 @@ def plan_replay(
     )
 
 
-# What was asked for
+# The requested streams
 
 
 def keys_of(topology: Topology, names: Iterable[str], what: str, problems: list[str]) -> dict[str, StreamKey]:
-    """Return the streams that `component` or `component:stream` mean; a name without meaning is a problem."""
+    """Return the streams that the names `component` or `component:stream` mean; add a problem for each unknown name."""
     found: dict[str, StreamKey] = {}
     for name in names:
         key = key_of(topology, name, what, problems)
@@ -249,7 +249,7 @@ def output_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
         yield f"output {str(key)!r}: several of its fields are called {name!r} when case is ignored, as Spark does"
 
 
-# What that needs
+# The components that they depend on
 
 
 def find_needed(
@@ -316,8 +316,8 @@ def in_order(topology: Topology, needed: set[str]) -> list[str]:
 
 
 def pruned(topology: Topology, needed: set[str]) -> Topology:
-    """Return the topology with only the code and the routes of what is run. Direct routes to others stay, since a bolt may
-    rightly name one of their tasks; nothing is sent along them.
+    """Return the topology with only the code and routes of components that run. Direct routes to other components remain, since
+    a bolt may rightly name one of their tasks; nothing is sent along them.
     """
 
     def without_routes(spec: ComponentSpec) -> ComponentSpec:

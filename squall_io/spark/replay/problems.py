@@ -24,7 +24,7 @@ class CannotReplay(SquallError):
 
 
 class ReplayFailed(SquallError):
-    """A replay that ran without a result; the text says why, and where."""
+    """A replay ran, but has no result; the text says why, and where."""
 
 
 class TooManyErrors(ReplayFailed):

@@ -1,12 +1,12 @@
 """The records that tasks of a replay exchange: some thousand tuples for one task, or a note with errors or totals.
 
-Spark shuffles and sorts records and never inspects one. Within a task their order is that of (target, stream, sender,
-seq), so that a task that is run again, or twice, gets the same input in the same order and gives the same output.
-A blob holds the values by columns (less than half the size of rows, and faster) and, for each tuple, the source row that
-its tree began with. Tuples of an output need neither: they are kept as columns that fit a schema, for Arrow.
+Spark shuffles and sorts records, but never inspects one. The records of a task are ordered by (target, stream, sender, seq).
+So if a task runs again, or twice, it gets the same input in the same order, and gives the same output.
+A blob has the values by columns (which is faster and takes less than half the size of rows), and for each tuple the source row
+that its tree began with. Tuples of an output need neither: they are columns that fit a schema, for Arrow.
 
-A component that is not an output hands its notes to the first component that reads it, which passes them on, so that all of
-them arrive with the outputs and no frame has to be kept for its notes alone.
+A component that is not an output passes its notes to the first component that reads it, which passes them on. So all notes
+arrive with the outputs, and no frame has to be kept only for notes.
 Must not know: Spark, Arrow, tasks.
 """
 
@@ -25,35 +25,35 @@ from squall_io.spark.rows.types import Type
 from topology_api.packing import dumps_by_value
 
 Row: TypeAlias = tuple[Any, ...]
-#: Further trees of a tuple, as in a batch of the worker's.
+#: Further trees of a tuple, as in the worker's batches.
 More: TypeAlias = dict[int, tuple[tuple[int, int], ...]]
 #: Whatever `pickle.loads` reads from.
 Buffer: TypeAlias = "bytes | memoryview"
 
-#: `Record.stream` of what is not a tuple. The first record of every task is its beginning.
+#: Values of `Record.stream` for records that are not tuples. The first record of every task is BEGIN.
 BEGIN: Final = -3
 TOTALS: Final = -2
 ERRORS: Final = -1
-#: `Record.target` of what no task reads.
+#: `Record.target` of a record that no task reads.
 NO_TASK: Final = -1
 
-#: Tuples of a blob, at most, and bytes that one should have at most.
+#: The most tuples of a blob, and the bytes that it should not exceed.
 MOST_TUPLES: Final = 1000
 MOST_BYTES: Final = 1 << 20
-#: Tuples of an output that become one blob, at most.
+#: The most tuples of an output in one blob.
 MOST_ROWS: Final = 4096
-#: Texts of errors that a task's totals carry.
+#: The number of error texts in a task's totals.
 FIRST: Final = 3
 
 _SENDER_BITS: Final = 32
 _ROW_BITS: Final = 36
 _PARTITION_BITS: Final = 20
-#: Streams that may come out of frames: what is left of 63 bits.
+#: The most sources: their numbers take the remaining bits of 63.
 MOST_SOURCES: Final = 1 << (63 - _ROW_BITS - _PARTITION_BITS)
 
 
 class Record(NamedTuple):
-    """Tuples for a task, or a note, and its place in the order."""
+    """Tuples for a task, or a note, with the place in the order."""
 
     target: int
     """The task that reads it, or NO_TASK."""
@@ -62,9 +62,9 @@ class Record(NamedTuple):
     sender: int
     """The task that sent it, or a partition of a source."""
     seq: int
-    """Numbers what one sender sends."""
+    """The number of the record among those of its sender."""
     blob: Buffer | Checked
-    """Bytes wherever Spark has it; `Checked` in the process where an output's tuples were emitted."""
+    """Bytes, or `Checked` in the process that emitted an output's tuples."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Tuples:
 
 
 class Unpicklable(Exception):
-    """A value among the rows cannot be pickled; trying the rows one by one tells which."""
+    """A value among the rows cannot be pickled. To find it, the rows are pickled one by one."""
 
 
 def encode(tuples: Tuples) -> bytes:
@@ -113,12 +113,12 @@ def encode(tuples: Tuples) -> bytes:
 
 
 def columns_of(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as columns; none for no rows. `zip(*rows)` has an iterator for each row: ten times as slow for a thousand."""
+    """Return rows as columns; none for no rows. `zip(*rows)` makes an iterator per row: ten times slower for a thousand."""
     return [list(map(itemgetter(place), rows)) for place in range(len(rows[0]) if rows else 0)]
 
 
 def decode(blob: Buffer) -> Tuples:
-    """Return the tuples of a blob. Errors of unpickling a user's value come through."""
+    """Return the tuples of a blob. Errors of unpickling a user's value are raised unchanged."""
     count, columns, roots, more = pickle.loads(blob)
     rows = list(zip(*columns)) if columns else [()] * count
     return Tuples(rows, memoryview(roots).cast("q").tolist() if count else [], more or {})
@@ -152,11 +152,11 @@ def dumps(value: object) -> bytes:
             raise Unpicklable(f"{type(error).__name__}: {error}") from error
 
 
-# Who sent it, and which row it began with
+# Senders, and the source rows of trees
 
 
 def partition_sender(stream: int, partition: int) -> int:
-    """Return the sender number of a source's partition; no task has such a number."""
+    """Return the sender number of a source's partition, which differs from all tasks' numbers."""
     return (stream + 1) << _SENDER_BITS | partition
 
 
@@ -207,11 +207,11 @@ class ErrorNote:
     error: str | None
     traceback: str
     sources: tuple[Origin, ...]
-    """The source rows that the tuple was made of."""
+    """The source rows that the tuple results from."""
 
     @property
     def text(self) -> str:
-        """For a message."""
+        """The error as text for a message."""
         what = f"{self.component}[{self.task}] {self.call}"
         given = "" if self.values is None else f" of {self.values}"
         lines = [f"{what}{given}: {self.error or 'the tuple was failed'}"]
@@ -220,7 +220,7 @@ class ErrorNote:
 
 @dataclass(kw_only=True)
 class ComponentTotals:
-    """What the tasks of a component did together."""
+    """The counts of all tasks of a component."""
 
     executed: int = 0
     emitted: int = 0
@@ -232,7 +232,7 @@ class ComponentTotals:
 
 @dataclass
 class Totals(ComponentTotals):
-    """What one task did."""
+    """The counts and problems of one task."""
 
     component: str
     task: int

@@ -1,7 +1,7 @@
 """The replay of a topology as a job: frames in, frames out, and the errors.
 
-Everything is computed once, by this call, and kept by Spark until `unpersist`; the results are views of that. A
-component's records are kept if several components read them, and those of the outputs; everything else streams through.
+The job computes everything once. Spark keeps the outputs' records until `unpersist`, and the results are views of them. The
+records of a component are also kept if several components read them; everything else streams through.
 Must not know: how tasks run, how records are made.
 """
 
@@ -31,7 +31,7 @@ from topology_api.wording import listed, shown, typed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Bytes of records that Spark hands a Python worker at a time; its own limit is ten thousand records of any size.
+#: Bytes of records that Spark passes to a Python worker at a time; Spark's own limit is ten thousand records of any size.
 _BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BYTES: Final = str(16 << 20)
 #: Packages that Spark's workers must have.
@@ -39,9 +39,9 @@ _NEEDED: Final = ("squall_io", "worker", "topology_api", "squall", "pyarrow")
 
 
 class Replayed(dict[str, "DataFrame"]):
-    """The outputs of a replay, by the names that were asked for.
+    """The outputs of a replay, by the requested names.
 
-    errors: a frame with a row per failed tuple and per call that raised. components: what each component did; sources too.
+    errors: a frame with a row per failed tuple and per call that raised. components: counts of each component and source.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Replayed(dict[str, "DataFrame"]):
 
     @property
     def unsettled(self) -> int:
-        """Tuples that bolts neither acked nor failed: in a stream they would time out."""
+        """The number of tuples that bolts neither acked nor failed; in a stream they would time out."""
         return sum(totals.unsettled for totals in self.components.values())
 
     @property
@@ -67,7 +67,7 @@ class Replayed(dict[str, "DataFrame"]):
         return sum(totals.errors for totals in self.components.values())
 
     def unpersist(self) -> None:
-        """Let Spark drop what it keeps; the frames would then be computed again."""
+        """Free the records that Spark keeps. If a frame is used afterwards, it is computed again."""
         while self._kept:
             self._kept.pop().unpersist()
 
@@ -93,16 +93,16 @@ def replay_topology(
 
     sources: frames that replace streams, by "component" (its default stream) or "component:stream"; columns are found by
         the names of the stream's fields.
-    outputs: the wanted streams, by the same names; a single one need not be in a list. What they depend on is run, up
-        to the sources; spouts and sinks never are.
-    max_errors: with more failed tuples than this the replay fails and names the first; None: any number may fail.
+    outputs: the wanted streams, by names of the same form; a single one need not be in a list. All bolts between the sources
+        and these streams run; spouts and sinks never do.
+    max_errors: if more tuples fail, the replay fails and names the first; None: any number may fail.
     schemas: DDL of outputs whose types should not be inferred, `{"count": "word string, count bigint"}`.
-    parallelism: numbers of tasks that replace the topology's; state by key is then spread over that many.
-    modules: your files that Spark's workers need, by their place in an archive of modules; None: those that the
-        driver has imported beside the topology's.
+    parallelism: numbers of tasks that replace the topology's; state by key is then spread over that many tasks.
+    modules: your files that Spark's workers need, by their place in an archive of modules; None: the files that the driver has
+        imported from the folders of the topology's modules.
 
-    A source must give the same rows in the same order when part of it is recomputed, as files do: Spark does that when a
-    machine is lost.
+    A source must give the same rows in the same order if part of it is recomputed, as files do: Spark recomputes parts when it
+    loses a machine.
     CannotReplay: the request is impossible, with all reasons. TooManyErrors, ReplayFailed: the replay ran and failed.
     """
     refuse_others(topology, sources)
@@ -127,7 +127,7 @@ def replay_topology(
 
 
 def refuse_others(topology: object, sources: object) -> None:
-    """Raise `CannotReplay` for what is not a topology, and for sources that are no Spark frames."""
+    """Raise `CannotReplay` if `topology` is not a topology, or a source is not a Spark frame."""
     from pyspark.sql import DataFrame
 
     if not isinstance(topology, Topology):
@@ -149,8 +149,8 @@ def refuse_others(topology: object, sources: object) -> None:
 def schemas_of(
     plan: ReplayPlan, given: Mapping[StreamKey, DataFrame], ddls: Mapping[str, str]
 ) -> dict[StreamKey, Schema]:
-    """Return the given schemas of outputs, columns in the order of the fields; `CannotReplay`, also for columns that a source
-    lacks."""
+    """Return the given schemas of outputs, with columns in the order of the fields. Raises `CannotReplay`, also for columns
+    that a source lacks."""
     problems: list[str] = []
     for key in plan.sources:
         problem = missing_columns(plan, key, given[key].columns)
@@ -173,12 +173,12 @@ def schemas_of(
 
 
 def missing_columns(plan: ReplayPlan, key: StreamKey, columns: Sequence[str]) -> str | None:
-    """Return which fields of its stream a source has no columns for; None: it has all."""
+    """Return a sentence that names the fields for which a source has no column; None if it has all."""
     known = set(map(same_name, columns))
     missing = [name for name in plan.fields_of(key) if same_name(name) not in known]
     if not missing:
         return None
-    return f"source {str(key)!r} has no column {listed(missing)}, which the stream's fields are (it has {listed(columns)})"
+    return f"source {str(key)!r} has no column {listed(missing)}, a field of the stream (it has {listed(columns)})"
 
 
 def in_order_of_fields(fields: Sequence[str], ddl: str) -> Schema:
@@ -204,7 +204,7 @@ def in_order_of_fields(fields: Sequence[str], ddl: str) -> Schema:
 def compute(
     spark: SparkSession, plan: ReplayPlan, given: Mapping[StreamKey, DataFrame], kept: list[DataFrame]
 ) -> Replayed:
-    """Build the job, run it, and check what its tasks reported."""
+    """Build the job, run it, and check the reports of its tasks."""
     records: dict[StreamKey | str, DataFrame] = {}
     for key in plan.sources:
         records[key] = frames.source_records(given[key], plan, key)
@@ -275,7 +275,7 @@ def by_component(plan: ReplayPlan, totals: Sequence[Totals]) -> dict[str, Compon
     return found
 
 
-# Around it.
+# Readable errors.
 
 
 def readable_errors(steps: Sequence[str] = ()) -> AbstractContextManager[None]:

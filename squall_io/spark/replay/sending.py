@@ -1,4 +1,4 @@
-"""From the outboxes of a task to records: which tuples go together, and what happens to values that cannot be sent.
+"""Turns the outboxes of a task into records: groups tuples into blobs, and handles values that cannot be sent.
 
 Must not know: Spark, how outboxes are filled.
 """
@@ -35,11 +35,11 @@ from worker.routing.outbox import Outbox
 from worker.routing.router import Route, StreamOutput
 from worker.tasks.emitter import short
 
-#: Errors that are sent at once.
+#: The number of errors that are sent together.
 _ERRORS_AT_ONCE: Final = 100
-#: Tuples that an outbox gathers while their size is unknown.
+#: Tuples that an outbox gathers as long as their size is unknown.
 _FIRST: Final = 64
-#: Rows that are sampled to estimate it.
+#: Rows that are sampled to estimate the size.
 _LOOKED_AT: Final = 8
 
 
@@ -57,7 +57,7 @@ class OutputRoute(Route):
 
 
 class Sender:
-    """What one task, or one partition of a source, sends: records in order, and notes beside them."""
+    """Makes the records of one task, or of one partition of a source, in order, and its notes."""
 
     def __init__(self, plan: ReplayPlan, sender: int, heir: int, totals: Totals) -> None:
         """heir: the task that passes on its notes."""
@@ -68,13 +68,13 @@ class Sender:
         self.seq = 0
         self.records: list[Record] = []
         self.errors: list[ErrorNote] = []
-        #: By output stream: what checks rows by its schema, or, without one, by the types that were seen.
+        #: The checkers of output streams: with the stream's schema, or, without one, with the types seen so far.
         self.checkers = {
             plan.number_of[key]: RowChecker(schema)
             for key, schema in plan.schemas.items()
             if key.component == totals.component
         }
-        #: Tuples that an outbox gathers, for a task and for an output: fewer of large ones.
+        #: Tuples that an outbox gathers, for a task and for an output; fewer if they are large.
         self.least = self.least_rows = _FIRST
 
     def pop_records(self) -> list[Record]:
@@ -99,7 +99,7 @@ class Sender:
         return left
 
     def send(self, source: Source, target: int, tuples: Tuples) -> None:
-        """Send tuples to a task that is run; one that cannot be pickled is an error of its emitter."""
+        """Send tuples to a task that runs; a tuple that cannot be pickled is an error of its emitter."""
 
         def refuse(single: Tuples) -> None:
             self.refuse(source, single, 0, why_unpicklable(source, single.rows[0]))
@@ -135,8 +135,8 @@ class Sender:
         self.seq += 1
 
     def checker_of(self, stream: int, source: Source, rows: list[Row]) -> RowChecker | None:
-        """Return what checks rows of an output: by its schema, or by the types of these rows, which are recorded; None if
-        they have no common schema.
+        """Return the checker for rows of an output: for its schema, or for the types of these rows, which are recorded; None
+        if they have no common schema.
         """
         totals, fields = self.totals, source.fields
         if StreamKey(source.component, source.stream) in self.plan.schemas:
@@ -169,7 +169,7 @@ class Sender:
         error: str | None,
         trace: str = "",
     ) -> None:
-        """Record an error of the task. values: of the tuple, or their text."""
+        """Record an error of the task. values: the tuple's values, or their text."""
         totals = self.totals
         stream = None if source is None else str(StreamKey(source.component, source.stream))
         origins = tuple(origin_of(root) for root in dict.fromkeys(roots) if root > 0)
@@ -196,13 +196,13 @@ class Sender:
         return most is not None and self.totals.errors > most
 
     def finish(self) -> None:
-        """Send the notes, last of all."""
+        """Send the notes, after everything else."""
         self.flush_errors()
         self.put(self.heir, TOTALS, dumps(self.totals))
 
 
 def size_of(columns: Columns) -> int:
-    """Return the approximate bytes of a row: as a pickle, from a few samples."""
+    """Return the approximate bytes of a row as a pickle, from a few samples."""
     some = range(0, columns.rows, -(-columns.rows // _LOOKED_AT))
     sizes = [len(dumps([values[at] for values in columns.values])) for at in some]
     return sum(sizes) // len(sizes)
@@ -221,8 +221,8 @@ def why_unpicklable(source: Source, row: Row) -> str:
 
 
 def add_output(output: StreamOutput) -> None:
-    """Route a stream's tuples into a frame as well, by a route that picks its target, as for a stream with one reader: that
-    keeps the emitter's short way open, unlike a tuple that goes to fixed outboxes.
+    """Route a stream's tuples also into a frame, by a route that picks its target, as for a stream with one reader. Unlike
+    fixed outboxes, that keeps the emitter's fast path.
     """
     output.picked.append(OutputRoute(Outbox(output.source, NO_TASK)))
     output.only, output.key = None, -1  # the cache of the previous routes

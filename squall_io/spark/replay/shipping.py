@@ -1,8 +1,8 @@
-"""Ships the user's own modules to Spark's workers: components are pickled, and their classes by name.
+"""Ships the user's own modules to Spark's workers, since pickles of components refer to classes by name.
 
-The names in a topology's pickles are traced to the files that the driver imported; with them goes everything else that the
-driver has imported from the same folder, since one may import the other. An import that has not run yet is not seen:
-the caller names its file.
+The names in a topology's pickles lead to the files that the driver imported. All other modules that the driver has imported
+from the same folders are shipped too, since they may import each other. An import that has not run yet is not seen; the
+caller must name its file.
 Must not know: what is done with them.
 """
 
@@ -45,15 +45,15 @@ def modules_of(topology: Topology) -> dict[str, Path]:
 
 
 def names_in(pickle: bytes) -> set[str]:
-    """Return the modules that a pickle names: every text in it that is the name of an imported module."""
+    """Return the modules that a pickle names: all strings in it that are names of imported modules."""
     texts = (argument for _, argument, _ in pickletools.genops(pickle) if isinstance(argument, str))
-    # Older protocols write "module name" as one text.
+    # Older protocols write "module name" as one string.
     return {word for text in texts for word in (text, text.partition(" ")[0]) if word in sys.modules}
 
 
 def file_of(name: str) -> str | None:
-    """Return the file of a user's module; None for one without a file, and for what Spark's workers have as well, or their
-    administrators install: Squall's, Python's, and packages.
+    """Return the file of a user's module; None for a module without a file, and for modules that Spark's workers have
+    installed: those of Squall, Python and packages.
     """
     file = getattr(sys.modules.get(name), "__file__", None)
     if name == "__main__" or not isinstance(file, str) or not file.endswith(".py"):
@@ -64,7 +64,7 @@ def file_of(name: str) -> str | None:
 
 
 def place_of(name: str) -> str | None:
-    """Return where the import of a user's module would look for it in an archive."""
+    """Return the path in an archive where the import of a user's module finds it."""
     file = file_of(name)
     if file is None:
         return None
@@ -75,8 +75,8 @@ def place_of(name: str) -> str | None:
 
 
 def root_of(name: str) -> str | None:
-    """Return the folder that the import of a user's module began in; None if it is not the user's, or was loaded by hand
-    under a name that no import would find.
+    """Return the folder from which a user's module is imported; None if it is not the user's, or if it was loaded by hand
+    under a name that no import finds.
     """
     file, place = file_of(name), place_of(name)
     if file is None or place is None or not file.endswith(os.sep + place.replace("/", os.sep)):
@@ -116,7 +116,7 @@ def archive_of(modules: Mapping[str, Path]) -> bytes:
     folders = {str(above) for place in modules for above in PurePosixPath(place).parents} - {"."}
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        for folder in sorted(folders):  # without an entry of its own, a folder is not a package
+        for folder in sorted(folders):  # a folder without its own entry in the archive is not a package
             archive.writestr(zipfile.ZipInfo(f"{folder}/"), b"")
         for place in sorted(modules):
             archive.writestr(zipfile.ZipInfo(place), modules[place].read_bytes(), zipfile.ZIP_DEFLATED)

@@ -1,12 +1,12 @@
-"""Runs what a replay consists of: one task of a component over all of its input, with the worker's own task object and without
-a worker around it; and the rows of a source's frame as tuples for the tasks of its readers.
+"""Runs the parts of a replay: one task of a component over all of its input, with the worker's own task object but without a
+worker; and the rows of a source's frame, as tuples for the tasks of its readers.
 
-A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`; what it emits is
-routed by the topology's groupings. Time stands still (`Context.now`), so that a task that is run again does the same
-again; so the interval of a batch bolt never elapses, only its size counts. At most as many coroutines run at once as the
-bolt allows, and their effects are applied in the order of their tuples, for the same reason.
+A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`. The topology's groupings
+route its emissions. Time stands still (`Context.now`), so that a task that runs again does the same again. So the interval of
+a batch bolt never elapses, only its size counts. For the same reason, coroutines apply their effects in the order of their
+tuples; at most as many run at once as the bolt allows.
 
-A source: a partition of its frame is the sender; its tuples claim to come from one of the source component's tasks.
+A source: each partition of its frame is a sender, and its tuples name one of the source component's tasks as their origin.
 
 Trees serve one purpose: a root identifies the source row of a tuple, so that an error can name it. Every row of a source
 begins a tree.
@@ -54,14 +54,14 @@ from worker.tasks.task import TaskLimits
 
 # A component
 
-#: A run ends after this many emissions, to bound what waits to be sent.
+#: A run ends after this many emissions, to bound the tuples that wait to be sent.
 _EMITS: Final = 8192
-#: The worker's own settings: tuples come and go by the thousand, without cycles to collect.
+#: The worker's own thresholds: thousands of tuples are made and dropped, without cycles to collect.
 _COLLECTIONS: Final = (10_000, 10, 10)
 
 
 def run_tasks(plan: ReplayPlan, records: Iterable[Record]) -> Iterator[Record]:
-    """Run the tasks of these records: sorted as records are, those of a task together and nowhere else."""
+    """Run the tasks of these records, which are sorted: all records of a task follow each other."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECTIONS)
     try:
@@ -89,7 +89,7 @@ def run_task(plan: ReplayPlan, target: int, records: Iterable[Record]) -> Iterat
 def environment_of(
     plan: ReplayPlan, directory: str, calls: AsyncThread, wake: Callable[[], None]
 ) -> TaskEnvironment:
-    """Return what a replay gives a task, instead of a worker."""
+    """Return the environment that a replay gives a task in place of a worker."""
     return TaskEnvironment(plan.for_worker(directory), lambda: plan.now, wake, calls, Scratch())
 
 
@@ -110,14 +110,14 @@ class TaskRun:
         self.totals = Totals(component, target)
         self.sender = Sender(plan, target, plan.heir_of(component), self.totals)
         self.task: BoltTask | None = None
-        #: Nothing is executed any more: the task failed, or too many tuples did.
+        #: Whether nothing more is executed: the task failed, or too many tuples did.
         self.given_up = False
         self.arrived = threading.Event()
         self.calls = AsyncThread(f"replay-{component}")
         self.environment = environment_of(plan, directory, self.calls, self.arrived.set)
         #: The last reported failure, and the report of its error.
         self.last_failure: tuple[Failure, ErrorReport | None] | None = None
-        #: Reports of the task that were passed on already.
+        #: The number of the task's reports that were passed on.
         self.noted = 0
 
     # Input.
@@ -196,7 +196,7 @@ class TaskRun:
         task.over.extend(ended)
 
     def collect(self, task: BoltTask, everything: bool = False) -> None:
-        """Collect what a run left: errors, and tuples to send. Acks for trackers are dropped."""
+        """Collect the results of a run: errors, and tuples to send. Acks for trackers are dropped."""
         task.xors.by_tracker(1)
         task.done.clear()
         task.failures.clear()
@@ -212,7 +212,7 @@ class TaskRun:
             self.given_up = True
 
     def end(self) -> None:
-        """Finish at the end of input: a last batch, a tick, `end_of_input`, and everything is sent."""
+        """Finish at the end of input: run a last batch, a tick and `end_of_input`, and send everything."""
         task = self.task
         if task is None or self.given_up:
             return
@@ -225,7 +225,7 @@ class TaskRun:
         self.run(task)
 
     def close(self) -> None:
-        """Clean up, and report what was counted."""
+        """Clean up, and report the counts."""
         task = self.task
         if task is not None:
             task.close()
@@ -239,12 +239,12 @@ class TaskRun:
     # Errors.
 
     def fail_for_good(self, text: str) -> None:
-        """Record that the task cannot go on, so that the job has no result."""
+        """Record that the task cannot continue, so the job has no result."""
         self.given_up = True
         self.totals.fatal = self.totals.fatal or text
 
     def failed(self, tup: Tuple, failure: Failure) -> None:
-        """Report a failed tuple: failed by an error, reported just before, or by the user's code."""
+        """Report a failed tuple. It was failed by the error that was reported just before, or by the user's code."""
         task = self.task
         assert task is not None
         if self.last_failure is None or self.last_failure[0] is not failure:
@@ -260,13 +260,13 @@ class TaskRun:
             self.sender.fail(report.call, tup._source, tup.values, roots, report.text, trace_of(report))
 
     def report_errors(self, reports: list[ErrorReport]) -> None:
-        """Report errors without a failed tuple: of `tick`, for example, or of a call whose tuple was settled before."""
+        """Report errors without a failed tuple, for example of `tick`, or of a call whose tuple was settled before."""
         for report in reports:
             self.sender.fail(report.call, None, report.tuple_text, [], report.text, trace_of(report))
 
 
 def trace_of(report: ErrorReport) -> str:
-    """Return where an error comes from, in lines."""
+    """Return the places that an error comes from, as lines."""
     return "\n".join(report.frames) or report.place
 
 
@@ -303,7 +303,7 @@ class Routing:
         context.random = Random(f"{environment.plan.seed}/{name}/{partition}/user")
         self.output = None
         try:
-            # Round robin begins elsewhere for each partition, so that many short ones do not all fill the same task.
+            # Round robin begins at another task for each partition, so that many short partitions do not fill the same task.
             self.output = build_outputs(environment.plan, context, partition)[key.stream]
         except Exception as error:  # a grouping of the user's cannot be unpickled or prepared
             self.totals.fatal = f"source {str(key)!r}: {describe(error)}"
@@ -332,6 +332,6 @@ class Routing:
         self.dirty = self.sender.drain(self.dirty)
 
     def end(self) -> None:
-        """Send what is left, and the notes."""
+        """Send the remaining tuples, and the notes."""
         self.sender.drain(self.dirty, everything=True)
         self.sender.finish()

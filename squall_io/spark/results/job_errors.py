@@ -1,5 +1,5 @@
-"""What went wrong in a user's Spark job, in their terms: Spark's text about a query, and the error of their own function
-with its file and line, from the traceback that a Python worker sent, or from what it left when it died.
+"""Explains the failure of a user's Spark job: with Spark's text about a query, or with the error, file and line of the user's
+function. These come from the traceback that a Python worker sent, or from the stack that it left when it died.
 
 A job reads and writes in the same task. If storage or the network fails, Spark's text shows which of the two it was.
 If Java itself has ended, the resulting errors of Py4J and PySpark are useless to users.
@@ -24,17 +24,17 @@ _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+),? in (.+)$', re.MULTI
 #: the innermost frame first.
 _DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
 _FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
-#: Frames of these are PySpark's, or of what it runs on.
+#: Frames of these files belong to PySpark, or to libraries that it uses.
 _NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
 #: What a task was doing, by Spark's condition and message, with the path.
 _AT: Final = re.compile(
     r"\[(FAILED_READ_FILE|TASK_WRITE_FAILED)\b[\w.]*\] .*? (?:reading file|writing rows to) (.+?)\.(?:\s|$)",
     re.MULTILINE,
 )
-#: How Py4J begins when it got no answer, or an exception of Java's, of which it has a trace then.
+#: The beginning of Py4J's text if it got no answer, or an exception of Java; the text then has its stack trace.
 _CALLING: Final = "An error occurred while calling"
 _NO_JAVA: Final = (
-    "the Java process that Spark's driver runs in has ended, or does not answer: it was killed, as for want of memory, or"
+    "the Java process of Spark's driver has ended, or does not answer: it was killed, perhaps for lack of memory, or it"
     " crashed\n  more memory for it: --conf spark.driver.memory=4g"
 )
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
@@ -44,7 +44,7 @@ _LONGEST: Final = 400
 
 
 def reason_in(error: BaseException) -> str | None:
-    """Return a Spark error in a line or two, for people; None: it is not one."""
+    """Return a Spark error as one or two readable lines; None if it is not one."""
     if _java_is_gone(error):
         return _NO_JAVA
     if not _is_sparks(error):
@@ -60,7 +60,7 @@ def reason_in(error: BaseException) -> str | None:
 
 @contextmanager
 def spark_errors_as(make: Callable[[str, Exception], SquallError]) -> Iterator[None]:
-    """Turn Spark's errors in the `with` block into the error that `make` returns for the readable reason and the original
+    """Replace Spark's errors in the `with` block by the error that `make` returns, given the readable reason and the original
     error.
     """
     try:
@@ -107,7 +107,7 @@ def _is_of_py4js_code(error: BaseException) -> bool:
 
 def _has_condition(error: BaseException) -> bool:
     """Return whether Spark has a name for it, and so a text for people."""
-    with suppress(Exception):  # Java is asked, and may be what has died
+    with suppress(Exception):  # this calls Java, which may have died
         return bool(getattr(error, "getCondition", lambda: None)())
     return False
 
@@ -128,7 +128,7 @@ def _of_dead_worker(text: str) -> str | None:
     found = _DIED.search(text)
     if found is None:
         return None
-    what = "a Python worker of Spark's died: it was killed, as for want of memory, ended itself, or crashed in a library"
+    what = "a Python worker of Spark's died: it was killed, perhaps for lack of memory, ended itself, or crashed in a library"
     if found[1] is None:
         return (
             f"{what}\n  fewer tasks at a time leave more memory to each (--master 'local[1]');"

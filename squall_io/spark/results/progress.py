@@ -1,6 +1,6 @@
-"""How far Spark is, by its own status: stages and tasks of every job since the watch began.
+"""Spark's progress, by its own status: stages and tasks of every job since the watch began.
 
-Spark discovers work as it goes: a stage is known when its job begins, so the number of tasks grows.
+Spark discovers work step by step. A stage is known only when its job begins, so the number of tasks grows.
 Must not know: tables, terminals.
 """
 
@@ -48,7 +48,7 @@ class JobProgress:
 
 
 def progress_of(active: Iterable[Stage], ended: Iterable[Stage]) -> JobProgress:
-    """Return the sum over the stages of running jobs, and of finished ones: their incomplete stages were not needed.
+    """Return the sum over the stages of running and finished jobs. Incomplete stages of finished jobs were not needed.
 
     A skipped stage counts as done, so that the number of stages never shrinks.
     """
@@ -68,7 +68,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: By job: its stages by number, as they were when they were last seen, and whether it runs.
+        #: By job: its stages by number, as last seen, and whether the job runs.
         self._jobs: dict[object, tuple[dict[int, Stage], bool]] = {}
 
     def poll(self) -> JobProgress:
@@ -79,7 +79,7 @@ class Watch:
         return progress_of(active, [stage for stages, runs in jobs if not runs for stage in stages.values()])
 
     def cancel(self) -> None:
-        """Make Spark give up all work of this session."""
+        """Cancel all of Spark's work for this session."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -140,7 +140,7 @@ class _Connected(Watch):
             self._jobs[operation_id] = dict(enumerate(found)) or before, not done
 
     def cancel(self) -> None:
-        """Have the server interrupt all operations of the session."""
+        """Let the server interrupt all operations of the session."""
         self._session.interruptAll()
 
     def close(self) -> None:

@@ -1,7 +1,7 @@
 """Turns frames into versions of tables: Spark writes them, the written rows are counted, and then they are published.
 
-Rows are counted by reading what was written: Spark's own counts include tasks that ran twice.
-Must not know: what the frames were made of, who asked for them.
+The written files are read to count rows, since Spark's own counts include tasks that ran twice.
+Must not know: how the frames were made, which command publishes them.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Prefixes of WRITE_CONF settings that decide how values are written; the others are for batches of a stream.
+#: Prefixes of the settings in WRITE_CONF that decide how values are written; the others are for batches of a stream.
 _WRITE_SETTINGS: Final = ("spark.sql.parquet.", "mapreduce.", "dfs.")
-#: Seconds that Spark has to stop its work.
+#: Seconds that Spark has to cancel its work.
 _CANCEL_SECS: Final = 10.0
 
 
 class CannotPublish(SquallError):
-    """A frame that cannot be written as it is."""
+    """A frame that cannot be written."""
 
 
 @dataclass(frozen=True)
 class OutputTable:
-    """The table that versions go to."""
+    """The table for new versions."""
 
     files: Files
     table: TableRecord
@@ -96,8 +96,8 @@ def publish_frames(
     """Publish each result as the newest version of its table; add what is published to `done`, also when this raises.
 
     All of them are written and counted before the first one is published, so errors of `make` and Spark leave nothing
-    behind. Each is published by a step of its own: an error of `Files` between two of them leaves the first published.
-    cancel: has Spark give up its work; called in a thread of its own when the caller is interrupted.
+    behind. Each result is published in a separate step, so an error of `Files` between two steps leaves the first published.
+    cancel: cancels Spark's work; called in a separate thread if the caller is interrupted.
     `CannotPublish`, `AttemptLost`, `TableMismatch`, Spark's errors, and those of `Files`.
     """
     while left := {name: result for name, result in results.items() if name not in done}:
@@ -106,7 +106,7 @@ def publish_frames(
             _carry_out(left, attempts, done)
         except BaseException as error:
             if not isinstance(error, Exception):
-                _in_a_thread(cancel)  # otherwise tasks go on writing what is deleted here
+                _in_a_thread(cancel)  # otherwise tasks continue to write files that are deleted here
             found = {}
             for name in attempts.keys() - done.keys():
                 published = _give_up(left[name].output.files, attempts[name])
@@ -120,7 +120,7 @@ def publish_frames(
         files = result.output.files
         try:
             versions.tidy(files, done[name].version.run, result.output.keep)
-        except SquallError as error:  # it is published, and the next run tidies too
+        except SquallError as error:  # the result is published, and the next run tidies too
             log.warning("%s: old versions and leftovers stay for now: %s", files.root, error)
 
 
@@ -137,7 +137,7 @@ def _carry_out(
 
     def alive() -> None:
         for name, attempt in attempts.items():
-            with suppress(FilesError):  # the next one may be seen
+            with suppress(FilesError):  # the next keepalive may succeed
                 versions.keep_alive(results[name].output.files, attempt)
 
     with keep_alive(alive, every=versions.KEEP_ALIVE, patience=float("inf")):
@@ -160,7 +160,7 @@ def _carry_out(
 
 
 def _give_up(files: Files, attempt: Attempt) -> Published | None:
-    """Delete what an attempt left; return what was published meanwhile of the same run, if that can be seen."""
+    """Delete an attempt's leftovers; return the version that another attempt of the run has published, if it can be read."""
     found = None
     with suppress(SquallError):
         versions.give_up(files, attempt)
@@ -169,7 +169,8 @@ def _give_up(files: Files, attempt: Attempt) -> Published | None:
 
 
 def _in_a_thread(call: Callable[[], None]) -> None:
-    """Call it with its own connection to Java: this thread's is in the middle of a call. The call may hang, too."""
+    """Make the call in another thread, with its own connection to Java: this thread's connection is in the middle of a call.
+    The new call may also hang."""
     thread = threading.Thread(target=call, name="squall-spark-cancel", daemon=True)
     thread.start()
     thread.join(_CANCEL_SECS)
@@ -178,7 +179,7 @@ def _in_a_thread(call: Callable[[], None]) -> None:
 def schema_of(frame: DataFrame, table: TableRecord) -> Schema:
     """Return the schema of a frame that is to be written to a table; `CannotPublish` names every obstacle."""
     session: Any = frame.sparkSession
-    # PySpark's `toDDL` needs a session of this thread, which Spark Connect may lack.
+    # Not by PySpark's `toDDL`: it needs a session of this thread, which Spark Connect may lack.
     text = frame.schema.toDDL() if is_classic(session) else session._to_ddl(frame.schema)
     try:
         schema = parse_schema(str(text))

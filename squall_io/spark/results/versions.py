@@ -1,8 +1,8 @@
-"""Versions of a table of results: how a result is published in one step, and what happens to the results before it.
+"""Versions of a table of results: how a result is published in one step, and what happens to earlier results.
 
-A *run* is a computation and its inputs; runs with the same id have the same result. It makes an *attempt*: a folder of its
-own, `_squall/results/<attempt>/`, that Spark writes rows into. The attempt becomes version n by one `put_if_absent` of
-`versions/<n>.json`: before it a reader sees version n - 1, after it version n, and never anything in between.
+A *run* is a computation and its inputs; runs with the same id have the same result. A run makes an *attempt*: its own folder
+`_squall/results/<attempt>/`, into which Spark writes rows. One `put_if_absent` of `versions/<n>.json` turns the attempt into
+version n: before it a reader sees version n - 1, after it version n, and nothing in between.
 
 1. begin    remember the newest number as `base`; put `<attempt>/begun.json`. While it works, the attempt rewrites `alive`.
 2. write    Spark writes to `<attempt>/rows/`.
@@ -11,17 +11,18 @@ own, `_squall/results/<attempt>/`, that Spark writes rows into. The attempt beco
             is put, if absent, and `table.json` before it.
 5. clear    the seal is deleted. Then old versions are pruned, and abandoned attempts are swept.
 
-**Once.** Version records are never deleted (pruned ones are emptied), so the numbers have no holes, and going through all
-of them after `base` finds any version that was made of this run since it began. So any process may take step 4, repeatedly
-and concurrently: a later run finishes what one that was killed after step 3 left.
+**Once.** Version records are never deleted (pruned ones are emptied), so the numbers have no holes, and a search through all
+numbers after `base` finds any version of this run that was published since it began. So any process may take step 4,
+repeatedly and concurrently: if a run was killed after step 3, a later run finishes its work.
 
-**Nothing that is published is swept, nothing that is swept is published.** Both need the seal, and one gets it. A sweeper
-takes the seal first and then looks at the versions: an attempt whose own seal is already cleared is in one. A publisher
-takes the seal first and then looks at its files: they all exist, or were swept before and are gone for good, `begun.json`
-with them.
+**Nothing that is published is swept, nothing that is swept is published.** Both need the seal, and only one gets it. A
+sweeper takes the seal first and then reads the versions: if an attempt's own seal was already cleared, a version has the
+attempt. A publisher takes the seal first and then checks its files: they all exist, or they were swept before and are gone
+for good, together with `begun.json`.
 
-**How rows are written**, the format and the partition columns, is fixed by version 1, and so in one step: each record has
-it, and a run that meets a record with another gives up. Before that nothing is binding, whatever failed runs have left.
+**How rows are written** (format and partition columns) is fixed by version 1, and so in one step: each record has it, and a
+run gives up if it finds a record with another format or other columns. Before version 1 nothing is fixed, whatever failed
+runs have left.
 
 Must not know: Spark, how rows are computed.
 """
@@ -60,12 +61,12 @@ VERSION: Final = "version"
 PUBLISH: Final = "publish"
 SWEEP: Final = "sweep"
 SEAL: Final = ".seal.json"
-#: Seconds between an attempt's keepalives; without one for a day it is swept.
+#: Seconds between an attempt's keepalives. An attempt without a keepalive for a day is swept.
 KEEP_ALIVE: Final = 60.0
 DEAD_AFTER: Final = 24 * 3600.0
-#: How results are written by default.
+#: The default format of results.
 DEFAULT_TABLE: Final = tables.TableRecord(tables.RESULTS, "parquet", ())
-#: Versions that are kept: readers of the one before the newest may finish.
+#: How many versions are kept, so that readers of the version before the newest one can finish.
 KEEP: Final = 2
 
 _ATTEMPT: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}")
@@ -80,7 +81,7 @@ class RunInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     path: str
     snapshot: str
-    """A digest of the rows that are read: other rows, another snapshot."""
+    """A digest that differs if the rows to read differ."""
     rows: int | None = None
     since: int | float | None = None
     until: int | float | None = None
@@ -93,18 +94,18 @@ class Run:
     command: str
     """reprocess or replay."""
     job: str
-    """Its name for people: a file's path, or SQL."""
+    """Its readable name: a file's path, or SQL."""
     code: str
     """A digest of the job's text."""
     inputs: tuple[RunInput, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What else the result depends on, as JSON values."""
+    """Everything else that the result depends on, as JSON values."""
     table: tables.TableRecord = DEFAULT_TABLE
-    """How it is written."""
+    """How the result is written."""
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits; the same for the same result, wherever the job's file is."""
+        """16 hexadecimal digits, the same for the same result, wherever the job's file is."""
         fields = {
             "command": self.command,
             "code": self.code,
@@ -117,11 +118,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try of a run, while it works."""
+    """One attempt of a run, while it works."""
 
     name: str
     base: int
-    """The newest version when it began."""
+    """The number of the newest version when the attempt began."""
 
     @property
     def run(self) -> str:
@@ -130,7 +131,7 @@ class Attempt:
 
     @property
     def folder(self) -> str:
-        """The folder of everything it writes."""
+        """The folder of everything that the attempt writes."""
         return f"{RESULTS}/{self.name}"
 
     @property
@@ -162,7 +163,7 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pruned: bool = False
     """Whether newer versions have replaced it and its files are deleted."""
     counts: Mapping[str, int] = {}
-    """What else its run counted, such as the errors of a replay."""
+    """Other counts of its run, such as the errors of a replay."""
 
     @property
     def folder(self) -> str:
@@ -274,10 +275,10 @@ def publish(
     wall: Callable[[], float] = time.time,
     counts: Mapping[str, int] | None = None,
 ) -> Published:
-    """Publish what Spark wrote as a version, unless the same run has one meanwhile.
+    """Publish the rows that Spark wrote as a version, unless the same run already has one.
 
-    `TableMismatch`: the first version has appeared meanwhile, and is written in another way. Errors of `Files` come through;
-    the call may then be repeated.
+    `TableMismatch`: the first version has been published meanwhile, in another format or with other partitions. Errors of
+    `Files` are raised unchanged; the call may then be repeated.
     """
     draft = Version(
         attempt.base,
@@ -298,7 +299,7 @@ def publish(
     try:
         version = _finish(files, _sealed(files, draft))
     except AttemptLost:
-        # Another attempt of this run may have been first, and have swept this one's rows.
+        # Another attempt of this run may have published first, and then swept this one's rows.
         meanwhile = published_meanwhile(files, attempt)
         if meanwhile is None:
             raise
@@ -312,7 +313,7 @@ def give_up(files: Files, attempt: Attempt) -> None:
 
 
 def _sealed(files: Files, draft: Version) -> Version:
-    """Seal an attempt with the files that Spark left; return the version to publish. Raises `AttemptLost` if a
+    """Seal an attempt with the files that Spark wrote; return the version to publish. Raises `AttemptLost` if a
     sweeper was first."""
     folder = rows_folder(draft.attempt)
     written = [status for status in files.walk(folder) if is_data(status, len(folder) + 1)]
@@ -326,7 +327,7 @@ def _sealed(files: Files, draft: Version) -> Version:
     draft = msgspec.structs.replace(draft, files=tuple(found))
     path = _seal_path(draft.attempt)
     if not files.put_if_absent(path, _record_of(PUBLISH, draft)):
-        # If the seal is gone, the sweeper is done, or a helper has published: the versions and the files will tell.
+        # If the seal is gone, a sweeper is done, or another run has published this attempt: versions and files show which.
         with suppress(AbsentFile):
             if _fate_in(files.read(path), path) == SWEEP:
                 raise _lost(files, draft.attempt)
@@ -334,12 +335,12 @@ def _sealed(files: Files, draft: Version) -> Version:
 
 
 def _finish(files: Files, draft: Version) -> Version:
-    """Publish what is sealed and clear the seal; return the version. `AttemptLost`, `TableMismatch` and `FolderTaken` clear
-    it too: the attempt can never become a version.
+    """Publish a sealed attempt and clear the seal; return the version. `AttemptLost`, `TableMismatch` and `FolderTaken` also
+    clear the seal, since the attempt can never become a version.
     """
     try:
         version = _numbered(files, draft)
-        tables.correct_table(files, version.table)  # another first one may have been about to come
+        tables.correct_table(files, version.table)  # another first version may have been published
     except (AttemptLost, tables.TableMismatch, tables.FolderTaken):
         files.delete(_seal_path(draft.attempt))
         raise
@@ -384,11 +385,11 @@ def _lost(files: Files, attempt: str) -> AttemptLost:
     )
 
 
-# What others have left
+# Leftovers of other runs
 
 
 def settle(files: Files) -> None:
-    """Finish what runs that were killed while publishing or sweeping left."""
+    """Finish the work of runs that were killed while they published or swept."""
     for status in files.list(RESULTS):
         if not status.name.endswith(SEAL):
             continue
@@ -399,7 +400,7 @@ def settle(files: Files) -> None:
             else:
                 _finish(files, _version_from(PUBLISH, data, status.path))
         except (AbsentFile, AttemptLost, tables.TableMismatch, tables.FolderTaken, UnreadableRecord):
-            continue  # its own run was faster, it can be no version, or it is damaged or written by a newer Squall
+            continue  # its own run was faster, it cannot become a version, it is damaged, or a newer Squall wrote it
 
 
 def tidy(files: Files, run: str, keep: int = KEEP) -> int:
@@ -409,10 +410,14 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
     """
     kept = kept_versions(files)
     old = kept[max(keep, 1) :]
-    for version in reversed(old):  # from the oldest on, so that the pruned ones are the first at any moment
+    for version in reversed(
+        old
+    ):  # oldest first, so that at any moment the pruned versions are the oldest ones
         emptied = msgspec.structs.replace(version, files=(), pruned=True)
         files.replace(version_path(version.number), _record_of(VERSION, emptied))
-        files.delete(f"{RESULTS}/{version.attempt}")  # if this process is killed before: swept when it is old
+        files.delete(
+            f"{RESULTS}/{version.attempt}"
+        )  # if this process is killed first, the folder is swept when it is old
     live = {version.attempt for version in kept}
     names = [status.name for status in files.list(RESULTS) if _ATTEMPT.fullmatch(status.name)]
     left = [name for name in names if name not in live]

@@ -1,6 +1,6 @@
-"""Rows and schemas in Arrow's columns and types: a schema as Spark maps it to Arrow, and the plain values in Arrow's columns.
+"""Rows and schemas in Arrow: the Arrow schema that Spark uses for a schema, and the plain values in Arrow's columns.
 
-Must not know: where the columns come from. (pyarrow is imported where it is used: the rest of the sink can be built and
+Must not know: where the columns come from. (pyarrow is imported only where it is used, so the rest of the sink can be built and
 checked without it.)
 """
 
@@ -37,7 +37,7 @@ def arrow_schema(schema: Schema) -> pyarrow.Schema:
 
 
 def joined(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
-    """Return tables of one schema as one table with unchunked columns: Spark makes a partition of each chunk."""
+    """Join tables of one schema to one table with unchunked columns, since Spark makes a partition of each chunk."""
     import pyarrow
 
     return tables[0] if len(tables) == 1 else pyarrow.concat_tables(tables).combine_chunks()

@@ -1,8 +1,9 @@
 """The file formats of a table: Spark's options for writing and reading each, so that rows are read as they were written.
 
-Spark's own defaults lose data: CSV takes an empty line for no row and truncates microseconds, JSON takes a broken line for
-nulls. With the options here every row comes back as it was, and what a format cannot store is refused: a type when the sink
-is built (`format_problems`), a value in its row (`unkept`, called by checker.py). Tests verify it with generated rows.
+Spark's own defaults lose data: CSV ignores a row that is an empty line and truncates microseconds, and JSON reads a broken
+line as nulls. With the options here, every row is read as it was written. Types that a format cannot store are refused when
+the sink is built (`format_problems`), values in their row (`unkept`, called by checker.py). Tests verify it with
+generated rows.
 Must not know: sessions, paths, manifests.
 """
 
@@ -19,12 +20,12 @@ from topology_api.wording import listed, nearest, shown, typed
 
 #: Spark's name for the folder of a null partition value; it reads the empty string and this text as null, too.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-#: Null in CSV, as in Hive. Spark's own way, nothing at all, turns a null in a single column into an empty line: no row.
+#: Null in CSV, as in Hive. Spark's default is an empty text: with a single column, a null would be an empty line, so no row.
 CSV_NULL: Final = "\\N"
 
-#: The longest name of a folder that HDFS and local file systems take, in bytes.
+#: The longest name of a folder that HDFS and local file systems accept, in bytes.
 _LONGEST_NAME: Final = 255
-#: What Spark writes as %XX in the names of partitions' folders, besides control characters (ExternalCatalogUtils).
+#: Characters that Spark writes as %XX in the names of partitions' folders, besides control characters (ExternalCatalogUtils).
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
 #: Days skipped by the Gregorian calendar reform; orc reads each of them as the first day after.
 _ORC_GAP: Final = (date(1582, 10, 5), date(1582, 10, 14))
@@ -36,7 +37,7 @@ _TIMES: Final = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-#: For reading: a file that does not fit fails the query instead of giving rows of nulls.
+#: For reading: a file that does not fit the schema fails the query instead of giving rows of nulls.
 _STRICT: Final = {"mode": "FAILFAST", "columnNameOfCorruptRecord": "_squall_no_such_column"}
 _CSV: Final = {
     **_TIMES,
@@ -57,7 +58,7 @@ class FileFormat:
     write: Mapping[str, str] = field(default_factory=dict)
     read: Mapping[str, str] = field(default_factory=dict)
     by_name: bool = True
-    """Whether columns are found by name; if by place, a file is read with the schema that it was written with."""
+    """Whether columns are found by name. If by place, a file is read with the schema that it was written with."""
 
 
 FORMATS: Final[Mapping[str, FileFormat]] = {
@@ -91,7 +92,7 @@ def read_options(file_format: str) -> dict[str, str]:
 def format_problems(
     schema: Schema, file_format: object, partition_by: Sequence[object] = (), compression: object = None
 ) -> list[str]:
-    """Return everything that is wrong with a schema in a format, partitioned and compressed so; a sentence each."""
+    """Return all problems of a schema in a format with this partitioning and compression, a sentence each."""
     known = FORMATS.get(file_format) if isinstance(file_format, str) else None
     if known is None:
         near = nearest(file_format, FORMATS) if isinstance(file_format, str) else ""
@@ -160,7 +161,7 @@ def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Itera
 
 
 def _meant(name: object, schema: Schema) -> str:
-    """Return a hint at the column that a wrong name may mean."""
+    """Return a hint that names the column that a wrong name may mean."""
     if not isinstance(name, str):
         return ""
     several = [part.strip() for part in name.split(",")]

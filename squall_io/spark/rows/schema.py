@@ -204,7 +204,7 @@ class _Parser:
             self._unexpected(token, f"{sign!r} of {of}")
 
     def _list(self, item: Callable[[], T], closing: str, of: str) -> list[T]:
-        """Return items separated by commas, up to what closes the list: a sign, or "end"."""
+        """Return items separated by commas, up to the end of the list: a sign, or "end"."""
         items = [item()]
         while True:
             if len(items) > MAX_COLUMNS:
@@ -222,7 +222,7 @@ class _Parser:
     # Declarations
 
     def _columns(self, depth: int, closing: str, of: str) -> tuple[Column, ...]:
-        """Return columns or fields with different names, up to what closes their list."""
+        """Return columns or fields with different names, up to the end of their list."""
         known: dict[str, str] = {}
         columns = self._list(lambda: self._column(depth), closing, of)
         for column, at in columns:
@@ -270,7 +270,7 @@ class _Parser:
         if token.kind != "text":
             self._unexpected(token, "the text of COMMENT, in quotes,")
         quote = token.text[0]
-        # A doubled quote is one quote, but for one that is escaped.
+        # A doubled quote is one quote, except an escaped one.
         inside = re.sub(rf"\\.|{quote}{quote}", lambda found: found.group().replace(quote * 2, quote),
                         token.text[1:-1], flags=re.DOTALL)  # fmt: skip
         try:

@@ -1,7 +1,7 @@
-"""The types that a column of a Spark table may have here, as plain values whose text is Spark's DDL.
+"""The types that a column of a Spark table may have in Squall, as plain values whose text is Spark's DDL.
 
-Only types that every way into Spark and out of it preserves: the parser refuses intervals, variants, `char(n)` and the like by
-name. Must not know: how the text is parsed (schema.py), values (values.py), file formats (formats.py).
+These are only types that every way into Spark and out of it preserves. The parser refuses intervals, variants, `char(n)` and
+similar types by name. Must not know: how the text is parsed (schema.py), values (values.py), file formats (formats.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIMPLE: Final = frozenset(
 )
 MAX_PRECISION: Final = 38
 
-#: Names that need no back quotes. Spark takes more, but not the same ones in every version.
+#: Names that need no back quotes. Spark accepts more, but not the same ones in every version.
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
 
@@ -100,7 +100,7 @@ class Column:
 
     @property
     def declaration(self) -> str:
-        """What follows its name in DDL."""
+        """The part of its DDL that follows the name."""
         null = "" if self.nullable else " NOT NULL"
         comment = "" if self.comment is None else f" COMMENT '{self.comment.translate(_ESCAPES)}'"
         return f"{self.type}{null}{comment}"
@@ -110,10 +110,10 @@ class Column:
 
 
 def quoted(name: str) -> str:
-    """Return a name as DDL has it: in back quotes where needed."""
+    """Return a name in DDL, in back quotes if needed."""
     return name if _PLAIN.fullmatch(name) else "`" + name.replace("`", "``") + "`"
 
 
 def same_name(name: str) -> str:
-    """Return the form that is equal for names which Spark considers the same: it ignores case."""
+    """Return the same text for all names that Spark considers the same: it ignores case."""
     return name.lower()

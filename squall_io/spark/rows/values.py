@@ -1,9 +1,9 @@
-"""One value of a row: whether a column's type accepts it, and as which plain Python value.
+"""Checks one value of a row: whether a column's type accepts it. Converts it to a plain Python value.
 
-Nothing is rounded, truncated or guessed: a value that is not exactly of the type is refused, with its place in the row
-(`tags[3]`, `who.age`), what it is and what was expected. Scalars of NumPy and pandas count as their contents; neither is
-imported.
-Must not know: columns of many rows (checker.py), Arrow, why a format loses a value (formats.py tells through `Rules`).
+Nothing is rounded, truncated or guessed. A value that does not have exactly this type is refused, with its place in the row
+(`tags[3]`, `who.age`), the value and the expected type. Scalars of NumPy and pandas count as their contents; neither library
+is imported.
+Must not know: columns of many rows (checker.py), Arrow, why a format loses a value (formats.py passes `Rules`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 from squall_io.spark.rows.types import WHOLE, Array, Column, Decimal, Map, Struct, Type
 from topology_api.wording import listed, nearest, shown, typed
 
-#: By the name of a simple type: says why one of its values would be lost where it is written, or None.
+#: For names of simple types: a function that returns why a value would be lost when it is written, or None.
 Rules = Mapping[str, Callable[[Any], "str | None"]]
 #: Converts a value to the plain one; raises `BadValue`.
 Convert = Callable[[Any], Any]
@@ -41,7 +41,7 @@ class BadValue(Exception):
 
 
 def nullable_converter(column: Column, rules: Rules) -> Convert:
-    """Return what converts values of a column or a field, which may be None."""
+    """Return the converter of a column's or field's values, which may be None."""
     convert, nullable = converter(column.type, rules), column.nullable
 
     def converted(value: Any) -> Any:
@@ -152,7 +152,8 @@ def _floating(value: Any, name: str = "double") -> float:
 
 
 def exactly(kind: Decimal) -> Callable[[Number], Number]:
-    """Return what brings a finite decimal to a type's scale; `Inexact` and `InvalidOperation` for those that do not fit."""
+    """Return a function that brings a finite decimal to a type's scale; it raises `Inexact` or `InvalidOperation` if the value
+    does not fit."""
     context = Context(prec=kind.precision, traps=[Inexact, InvalidOperation])
     unit = Number(1).scaleb(-kind.scale)
     return lambda number: number.quantize(unit, context=context)
@@ -184,7 +185,7 @@ def _decimal(kind: Decimal) -> Convert:
 def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise _refused(value, "string")
-    plain = str.__str__(value)  # of a member of an Enum, too, its value
+    plain = str.__str__(value)  # for a member of an Enum, its value
     try:
         plain.encode()
     except UnicodeEncodeError:

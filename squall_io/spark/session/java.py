@@ -1,4 +1,4 @@
-"""What Spark needs on a machine: Java, PySpark and pyarrow, each in a supported version; a clear sentence if not.
+"""Checks what Spark needs on a machine (Java, PySpark and pyarrow in supported versions), with clear errors.
 
 Must not know: sessions, tables.
 """
@@ -18,15 +18,15 @@ from topology_api import SquallError
 
 #: The oldest Java that Spark 4 runs on.
 OLDEST_JAVA: Final = 17
-#: The release of PySpark that all of this is tested with.
+#: The release of PySpark that Squall is tested with.
 PYSPARK: Final = "4.3"
-#: Installs PySpark, pandas and pyarrow in matching versions. (No package registry has Squall: what goes by its
-#: name there is not Squall.)
+#: Installs PySpark, pandas and pyarrow in matching versions. (No package registry has Squall; packages of that name are other
+#: projects.)
 INSTALL: Final = "pip install '.[spark]' in the folder of Squall's checkout"
 _INSTALL_JAVA: Final = (
     f"install a Java runtime of version {OLDEST_JAVA} or newer, such as Debian's openjdk-17-jre-headless"
 )
-#: Seconds after which `java -version` is taken to hang.
+#: Seconds after which `java -version` counts as hanging.
 _PATIENCE: Final = 30.0
 _VERSION: Final = re.compile(r'version "([0-9][^"]*)"')
 

@@ -1,10 +1,10 @@
 """The Java process of a Spark driver or a Hadoop file system: started quietly, watched, and ended with this process.
 
-PySpark's own function for this forks with Python code between fork and exec, which can deadlock in a process with
-threads, passes secret settings on the command line, and lets Java write to this process's own output.
+PySpark's own function for this has three faults: it runs Python code between fork and exec, which can deadlock in a process
+with threads; it passes secret settings on the command line; and it lets Java write to this process's own output.
 
-Java names local files by the locale it starts in; in the C locale each letter beyond ASCII becomes a "?", for example in the
-folder of a partition. So it gets a locale in which it names them as this Python does (`locale_for_java`).
+Java names local files by the locale that it starts in. In the C locale each letter beyond ASCII becomes a "?", for example in
+the folder of a partition. So Java gets a locale in which it names files as this Python does (`locale_for_java`).
 Must not know: sessions, tables.
 """
 
@@ -31,21 +31,21 @@ from topology_api import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that Java may take until it answers: 2 to 4 on a machine that is not busy.
+#: Seconds that Java may take until it answers; on a machine that is not busy it takes 2 to 4.
 _START_SECONDS: Final = 120.0
-#: Seconds that it may take to end before it is killed.
+#: Seconds that Java may take to end before it is killed.
 _END_SECONDS: Final = 3.0
 #: Seconds between checks whether Java answers.
 _POLL_SECONDS: Final = 0.05
-#: Lines of its output that are kept, to say why it ended.
+#: Lines of Java's output that are kept, to explain its end.
 _KEPT_LINES: Final = 200
 #: Settings kept off the command line, which every user of the machine can read; Spark's own rule.
 _SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
-#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. What concerns a
-#: user is raised as an error of Squall, with its reason; so none of this is above INFO.
+#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. None is above INFO,
+#: since problems that concern a user are raised as errors of Squall, with their reason.
 _LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
-#: PySpark reads where to connect from this process's environment: one at a time, or it connects to another Java.
+#: PySpark reads the port from this process's environment: only one start at a time, or it connects to another Java.
 _connecting: Final = threading.Lock()
 
 
@@ -54,12 +54,12 @@ class JavaFailed(SquallError):
 
 
 class JavaProcess:
-    """A Java process with Py4J's server in it. It ends by itself when this process ends, in any way."""
+    """A Java process with Py4J's server in it. It ends on its own when this process ends in any way."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
         self.lines: deque[str] = deque(maxlen=_KEPT_LINES)
-        #: Py4J's, once it answers.
+        #: Py4J's gateway, once Java answers.
         self.gateway: Any = None
         self._reader = threading.Thread(target=self._read, name=f"squall-jvm-{process.pid}", daemon=True)
         self._reader.start()
@@ -68,21 +68,21 @@ class JavaProcess:
         """End the process, within seconds. Does nothing if it has ended."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.close()  # it reads there, and ends with it
+            self.process.stdin.close()  # Java reads its stdin, and ends when that closes
         try:
             self.process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        # Only now: a new connection, as of a thread that has none yet, waits for an answer of a Java that may be frozen.
+        # Only after the process has ended: a thread without a connection makes a new one, and a frozen Java would not answer.
         if self.gateway is not None:
             with suppress(Exception):  # the other side is gone; this side is closed
                 self.gateway.shutdown()
         self._reader.join(_END_SECONDS)
 
     def why(self) -> str:
-        """Return what its output says about its end, in a line or two."""
-        lines = tuple(self.lines)  # at once: it may go on writing
+        """Return the reason for its end from its output, in a line or two."""
+        lines = tuple(self.lines)  # one copy: it may continue to write
         printed = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
         thrown = [line for line in printed if "Exception" in line]
         return " / ".join((thrown or printed)[-3:]) or "it printed nothing"
@@ -150,7 +150,7 @@ def start_jvm(
             data = connection.read_bytes()  # port, length of the secret, secret
             port, length = struct.unpack(">ii", data[:8])
             java.gateway = _connect(java, port, data[8 : 8 + length].decode())
-            java.gateway.proc = process  # where PySpark keeps the process that it starts
+            java.gateway.proc = process  # the attribute where PySpark keeps the process that it starts
         except BaseException:
             java.process.kill()
             java.stop()
@@ -195,7 +195,7 @@ def _connect(java: JavaProcess, port: int, secret: str) -> Any:
 
 
 def _quieten_py4j() -> None:
-    """Silence Py4J, which logs each connection that it closes, and to the root logger the traceback of each unanswered call."""
+    """Silence Py4J: it logs each closed connection, and writes the traceback of each unanswered call to the root logger."""
     if logging.getLogger("py4j").level == logging.NOTSET:
         logging.getLogger("py4j").setLevel(logging.WARNING)
     root = logging.getLogger()

@@ -1,5 +1,4 @@
-"""The Spark session that a user of Spark requests: the master, the settings, and whether two requests in one process are
-compatible.
+"""A request for a Spark session: its master and settings, and whether two requests in one process are compatible.
 
 Must not know: PySpark, sessions.
 """
@@ -29,18 +28,18 @@ DEFAULTS: Final = {
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Task commits move files into place; until then they are in a staging folder without readers.
+    # Task commits move files into place; before that, the files are in a staging folder that has no readers.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # The first wait for a closed file's DataNode: at 400 ms, Hadoop's own, a small file takes six times as long.
+    # The first wait for the DataNode of a closed file. With Hadoop's default of 400 ms, a small file takes six times as long.
     "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
 }
-#: Those that a session of Spark Connect can set, as its server runs already.
+#: The defaults that a session of Spark Connect can set, since its server already runs.
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 _HOST: Final = r"(?:[\w.-]+|\[[\da-fA-F:.]+\])"
-#: Masters that Spark accepts; "local-cluster" gives its tests, and Squall's, executors.
+#: Masters that Spark accepts; "local-cluster" provides executors for the tests of Spark and of Squall.
 _MASTER: Final = re.compile(
     r"local|local\[(?:[1-9]\d*|\*)(?:\s*,\s*[1-9]\d*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]|yarn"
     rf"|spark://{_HOST}:\d+(?:,{_HOST}:\d+)*|k8s://\S+|sc://{_HOST}(?::\d+)?(?:/(?:;.*)?)?",
@@ -86,7 +85,7 @@ class SessionRequest:
 
     @property
     def place(self) -> str:
-        """The master as it may be shown: after the ";" of a Spark Connect address there may be a token."""
+        """The master without the part after ";" of a Spark Connect address, which may be a token: safe to show."""
         return _without_token(self.where)
 
     @property
@@ -101,7 +100,7 @@ class SessionRequest:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Every setting of the session to start."""
+        """All settings of the session to start."""
         local = LOCAL_DEFAULTS if self.is_local else {}
         return {**DEFAULTS, **local, **self.conf, "spark.master": self.where}
 
@@ -127,7 +126,7 @@ def _without_token(master: str) -> str:
 
 
 def shown_value(name: str, value: str | None) -> str:
-    """Return a setting's value as it may be shown."""
+    """Return a setting's value for display, without secrets."""
     if value is None:
         return "not set"
     return "..." if is_secret(name) else value
@@ -139,5 +138,5 @@ def request_conflict(wanted: SessionRequest, running: SessionRequest) -> str | N
         return None
     return (
         f"Spark runs in this process already, with {running}; wanted was {wanted}. A process has one Spark driver:"
-        " give all that use Spark in one topology the same master and conf"
+        " give all users of Spark in one topology the same master and conf"
     )

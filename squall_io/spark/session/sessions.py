@@ -3,8 +3,8 @@
     with shared_session("local[2]", {"spark.driver.memory": "1g"}) as lease:
         lease.session.range(10).count()
 
-PySpark allows one Spark driver per process. Each user takes a lease; the first lease starts the session, the release of the
-last one stops it. A session that the user's own code has made is used as it is, and never stopped.
+PySpark allows one Spark driver per process. Each user of the session takes a lease. The first lease starts the session, and
+the release of the last one stops it. A session that the user's own code has made is used unchanged, and never stopped.
 Must not know: tables, topologies.
 """
 
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between checks, and progress reports, while another task's start is awaited.
+#: Seconds between checks (and progress reports) while another task starts the session.
 _POLL_SECONDS: Final = 0.2
-#: Seconds between log lines about a start that takes long.
+#: Seconds between log lines about a long start.
 _LOG_SECONDS: Final = 10.0
 
 
 class SessionMismatch(SquallError):
-    """A session runs in this process, with another master or other settings than requested."""
+    """A session in this process has another master or other settings than requested."""
 
 
 @dataclass
@@ -48,14 +48,14 @@ class _SharedSession:
 
     request: SessionRequest
     session: SparkSession
-    #: Whether it was made here, not by the user's code.
+    #: Whether Squall made it, not the user's code.
     owned: bool
     users: int = 0
 
 
 @dataclass
 class _Process:
-    """The state of this process. A start holds the lock for seconds, so waits for it report progress (`_hold`)."""
+    """The state of this process. A start holds the lock for seconds, so a task that waits for it reports progress (`_hold`)."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     shared: _SharedSession | None = None
@@ -120,9 +120,9 @@ def shared_session(
 ) -> SessionLease:
     """Return a lease of this process's Spark session, which is started if there is none.
 
-    master: as Spark takes it (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or what the user's own code has
-        started. conf: Spark settings, and `squall.` ones, which are ignored. log: gets a line when Spark starts, and when it is
-        up. progress: called repeatedly while this takes long.
+    master: in Spark's form (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or the master of the user's own
+        session. conf: Spark settings; settings that begin with `squall.` are ignored. log: gets a line when Spark starts, and
+        when it is up. progress: called repeatedly during a long start.
     `SessionMismatch`: a session with another master or other settings is in use; `NotInstalled`, `JavaFailed`, `NoSession`: it
     cannot start; `NoConnectServer`: the server does not answer yet.
     """
@@ -155,7 +155,7 @@ def is_broken(session: SparkSession) -> bool:
 
 
 def is_classic(session: SparkSession) -> bool:
-    """Return whether a session has, or had, a JVM of its own; sessions of Spark Connect have none."""
+    """Return whether a session has, or had, its own JVM; sessions of Spark Connect have none."""
     return getattr(session, "_jsc", None) is not None
 
 
@@ -213,14 +213,14 @@ def _require_fit(request: SessionRequest, session: SparkSession) -> None:
     if differ:
         raise SessionMismatch(
             f"Spark runs in this process already, in a session that was made outside Squall: {'; '.join(differ)}. There is one"
-            " Spark driver in a process: leave master and conf away to use that session, or stop it first"
+            " Spark driver in a process: leave out master and conf to use that session, or stop it first"
         )
 
 
 def start_session(
     request: SessionRequest, log: logging.Logger = _log, progress: Callable[[], None] = lambda: None
 ) -> SparkSession:
-    """Start a session that is not shared yet; the caller holds the lock, or is alone."""
+    """Start a session that is not shared yet; the caller holds the lock, or is the only user."""
     log.info("starting Spark, %s", request)
     started = time.monotonic()
     logged = [started]
@@ -258,7 +258,7 @@ def _start_classic(request: SessionRequest, progress: Callable[[], None]) -> Spa
         with environment(before), _sigint_kept(), keep_alive(progress):
             return SparkSession.builder.config(map={**request.settings}).getOrCreate()
     except Exception as error:
-        text = _reason_of(error, jvm)  # before Java is ended: it may be asked
+        text = _reason_of(error, jvm)  # read before Java is ended: this may call Java
         _forget()
         raise JavaFailed(f"Spark did not start with {request}: {text}") from None
     except BaseException:
@@ -267,7 +267,7 @@ def _start_classic(request: SessionRequest, progress: Callable[[], None]) -> Spa
 
 
 def _reason_of(error: Exception, jvm: JavaProcess) -> str:
-    """Return what was wrong, in one line: the error's own text if Java still answers, and the last error in its log."""
+    """Return the reason in one line: the error's own text if Java still answers, and the last error in Java's log."""
     java = getattr(error, "java_exception", None)
     try:
         text = str(error) if java is None else str(java.toString())
@@ -304,7 +304,7 @@ def _connect(request: SessionRequest) -> SparkSession:
 
 
 def _forget() -> None:
-    """Reset PySpark to its state before there was a session in Java, and end that Java; whatever state they are in."""
+    """Reset PySpark to its state without a session, and end its Java process, whatever state both are in."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.context import SQLContext
@@ -351,7 +351,7 @@ def changed_settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterat
     """Set these settings of a session while the `with` block runs."""
     before = {name: session.conf.get(name, None) for name in wanted}
     _set(session, wanted)
-    # Not restored when the caller was interrupted: the thread's connection to Java still waits for its last answer.
+    # Not restored if the caller was interrupted: the thread's connection to Java still waits for its last answer.
     try:
         yield
     except Exception:

@@ -1,12 +1,12 @@
-"""The meaning of errors of Hadoop's client: a table of its exception classes, for the Java client and for WebHDFS, and calls to
-Java by Py4J whose errors are translated.
+"""Translates errors of Hadoop's client: a table of its exception classes, for the Java client and for WebHDFS, and a context
+for calls to Java through Py4J.
 
-Classes decide; texts are for people. An exception that is not in the table may pass: `FilesUnavailable`.
+Only classes decide; texts are for users. An exception that is not in the table is assumed to pass: `FilesUnavailable`.
 
 Once a process has had a Spark session, PySpark converts each exception that Py4J raises, and asks the *session's* JVM about
-it, whichever JVM it came from. There the name of another JVM's exception means nothing, or something else: the conversion
-fails in some way, or makes an exception of a wrong class. (It also fails once there is no session.) So the exception that Py4J
-raised first is recovered from the context of the one that arrived, and asked about in its own JVM.
+it, even if another JVM raised it. In the session's JVM, the reference to another JVM's exception means nothing, or another
+object: the conversion fails, or makes an exception of a wrong class. (It also fails once there is no session.) So the
+exception that Py4J raised first is found in the context of the final one, and is examined in its own JVM.
 Must not know: which call was made.
 """
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class FileTaken(FilesError):
-    """The name is taken. Stores turn it into their answer."""
+    """The name is taken. Stores turn this error into their return value."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,12 @@ class Thrown:
     """A Java exception, without its causes."""
 
     classes: Sequence[str]
-    """The full name of its class, then those of the classes above it."""
+    """The full name of its class, then the names of its superclasses."""
     message: str
 
     @property
     def name(self) -> str:
-        """The plain name of its class."""
+        """The name of its class without the package."""
         return self.classes[0].rpartition(".")[2].rpartition("$")[2]
 
 
@@ -58,7 +58,7 @@ _UP: Final = "is HDFS running there, and are host and port right?"
 _SLOW: Final = "it has not answered in time"
 _SIGN_IN: Final = "this cluster wants a sign-in that the worker has not made"
 
-#: By class: its meaning, and what helps.
+#: For each class: its meaning, and advice.
 _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.io.FileNotFoundException": (AbsentFile, ""),
     "java.nio.file.NoSuchFileException": (AbsentFile, ""),
@@ -78,7 +78,7 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     ),
     "org.apache.hadoop.hdfs.protocol.FSLimitException": (FilesRefused, _NAME),
     "org.apache.hadoop.hdfs.protocol.QuotaExceededException": (FilesRefused, _QUOTA),
-    # WebHDFS names an exception's own class alone.
+    # WebHDFS names only an exception's own class.
     "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException": (FilesRefused, _QUOTA),
     "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException": (FilesRefused, _QUOTA),
     "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException": (FilesRefused, _NAME),
@@ -106,7 +106,7 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     ),
 }
 
-#: Unspecific classes: they count only if none of their causes is specific.
+#: Unspecific classes, which decide only if no cause has a specific class.
 _VAGUE: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.lang.IllegalArgumentException": (FilesRefused, ""),
     "java.lang.UnsupportedOperationException": (FilesRefused, ""),
@@ -114,23 +114,23 @@ _VAGUE: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.lang.NoClassDefFoundError": (FilesRefused, _JARS),
 }
 
-#: "Caused by: java.io.IOException: No space left on device", the same at the beginning of a trace, and what a NameNode has
-#: thrown: "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of ...".
+#: "Caused by: java.io.IOException: No space left on device", the same at the beginning of a trace, and exceptions of a
+#: NameNode: "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of ...".
 _CAUSE: Final = re.compile(
     r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:\(([\w.$]+)\))?(?:: (.*))?$",
     re.MULTILINE,
 )
-#: The only message of a NameNode for several problems, in an exception without a class of its own.
+#: A NameNode's message for several problems, in an exception without a specific class.
 _NO_DATA_NODE: Final = "could only be written to 0 of"
 _LONGEST: Final = 300
-#: Causes of an exception that are examined.
+#: The most causes of an exception that are examined.
 _CAUSES: Final = 8
-#: In Py4J's text when Java has answered with an error that the called method did not raise.
+#: Part of Py4J's text if Java answers with an error that the called method did not raise.
 _TRACE: Final = " Trace:\n"
 
 
 def error_of(what: str, chain: Sequence[Thrown]) -> FilesError:
-    """Return the error of a call that ended with an exception and its causes; `what` is the call, "cannot read hdfs://..."."""
+    """Return the error for a call that raised an exception with causes; `what` names the call: "cannot read hdfs://..."."""
     for table in (_KNOWN, _VAGUE):
         for thrown in chain:
             for name in thrown.classes:
@@ -147,7 +147,7 @@ def causes_in(trace: str) -> list[Thrown]:
 
 
 def _text(what: str, thrown: Thrown, help_: str) -> str:
-    """Return one line: the call, the class and its message, and what helps."""
+    """Return one line with the call, the message, its class, and advice."""
     lines = thrown.message.strip().splitlines()
     said = lines[0].partition("; For more details see:")[0].strip() if lines else ""
     if len(said) > _LONGEST:
@@ -157,7 +157,7 @@ def _text(what: str, thrown: Thrown, help_: str) -> str:
 
 @contextmanager
 def translated_errors(what: str) -> Iterator[None]:
-    """Raise errors of calls to Java as those of `Files`. what: names the call, "cannot read hdfs://..."."""
+    """Turn errors of calls to Java into errors of `Files`. `what` names the call: "cannot read hdfs://..."."""
     handled = sys.exc_info()[1]
     try:
         yield
@@ -171,12 +171,12 @@ def translated_errors(what: str) -> Iterator[None]:
 
 
 def _meaning(what: str, error: BaseException, handled: BaseException | None) -> FilesError | None:
-    """Return the error of `Files` that an exception means; None: no call to Java has failed."""
+    """Return the error of `Files` for an exception; None if no call to Java has failed."""
     thrown = _thrown_before(error, handled)
     try:
         if thrown is not None:
             return error_of(what, _chain(thrown))
-    except Exception as gone:  # the JVM has ended while it was asked about its exception
+    except Exception as gone:  # the JVM ended during the questions about its exception
         error = gone
     if not isinstance(error, OSError) and not _is_py4js(error):
         return None
@@ -220,9 +220,7 @@ def _chain(thrown: Any) -> list[Thrown]:
 
 
 def _own_error(what: str, trace: str) -> FilesUnavailable:
-    """Return the error of a call that Py4J's server did not make, for example while Java shuts down."""
+    """Return the error for a call that Py4J's server did not make, for example while Java shuts down."""
     causes = [f"{cause.message} ({cause.classes[0]})".strip() for cause in causes_in(trace)]
     said = ", caused by ".join(causes) or trace.strip().partition("\n")[0]
-    return FilesUnavailable(
-        f"{what} {said}; Java goes down, or its Spark is another one than the PySpark here"
-    )
+    return FilesUnavailable(f"{what} {said}; Java is shutting down, or its Spark does not match this PySpark")

@@ -1,8 +1,7 @@
 """`Files` on this machine's own file system, without Java.
 
-A file is written under a name in `_squall/tmp`, synced to disk, and only then gets its name, by a hard link: a rename
-would replace an existing file. So a crash of the machine loses nothing that was promised, and the first of several callers
-wins.
+A file is written under a name in `_squall/tmp` and synced to disk. Only then does a hard link give it its name; a rename would
+replace an existing file. So a crash of the machine loses nothing that was promised, and the first of several callers wins.
 Must not know: what files hold, Spark.
 """
 
@@ -24,7 +23,7 @@ from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.paths import check_path, folder_of
 from squall_io.spark.stores.renaming import OpenStore
 
-#: Errors that stay until someone changes something, and what to change. All others may pass.
+#: Errors that remain until someone changes something, and what to change. All other errors may pass.
 _REFUSED: Final = {
     errno.EACCES: "give the worker's user read and write permission on this folder, or another path",
     errno.EPERM: "the worker's user must own the files here, and the file system must have hard links",
@@ -43,7 +42,7 @@ _REFUSED: Final = {
 }
 _T = TypeVar("_T")
 _SLICE: Final = 1 << 20
-#: How often a folder that others are deleting too is tried.
+#: How often a call is tried in a folder that other processes delete at the same time.
 _TRIES: Final = 20
 
 
@@ -52,7 +51,7 @@ class LocalFiles(OpenStore):
 
     def __init__(self, path: str) -> None:
         self._folder = folder_of(check_path(path))
-        # With the scheme: on this machine for Spark, whatever its default file system is.
+        # With the scheme, so that Spark looks on this machine, whatever its default file system is.
         self.root = f"file://{self._folder}"
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
@@ -113,11 +112,11 @@ class LocalFiles(OpenStore):
         with self._translated_errors("rename", source, f" to {self.root}/{target}"):
             if os.path.isdir(old):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            # Spark does not sync, and what is committed must survive a crash of the machine.
+            # Spark does not sync, but a committed file must survive a crash of the machine.
             _sync(old)
             if not _name(old, new):
                 return False
-            # It has its new name; another process may delete the old one first.
+            # The file has its new name; another process may delete the old name first.
             with suppress(FileNotFoundError):
                 os.unlink(old)
         return True
@@ -136,11 +135,11 @@ class LocalFiles(OpenStore):
                 except FileNotFoundError:
                     if not os.path.lexists(target):
                         return
-                    # another process deletes in there too, and was faster with some file
+                    # another process deletes in this folder too, and was faster with a file
                 except OSError as error:
                     if error.errno != errno.ENOTEMPTY:
                         raise
-                    # another process wrote in there meanwhile
+                    # another process wrote into this folder meanwhile
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
     def close(self) -> None:
@@ -154,8 +153,8 @@ class LocalFiles(OpenStore):
         try:
             with os.scandir(self._at(folder)) as entries:
                 for entry in entries:
-                    with suppress(FileNotFoundError):  # deleted since
-                        status = entry.stat()  # of a link: of its target
+                    with suppress(FileNotFoundError):  # deleted meanwhile
+                        status = entry.stat()  # for a link, the status of its target
                         found.append(
                             status_in(folder, entry.name, status.st_size, entry.is_dir(), status.st_mtime)
                         )
@@ -164,9 +163,9 @@ class LocalFiles(OpenStore):
         return found
 
     def _finish(self, path: str, data: bytes, act: Callable[[str], _T]) -> _T:
-        """Write a file under a temporary name, have `act` give it its own, and remove the temporary one.
+        """Write a file under a temporary name, let `act` give it its own name, and remove the temporary one.
 
-        A sweeper may delete the temporary file, with its folder or alone: then it is written again.
+        If a sweeper deletes the temporary file, or its folder, the file is written again.
         """
         folder = self._at(TMP)
         for _ in range(_TRIES):
@@ -183,7 +182,7 @@ class LocalFiles(OpenStore):
 
     @contextmanager
     def _translated_errors(self, call: str, path: str, rest: str = "") -> Iterator[None]:
-        """Raise the system's errors as those of `Files`."""
+        """Turn the system's errors into errors of `Files`."""
         try:
             yield
         except OSError as error:
@@ -204,7 +203,7 @@ def _write(name: str, data: bytes) -> None:
 
 
 def _name(file: str, name: str) -> bool:
-    """Give a file a second name; return whether that was absent. The name is on disk when this returns."""
+    """Give a file a second name; return whether that name was absent. The name is on disk when this returns."""
     folder = os.path.dirname(name)
     try:
         _into(folder, lambda: os.link(file, name))
@@ -215,7 +214,7 @@ def _name(file: str, name: str) -> bool:
 
 
 def _into(folder: str, act: Callable[[], _T]) -> _T:
-    """Have `act` create a file in a folder, which is created if missing; again if others delete it meanwhile."""
+    """Let `act` create a file in a folder, which is created if missing; repeat that if others delete the folder meanwhile."""
     for _ in range(_TRIES):
         try:
             return act()
@@ -226,7 +225,7 @@ def _into(folder: str, act: Callable[[], _T]) -> _T:
 
 
 def _make_folder(folder: str) -> None:
-    """Create a folder and those above it, on disk."""
+    """Create a folder and its parents, synced to disk."""
     made = []
     missing = folder
     while not os.path.lexists(missing):
@@ -238,7 +237,7 @@ def _make_folder(folder: str) -> None:
 
 
 def _sync_names(folder: str) -> None:
-    """Sync the names in a folder, unless the folder was deleted since."""
+    """Sync the names in a folder to disk, unless the folder was deleted meanwhile."""
     with suppress(FileNotFoundError):
         _sync(folder)
 

@@ -1,8 +1,8 @@
-"""Which file system a path names, how it is reached, and which problems of paths and settings are known without Spark.
+"""Opens the file system that a path names, and finds problems of paths and settings that are known without Spark.
 
-`/a/b` and `file:///a/b` are on this machine and need no Java; everything else goes through the Hadoop client of Spark's JVM, or
-of a JVM of its own if there is no session. HDFS is reached by WebHDFS, without a JVM, if `squall.webhdfs.address` is set
-and there is no classic session; Spark Connect, which gives no JVM, requires that.
+`/a/b` and `file:///a/b` are on this machine and need no Java. Everything else goes through the Hadoop client of Spark's JVM, or
+of a separate JVM if there is no session. HDFS is used through WebHDFS, without a JVM, if `squall.webhdfs.address` is set and
+there is no classic session; Spark Connect, which has no JVM here, requires that setting.
 Must not know: what files hold.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
 WEBHDFS: Final = "squall.webhdfs.address"
-#: "true": write even where a commit may go wrong.
+#: "true": write even to file systems where a commit may go wrong.
 UNSAFE: Final = "squall.unsafe.store"
 
 #: File systems whose rename to an absent name is atomic, with one winner; a commit needs that.
@@ -52,7 +52,7 @@ def open_files(
     """Open the file system at a table's path; `InvalidPath`, `NotInstalled`, and errors of `Files` if it does not answer.
 
     conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to use
-        instead of a session's; it stays open. After the end of the session's JVM the store has to be opened again.
+        instead of a session's; it stays open. If the session's JVM ends, the store must be opened again.
     """
     path = check_path(path)
     scheme = scheme_of(path)
@@ -83,7 +83,7 @@ def open_files(
 
 
 def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str, str]:
-    """Return settings as Spark takes them; add a sentence to `problems` for each that is invalid."""
+    """Return settings in Spark's form; add a sentence to `problems` for each invalid one."""
     settings: dict[str, str] = {}
     for name, value in conf.items():
         if not isinstance(name, str) or not name.startswith(("spark.", OWN_PREFIX)):
@@ -105,7 +105,7 @@ def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str,
 def place_problems(
     master: str | None, conf: Mapping[str, str], *, reads: Iterable[str] = (), writes: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield the problems of Spark's place, and of paths in normal form that it reads or writes; a sentence each."""
+    """Yield problems of Spark's master and settings, and of paths (in normal form) that it reads or writes, a sentence each."""
     request = SessionRequest.of(master, conf)
     if (problem := master_problem(request.where)) is not None:
         yield problem
@@ -142,17 +142,17 @@ def _by_webhdfs(scheme: str, conf: Mapping[str, str]) -> bool:
 
 
 def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
-    """Return why file systems of a scheme are not written to; None: they are."""
+    """Return why Squall does not write to file systems of this scheme; None if it does."""
     if scheme in _ATOMIC or conf.get(UNSAFE) == "true":
         return None
     return (
-        f"Squall knows of no rename on {scheme}:// that has one winner, and without it {_RISK}; reading is all right. Give an"
-        f" hdfs:// path, or write all the same with the setting {UNSAFE}=true"
+        f"Squall knows of no rename on {scheme}:// that has one winner, and without it {_RISK}; reading is safe. Give an"
+        f" hdfs:// path, or write in spite of the risk with the setting {UNSAFE}=true"
     )
 
 
 def _require_no_other_default(path: str, session: SparkSession | None, conf: Mapping[str, str]) -> None:
-    """Refuse a path without scheme if Hadoop has another default file system: it is ambiguous."""
+    """Raise `FilesRefused` for a path without a scheme if Hadoop's default file system is another one: it is ambiguous."""
     default = conf.get("spark.hadoop.fs.defaultFS")
     java = getattr(session, "_jsc", None)  # Spark Connect has none
     if default is None and java is not None:
@@ -166,10 +166,10 @@ def _require_no_other_default(path: str, session: SparkSession | None, conf: Map
 
 
 def _no_jvm(scheme: str) -> str:
-    """Return why a session of Spark Connect does not reach a path."""
+    """Return why a path cannot be used with a session of Spark Connect."""
     if scheme != "hdfs":
         return f"a session of Spark Connect has no JVM here, and {scheme}:// needs one; give a hdfs:// path"
     return (
-        "a session of Spark Connect has no JVM here, and HDFS is reached by WebHDFS then: set"
+        "a session of Spark Connect has no JVM here, so HDFS must be used through WebHDFS: set"
         f" {WEBHDFS} to the NameNode's web address (HOST:9870)"
     )

@@ -1,4 +1,4 @@
-"""Paths of tables, as people write them: which are valid, and their normal form. No I/O: checked at submission.
+"""Paths of tables, as users write them: which are valid, and their normal form. Without I/O, so they are checked at submission.
 
 Must not know: the contents of a path, which file systems exist.
 """
@@ -18,7 +18,7 @@ LOCAL: Final = "file"
 
 #: Scheme, authority and the rest of a path, which begins with "/" unless it is relative.
 _PARTS: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?)?(.*)", re.DOTALL)
-#: In a path to read, these mean a pattern to Spark, and HDFS does not allow ":" in a name.
+#: Characters that Spark takes for a pattern in a path to read, and ":", which HDFS does not allow in a name.
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\:]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 #: An authority, "host:9000", "user@host", "container@account.net": the host, and the port after a ":".
@@ -26,7 +26,7 @@ _AUTHORITY: Final = re.compile(r"(?:[^\s@]*@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\
 
 
 class InvalidPath(SquallError):
-    """This cannot be the path of a table, whatever is there."""
+    """A path that cannot be the path of a table, whether it exists or not."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)
@@ -47,7 +47,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
     if ":" in user:
         raise InvalidPath(
             f"{scheme}://...@{host}{below}",
-            "it has a password in it, which would be in logs and in the web UI; give it by Spark's configuration",
+            "it contains a password, which would be in logs and in the web UI; give it in Spark's configuration",
         )
     parts = [part for part in below.split("/") if part not in ("", ".")]
     why = _place_problem(scheme, authority, below) or _name_problem(text, parts)
@@ -67,7 +67,7 @@ def check_table_path(path: str | os.PathLike[str]) -> str:
 
 
 def from_here(path: str) -> str:
-    """Return a path that someone typed, or that is in a script: made absolute if it is relative; others are unchanged."""
+    """Return a path from a command line or script; a relative path is made absolute, others are unchanged."""
     if path and ":" not in path.partition("/")[0]:  # no scheme
         return os.path.abspath(path)
     return path
@@ -89,12 +89,12 @@ def folder_of(path: str) -> str:
 
 
 def overlap(one: str, other: str) -> str | None:
-    """Return why two tables cannot be at these paths; None: they can."""
+    """Return why there cannot be two tables at these paths; None if there can."""
     return f"both are {one}" if _place(one) == _place(other) else nested(one, other)
 
 
 def nested(one: str, other: str) -> str | None:
-    """Return which of two paths is below the other, in words; None: neither is."""
+    """Return a sentence that says which of two paths is below the other; None if neither is."""
     for inner, outer in ((one, other), (other, one)):
         below, above = _place(inner), _place(outer)
         if below[:2] == above[:2] and below[2].startswith(f"{above[2]}/"):
@@ -103,7 +103,7 @@ def nested(one: str, other: str) -> str | None:
 
 
 def _place(path: str) -> tuple[str, str, str]:
-    """Return scheme, authority and folder, equal for all paths of one place."""
+    """Return scheme, authority and folder, which are equal for all paths of the same place."""
     scheme, authority, folder = _split(check_path(path))
     return ("", "", os.path.realpath(folder)) if scheme in ("", LOCAL) else (scheme, authority, folder)
 
@@ -116,7 +116,7 @@ def _split(text: str) -> tuple[str, str, str]:
 
 
 def _place_problem(scheme: str, authority: str, below: str) -> str | None:
-    """Return why there can be no file system of that scheme, or no host of that name."""
+    """Return why the scheme, the host or the port is impossible."""
     if not (scheme or below.strip()):
         return "it is empty; give /folder/of/the/table or hdfs://host:port/folder/of/the/table"
     if not (scheme or below.startswith("/")):
@@ -141,11 +141,11 @@ def _place_problem(scheme: str, authority: str, below: str) -> str | None:
 
 
 def _name_problem(text: str, parts: Sequence[str]) -> str | None:
-    """Return why no table has a path of these parts."""
+    """Return why a path with these parts cannot be a table."""
     if not parts:
         return "it is the root of a file system; give a folder below it, of the table alone"
     if ".." in parts:
         return "it has '..' in it; write it without"
     if found := _UNPRINTABLE.search(text) or _SPECIAL.search("/".join(parts)):
-        return f"{found.group()!r} in it would not be taken as it is by Spark or HDFS; use another name"
+        return f"Spark or HDFS would not take {found.group()!r} in it literally; use another name"
     return None

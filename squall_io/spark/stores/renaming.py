@@ -1,6 +1,6 @@
-"""`Files` for a file system with atomic renames: one to an absent name has one winner, one over an existing name is one step.
+"""`Files` for file systems with atomic renames: a rename to an absent name has one winner, a rename over a file is one step.
 
-A file is written under a name in `_squall/tmp`, then renamed. What a crash leaves there, `sweep` deletes.
+A file is written under a name in `_squall/tmp`, then renamed. `sweep` deletes files that a crash leaves there.
 Must not know: how the calls are made.
 """
 
@@ -28,10 +28,10 @@ _Own = TypeVar("_Own", bound="OpenStore")
 
 
 class OpenStore(Files, Protocol):
-    """`Files` that may hold connections, or a JVM of their own."""
+    """`Files` that may own connections or a JVM."""
 
     def close(self) -> None:
-        """Release what it holds, but not a session that it was given. May be called twice."""
+        """Release connections and an own JVM, but not a session that was passed in. May be called twice."""
 
     def __enter__(self: _Own) -> _Own:
         return self
@@ -40,12 +40,12 @@ class OpenStore(Files, Protocol):
         self.close()
 
     def _what(self, call: str, path: str) -> str:
-        """Return the beginning of an error's text."""
+        """Return the beginning of an error's text: the call and the full path."""
         return f"cannot {call} {self.root}{'/' if path else ''}{path}"
 
 
 class RenamingFiles(OpenStore):
-    """The parts of `Files` that are built from simpler calls."""
+    """The methods of `Files` that are built from simpler calls."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -82,7 +82,7 @@ class RenamingFiles(OpenStore):
         self._put(path, data, over=True)
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file, unless there is something of the new name."""
+        """Rename a file, unless the new name exists."""
         return self._move(source, target, over=False)
 
     def _put(self, path: str, data: bytes, over: bool) -> bool:
@@ -94,7 +94,7 @@ class RenamingFiles(OpenStore):
         except AbsentFile as error:
             raise FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
         except FilesRefused:
-            with suppress(FilesError):  # whatever happens now, that is the error
+            with suppress(FilesError):  # the first error is raised, whatever this call does
                 self.delete(written)
             raise
         if not done:

@@ -1,8 +1,8 @@
-"""`Files` on HDFS by WebHDFS, plain HTTP without a JVM: for Spark Connect. fsspec's has no rename options: a commit needs them.
+"""`Files` on HDFS through WebHDFS: plain HTTP without a JVM, for Spark Connect. fsspec lacks the rename options of commits.
 
-Renames use the options NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode
-gives; so these must be reachable from here.
-Signs in by user name alone: a cluster with Kerberos refuses it.
+Renames use the options NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode gives, so
+this machine must be able to connect to them.
+The user name is the only sign-in: a cluster with Kerberos refuses it.
 Must not know: what files hold, Spark.
 """
 
@@ -50,7 +50,7 @@ _SIGN_IN: Final = "this cluster wants a sign-in (Kerberos?), which WebHDFS does 
 
 
 class WebHdfsFiles(RenamingFiles):
-    """HDFS below one table, by WebHDFS at an address: HOST:PORT, or with http:// or https:// in front."""
+    """HDFS below one table, through WebHDFS at an address: HOST:PORT, or with http:// or https:// in front."""
 
     def __init__(self, path: str, address: str, *, user: str | None = None) -> None:
         super().__init__(path)
@@ -95,7 +95,7 @@ class WebHdfsFiles(RenamingFiles):
         self._ask(self._what("delete", path), "DELETE", path, "DELETE", recursive="true")
 
     def close(self) -> None:
-        """Do nothing: each call has a connection of its own."""
+        """Do nothing: each call opens its own connection."""
 
     def _write(self, path: str, data: bytes) -> None:
         what = self._what("write", path)
@@ -120,7 +120,7 @@ class WebHdfsFiles(RenamingFiles):
         except AbsentFile:
             raise
         except FilesError:
-            # An offset past the end of an existing file is an error there, but here it means nothing to read.
+            # For WebHDFS, an offset past the end of an existing file is an error; here it means that nothing is left to read.
             if not offset:
                 raise
             answer = self._ask(what, "GET", path, "GETFILESTATUS")
@@ -158,12 +158,12 @@ class WebHdfsFiles(RenamingFiles):
 
     def _no_webhdfs(self, what: str) -> FilesRefused:
         return FilesRefused(
-            f"{what}: {self._base} does not answer as WebHDFS does; is it the NameNode's web address?"
+            f"{what}: {self._base} does not answer like WebHDFS; is it the NameNode's web address?"
         )
 
 
 def base_of(address: str) -> str:
-    """Return an address with its scheme and nothing behind it. Raises `FilesRefused`."""
+    """Return an address with its scheme, and without a path. Raises `FilesRefused`."""
     base = urlsplit(address if "://" in address else f"http://{address}")
     try:
         known = base.scheme in ("http", "https") and bool(base.hostname) and base.port != 0
@@ -188,12 +188,12 @@ def _user() -> str:
 
 @contextmanager
 def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http.client.HTTPResponse]:
-    """Yield the open answer to a request; raise the error that it means."""
+    """Yield the open answer to a request; raise the matching error if it failed."""
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.netloc, timeout=_PATIENCE)
     try:
-        # A NameNode gives the addresses of DataNodes with letters that HTTP does not take.
+        # A NameNode's addresses of DataNodes may have letters that HTTP does not allow.
         target = quote(f"{parts.path}?{parts.query}", safe=string.printable)
         connection.request(method, target, body=data, headers={"Content-Type": "application/octet-stream"})
         response = connection.getresponse()
@@ -207,13 +207,13 @@ def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http
 
 
 def _unreachable(what: str, server: str, error: Exception) -> Exception:
-    """Return the error of a call without a complete answer."""
+    """Return the error for a call without a complete answer."""
     names = (name for kind, name in _NO_ANSWER.items() if isinstance(error, kind))
     return error_of(what, [Thrown([next(names, type(error).__name__)], f"{server}: {error}")])
 
 
 def _failure(what: str, status: int, body: bytes) -> Exception:
-    """Return the error that an answer means."""
+    """Return the error for an answer."""
     try:
         remote = json.loads(body)["RemoteException"]
         thrown = Thrown([str(remote["javaClassName"])], str(remote.get("message") or ""))
