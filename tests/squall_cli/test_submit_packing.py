@@ -406,7 +406,7 @@ def test_a_missing_or_invalid_include_is_refused(tmp_path: Path) -> None:
     for name, reason in (
         ("nothing.py", "no such file"),
         ("data.csv", "--resource"),
-        ("empty", "nothing in it"),
+        ("empty", "contains nothing to ship"),
     ):
         with pytest.raises(CannotShip, match=reason):
             submitted(str(tmp_path / "my_topology.py"), include=(str(tmp_path / name),))
@@ -466,7 +466,7 @@ def test_a_resource_of_a_module_in_a_package_is_put_beside_that_module(
 def test_a_resource_that_cannot_travel_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"my_topology.py": TOPOLOGY, "empty/.hidden": "", "x.txt": ""})
     os.mkfifo(tmp_path / "pipe")
-    for name, reason in (("nothing", "no such"), ("empty", "no file in it"), ("pipe", "neither a file")):
+    for name, reason in (("nothing", "no such"), ("empty", "contains no file"), ("pipe", "neither a file")):
         with pytest.raises(CannotShip, match=reason):
             submitted(str(tmp_path / "my_topology.py"), resources=(str(tmp_path / name),))
     for name, problem in (("../up.txt", r"holds '\.\.'"), ("/etc/x", "absolute"), ("a//b", "an empty part")):

@@ -87,7 +87,8 @@ def spark_error(text: str, condition: str | None = None) -> Exception:
         ),
         (
             spark_error(DEAD.format(". Consider setting 'spark.x' configuration to 'true' for the better Python traceback.")),
-            "a Python worker of Spark's died: it was killed, perhaps for lack of memory, ended itself, or crashed in a library\n"
+            "a Python worker of Spark's died: it was killed, perhaps for lack of memory, ended itself, or crashed in a"
+            " library\n"
             "  fewer tasks at a time leave more memory to each (--master 'local[1]');"
             " --conf spark.sql.execution.pyspark.udf.faulthandler.enabled=true tells the line of a crash",
         ),
@@ -175,5 +176,5 @@ def refused(module: str) -> Exception:
 )  # fmt: skip
 def test_the_end_of_java_is_reported_however_it_appears(error: Exception, gone: bool) -> None:
     said = reason_in(error) or ""
-    assert said.startswith("the Java process that Spark's driver runs in has ended") == gone
+    assert said.startswith("the Java process of Spark's driver has ended") == gone
     assert ("spark.driver.memory" in said) == gone
