@@ -50,7 +50,7 @@ class SimulatedDriver:
         self.engine: Rounds | None = None
         self.stopped = False
         self.broken: BaseException | None = None
-        #: A round is under way: calls now come from a component.
+        #: Whether a round is running: then calls come from a component.
         self.in_round = False
         #: Called before each round; its exceptions propagate to the current call.
         self.between_rounds: Callable[[], object] | None = None

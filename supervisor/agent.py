@@ -323,7 +323,7 @@ class Supervisor:
         return True
 
     def _start(self, store_view: StoreView, key: Key, now: float) -> bool:
-        """Start a worker, unless its artifacts are not ready or the store has to be read again first; return whether anything
+        """Start a worker, unless its artifacts are not ready or the store must be read again first; return whether anything
         was done."""
         view, place = store_view.views.get(key[0]), store_view.places.get(key)
         if view is None or place is None:

@@ -158,7 +158,7 @@ class SupervisorDaemon:
 
     @property
     def url(self) -> str:
-        """The URL by which others reach its HTTP server."""
+        """The URL at which others reach its HTTP server."""
         settings = self._settings
         bare = reached_at(settings.listen[0], settings.host).strip("[]")
         scheme = "http" if settings.tls is None else "https"

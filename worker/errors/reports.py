@@ -248,5 +248,5 @@ class ErrorLog:
             return
         others = (
             each for each in self.kept if each is not before
-        )  # in one step: another thread reads what is kept
+        )  # in one step: another thread reads the kept reports
         self.kept = deque((*others, replace(report, times=before.times + 1)), maxlen=KEPT)

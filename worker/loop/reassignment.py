@@ -2,7 +2,7 @@
 
 Tasks that stay are not disturbed: they keep their instances, queues and trees; only their routes are replaced where a
 reader's tasks have changed. If a component's number of tasks changed, all its tasks are closed and created again.
-`worker.loop.worker` carries it out. Must not know: links, sockets, who decides on assignments.
+`worker.loop.worker` carries the changes out. Must not know: links, sockets, who decides on assignments.
 """
 
 from __future__ import annotations
