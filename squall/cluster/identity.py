@@ -1,7 +1,7 @@
 """The id of the cluster that a store belongs to, which daemons remember.
 
-The first leader writes it to /cluster. A daemon that remembers another one, or finds none where it remembers one (the store
-was emptied, or it is another), does nothing with that store: a Nimbus does not lead, a supervisor keeps its workers.
+The first leader writes it to /cluster. A daemon that remembers another id, or remembers one and finds none (the store was
+emptied, or is another one), does nothing with that store: a Nimbus does not lead, a supervisor keeps its workers.
 Must not know: where a daemon keeps what it remembers.
 """
 
@@ -47,7 +47,7 @@ def establish(store: Store, new_id: Callable[[], str] = lambda: uuid4().hex) -> 
     found = check(store, None)
     if found:
         return found
-    with contextlib.suppress(Exists):  # by an unanswered call of this process, or by another leader
+    with contextlib.suppress(Exists):  # written by an unanswered call of ours, or by another leader
         store.create(paths.CLUSTER, json.dumps({"id": new_id(), "format": FORMAT}).encode())
     return check(store, None)
 

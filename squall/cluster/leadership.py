@@ -1,13 +1,13 @@
 """Leadership and presence: an election among the Nimbuses, writes that only the leader may do, ephemeral presence nodes.
 
-Who creates the ephemeral `/leadership/leader` leads. The winner then writes `/leadership/epoch`, and the version which that
-gets guards every write of its term: what a superseded leader still writes is refused by the store, however late it arrives.
-Earlier than that a leader stops by its own clock: it leads for 0.6 of the session's length after the last time it *asked*
-whether the session lives and the answer was yes. No other process can have won before the whole length has passed.
-Work that takes longer than that has `keeps_leading` asked between its writes, which asks again whenever it is time to.
+The Nimbus that creates the ephemeral `/leadership/leader` leads. It then writes `/leadership/epoch`; the new version of this
+value guards every write of its term, so the store refuses all writes of a superseded leader, however late they arrive. A leader
+stops even earlier, by its own clock: it leads for 0.6 of the session's length after it last *asked* whether the session is
+alive and the answer was yes. No other process can win before the whole length has passed. Work that takes longer calls
+`keeps_leading` between its writes, which asks again when it is time.
 
-What is promised: of two terms with the same epoch there is never one; a leader that the store does not answer stops before
-its session can have ended; a write that ended in `Unavailable`, done or not, harms no election.
+Promises: no two terms have the same epoch; a leader that gets no answer from the store stops before its session can have ended;
+a write that ended in `Unavailable`, done or not, does not harm an election.
 Must not know: what a leader does, and in which thread.
 """
 
@@ -80,7 +80,7 @@ class _Rounds:
 class Leadership(_Rounds):
     """One candidate. One thread calls `round`; `leading` and `leader` may be called from any.
 
-    why_not: a reason not to lead at present, which is asked before each try and logged when it changes.
+    why_not: returns a reason not to lead at present, or None. It is called before each try; a new reason is logged.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class Leadership(_Rounds):
 
     def round(self, now: float) -> Guard | None:
         """Try to lead, or to keep leading, when it is due; return the guard of this term's writes, None while not leading.
-        A guard other than before is another term: start over."""
+        A different guard means a new term: start over."""
         if self._over:
             return None
         if self._guard is not None and not self.leading(now):
             self._end("the store has not answered in time")
         if self._look or now >= self._next:
-            self._look = False  # before anything is read: what changes from here on is looked at again
+            self._look = False  # before anything is read, so that later changes are noticed
             self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
             try:
                 if self._guard is not None:
@@ -115,12 +115,11 @@ class Leadership(_Rounds):
         return self._guard if self.leading(self._clock.now()) else None
 
     def leading(self, now: float) -> bool:
-        """Return whether this one leads, by its own clock alone."""
+        """Return whether this Nimbus leads, by its own clock alone."""
         return self._guard is not None and now < self._until
 
     def keeps_leading(self) -> bool:
-        """Return whether this one leads, in the middle of work that may take longer than a term: from the thread of
-        `round` only."""
+        """Return whether this Nimbus still leads, during work that may take long. Only for the thread of `round`."""
         now = self._clock.now()
         if self._guard is not None and self.leading(now) and now >= self._next:
             self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
@@ -131,7 +130,7 @@ class Leadership(_Rounds):
         return self.leading(self._clock.now())
 
     def leader(self) -> str | None:
-        """Return the id of the Nimbus that leads, None in between; raise `Unavailable` when the store does not say."""
+        """Return the id of the leading Nimbus, None if there is none; raise `Unavailable` if the store does not answer."""
         found = self._store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
@@ -172,9 +171,10 @@ class Leadership(_Rounds):
             _log.warning("Nimbus %s does not lead: %s", self._id, reason)
         self._reason = reason
         if reason is not None:
-            self._let_go()  # won in a call that was not answered, or before the reason came up
+            self._let_go()  # won in a call that was not answered, or before there was a reason
             return
-        # Before creating the node: if another process creates it after us, it has written since, and our write is refused.
+        # Read the epoch before creating the node: if another process leads in between, it has written it, and our write is
+        # refused.
         epoch = self._store.get(paths.EPOCH)
         asked = self._take_place()
         if asked is None:
@@ -188,7 +188,7 @@ class Leadership(_Rounds):
             self._look = True  # the place is ours, the epoch is not yet
             return
         if isinstance(self._store, Cached):
-            self._store.fresh()  # what the leader before wrote last is read, not what is remembered
+            self._store.fresh()  # read the last writes of the previous leader, not cached values
         self._first = False
         self._until = self._end_of(asked)
         self._guard = Guard(paths.EPOCH, version)
@@ -208,7 +208,7 @@ class Leadership(_Rounds):
             first, self._first = self._first, False
             if not first or self.leader() != self._id:
                 return None
-            # This process was restarted, and the session of the one before has not run out yet.
+            # This process was restarted, and the session of the previous one has not expired yet.
             self._store.delete(paths.LEADER)
         return None
 
@@ -217,13 +217,13 @@ class Leadership(_Rounds):
 
 
 class GuardedStore:
-    """A store for one term: its writes carry the guard, and are not even tried once `leading` says no."""
+    """A store for one term: its writes carry the guard, and are not even tried once `leading` returns false."""
 
     def __init__(self, store: Store, guard: Guard, leading: Callable[[], bool]) -> None:
         self._store = store
         self._guard = guard
         self._leading = leading
-        # What changes nothing is the store's own.
+        # Reads are the store's own methods.
         self.get, self.owns, self.children, self.watch = store.get, store.owns, store.children, store.watch
 
     @property
@@ -256,11 +256,11 @@ class Occupied(StoreError):
 
 
 class Presence(_Rounds):
-    """An ephemeral value that exists as long as its owner keeps it: created again whenever it is not this session's.
+    """An ephemeral value that exists as long as its owner keeps it: if it is not this session's, it is created again.
 
-    A value of another session is taken for that of an earlier process and replaced, at most a few times per session length:
-    if two processes share a name by mistake, the rate limit keeps them from fighting over the node. `ours` decides whether a
-    value may be replaced at all; until one that may not is gone, `occupied` is true.
+    A value of another session is assumed to be that of an earlier process, and replaced, but only a few times per session
+    length: if two processes share a name by mistake, the rate limit keeps them from fighting over the node. `ours` decides
+    whether a value may be replaced at all. While a value exists that may not, `occupied` is true.
     """
 
     def __init__(
@@ -276,13 +276,14 @@ class Presence(_Rounds):
         self.occupied = False
 
     def keep(self, now: float) -> bool:
-        """Keep the value there, when it is time to look; return whether it is, as far as is known. Nothing is raised
-        while the store is away or refuses it: it is tried again."""
+        """Keep the value in the store, if a check is due; return whether it is there, as far as is known. Raises nothing if the
+        store cannot be reached or refuses: the next round tries again.
+        """
         if self._over:
             return False
         if not self._look and now < self._next:
             return self._there
-        self._look = False  # before the store is asked: what changes from here on is looked at again
+        self._look = False  # before the store is asked, so that later changes are noticed
         self._there = self.occupied = False
         self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
         try:
@@ -316,7 +317,7 @@ class Presence(_Rounds):
         try:
             self._store.create(self._path, self._data, ephemeral=True)
         except Exists:
-            # Of a session of this owner that has not run out yet, or of a process before this one.
+            # From a session of this owner that has not expired yet, or from an earlier process.
             found = self._store.get(self._path)
             if found is not None and (now < self._next_replacement or not self._ours(found[0])):
                 raise Occupied(f"another process of this name is registered: {found[0]!r:.200}") from None
@@ -327,10 +328,11 @@ class Presence(_Rounds):
 
 
 def presence_of_process(store: Store, daemon_id: str, mark: str) -> Presence:
-    """Return the presence node of the only process with this id. `mark`: of its state directory, which
-    tells it from a daemon that has a copy of that, and so the same id.
+    """Return the presence node of the only process with this id. `mark`: the mark of its state directory; a daemon with a copy
+    of the directory has the same id, but another mark.
 
-    Only one process at a time holds a state directory: one with this mark has ended, and its session will expire.
+    Only one process at a time holds a state directory. So an earlier process with this mark has ended, and its session will
+    expire.
     """
     before = f"{mark} ".encode()
     data = before + f"{os.getpid()}-{secrets.token_hex(4)}".encode()

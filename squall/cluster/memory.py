@@ -26,7 +26,7 @@ from squall.cluster.store import (
 
 
 class Tree:
-    """The values that all sessions share. A subclass may keep them in a file too."""
+    """The values that all sessions share. A subclass may also keep them in a file."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -68,7 +68,7 @@ class Tree:
             self.count(path, -1)
 
     def save(self, path: str, data: bytes, version: int, ephemeral: bool) -> None:
-        """Keep a value beyond this process; raise `Unavailable` where that fails."""
+        """Save a value beyond the life of this process; raise `Unavailable` if that fails."""
 
     def erase(self, removed: Sequence[str]) -> None:
         """Undo `save` for these paths."""
@@ -105,7 +105,7 @@ class InMemoryStore:
         return InMemoryStore(self._tree)
 
     def close(self) -> None:
-        """End this session: its ephemeral values go, and all its further calls raise `Unavailable`."""
+        """End this session: its ephemeral values are removed, and all its further calls raise `Unavailable`."""
         with self._tree.lock:
             self._closed = True
             mine = [path for path, owner in self._tree.owners.items() if owner is self]

@@ -1,9 +1,9 @@
 """Numbers that are never used twice: of submissions, and of assignments (their versions rise over the whole cluster).
 
-The counter /counters/<name> holds the number that was given last. Where it is missing, holds no number, or is behind what
-its user knows was given, the next number is above the highest found anywhere in the store, and the counter goes on from
-there. The search is in the raw bytes, so that a record that cannot be read, or has a newer format, counts too. (A counter that
-was set back is not noticed before that.)
+The counter /counters/<name> holds the last number. If it is missing, holds no number, or is lower than a number that the caller
+knows to be used, the next number is above the highest one found anywhere in the store, and the counter continues from there.
+The search reads raw bytes, so it also finds numbers in records that cannot be read or have a newer format. (Otherwise a counter
+that was set back is not noticed.)
 Must not know: who asks for a number, what a record means.
 """
 
@@ -26,8 +26,8 @@ _RECORDS: Final = (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.REPLACED)
 _PLACES: Final = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER)
 #: The range of a counter.
 _NUMBER: Final = re.compile(rb"[0-9]{1,18}")
-#: A number found elsewhere; more digits are nonsense. It is far below what a counter may reach, since a topology's
-#: configuration may contain what only looks like such a number.
+#: A number found elsewhere; more digits are nonsense. This limit is far below that of a counter, because a topology's
+#: configuration may contain texts that only look like such a number.
 _DIGITS: Final = r"([0-9]{1,15})(?![0-9])"
 #: The id of a topology, "name-<number>-<time>", as a whole path segment or as a JSON text.
 _IN_ID: Final = re.compile(rf"-{_DIGITS}-[0-9]+$")
@@ -37,8 +37,9 @@ _IN_VERSIONS: Final = re.compile(rf'"(?:version|incarnation)"\s*:\s*\[?\s*{_DIGI
 
 
 def next_number(store: Store, name: str, above: int = 0) -> int:
-    """1, 2, 3, ...: a number that no other caller of any process gets from this counter, and higher than `above`, which was
-    given before."""
+    """Return 1, 2, 3, ...: a number that no other caller in any process gets from this counter, and higher than `above`, which
+    is used already.
+    """
     path = paths.counter(name)
     while True:
         found = store.get(path)
@@ -88,7 +89,7 @@ _IN_USE: Final[Mapping[str, Callable[[Store], Iterator[int]]]] = {
 
 
 def _values(store: Store, tops: Iterable[str]) -> Iterator[bytes]:
-    """The values directly below these paths."""
+    """Yield the values directly below these paths."""
     for top in tops:
         for name in store.children(top):
             found = store.get(f"{top}/{name}")

@@ -19,7 +19,7 @@
 /keys/operator/<recipient>         the operators' token, sealed to a Nimbus
 /blobs/<id>/description            the topology's typed description (in chunks, see blobs)
 /blobs/<id>/pickles/<component>    the pickle of a component
-/counters/<name>                   numbers that are never given twice
+/counters/<name>                   numbers that are never used twice
 ```
 
 <id> of a topology is that of a submission ("name-<n>-<time>"), <recipient> the id of a Nimbus or supervisor. Names are
@@ -117,7 +117,7 @@ def pickle(topology_id: str, component: str) -> str:
 def quoted(name: str) -> str:
     """Return a name as it is written in a path; the opposite of `unquoted`."""
     text = quote(name, safe="")
-    # The only names that quoting leaves as they are and that a store does not take.
+    # The only names that quoting does not change and that a store does not accept.
     return text.replace(".", "%2E") if text in (".", "..") else text
 
 

@@ -8,10 +8,10 @@
 | `NimbusRecord` | running Nimbus, leading or not | that Nimbus |
 | `WorkerReport` | worker that has reported | its host (by way of Nimbus) |
 
-The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read what an
-older one wrote, and an older one says that it cannot, instead of guessing. Whatever the bytes are, `decode`
-gives a record or raises `BadRecord`, also when one field has a value that no daemon can act on (an unknown state, a text for
-a number of workers): a fault in one record must not stop the others.
+The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read the records of an older
+one, and an older one reports that it cannot, instead of guessing. For any bytes, `decode` returns a record or raises
+`BadRecord`, even if only one field has a value that no daemon can use (an unknown state, a text as the number of workers): a
+fault in one record must not stop the others.
 Must not know: where records are kept, who acts on them.
 """
 
@@ -33,7 +33,7 @@ from squall.values import Address, Incarnation, TaskRow, TopologyState
 from topology_api.errors import SquallError
 
 FORMAT = 5
-"""Raised when a field is added, dropped or changes its meaning. Not for `event`, which older readers ignore."""
+"""Increased when a field is added, dropped or changes its meaning; not for `event`, which older readers ignore."""
 
 
 #: Options of a topology that daemons calculate with, and their minimum.
@@ -49,7 +49,7 @@ class BadRecord(SquallError):
 
 
 class Note(Struct, frozen=True):
-    """An event of a topology as it is stored. `text` and `waits` are for daemons of a release that knows no events."""
+    """An event of a topology as it is stored. `text` and `waits` are for daemons of a release without events."""
 
     text: str
     time: Finite

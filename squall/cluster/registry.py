@@ -2,10 +2,10 @@
 
 A `Registry` belongs to one daemon and one thread at a time. `squall.cluster.record_sets` says how records are read and written.
 
-A value that is not a record concerns one thing only. A topology whose record (or assignment) cannot be read is left out of
-`all_topologies` and named in `bad`, and `last_workers` says where its workers were; a supervisor stays what it was last known
-as, and one that was never read is named in `unread_supervisors`; a Nimbus whose record cannot be read is absent until it
-registers again; a report that cannot be read was never made, and the next one is written over it.
+A value that is not a valid record affects only its own subject. A topology whose record (or assignment) cannot be read is left
+out of `all_topologies` and named in `bad`, and `last_workers` says where its workers were. A supervisor keeps its last known
+record; one that was never read is named in `unread_supervisors`. A Nimbus whose record cannot be read is absent until it
+registers again. A report that cannot be read is ignored, and the next one overwrites it.
 Must not know: what the records mean, or when one has to change.
 """
 
@@ -47,11 +47,11 @@ class Registry:
         self.assignments = RecordSet(known, Assignment, paths.ASSIGNMENTS, of_topology, has_no_worker)
         self.leaving = RecordSet(known, Assignment, paths.LEAVING, of_topology, has_no_worker)
         self.former = RecordSet(known, Assignment, paths.FORMER, of_topology)
-        #: Present while the supervisor is. Each writes its own, over whatever is there.
+        #: Present while the supervisor is. Each supervisor writes its own record, over any other value.
         self.supervisors = RecordSet(known, SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
-        #: The same for a Nimbus. Where its record is to go with its session, `leadership.Presence` keeps it.
+        #: The same for a Nimbus. If its record should end with its session, `leadership.Presence` keeps it.
         self.nimbuses = RecordSet(known, NimbusRecord, paths.NIMBUSES, attrgetter("id"))
-        self._ids: set[str] = set()  # of the topologies that were there when last asked
+        self._ids: set[str] = set()  # of the topologies at the last call
         #: Name -> why, of the topologies that `all_topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
         #: Ids of the supervisors that `all_supervisors` left out when it was last called.
@@ -88,7 +88,7 @@ class Registry:
         return record
 
     def known_ids(self) -> set[str]:
-        """Return the ids of all topologies of which the store has anything besides the record."""
+        """Return the ids of all topologies of which the store has any value besides the record."""
         folders = (self.store.children(folder) for folder in paths.OF_TOPOLOGIES)
         return {paths.unquoted(name) for names in folders for name in names} - {paths.OPERATOR}
 
@@ -165,11 +165,11 @@ class Registry:
         return set(map(paths.unquoted, self.store.children(paths.DRAINED)))
 
     def save_drained(self, supervisor_id: str) -> None:
-        """Give a supervisor no more work."""
+        """Record that a supervisor gets no more work."""
         self.store.put(paths.drained(supervisor_id), b"drained")
 
     def remove_drained(self, supervisor_id: str) -> None:
-        """Let a supervisor get work again."""
+        """Record that a supervisor may get work again."""
         self.store.delete(paths.drained(supervisor_id))
 
     def all_nimbuses(self) -> list[NimbusRecord]:
@@ -180,7 +180,7 @@ class Registry:
     # Numbers, keys and bundles
 
     def next_number(self, name: str, above: int = 0) -> int:
-        """Return a number that no other caller of any process gets from this counter, higher than `above` (`numbering`)."""
+        """Return a number that no other caller in any process gets from this counter, higher than `above` (see `numbering`)."""
         return next_number(self.store, name, above)
 
     def sealed_keys(self, topology_id: str, recipient: str) -> bytes | None:

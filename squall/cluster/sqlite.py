@@ -1,10 +1,9 @@
-"""A store in a file, for one process: what `squall dev --state` keeps from one run to the next.
+"""A store in a file, for one process: it keeps the state of `squall dev --state` from one run to the next.
 
-The values are read into memory when the file is opened, and each write goes into a table of SQLite first. Which session an
-ephemeral value belongs to, and who watches, only this process knows: ephemeral values are gone when the file is opened again.
-A lock on a file beside it keeps a second process out.
-Each write is one transaction, so that a process that is killed leaves what was written, and a machine that loses its power
-may lose the last moments, but nothing half written.
+The values are read into memory when the file is opened, and each write goes to a SQLite table first. Sessions and watches exist
+only in this process, so ephemeral values are gone when the file is opened again. A lock on a file beside it keeps a second
+process out. Each write is one transaction: all writes survive a killed process; a power failure may lose the last moments, but
+never leaves half a write.
 Must not know: what the values mean.
 """
 

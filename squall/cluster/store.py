@@ -1,21 +1,21 @@
-"""The store: the small tree of versioned values in which a cluster's whole state lives.
+"""The store: the small tree of versioned values that holds the whole state of a cluster.
 
-What a store promises, whichever implementation it is (memory, SQLite, ZooKeeper):
+Every implementation (memory, SQLite, ZooKeeper) promises:
 
-- A path is `/` and names joined by `/`; a value is one byte or more. Paths above a value need not be made
-  first and hold nothing themselves: `get` answers None for them.
-- A value has a version. Each `put` gives it another one, and a write that names the version it read fails
-  with `Conflict` when another process has written since. No change is ever overwritten unseen.
-- `create` has one winner, however many try at once; the others get `Exists`.
-- `children` names what holds a value at or below it, sorted.
+- A path is `/` and names joined by `/`; a value is one byte or more. Paths above a value need not be created first and hold no
+  values: `get` returns None for them.
+- A value has a version. Each `put` changes it, and a write that names the version it read fails with `Conflict` if another
+  process has written since. So no change is overwritten unseen.
+- `create` has one winner, even if several processes try at once; the others get `Exists`.
+- `children` lists the names with a value at or below them, sorted.
 - A watch is called with the path of every change at or below its prefix, after the change can be read. It is a hint
-  ("look again"), possibly from another thread: it must return at once, keep to taking a note, and not raise.
+  ("look again"), possibly from another thread: it must return at once, only note the change, and not raise.
   After an interruption it is called with its own prefix: anything below may have changed.
-- A value that was created as ephemeral belongs to the session of its creator, and goes when that session ends.
-- A write may carry a guard, a value that must still be at the version named: both are checked and done as one step.
-  So what a superseded leader still writes is refused, however late it arrives.
-- A store that cannot be reached answers `Unavailable` within a few seconds. A write that ended so may have been done
-  or not: read again before deciding.
+- An ephemeral value belongs to the session of its creator, and is removed when that session ends.
+- A write may carry a guard, a value that must still be at the version named: the check and the write are one step. So the
+  writes of a superseded leader are refused, however late they arrive.
+- Calls of a store that cannot be reached raise `Unavailable` within a few seconds. Such a write may have been done or not: read
+  again before deciding.
 
 Must not know: what the values mean (`squall.cluster.records`), where they live (`squall.cluster.paths`).
 """
@@ -32,7 +32,7 @@ from topology_api.errors import SquallError
 Watch = Callable[[str], None]
 Cancel = Callable[[], object]
 
-#: What a value may hold at most: a little less than what ZooKeeper takes in one message by default, path and framing included.
+#: The maximum size of a value: a little less than ZooKeeper's default limit for one message, which includes path and framing.
 MOST_BYTES: Final = 1_000_000
 
 
@@ -75,7 +75,7 @@ class Deposed(StoreError):
 
 
 class TooBig(StoreError):
-    """A value that the store does not take because of its size."""
+    """A value that is too large for the store."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Guard:
 
 
 class Watches:
-    """Who watches which prefix. Every call may come from any thread."""
+    """The watches by prefix. Every call may come from any thread."""
 
     def __init__(self) -> None:
         self._entries: dict[object, tuple[str, Watch]] = {}
@@ -106,7 +106,7 @@ class Watches:
         return partial(self._entries.pop, key, None)
 
     def at(self, path: str | None) -> list[tuple[Watch, str]]:
-        """Return what to call after a change at a path, and with which path; None: anything may have changed."""
+        """Return the functions to call after a change at a path, each with its argument; None: anything may have changed."""
         return [
             (callback, prefix if path is None else path)
             for prefix, callback in list(self._entries.values())  # a copy: another thread may add one
@@ -128,14 +128,15 @@ class Store(Protocol):
         """Write a value, over any earlier one or only over version `expected`; return the new version."""
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
-        """Write a value where there is none; gives its version, or raises `Exists`."""
+        """Create a value and return its version; raise `Exists` if there is one."""
 
     def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
 
     def owns(self, path: str) -> bool:
         """Return whether there is an ephemeral value that belongs to this session. It always asks the store itself, so that an
-        answer shows that the session lived when the question was put."""
+        answer proves that the session was alive when the call began.
+        """
 
     def children(self, path: str) -> list[str]:
         """Names directly below `path` that hold a value or lead to one, sorted."""
@@ -165,7 +166,9 @@ def checked_path(path: str) -> str:
 
 def check_value(path: str, data: bytes) -> None:
     """Raise `ValueError` for a path that `checked_path` refuses, for a value at the root and for an empty value, which would
-    look like none; raise `TooBig` for a value that no store takes, so that what runs on one machine runs on a cluster."""
+    look like a missing one; raise `TooBig` for a value that is too large for any store, so that what works on one machine also
+    works on a cluster.
+    """
     if checked_path(path) == "/" or not data:
         raise ValueError(f"a value is one byte or more, and not at the root: {path!r} got {data!r}")
     if len(data) > MOST_BYTES:

@@ -1,12 +1,12 @@
-"""A tree of values kept in a tree of nodes, such as ZooKeeper's, where a node exists only below another.
+"""A tree of values in a tree of nodes such as ZooKeeper's, where a node exists only below another one.
 
-A value is a node's data; a node without data is not a value, only a way to values below it. The nodes on the way are
-made in one transaction with the value that they lead to. The last value below takes them with it, as far as that
-goes: what a crash leaves is an empty node, which holds nothing, may be listed, and goes with the next delete of its
-path or of one below. A node on the way is at version 0, and one that was made for a value at 1 or more: so a node
-that was empty a moment ago is never mistaken for one that another process has created again for a value since, and
-removed with it. Everything here is a few attempts at one transaction each, repeated when another process was faster;
-it ends because `Nodes` gives up after a time. Must not know: how nodes are reached, what the values mean.
+A value is a node's data; a node without data only leads to values below it. Such nodes are made in one transaction with the
+value that they lead to. When the last value below them is deleted, they are removed as far as possible. A crash may leave an
+empty node: it holds nothing, may be listed, and is removed with the next delete of its path or of one below. A node without a
+value is at version 0, a node that was made for a value at 1 or more. So a node that was empty a moment ago, and that another
+process has created again for a value since, is never mistaken for the empty one and removed. Every operation tries one
+transaction, and tries again if another process was faster; this ends because `Nodes` gives up after a time. Must not know: how
+nodes are reached, what the values mean.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ class StepFailed(Exception):
 
 
 class Nodes(Protocol):
-    """The nodes, for the time of one call; each method raises `Unavailable` when that is over."""
+    """The nodes, for one call with a time limit; each method raises `Unavailable` when the time is over."""
 
     def read_node(self, path: str) -> Node | None:
         """Return the present value; never from a cache."""
 
     def commit(self, steps: Sequence[Step]) -> list[int]:
-        """Do all steps, or none and raise `StepFailed`; gives the version after each."""
+        """Do all steps and return the version after each, or do none and raise `StepFailed`."""
 
     def make_root(self) -> None:
         """Create the node of `/`, and those above it."""
@@ -132,7 +132,7 @@ def create(nodes: Nodes, path: str, data: bytes, ephemeral: bool, guard: Guard |
             continue
         if node.size:
             raise Exists(path)
-        try:  # a node on the way to others becomes a value
+        try:  # a node that leads to others becomes a value
             if ephemeral:
                 return _commit(nodes, guard, Remove(path, node.version), *_value(path, data, ephemeral))
             return _commit(nodes, guard, Write(path, data, node.version))
@@ -163,7 +163,7 @@ def delete(
 
 
 def _emptied(nodes: Nodes, guard: Guard | None, path: str, expected: int | None) -> bool:
-    """Take the value from a node that has others below it; False when another process was faster."""
+    """Remove the value of a node that has others below it; return False if another process was faster."""
     node = nodes.read_node(path)
     if expected is not None and _version(node) != expected:
         raise Conflict(path, expected, _version(node))
@@ -179,7 +179,7 @@ def _emptied(nodes: Nodes, guard: Guard | None, path: str, expected: int | None)
 
 
 def _clear_way(nodes: Nodes, path: str) -> None:
-    """Remove the nodes that lead to nothing any more, from `path` upwards. What fails is left."""
+    """Remove the nodes that lead to no value any more, from `path` upwards. After a failure the rest is left."""
     try:
         while path != "/":
             node = nodes.read_node(path)
@@ -193,7 +193,7 @@ def _clear_way(nodes: Nodes, path: str) -> None:
 
 
 def _make(nodes: Nodes, guard: Guard | None, path: str, data: bytes, ephemeral: bool = False) -> int:
-    """Make a node with a value, and those above it that are missing. To look first is cheaper than a transaction in vain."""
+    """Make a node with a value, and missing nodes above it. Checking first is cheaper than a failed transaction."""
     way: list[Step] = []
     upwards = above(path)
     while nodes.read_node(upwards) is None:
@@ -210,7 +210,7 @@ def _value(path: str, data: bytes, ephemeral: bool) -> tuple[Step, Step]:
 
 
 def _commit(nodes: Nodes, guard: Guard | None, *steps: Step) -> int:
-    """Do the steps under the guard; gives the version after the last."""
+    """Do the steps under the guard; return the version after the last."""
     if guard is None:
         return nodes.commit(steps)[-1]
     try:
@@ -222,7 +222,7 @@ def _commit(nodes: Nodes, guard: Guard | None, *steps: Step) -> int:
 
 
 def _expect(nodes: Nodes, path: str, expected: int, guard: Guard | None) -> None:
-    """A version that is expected is one of a value, never one of an empty node."""
+    """Raise `Conflict` unless there is a value at the expected version; an empty node is not a value."""
     found = _version(nodes.read_node(path))
     if found != expected:
         if guard is not None:

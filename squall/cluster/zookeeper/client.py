@@ -1,11 +1,10 @@
-"""The connection to ZooKeeper, and single requests with a time limit: the only module that speaks to kazoo.
+"""The connection to ZooKeeper, and single requests with a time limit: the only module that uses kazoo.
 
-Kazoo knows no persistent watch (one request that tells of every change at or below a path, as long as the connection lasts),
-nor restores any watch after a reconnect. `ZooKeeperClient` sends that request and reads those events itself instead of using
-kazoo's watches. It also learns the length of session that the server has granted, names its threads, and
-limits the time for one host, so that a silent host cannot use up a session.
-Requests are sent without kazoo's retries: what belongs to a session must not be repeated in the next one.
-Must not know: values, what is remembered of them.
+Kazoo has no persistent watches (one request that reports every change at or below a path, as long as the connection lasts), and
+restores no watch after a reconnect. `ZooKeeperClient` sends that request and reads those events itself instead of using kazoo's
+watches. It also records the session length that the server grants, names its threads, and limits the time for one host, so that
+a silent host cannot use up a session. Requests are sent without kazoo's retries, because a request of one session must not be
+repeated in the next one. Must not know: values, the cache.
 """
 
 from __future__ import annotations
@@ -49,14 +48,15 @@ _WHY: Final = {
     exceptions.NotEmptyError: Why.CHILDREN,
     exceptions.NoChildrenForEphemeralsError: Why.EPHEMERAL,
 }
-#: What the steps of a transaction say that were not done because of another one.
+#: The results of steps that were not done because another step of the transaction failed.
 _BYSTANDERS: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
-#: How long a server that has taken a connection may think about the session. By default kazoo would wait for a whole one.
+#: How long a server that has accepted a connection may take to open the session. By default kazoo waits for a whole session
+#: length.
 _HANDSHAKE_SECS: Final = 4.0
 
 
 class NoAccess(StoreError):
-    """ZooKeeper is reached, but what is asked is not allowed with these credentials, or not possible with its release."""
+    """ZooKeeper answers, but does not allow the request with these credentials, or its release does not support it."""
 
 
 class _AddWatch:
@@ -105,8 +105,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         try:
             answer = super()._invoke(min(timeout, _HANDSHAKE_SECS), request, xid)
         except exceptions.ConnectionDropped:
-            # A server turns away who has seen later changes than it has itself. If all do, they have come back without
-            # them (empty, or from a backup), and would do so for ever.
+            # A server rejects a client that has seen later changes than the server. If all servers do, they have lost these
+            # changes (they are empty, or restored from a backup), and would reject the client for ever.
             self._turned_away += 1
             if self._turned_away >= 2 * len(self.client.hosts):
                 self.client.last_zxid = 0
@@ -122,11 +122,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class ZooKeeperClient(KazooClient):  # type: ignore[misc]
-    """A client that begins at once to connect, and goes on until `end`. Both callbacks come from its own threads, before
-    any answer that the server gave after what they tell of: they must return at once.
+    """A client that begins to connect at once, and continues until `end`. Its own threads call both callbacks, and do so before
+    they pass on any later answer of the server; so callbacks must return at once.
 
-    changed(path, data): a node was made, changed or removed; without data it was made, as one step on the way to a value, and
-    the value itself comes next (`squall.cluster.znodes`). state(text): "connected", "suspended" or "lost".
+    changed(path, data): a node was made, changed or removed. If `data` is false, it was made without a value; if it is for a
+    value, another call follows (`squall.cluster.znodes`). state(text): "connected", "suspended" or "lost".
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
     @property
     def dead(self) -> bool:
-        """Whether it has given up: after some errors of the protocol kazoo does, and never tries again."""
+        """Whether it has given up: after some protocol errors, kazoo never tries again."""
         return bool(self._connection.connection_stopped.is_set() and self._state in CLOSED_STATES)
 
     @property
@@ -170,7 +170,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         return result
 
     def end(self) -> None:
-        """End the session and every thread; where no server answers, let go of the connection."""
+        """End the session and every thread; if no server answers, drop the connection."""
         if not self.connected:
             self._stopped.set()
             sock = self._connection._socket
@@ -215,7 +215,7 @@ class TimedCall:
             return []
 
     def read_node(self, path: str) -> Node | None:
-        """Return what is known of a node now, None where there is none."""
+        """Return the present metadata of a node, None if there is none."""
         stat = self._ask(self.client.exists_async(self.full(path)))
         if stat is None:
             return None
@@ -234,7 +234,7 @@ class TimedCall:
         self._ask(self.client.sync_async(self.full("/")))
 
     def commit(self, steps: Sequence[Step]) -> list[int]:
-        """Do all steps, or none and raise `StepFailed`; gives the version after each."""
+        """Do all steps and return the version after each, or do none and raise `StepFailed`."""
         transaction = self.client.transaction()
         for step in steps:
             path = self.full(step.path)
@@ -262,7 +262,7 @@ class TimedCall:
                 self._ask(self.client.create_async("/".join(names[:depth]), b""))
 
     def watch_changes(self) -> None:
-        """Set the watch at the root of the store, whether there is such a node or not."""
+        """Set the watch at the root of the store, even if that node does not exist yet."""
         try:
             self._ask(self.client.add_watch_async(self.full("/")))
         except exceptions.UnimplementedError:
@@ -271,7 +271,9 @@ class TimedCall:
             ) from None
 
     def check_access(self, closed: bool) -> None:
-        """A real read, since ZooKeeper takes any password at first; and of a closed store, that its root is closed."""
+        """Check the access by a read, because ZooKeeper accepts any password at first. For a closed store, also check that its
+        root is closed.
+        """
         root = self.full("/")
         try:
             self._ask(self.client.get_async(root))
@@ -293,7 +295,9 @@ class TimedCall:
         return (self.root + path).rstrip("/") or "/"
 
     def _ask(self, result: Any) -> Any:
-        """Wait for an answer. What the state of a node forbids is raised as kazoo's error, all else as a `StoreError`."""
+        """Wait for an answer. If the state of a node forbids the request, raise kazoo's error; for all other failures, a
+        `StoreError`.
+        """
         try:
             return result.get(timeout=max(0.0, self._deadline - time.monotonic()))
         except KazooTimeoutError:

@@ -1,7 +1,6 @@
-"""How a ZooKeeper server is started on this machine: its jars, its configuration, its command line. For development and tests.
-
-PySpark brings a complete ZooKeeper; any other release's `lib` folder does as well. Plain functions, but for what they look up
-on the disk. Must not know: who waits for the server, how it is ended.
+"""Starts a ZooKeeper server on this machine: its jars, its configuration, its command line. For development and tests. PySpark
+contains a complete ZooKeeper; the `lib` folder of any other release works, too. Plain functions, except that they search the
+disk. Must not know: who waits for the server, how it is ended.
 """
 
 from __future__ import annotations
@@ -76,14 +75,14 @@ class ServerPlan:
         return file
 
     def command(self, java: str, jars: Sequence[Path], memory: str = "256m") -> list[str]:
-        """Return what starts it; its log (warnings and errors) goes to the standard output."""
+        """Return the command that starts it; its log (warnings and errors) goes to the standard output."""
         return [
             java,
             f"-Xmx{memory}",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",  # it starts in half the time
             "-Dorg.apache.logging.log4j.level=WARN",
-            "-Dzookeeper.preAllocSize=1024",  # kilobytes; by default each log begins with 64 MB of nothing
+            "-Dzookeeper.preAllocSize=1024",  # kilobytes; by default each log begins with 64 MB of zeros
             "-cp",
             os.pathsep.join(map(str, jars)),
             _ONE_OF_MANY if self.ensemble else _ALONE,

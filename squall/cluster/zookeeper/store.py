@@ -1,10 +1,10 @@
-"""A store in ZooKeeper, whose reads are remembered until they change.
+"""A store in ZooKeeper that caches reads until the values change.
 
-One watch at the root reports every change; what changed is dropped from the cache before any watch is called, and before any
+One watch at the root reports every change. Changed values are dropped from the cache before any watch is called, and before any
 later answer of the server is returned. After each connect everything is read again, and every watch is called with its prefix.
-Calls never wait for a connection: without one they raise `Unavailable` at once, and otherwise after `call_secs`. Once an
-answer is overdue, further calls fail at once until it comes, so that a frozen server delays no caller twice.
-A session that was lost is followed by another; ephemeral values are their owners' to make again.
+Calls never wait for a connection: without one they raise `Unavailable` at once, and otherwise after `call_secs`. Once an answer
+is overdue, further calls fail at once until it arrives, so that a frozen server delays no caller twice. A lost session is
+followed by a new one; the owners of ephemeral values must create these again.
 Must not know: how requests are sent (`client`), how values lie in nodes (`squall.cluster.znodes`).
 """
 
@@ -33,9 +33,9 @@ from squall.cluster.store import (
 )
 from squall.cluster.zookeeper.client import NoAccess, TimedCall, ZooKeeperClient
 
-#: How long an answer is remembered at most: a change without a notification is seen after that time.
+#: How long an answer is cached at most. A change without a notification is seen after that time.
 MEMORY_SECS: Final = 8.0
-#: How often the thread that calls the watches looks after the rest: when all is well, and when it is not.
+#: Seconds between two checks of the connection by the thread that calls the watches: when all is well, and when it is not.
 _IDLE_SECS: Final = 2.0
 _HURRY_SECS: Final = 0.25
 #: How long the end of a session may take when this side closes it.
@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 class ZooKeeperStore:
     """`squall.cluster.store.Store` in ZooKeeper, below `root`. Begins with `start`, ends with `close`.
 
-    servers: HOST:PORT separated by commas. credentials: user and password of ZooKeeper's digest scheme; with them everything
-    that is written can be read and changed with them only. Any number of threads may call.
+    servers: HOST:PORT separated by commas. credentials: user and password of ZooKeeper's digest scheme; everything that is
+    written with them can be read and changed only with them. Any number of threads may call.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ZooKeeperStore:
         self._overdue: Any = None
         self._lock = threading.Lock()
         self._watches = Watches()
-        #: What the thread that calls the watches is to do next; None: end.
+        #: The next tasks of the thread that calls the watches; None: end.
         self._notes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
@@ -195,7 +195,7 @@ class ZooKeeperStore:
 
     @contextlib.contextmanager
     def _writing(self, path: str, guard: Guard | None) -> Iterator[TimedCall]:
-        """Whatever becomes of a write: what was known of its path is not relied on any more."""
+        """Yield the call of a write; whether it succeeds or not, cached values of its path are dropped."""
         try:
             yield self._call(path)
         except StoreError:
@@ -251,7 +251,7 @@ class ZooKeeperStore:
                 return
             try:
                 note()
-            except Exception:  # nothing else would call the watches
+            except Exception:  # otherwise no thread would call the watches
                 _log.exception("a fault in what looks after ZooKeeper at %s; it goes on", self.servers)
                 self._settled = False
 
@@ -270,9 +270,9 @@ class ZooKeeperStore:
             self._settle(client)
 
     def _settle(self, client: ZooKeeperClient) -> None:
-        """After each connect: watch and remember again, and have everything read again."""
+        """After each connect: set the watch, open the cache, and make everything be read again."""
         call = TimedCall(client, self._root, "/", self._call_secs, self._is_overdue)
-        self._settled = True  # until the state changes, which may be at any moment
+        self._settled = True  # until the state changes, which may happen at any moment
         try:
             call.watch_changes()
             call.check_access(closed=self._credentials is not None)
@@ -293,7 +293,7 @@ class ZooKeeperStore:
         self._tell_watches(None)
 
     def _tell_watches(self, path: str | None) -> None:
-        """Tell of one path, or each watch of its own prefix."""
+        """Report one path to its watches; None: report to each watch its own prefix."""
         for callback, changed in self._watches.at(path):
             try:
                 callback(changed)
