@@ -7,7 +7,7 @@ PATH/                                            the table; every path below is 
     table.json                                   what the table is: file format, partition columns
     schemas/<n>.json                             its schemas, each with more columns than the one before
     commits/<batch>.json                         a manifest entry: a batch that was committed
-    claims/<writer>.<epoch>.claim.json             who owns a writer id in this epoch
+    claims/<writer>.<epoch>.claim.json             the owner of a writer id in this epoch
     claims/<writer>.<epoch>.fence.json             which batches of the previous epoch count
     checkpoints/<n>.json, part-*.json.gz         many entries in one file
     staging/<batch>/<attempt>/                   what Spark writes before it is moved into place

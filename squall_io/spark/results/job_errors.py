@@ -75,7 +75,7 @@ def spark_errors_as(make: Callable[[str, Exception], SquallError]) -> Iterator[N
 
 
 def worker_died(error: BaseException) -> bool:
-    """Return whether Spark reports that a Python worker is gone, without an error of its own."""
+    """Return whether Spark reports that a Python worker is gone, without an error from the worker."""
     return _DIED.search(text_of(error)) is not None
 
 
@@ -106,7 +106,7 @@ def _is_of_py4js_code(error: BaseException) -> bool:
 
 
 def _has_condition(error: BaseException) -> bool:
-    """Return whether Spark has a name for it, and so a text for people."""
+    """Return whether Spark has a name for the error, and so a readable text."""
     with suppress(Exception):  # this calls Java, which may have died
         return bool(getattr(error, "getCondition", lambda: None)())
     return False

@@ -254,7 +254,7 @@ class ReaderMismatch(SquallError):
 
 
 class ReaderIdentity(msgspec.Struct, frozen=True):
-    """Who reads what; a folder of positions belongs to one reader."""
+    """A reader and its input; a folder of positions belongs to one reader."""
 
     topology: str
     component: str

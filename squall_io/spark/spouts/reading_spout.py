@@ -261,7 +261,7 @@ class ReadingTask:
             raise
         if self._wait:
             self._wait = 0.0
-            self._context.log.info("goes on reading")
+            self._context.log.info("continues reading")
         assert self._current is not None
         position, after, values = item
         if isinstance(values, SquallError):
@@ -292,7 +292,7 @@ class ReadingTask:
             self._records.save()
         except FilesError as error:
             if self._save_wait == SAVE_SECONDS:
-                context.log.warning("cannot store how far it has read, and goes on; tries again: %s", error)
+                context.log.warning("cannot store how far it has read; continues, and tries again: %s", error)
             self._save_wait = min(2 * self._save_wait, LONGEST_SAVE_WAIT)
         else:
             self._save_wait = SAVE_SECONDS

@@ -36,9 +36,9 @@ _REFUSED: Final = {
     errno.EDQUOT: "the user's quota on this file system is used up",
     errno.EINVAL: "the file system does not take this name; give another path",
     errno.EXDEV: "a table must lie on one file system as a whole",
-    errno.EMLINK: "the file system has no hard links, by which a commit is made; give a path on another one",
-    errno.ENOTSUP: "the file system has no hard links, by which a commit is made; give a path on another one",
-    errno.ENOSYS: "the file system has no hard links, by which a commit is made; give a path on another one",
+    errno.EMLINK: "the file system has no hard links, which a commit needs; give a path on another one",
+    errno.ENOTSUP: "the file system has no hard links, which a commit needs; give a path on another one",
+    errno.ENOSYS: "the file system has no hard links, which a commit needs; give a path on another one",
 }
 _T = TypeVar("_T")
 _SLICE: Final = 1 << 20

@@ -120,7 +120,7 @@ def _place_problem(scheme: str, authority: str, below: str) -> str | None:
     if not (scheme or below.strip()):
         return "it is empty; give /folder/of/the/table or hdfs://host:port/folder/of/the/table"
     if not (scheme or below.startswith("/")):
-        return "it is relative, and workers run in folders of their own; write it from the root: '/...'"
+        return "it is relative, and each worker runs in its own folder; write it from the root: '/...'"
     if below and not below.startswith("/"):
         with_host = "" if scheme == LOCAL else f"{scheme}://host/folder or "
         return f"after '{scheme}:' there must be '/'; write {with_host}{scheme}:///folder"
