@@ -70,7 +70,7 @@ class Directories:
         or soon; its name is free at once."""
         self.root = Path(os.path.abspath(state)) / "topologies"
         self._own_work = own_work
-        self._remove = delete
+        self._remove = remove
 
     def mark(self) -> str:
         """Return a text that distinguishes this state directory from its copies, until its host restarts."""

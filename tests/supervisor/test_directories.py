@@ -128,3 +128,12 @@ def test_the_record_of_a_started_process_is_read_back(tmp_path: Path) -> None:
 def test_a_damaged_record_of_a_process_counts_as_none(tmp_path: Path, text: str) -> None:
     (tmp_path / PROCESS).write_text(text)
     assert read_started(tmp_path) is None
+
+
+def test_folders_are_removed_by_the_function_given(tmp_path: Path) -> None:
+    removed: list[Path] = []
+    directories = Directories(tmp_path, own_work=True, remove=removed.append)
+    directories.make_worker("words-1-0", "w1")
+    directories.remove_topologies(keep=())
+    assert removed[-1] == directories.topology("words-1-0")
+    assert removed[-1].is_dir(), "only the function removes it"
