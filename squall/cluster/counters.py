@@ -1,7 +1,8 @@
 """The counters of workers, as values: the counters of a component, those of a worker, their sums and their bytes.
 
-Counters are cumulative: a later reading of the same worker replaces an earlier one, and what a topology did is the sum over
-all workers that it ever had. A worker process writes its own as JSON for its supervisor, which passes the bytes on to Nimbus.
+Counters are cumulative: a later reading of the same worker replaces an earlier one, and the totals of a topology are the sums
+over all workers that it ever had. A worker process writes its counters as JSON for its supervisor, which passes the bytes on to
+Nimbus.
 Must not know: tasks, who reads, which worker still lives.
 """
 
@@ -30,9 +31,9 @@ class BadCounters(SquallError):
 
 @dataclass
 class ComponentCounters:
-    """What the tasks of a component did, in one worker or in many; `ComponentStatus` says what each of them means.
+    """The counters of a component's tasks, in one worker or in many; `ComponentStatus` explains each of them.
 
-    pending, idle, gauges: how it is at this moment, which is true only while the worker lives.
+    pending, idle, gauges: the present state, which is valid only while the worker lives.
     """
 
     emitted: int = 0
@@ -51,7 +52,7 @@ class ComponentCounters:
     pending: int = 0
     #: Why spout tasks do not emit, and what calls of bolts wait for: reason -> number of tasks.
     idle: dict[str, int] = field(default_factory=dict)
-    #: The user's own gauges: a number, or what went wrong when it was asked for.
+    #: The user's own gauges: a number, or the error of its function.
     gauges: dict[str, Any] = field(default_factory=dict)
 
     def add(self, other: ComponentCounters) -> None:
@@ -103,8 +104,9 @@ class ComponentCounters:
 
 @dataclass(frozen=True)
 class WorkerCounters:
-    """What one worker has counted since it began. `number` rises with each reading of the same worker: of two, the one with
-    the higher number is the later one. `reports`: the latest errors of the user's code."""
+    """The counters of one worker since it began. `number` rises with each reading of the same worker: a later reading has a
+    higher number. `reports`: the latest errors of the user's code.
+    """
 
     components: Mapping[str, ComponentCounters]
     reports: tuple[ErrorReport, ...] = ()
@@ -143,12 +145,12 @@ class WorkerCounters:
 
 
 def add_metrics(totals: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Add metrics by name: numbers are summed, histograms merged; of anything else the latest counts."""
+    """Add metrics by name: numbers are summed, histograms merged; for any other value the latest one counts."""
     for name, value in values.items():
         so_far = totals.get(name)
         if isinstance(value, LatencyHistogram):
             if not isinstance(so_far, LatencyHistogram):
-                so_far = totals[name] = LatencyHistogram()  # a copy: what was read stays as it was
+                so_far = totals[name] = LatencyHistogram()  # a copy, so that the reading is not changed
             so_far.merge(value)
         elif isinstance(value, (int, float)) and isinstance(so_far, (int, float)):
             totals[name] = so_far + value

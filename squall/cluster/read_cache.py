@@ -1,9 +1,9 @@
 """A cache of reads from a store: entries are dropped when they change, and after some seconds in any case.
 
-What is remembered is only as good as the stream of changes that drops it. So nothing is remembered while that stream is cut,
-everything is dropped when it is, and each entry lives `life_secs` at most, so that a change without a notification is seen too.
-An answer that was overtaken by a change on its way is not remembered: `begin` before the question is sent, `keep` with what
-that gave when the answer is there. Every call may come from any thread.
+The cache is only as good as the notifications of changes that drop its entries. When notifications stop, everything is dropped,
+and nothing is cached until they come again. Each entry lives `life_secs` at most, so that a change without a notification is
+also seen. An answer is not cached if the value changed while it was on its way: call `begin` before the request is sent, and
+`keep` with its result when the answer has come. Every call may come from any thread.
 Must not know: where values come from, what they mean.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from squall.clock import Clock
 
-#: A value longer than this is not kept: big ones are read once (chunks of a bundle), and would fill the memory.
+#: A value longer than this is not kept: large ones (chunks of a bundle) are read once, and would fill the memory.
 MOST_BYTES: Final = 64 * 1024
 
 
@@ -26,13 +26,13 @@ class Known(NamedTuple):
 
 
 class PendingRead(NamedTuple):
-    """A read under way; forgotten when what it reads changes."""
+    """A read in progress; forgotten when its value changes."""
 
     what: tuple[str, str]
 
 
 class ReadCache:
-    """Answers by (kind of question, path). `VALUE` asks for a path's own value, `CHILDREN` for the names below it."""
+    """The answers by (kind of request, path). `VALUE` asks for a path's own value, `CHILDREN` for the names below it."""
 
     VALUE: Final = "value"
     CHILDREN: Final = "children"

@@ -1,11 +1,11 @@
 """Typed records below one folder of a store, and a cache of the last reads.
 
-All record sets of a `Registry` share one `KnownRecords`, which serves twice: a record that has not changed is not decoded
-again, and a conditional write carries the version that was read, so that it fails with `Conflict` (or `Exists`) when another
-process has written since. After a write that failed, for whatever reason, what was known of that path is forgotten.
+All record sets of a `Registry` share one `KnownRecords`, which has two uses: a record that has not changed is not decoded
+again, and a conditional write carries the version that was read, so that it fails with `Conflict` (or `Exists`) if another
+process has written since. After any failed write, the known record of that path is forgotten.
 
-What cannot be read: `get` raises `BadRecord`; `readable` returns None; `last_readable` returns the record that was read there
-last. The log names such a value once.
+For a value that cannot be read, `get` raises `BadRecord`, `readable` returns None, and `last_readable` returns the last record
+that was read there. The log names such a value once.
 Must not know: which sets there are, what records mean.
 """
 
@@ -91,7 +91,7 @@ class RecordSet(Generic[R]):
                 all_known[path] = _Known(data, version, known.record, known.record)
             return known.record
         last = None if known is None else known.last
-        all_known[path] = _Known(data, version, None, last)  # so that it can be written over, whatever it is
+        all_known[path] = _Known(data, version, None, last)  # so that any value can be overwritten
         try:
             record = decode(self.kind, data)
         except BadRecord as error:
@@ -124,8 +124,9 @@ class RecordSet(Generic[R]):
         self._write(record)
 
     def write(self, record: R) -> None:
-        """Store a record over what was read there, or as a new one; raise `Conflict` or `Exists` when something else
-        is there."""
+        """Store a record over the one that was read there, or as a new one; raise `Conflict` or `Exists` if another value is
+        there.
+        """
         if self.is_empty(record):
             self.delete(self.key_of(record))
         else:
@@ -142,18 +143,18 @@ class RecordSet(Generic[R]):
         self.delete(self.key_of(was))
 
     def delete(self, key: str) -> None:
-        """Remove what was read there; raise `Conflict` when something else is there."""
+        """Remove the record that was read there; raise `Conflict` if another value is there."""
         known = self.known.by_path.pop(self.path(key), None)
         self.known.store.delete(self.path(key), None if known is None else known.version)
 
     def put(self, record: R) -> None:
-        """Store a record over whatever is there, readable or not."""
+        """Store a record over any other value, readable or not."""
         path = self.path(self.key_of(record))
         self.known.by_path.pop(path, None)
         self.known.store.put(path, encode(record))
 
     def drop(self, key: str) -> None:
-        """Remove whatever is there, readable or not."""
+        """Remove any value, readable or not."""
         self.known.by_path.pop(self.path(key), None)
         self.known.store.delete(self.path(key))
 

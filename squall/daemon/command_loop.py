@@ -37,7 +37,7 @@ class Rounds(Protocol):
 
 
 class Stopped(SquallError):
-    """A loop that takes no more commands."""
+    """A loop that accepts no more commands."""
 
 
 class NotInTime(SquallError):
@@ -83,7 +83,7 @@ class Driver:
 
     def call(self, command: Callable[[], T], timeout: float | None = None) -> T:
         """Run a command between two rounds and return its result; raise `NotInTime` after `timeout` seconds, and then
-        a command that was not begun will not be."""
+        a command that has not begun will not run."""
         if threading.current_thread() is self.thread:
             return command()
         self.check_running()
@@ -97,7 +97,7 @@ class Driver:
                 return future.result(timeout=max(0.0, left))
             except NotDone:
                 if future.done():
-                    return future.result()  # the command's own, or its result of this very moment
+                    return future.result()  # the command's own timeout error, or a result that came just now
                 if not self.thread.is_alive():
                     self.check_running()
                 if deadline is not None and time.monotonic() >= deadline:
@@ -105,14 +105,14 @@ class Driver:
                     raise NotInTime(f"{self.what} is busy: no answer within {timeout:g} s", begun) from None
 
     def check_running(self) -> None:
-        """Raise `Stopped` when no more commands are taken."""
+        """Raise `Stopped` if no more commands are accepted."""
         if self.broken is not None:
             raise Stopped(f"{self.what} has stopped: {self.broken!r}") from self.broken
         if self.closing or not self.thread.is_alive():
             raise Stopped(f"{self.what} has been shut down")
 
     def serve(self) -> None:
-        """The life of the thread."""
+        """The main function of the thread."""
         engine = self.engine
         assert engine is not None
         try:

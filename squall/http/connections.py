@@ -1,9 +1,9 @@
 """Connections to a daemon's HTTP server, with limits for slow clients.
 
-uvicorn would wait for ever for the first request of a connection, for the rest of a request, for a body that trickles in
-(even after a refusal, when it reads the body only to drop it), and for a client that does not read the answer. Here each of
-these has a limit, a row of a table. And connections never use up the files that the process may open: the daemon needs some
-itself, and asyncio fills the log when none is left.
+uvicorn would wait for ever for the first request of a connection, for the rest of a request, for a body that trickles in (even
+after a refusal, when it reads the body only to drop it), and for a client that does not read the answer. Here a table sets a
+limit for each of these. The number of connections is limited, too, because the daemon itself needs open files, and asyncio
+floods the log when none are left.
 Must not know: the meaning of requests.
 """
 
@@ -41,7 +41,7 @@ class Patience:
     least: int | None = None
 
 
-#: A client on the worst line reaches 500 bytes a second. What ends within one read is not measured.
+#: A client on the slowest line reaches 500 bytes a second. A wait that ends within one read is not measured.
 PATIENCE: Final = {
     Awaited.REQUEST: Patience(15.0),
     Awaited.BODY: Patience(30.0, least=15_000),
@@ -59,7 +59,7 @@ class Connection(H11Protocol):
     _received = 0
     #: The bytes transferred when the timer was set.
     _mark = 0
-    #: Whether the application was behind since then, so that the client could not send.
+    #: Whether the application has been too slow since then, so that the client could not send.
     _held_up = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -97,7 +97,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _should_upgrade(self) -> bool:
-        return False  # uvicorn would advise, in the log, to install something for it
+        return False  # otherwise uvicorn would log the advice to install a library for it
 
     def _look(self) -> None:
         awaited = self._what_is_awaited()
@@ -158,7 +158,7 @@ class Listener(socket.socket):
 
     @classmethod
     def of(cls, listening: socket.socket) -> Listener:
-        """Return the same socket, with this limit; the one given is empty afterwards."""
+        """Return the same socket with this limit; the given object cannot be used afterwards."""
         return cls(fileno=listening.detach())
 
     def accept(self) -> tuple[socket.socket, Any]:

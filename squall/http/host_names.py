@@ -29,7 +29,7 @@ def _is_unreachable(name: str) -> bool:
 
 
 def is_local_name(host: str) -> bool:
-    """Return whether each host means itself by this name or address. Asks no name server."""
+    """Return whether this name or address means the local host on every host. Asks no name server."""
     bare = host.strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(bare).is_loopback

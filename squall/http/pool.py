@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import ssl
 
 _IDLE_CONNECTIONS: Final = 4
-#: The option that names the authority, as a person finds it in the site's file.
+#: The option for the authority's certificate, by its name in the site's file.
 CA_OPTION: Final = "squall.tls.ca"
 #: X509_V_ERR_*: no trusted authority signed the certificate; the other codes are faults of the certificate.
 _UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
@@ -49,7 +49,7 @@ class ConnectionPool:
         )
 
     def idle(self, address: Address) -> http.client.HTTPConnection | None:
-        """Remove and return a connection that was kept and that the server has not closed since; None without one."""
+        """Remove and return a kept connection that the server has not closed since; None if there is none."""
         while True:
             with self._lock:
                 kept = self._idle.get(address)
@@ -82,7 +82,7 @@ class ConnectionPool:
 
 
 def set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
-    """Set the timeout of a connection, also for the case that it reconnects after the server closed it."""
+    """Set the timeout of a connection, even if it reconnects after the server has closed it."""
     connection.timeout = seconds
     if connection.sock is not None:
         connection.sock.settimeout(seconds)
@@ -91,7 +91,7 @@ def set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
 def _is_readable(connection: http.client.HTTPConnection) -> bool:
     """Return whether the other side has closed an idle connection: then it can be read from."""
     try:
-        poll = select.poll()  # not select(): it takes no descriptor above 1023
+        poll = select.poll()  # not select(): it accepts no descriptor above 1023
         poll.register(connection.sock, select.POLLIN)
         return bool(poll.poll(0))
     except (OSError, ValueError):
@@ -126,5 +126,5 @@ def _distrust(code: int, text: str, ca: str | None) -> str:
 
 
 def is_of_tls(error: Exception) -> bool:
-    """Return whether a server is there, but the two sides did not agree on TLS."""
+    """Return whether a server answered, but the two sides did not agree on TLS."""
     return hasattr(error, "library") and hasattr(error, "reason")

@@ -1,9 +1,8 @@
 """Archives of a topology's files (modules, data files, wheels): made, checked, unpacked.
 
-A gzipped tar of regular files. The same files give the same bytes, so that an archive's SHA-256 is its name everywhere, and
-an existing one is not sent again. A receiver trusts nothing in it: `check` reads all of it within its
-limits before it is kept, `unpack` checks again and writes new regular files only, mode 0644 or 0755, below a folder
-that was empty.
+A gzipped tar of regular files. The same files give the same bytes, so an archive's SHA-256 is its name everywhere, and an
+archive that is already there is not sent again. A receiver trusts nothing in it: `check` reads all of it within its limits
+before it is kept, `unpack` checks again and writes new regular files only, mode 0644 or 0755, below a folder that was empty.
 
     sha256 = pack({"my_topology.py": Path("my_topology.py"), "data/words.txt": b"..."}, target)
     contents = check(target, limit, unpacked_limit)          # or BadArchive, which names the member
@@ -51,7 +50,7 @@ def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
     """Write an archive of files (name in it -> path of its data); return the archive's SHA-256.
 
     Links are followed: their targets are packed. Raises BadArchive for a name that would be refused when it is
-    read, or for what is not a regular file.
+    read, or for a source that is not a regular file.
     """
     if len(files) > MOST_MEMBERS:
         raise BadArchive(f"it would have {len(files):,} members, of at most {MOST_MEMBERS:,}")
@@ -107,8 +106,9 @@ def digest_of(path: Path) -> str:
 
 
 def check(path: Path, limit: int, unpacked_limit: int) -> Contents:
-    """Return what an archive holds; raise BadArchive if it is not sound, larger than `limit`, or larger than
-    `unpacked_limit` unpacked."""
+    """Return what an archive holds; raise BadArchive if it is invalid, larger than `limit`, or larger than `unpacked_limit`
+    when unpacked.
+    """
     with _opened(path, limit) as file:
         members = tuple(Members(file, unpacked_limit))
     return Contents(members, sum(member.size for member in members))
@@ -135,7 +135,7 @@ def _write(target: Path, member: Member, members: Members) -> None:
     mode = PROGRAM_MODE if member.executable else FILE_MODE
     try:
         number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    except FileExistsError:  # where the file system takes two names for one
+    except FileExistsError:  # a file system may treat two names as one
         raise BadArchive("another member has this name here", member.name) from None
     with os.fdopen(number, "wb") as file:
         os.fchmod(number, mode)  # whatever the umask

@@ -26,7 +26,7 @@ HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__
 
 _MARK = b"Squall"
 _RESTORE = "    pip install --force-reinstall --no-deps squall"
-_HEAD = 4096  # bytes: the first docstring of a package is well within
+_HEAD = 4096  # bytes: enough for the first docstring of a package
 
 
 class NotOurs(Exception):
@@ -125,7 +125,7 @@ def distribution_of(package: str, file: str) -> str | None:
         listed = [entry for entry in distribution.files or () if entry.parts[0] in (package, f"{package}.py")]
         if listed:
             return any(os.path.realpath(str(distribution.locate_file(entry))) == wanted for entry in listed)
-        # An editable install lists no file of the package, but says which names it brings.
+        # An editable install lists no files of the package, but lists its top-level names.
         return package in (distribution.read_text("top_level.txt") or "").split()
 
     for distribution in distributions():

@@ -20,7 +20,7 @@ SILENT_SECS: Final = 30.0
 #: Seconds for which a source that delivered a wrong file is not asked for it: at first, and at most.
 WRONG_SECS: Final = 10.0
 MOST_SECS: Final = 600.0
-#: Wrong files that are remembered.
+#: The number of wrong files that are remembered.
 _REMEMBERED: Final = 1000
 
 
@@ -36,7 +36,7 @@ class FileSources:
         self._wrong: dict[tuple[str, str], tuple[int, float]] = {}
 
     def order(self, sha256: str, sources: Iterable[str]) -> list[str]:
-        """Return the sources to ask for a file now, in their order, without those that did not answer."""
+        """Return the sources to ask for a file now, in their order; those that did not answer come last."""
         now = self._now()
         with self._lock:
             asked = [each for each in sources if now >= self._wrong.get((each, sha256), (0, now))[1]]

@@ -20,10 +20,10 @@ from topology_api.wording import shown
 
 BLOCK: Final = 512  # everything in a tar is a multiple of this
 PIECE: Final = 64 * 1024
-#: Far more files than a topology has; each takes a header of a block, an inode and a system call. Of folders there are as many
-#: as names have parts, whether they have headers or not.
+#: Far more files than a topology has; each takes a header of a block, an inode and a system call. Folders count, too, even
+#: those without a header.
 MOST_MEMBERS: Final = 50_000
-#: What every file system takes as one name, and what leaves room for the folder above it.
+#: The limit of file systems for one name; and a limit for a path that leaves room for the folder above it.
 MOST_PART_BYTES: Final = 255
 MOST_NAME_BYTES: Final = 1024
 #: A header that only carries a name or times needs no more.
@@ -32,7 +32,7 @@ MOST_EXTENSION_BYTES: Final = 16 * 1024
 RATIO_FROM_BYTES: Final = 64 * 1024 * 1024
 MOST_RATIO: Final = 200
 
-#: Records of an extended header that change what a member is, instead of saying something about it.
+#: Records of an extended header that change a member's contents instead of describing it.
 REFUSED_RECORDS: Final = ("size", "hdrcharset", "GNU.sparse")
 KINDS: Final[Mapping[bytes, str]] = {
     b"1": "a hard link", b"2": "a symbolic link", b"3": "a character device", b"4": "a block device", b"6": "a named pipe",
@@ -63,7 +63,7 @@ class Member:
 
 
 class Inflated:
-    """The bytes in one gzip stream, as many as `most` and not more than `MOST_RATIO` for one."""
+    """The bytes in one gzip stream: at most `most`, and at most `MOST_RATIO` for each compressed byte."""
 
     def __init__(self, source: BinaryIO, most: int) -> None:
         self._source = source
@@ -125,7 +125,7 @@ def too_big(most: int, member: str | None) -> BadArchive:
 class Members:
     """The members of an archive, in its order: iterate, and read each one's data before the next.
 
-    unpacked_limit: the most bytes of the tar within, headers included. Any fault raises `BadArchive`.
+    unpacked_limit: the maximum size of the tar file inside, including headers, in bytes. Any fault raises `BadArchive`.
     """
 
     def __init__(self, source: BinaryIO, unpacked_limit: int) -> None:
@@ -195,7 +195,7 @@ class Members:
                 raise BadArchive("it has an empty block in its middle")
             self._bytes.end()
             return None
-        # The checksum is taken with spaces in its own place.
+        # The checksum counts its own field as spaces.
         if number(block[148:156], "checksum", None) != sum(block[:148]) + 8 * 32 + sum(block[156:]):
             raise BadArchive(
                 "a header's checksum is false: it is not a tar file, or damaged", self._bytes.member
@@ -222,7 +222,7 @@ class Members:
 
 
 class Names:
-    """The names met so far: none twice, no file where a folder is, and not too many."""
+    """The names so far: no duplicates, no file where a folder is, and not too many."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -255,7 +255,7 @@ class Names:
 
 
 def header_name(header: bytes) -> str:
-    """Return the name in a header itself. Only POSIX's own kind of header has its front part in a field of its own."""
+    """Return the name in a header itself. Only POSIX headers have a separate field for its first part."""
     name = header[:100].partition(b"\0")[0]
     if header[257:265] == b"ustar\x0000":
         prefix = header[345:500].partition(b"\0")[0]
@@ -304,7 +304,7 @@ def name_problem(name: str) -> str | None:
 
 
 def number(field: bytes, what: str, member: str | None) -> int:
-    """Return an octal number of a header. The larger ones that GNU writes in base 256 are far over every limit."""
+    """Return an octal number of a header. Larger numbers, which GNU tar writes in base 256, are far above every limit."""
     digits = field.strip(b" \0")
     if digits and not all(48 <= digit <= 55 for digit in digits):
         raise BadArchive(f"the {what} in its header is {field[:12]!r}, which is not an octal number", member)

@@ -19,14 +19,14 @@ OURS: Final = (
 )  # fmt: skip
 #: Modules that a worker itself imports: a user's module of such a name, first on the path, would break it.
 NEEDED: Final = ("cloudpickle", "msgspec", "yaml", "zmq")
-#: A list of requirements is text that people write.
+#: People write requirements files by hand, so they are small.
 MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
 
 #: Options of pip that read other files, or folders. pip also accepts abbreviations of them, and values without a space.
 _SHORT: Final = ("-r", "-c", "-e", "-f")
 _LONG: Final = ("--requirement", "--constraint", "--editable", "--find-links")
 _FILE_URL: Final = re.compile(r"(?:(?<![\w.-])|(?<=-i))file:", re.IGNORECASE)
-#: What precedes the versions of a requirement, and the versions themselves, as far as a slip of the hand is found.
+#: The part of a requirement before its versions, and the versions, just precise enough to find typing errors.
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\]\s*)?")
 _VERSION: Final = r"\s*(?:===|==|~=|!=|<=|>=|<|>)\s*[^\s,;()=<>~][^\s,;()]*\s*"
 _VERSIONS: Final = re.compile(f"{_VERSION}(?:,{_VERSION})*,?\\s*")
@@ -105,14 +105,14 @@ def _points_to_files(line: str) -> bool:
         return True
     try:
         words = shlex.split(line)
-    except ValueError:  # a quote that is not closed: pip says so
+    except ValueError:  # an unclosed quote: pip reports it
         words = line.split()
     options = [word for word in words if word.startswith("-")]
     return any(map(_reads_files, options)) or _is_path(_without_rest(line))
 
 
 def _lacks_a_version(line: str) -> bool:
-    """Return whether it is a name with what begins like versions and is none: `six==`, `six=1.16`. All else is left to pip."""
+    """Return whether a name is followed by an invalid version, as in `six==` or `six=1.16`. pip checks everything else."""
     requirement = _without_rest(line)
     name = _NAME.match(requirement)
     versions = requirement[name.end() :] if name is not None else ""

@@ -1,10 +1,9 @@
 """The parts of a configuration that may be shown: everything but secrets.
 
-A value is hidden, at any depth, if a word of its key suggests a secret (`db.password`, `apiKey`, `aws_secret_access_key`).
-A `key` counts as one unless the word before it says otherwise (`partition_key`); where words are
-joined without a mark (`privatekey`), the keys are known that are secrets. Of other texts the parts are hidden that carry
-credentials by custom: the user part of a URL, and `password=...` in a query or a connection string. Squall's own options hold
-no secrets, only the paths of files.
+A value is hidden, at any depth, if a word of its key suggests a secret (`db.password`, `apiKey`, `aws_secret_access_key`). A
+`key` counts as one unless the word before it says otherwise (`partition_key`); for words that are joined without a mark
+(`privatekey`), there is a list of secret keys. In other texts, the usual places of credentials are hidden: the user part of a
+URL, and `password=...` in a query or a connection string. Squall's own options hold no secrets, only the paths of files.
 Must not know: who asks, where the configuration comes from.
 """
 
@@ -23,18 +22,19 @@ _SECRET_WORDS: Final = frozenset({
     "secret", "secrets", "token", "tokens", "key", "keys", "credential", "credentials", "cred", "creds",
     "authorization", "auth", "bearer", "cookie", "cookies", "sas",
 })  # fmt: skip
-#: Joined to other words these are secrets too: `dbpassword`, `MYSECRET`, `accesstoken`.
+#: These mean a secret even when joined to other words: `dbpassword`, `MYSECRET`, `accesstoken`.
 _SECRET_PARTS: Final = (
     "password", "passwd", "passphrase", "secret", "token", "credential", "accesskey", "accountkey", "apikey", "authkey",
     "encryptionkey", "masterkey", "privatekey", "sharedkey", "signingkey", "sshkey",
 )  # fmt: skip
-#: A key behind one of these is a field of the user's data, or known to everybody; but what services call their `primary` or
-#: `routing` key is a secret.
+#: A key after one of these words is a field of the user's data, or public. But the `primary` or `routing` key of a service is a
+#: secret.
 _HARMLESS_BEFORE_KEY: Final = frozenset({
     "dedup", "foreign", "grouping", "join", "message", "partition", "public", "range", "record", "row", "shard", "sort",
 })  # fmt: skip
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: Each of these patterns begins at the start of a word only, so that a long text takes time that grows with its length.
+#: Each of these patterns begins at the start of a word only, so that the time for a long text grows only linearly with its
+#: length.
 _PAIR: Final = re.compile(
     r"(?<![\w.-])(?P<key>[\w.-]+)(?P<equals>\s*=\s*)(?P<value>'[^']*'|\"[^\"]*\"|[^\s&;,]+)"
 )
@@ -57,7 +57,7 @@ def is_secret(key: str) -> bool:
 
 
 def redacted_text(text: str) -> str:
-    """Return a text with `(hidden)` in place of what carries credentials by custom."""
+    """Return a text with `(hidden)` in the usual places of credentials."""
     return _PAIR.sub(_pair, _WORD.sub(lambda word: _without_users(word[0]), text))
 
 
@@ -90,7 +90,7 @@ def _pair(found: re.Match[str]) -> str:
 
 
 def _without_users(word: str) -> str:
-    """Return a text without blanks, without the user part of the URLs in it."""
+    """Return a text that has no blanks without the user part of the URLs in it."""
     shown: list[str] = []
     done = 0
     while (at := word.find("://", done)) >= 0:
