@@ -9,7 +9,7 @@ import time
 from shlex import quote
 from unicodedata import east_asian_width
 
-_UNITS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def whole(number: int) -> str:

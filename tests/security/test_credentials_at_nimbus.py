@@ -133,7 +133,7 @@ def test_a_supervisor_cannot_report_for_another_one(store: InMemoryStore) -> Non
     services = SimpleNamespace(control=SimpleNamespace(leading=True))
     app = make_app(cast(Services, services), Authenticator(lambda: TOKEN, ME, store))
     answer = ask(app, "POST", "/api/v1/supervisors/s2/reports", of_supervisor(), b"{}")
-    assert (answer.status, answer.error["message"]) == (401, "only supervisor 's2' sends its reports")
+    assert (answer.status, answer.error["message"]) == (401, "only supervisor 's2' may send its reports")
 
 
 def test_routes_open_to_all_are_listed_by_name() -> None:
