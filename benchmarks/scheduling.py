@@ -36,7 +36,7 @@ def topology(tasks: int) -> Topology:
 
 
 def a_round(hosts: int, slots: int, tasks: int) -> tuple[float, ...]:
-    """Seconds of each of `NAMES`."""
+    """Return how long each of `NAMES` took, in seconds."""
     store = InMemoryStore()
     registry = Registry(store)
     for number in range(hosts):

@@ -90,7 +90,7 @@ class Steps:
         self.times.append((step, time.perf_counter()))
 
     def parts(self, started: float, ended: float) -> dict[str, float]:
-        """Seconds of each part."""
+        """Return how long each part took, in seconds."""
         found = dict.fromkeys(["rows", *PARTS.values()], 0.0)
         part, before = "rows", started
         for step, moment in [*self.times, ("", ended)]:
@@ -221,7 +221,7 @@ def timed(run: Callable[[], None]) -> tuple[float, float]:
 def measure(
     place: Place, tups: Sequence[Tuple], rounds: int
 ) -> tuple[dict[str, list[float]], list[dict[str, float]]]:
-    """Seconds of each round, by the way of writing; and the parts of the sink's."""
+    """Return how long each round took, in seconds, by the way of writing; and the parts of the sink's rounds."""
     table = table_of(tups)
     seconds: dict[str, list[float]] = {way: [] for way in WAYS}
     parts = []

@@ -319,7 +319,7 @@ def count(supervisors: int, topologies: int) -> None:
 
 
 def check(supervisors: int, topologies: int) -> None:
-    """The same over a real ZooKeeper: our count of writes beside its number of transactions."""
+    """Run the same load over a real ZooKeeper, and show our count of writes beside its number of transactions."""
     with tempfile.TemporaryDirectory() as folder, server_in(Path(folder)) as plan:
         stores: list[ZooKeeperStore] = []
 

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 #: The id of the one Nimbus; it seals the keys of topologies for itself under this name.
 NIMBUS_ID = "local"
-#: Seconds for which workers go on without this process; longer than a call that holds the interpreter's lock.
+#: How long workers go on without this process, in seconds; longer than a call that holds the interpreter's lock.
 LEASE_SECS = 10.0
 #: Seconds from the end of its workers' leases until a silent supervisor may be given up. Workers check their lease only once a
 #: second; with a smaller margin two processes could have the same tasks for a moment.

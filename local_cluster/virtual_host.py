@@ -204,7 +204,7 @@ class VirtualContainer:
         """See `Container`."""
 
     def wake(self) -> None:
-        """See `Container`. Nothing to do: orders have taken effect already."""
+        """See `Container`. Nothing to do: orders have already taken effect."""
 
     def write_orders(self, orders: Orders) -> None:
         """See `Container`. The orders take effect on a running worker at once."""

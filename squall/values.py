@@ -20,7 +20,7 @@ class Incarnation(NamedTuple):
 
     #: The version of the assignment that placed the worker.
     version: int
-    #: How often its supervisor has restarted it since then.
+    #: How many times its supervisor has restarted it since then.
     restart: int
 
     def __repr__(self) -> str:

@@ -96,7 +96,7 @@ class WorkerTerms:
     bind: str = "127.0.0.1"
     """The address that workers listen on. If it means every address, others reach the workers by the host's name."""
     lease_secs: float = 20.0
-    """Seconds for which workers go on without their supervisor."""
+    """How long workers go on without their supervisor, in seconds."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     pace: LoopPace = field(default_factory=LoopPace)
 

@@ -63,7 +63,7 @@ _MOST_LOG: Final = 1024 * 1024
 #: Most bytes of a requirements file, and of shipped wheels.
 _MOST_REQUIREMENTS: Final = 1024 * 1024
 _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
-#: Requirements often name Squall too, which is installed already.
+#: Requirements often name Squall too, which is already installed.
 _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
 #: The first version of pip with --python.
 _PIP_FOR_OTHERS: Final = (22, 3)
@@ -74,7 +74,7 @@ _SETTINGS: Final = ("PIP_", "UV_")
 #: Settings that name no sources.
 _NO_SOURCES: Final = ("PIP_CACHE_DIR", "UV_CACHE_DIR")
 
-#: How often to look for builds of an earlier supervisor, and the seconds in between.
+#: How many times to look for builds of an earlier supervisor, and the seconds in between.
 _KILL_ROUNDS: Final = 100
 _KILL_PAUSE: Final = 0.01
 

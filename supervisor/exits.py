@@ -23,7 +23,7 @@ _FATAL: Final = "Fatal Python error"
 _TAIL_BYTES: Final = 4096
 _TAIL_LINES: Final = 8
 _LINE_LENGTH: Final = 200
-#: Seconds for which a rise of the kernel's counter may explain a death.
+#: How long a rise of the kernel's counter may explain a death, in seconds (up to twice as long, see `KernelKills`).
 _REMEMBERED: Final = 2.0
 
 

@@ -127,7 +127,7 @@ class DesiredState:
 
 @dataclass(frozen=True)
 class Backoff:
-    """How often a worker has died lately, and when it may be started again."""
+    """How many times a worker has died lately, and when it may be started again."""
 
     deaths: int = 0
     since: float = 0.0
@@ -216,7 +216,7 @@ def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Ti
     return action
 
 
-#: Seconds of life after which a death is not blamed on the start: the count of deaths begins again.
+#: If a worker has lived this long, in seconds, its death is not blamed on the start: the count of deaths begins again.
 LONG_ENOUGH: Final = 10.0
 #: Seconds before the second restart in a row, doubled each time; the first comes at once.
 FIRST_DELAY: Final = 1.0

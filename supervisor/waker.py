@@ -13,14 +13,14 @@ import threading
 
 
 class Waker:
-    """A wait that `wake` ends. A call of `wake` between two waits ends the second one at once."""
+    """Lets a thread wait until `wake` is called. If `wake` is called between two waits, the second wait ends at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read, self.descriptor = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def wake(self) -> None:
-        """End the wait. From any thread, but not from a signal's handler."""
+        """End the wait. May be called from any thread, but not from a signal handler."""
         with self._lock, contextlib.suppress(BlockingIOError):  # the pipe is full: the loop will wake anyway
             if self.descriptor >= 0:
                 os.write(self.descriptor, b"w")

@@ -1,8 +1,8 @@
-"""The counters of one topology: the latest of each worker, the sums of workers that have ended, and the file of both.
+"""The counters of one topology: each worker's latest, the sums of ended workers, and the file that stores both.
 
-The files keep the counters over a restart of Nimbus: one per topology, named after its id. A file is written under another
-name and renamed. Only its owner may read it, because error reports contain users' values. A file that cannot be read is left
-out, with a warning: living workers report their counters again anyway.
+Each topology has one file, named after its id, that preserves the counters across a restart of Nimbus. A file is written under
+another name and renamed. Only its owner may read it, because error reports contain users' values. A file that cannot be read is
+left out, with a warning: living workers report their counters again anyway.
 Must not know: how counters arrive, who reads them, when they are saved.
 """
 
@@ -36,7 +36,8 @@ class Counted:
 
     #: The latest counters of each worker.
     workers: dict[str, tuple[Incarnation, WorkerCounters]] = field(default_factory=dict)
-    #: Sums and latest errors of ended incarnations, and the latest incarnation of each worker that is included.
+    #: Of incarnations that have ended: their sums by component (`base`), their latest errors by component (`reports`), and the
+    #: latest incarnation of each worker that has been added to the sums (`folded`).
     base: dict[str, ComponentCounters] = field(default_factory=dict)
     reports: dict[str, deque[ErrorReport]] = field(default_factory=dict)
     folded: dict[str, Incarnation] = field(default_factory=dict)
@@ -54,7 +55,7 @@ class Counted:
         self.workers[worker] = incarnation, counters
 
     def fold(self, worker: str) -> None:
-        """Add the sums of an incarnation that has ended to the base, and forget its state."""
+        """Add an ended incarnation's sums to the base, and forget its state."""
         incarnation, counters = self.workers.pop(worker)
         self.folded[worker] = incarnation
         for component, done in counters.components.items():
@@ -66,7 +67,8 @@ class Counted:
     def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
         """Return the sums of a component, and its present state as the `living` workers reported it.
 
-        If none lives, return the state at the end: trees of a killed worker never had a verdict.
+        If no worker is living, return the last reported state, without idle reasons: the trees of a killed worker were neither
+        acked nor failed, so they still count as pending.
         """
         totals = ComponentCounters()
         if component in self.base:
@@ -108,7 +110,7 @@ def remove_others(directory: Path, topology_ids: Collection[str]) -> None:
 
 
 def read_all(directory: Path) -> dict[str, Counted]:
-    """Return the counters in the files of a directory, by topology id; none without a directory."""
+    """Return the counters in the files of a directory, by topology id; an empty dict if there is no directory."""
     found: dict[str, Counted] = {}
     for path in sorted(directory.glob(f"*{_SUFFIX}")):
         try:
@@ -143,7 +145,9 @@ def decode(data: bytes) -> Counted:
     try:
         body = json.loads(data)
         if body["format"] != FORMAT:
-            raise ValueError(f"their format is {body['format']!r:.40}, this Squall reads {FORMAT}")
+            raise BadCounters(
+                f"they have format {body['format']!r:.40}, but this Squall reads format {FORMAT}"
+            )
         base = WorkerCounters.from_bytes(json.dumps(body["base"]).encode())
         counted = Counted(
             workers={

@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two checks for missing files if nothing has changed.
 LOOK_SECS: Final = 2.0
-#: Seconds for which a missing file keeps this Nimbus from leading. PATIENCE_SECS: if all others answer that they lack it, too.
-#: UNSURE_SECS: if some do not answer, or have it but lack others.
+#: How long a missing file keeps this Nimbus from leading, in seconds. PATIENCE_SECS: if all others answer that they lack it,
+#: too. UNSURE_SECS: if some do not answer, or have it but lack others.
 PATIENCE_SECS: Final = 30.0
 UNSURE_SECS: Final = 120.0
 COLLECT_SECS: Final = 60.0

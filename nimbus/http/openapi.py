@@ -172,9 +172,9 @@ printf 'Authorization: Bearer %s\\n' "$(cat TOKEN_FILE)" |
     curl -H @- http://127.0.0.1:6627/api/v1/topologies
 ```
 
-The operators' token is in the file that Nimbus names when it begins to lead. Any Nimbus of the cluster answers requests
-that only read; it redirects (307) a request that changes something to the leader. `curl` follows with
-`--location-trusted`; with `-L` it does not send the token there, and the answer is 401.
+The operators' token is in a file whose path Nimbus logs when it becomes the leader. Any Nimbus of the cluster answers requests
+that only read; a request that changes something is redirected (307) to the leader. `curl --location-trusted` follows the
+redirect; `curl -L` follows it without the token and gets a 401.
 
 Names in paths are quoted (`a b` is `a%20b`). Answers are JSON; times are in seconds. The types of all fields are in
 `openapi.json`; later releases may add fields. A body may be nested 100 levels deep.

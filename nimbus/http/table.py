@@ -122,7 +122,8 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {202: answers.StateAnswer}, leads="always", body=_fields(requests.NoFields), errors=(400, 404, 409),
     ),
     Endpoint(
-        "POST", f"{API}/topologies/{{name}}/rebalance", handlers.rebalance, "Place all tasks again, after a drain",
+        "POST", f"{API}/topologies/{{name}}/rebalance", handlers.rebalance,
+        "Let the pending tuples of a topology finish, then place all its tasks again",
         {202: answers.StateAnswer}, leads="always", body=_fields(requests.RebalanceRequest), errors=(400, 404, 409, 422),
     ),
     Endpoint(
@@ -147,7 +148,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers/{{worker}}/log", handlers.log,
-        "A piece of a worker's log, from its supervisor, until the topology is killed",
+        "A piece of a worker's log, fetched from its supervisor; available until the topology is killed",
         {200: answers.LogAnswer}, query=requests.LogQuery, errors=(400, 404),
     ),
     Endpoint(

@@ -134,7 +134,7 @@ class Assigner:
 
     def _hand_out_keys(self, topology_id: str, placements: Collection[Placement]) -> None:
         if self.keys is not None and placements:
-            # Supervisors whose records cannot be read have the keys already.
+            # Supervisors whose records cannot be read already have the keys.
             theirs = {placement.supervisor for placement in placements} - self.unread
             self.keys.seal_for(topology_id, [self.supervisors[key] for key in sorted(theirs)])
 

@@ -123,7 +123,7 @@ class Secrets:
             _log.error("the operators' token cannot be written, so commands do not find it: %s", error)
 
     def _offered(self) -> str | None:
-        """Return the token that is in the file already, so that a cluster whose store was lost keeps its token."""
+        """Return the token that the file already holds, so that a cluster whose store was lost keeps its token."""
         named = self.site.get(OPTION)
         try:
             return read_token(Path(str(named)) if named else self.state / FILE)

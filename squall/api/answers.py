@@ -198,9 +198,9 @@ class ErrorOutline(Struct, frozen=True):
 
 class TopologyAnswer(Struct, frozen=True, kw_only=True):
     """The result of `status(name)` (see [api.md](api.md)), with `errors` as texts. `state_secs`: since it entered its state.
-    `note_times`: the time of each note, in seconds since 1970. `events`: the notes as values; fields with their default are
-    left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots. `stands_by` and `workers`: as in
-    the lists."""
+    `note_times`: the time of each note, in seconds since 1970. `events`: the same notes as structured objects; fields that
+    have their default value are left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots.
+    `stands_by` is as in GET /topologies, `workers` as in GET /topologies/{name}/workers."""
 
     name: str
     state: str

@@ -46,7 +46,7 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         ),
     ]
     squall: Annotated[str, Meta(description="The release that packed it.")] = ""
-    active: Annotated[bool, Meta(description="Whether its spouts run at once.")] = True
+    active: Annotated[bool, Meta(description="Whether its spouts start immediately.")] = True
     replace: Annotated[
         bool, Meta(description="Whether it takes over from a running topology of the same name.")
     ] = False
@@ -92,7 +92,7 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[
         Literal["worker", "output", "build"],
         Meta(
-            description="Which log: the worker's own, output written outside of it, or the build log of its environment."
+            description="Which log: the worker's own log, output that bypassed it, or the build log of its environment."
         ),
     ] = "worker"
     offset: Annotated[int, Meta(description="The first byte; negative: counted from the end.")] = 0

@@ -70,7 +70,7 @@ def below(folder: str, name: str) -> str:
 topology: Final = partial(below, TOPOLOGIES)
 replacement: Final = partial(below, REPLACEMENTS)
 replaced: Final = partial(below, REPLACED)
-#: By topology id: its workers, the leaving ones, and those that were withdrawn last.
+#: By topology id: the topology's workers, the leaving ones, and those that were withdrawn last.
 assignment: Final = partial(below, ASSIGNMENTS)
 leaving: Final = partial(below, LEAVING)
 former: Final = partial(below, FORMER)
@@ -78,7 +78,7 @@ former: Final = partial(below, FORMER)
 reports: Final = partial(below, REPORTS)
 keys: Final = partial(below, KEYS)
 bundle: Final = partial(below, BLOBS)
-#: The record of a supervisor or a Nimbus, present while it is.
+#: The record of a registered supervisor or Nimbus.
 supervisor: Final = partial(below, SUPERVISORS)
 nimbus: Final = partial(below, NIMBUSES)
 #: Present while the process of a supervisor or a Nimbus is connected.

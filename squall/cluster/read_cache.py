@@ -1,9 +1,9 @@
 """A cache of reads from a store: entries are dropped when they change, and after some seconds in any case.
 
-The cache is only as good as the notifications of changes that drop its entries. When notifications stop, everything is dropped,
-and nothing is cached until they come again. Each entry lives `life_secs` at most, so that a change without a notification is
-also seen. An answer is not cached if the value changed while it was on its way: call `begin` before the request is sent, and
-`keep` with its result when the answer has come. Every call may come from any thread.
+Notifications of changes drop entries, so the cache is only as correct as they are. When notifications stop, everything is
+dropped, and nothing is cached until they come again. Each entry lives `life_secs` at most, so that a change without a
+notification is also seen. An answer is not cached if the value changed while the answer was on its way: call `begin` before the
+request is sent, and `keep` with its result when the answer has come. Every call may come from any thread.
 Must not know: where values come from, what they mean.
 """
 

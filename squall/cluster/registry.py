@@ -2,10 +2,11 @@
 
 A `Registry` belongs to one daemon and one thread at a time. `squall.cluster.record_sets` says how records are read and written.
 
-A value that is not a valid record affects only its own subject. A topology whose record (or assignment) cannot be read is left
-out of `all_topologies` and named in `bad`, and `last_workers` says where its workers were. A supervisor keeps its last known
-record; one that was never read is named in `unread_supervisors`. A Nimbus whose record cannot be read is absent until it
-registers again. A report that cannot be read is ignored, and the next one overwrites it.
+An invalid record affects only the topology, supervisor, Nimbus or worker that it describes. A topology whose record (or
+assignment) cannot be read is left out of `all_topologies` and named in `bad`, and `last_workers` says where its workers were. A
+supervisor keeps its last known record; a supervisor whose record was never read is named in `unread_supervisors`. A Nimbus
+whose record cannot be read is absent until it registers again. A report that cannot be read is ignored, and the worker's next
+report overwrites it.
 Must not know: what the records mean, or when one has to change.
 """
 
@@ -36,20 +37,22 @@ class Registry:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._known = known = KnownRecords(store)
-        #: The topology that holds each name.
+        #: Topologies, by the name that they hold.
         self.topologies = RecordSet(known, TopologyRecord, paths.TOPOLOGIES, attrgetter("name"))
-        #: The version that waits until the topology with the name has drained.
+        #: By topology name: the new version, which waits until the running one has drained and its workers have stopped.
         self.replacements = RecordSet(known, TopologyRecord, paths.REPLACEMENTS, attrgetter("name"))
-        #: The version that had the name before, while it may come back.
+        #: By topology name: the previous version, kept as long as it may be rolled back to.
         self.replaced = RecordSet(known, TopologyRecord, paths.REPLACED, attrgetter("name"))
-        #: By topology id: its workers; those withdrawn that are not gone yet; those that were withdrawn last.
+        #: By topology id: the assigned workers (`assignments`), the withdrawn ones that are not gone yet (`leaving`), and
+        #: those that were withdrawn last (`former`).
         of_topology, has_no_worker = attrgetter("topology_id"), lambda each: not each.placements
         self.assignments = RecordSet(known, Assignment, paths.ASSIGNMENTS, of_topology, has_no_worker)
         self.leaving = RecordSet(known, Assignment, paths.LEAVING, of_topology, has_no_worker)
         self.former = RecordSet(known, Assignment, paths.FORMER, of_topology)
-        #: Present while the supervisor is. Each supervisor writes its own record, over any other value.
+        #: A supervisor writes its own record, over any other value. It is removed when the supervisor leaves for good, or is
+        #: given up as silent.
         self.supervisors = RecordSet(known, SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
-        #: The same for a Nimbus. If its record should end with its session, `leadership.Presence` keeps it.
+        #: A Nimbus's record is ephemeral, so it ends with the session of the Nimbus. `leadership.Presence` writes it.
         self.nimbuses = RecordSet(known, NimbusRecord, paths.NIMBUSES, attrgetter("id"))
         self._ids: set[str] = set()  # of the topologies at the last call
         #: Name -> why, of the topologies that `all_topologies` left out when it was last called.
@@ -88,7 +91,7 @@ class Registry:
         return record
 
     def known_ids(self) -> set[str]:
-        """Return the ids of all topologies of which the store has any value besides the record."""
+        """Return the ids of all topologies for which the store holds anything other than the record."""
         folders = (self.store.children(folder) for folder in paths.OF_TOPOLOGIES)
         return {paths.unquoted(name) for names in folders for name in names} - {paths.OPERATOR}
 
@@ -109,7 +112,7 @@ class Registry:
         return tuple(place for known in assignments if known is not None for place in known.placements)
 
     def _forget_other_topologies(self, ids: set[str]) -> None:
-        """Forget what belonged to topologies with other ids, unless their records cannot be read."""
+        """Forget what belonged to topologies with other ids, but keep it where the record is unreadable."""
         if ids == self._ids:
             return
         self._ids = ids
@@ -126,7 +129,7 @@ class Registry:
     # Reports of workers
 
     def report(self, topology_id: str, worker: str) -> WorkerReport | None:
-        """Return the last report of a worker; None also when it cannot be read: the next one replaces it."""
+        """Return the last report of a worker, or None if there is none or it cannot be read (the next one replaces it)."""
         return self._reports(topology_id).readable(worker)
 
     def reports(self, topology_id: str) -> dict[str, WorkerReport]:
@@ -180,7 +183,7 @@ class Registry:
     # Numbers, keys and bundles
 
     def next_number(self, name: str, above: int = 0) -> int:
-        """Return a number that no other caller in any process gets from this counter, higher than `above` (see `numbering`)."""
+        """Return a number higher than `above` that no other caller in any process gets from this counter (see `numbering`)."""
         return next_number(self.store, name, above)
 
     def sealed_keys(self, topology_id: str, recipient: str) -> bytes | None:
@@ -198,7 +201,8 @@ class Registry:
 
 
 def number_of(topology_id: str) -> int:
-    """Return the number of a submission, from its id "name-<number>-<stamp>"; of two at one instant the first has the lower."""
+    """Return the number of a submission, from its id "name-<number>-<stamp>". Of two topologies submitted at the same instant,
+    the first has the lower number."""
     parts = topology_id.rsplit("-", 2)
     return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
 

@@ -1,8 +1,8 @@
 """The HTTP client of the command, the supervisors and the Nimbuses: chooses the server, retries, and raises errors.
 
-A `Client` has one or more addresses and tries them in turn; a Nimbus that does not lead redirects requests that change
-something to the leader. Several threads may use one client. It uses only the standard library, so that a command starts
-fast.
+A `Client` has one or more addresses and tries them in turn; a Nimbus that is not the leader answers any request that changes
+something with a redirect to the leader. Several threads may use one client. It uses only the standard library, so that a
+command starts fast.
 
 A server may be silent, because it is frozen or its host is gone. The client remembers silent servers and tries them
 last. It sends a short request ahead of one that may take long or must not be repeated, so that a silent server never
@@ -76,8 +76,8 @@ class Refused(SquallError):
 
 
 def at(*parts: str) -> str:
-    """Join names to a path, each quoted: at("topologies", name, "errors")."""
-    # A shell may pass bytes that are no UTF-8; no name contains them, so nothing is found.
+    """Quote names and join them into a path: at("topologies", name, "errors")."""
+    # A shell may pass bytes that are not valid UTF-8; no name contains them, so nothing is found.
     return "/".join(quote(part, safe="", errors="surrogateescape") for part in parts)
 
 
@@ -90,9 +90,9 @@ class _Request:
     body: Callable[[], Any]
     #: Reads a good answer.
     read: Callable[[http.client.HTTPResponse], Any]
-    #: Whether it may be sent again although it may have arrived.
+    #: Whether it is safe to send it again when the first attempt may have arrived.
     repeatable: bool = True
-    #: Seconds for its answer; None: the client's.
+    #: How long to wait for its answer, in seconds; None: as long as the client usually waits.
     timeout: float | None = None
     #: The value of the Authorization header for the server that is asked now.
     authorization: str | None = None
@@ -109,9 +109,9 @@ class _Request:
 class Client:
     """Sends requests to one of several equivalent servers.
 
-    authorization: url -> the value of the Authorization header, or None for none. ca: a file with the certificates that
-    servers' own are checked against (default: the system's). what, advice: what `Unreachable` calls the server, and
-    what it advises.
+    authorization: url -> the value of the Authorization header, or None for none. ca: a file with the CA certificates that a
+    server's certificate is checked against (default: the system's). what: the name of the server in the text of `Unreachable`.
+    advice: the advice at the end of that text.
     """
 
     urls: Sequence[str]
@@ -138,8 +138,9 @@ class Client:
     def post(
         self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
     ) -> Any:
-        """Send JSON, and return the answer's. `repeatable`: the request may be carried out twice, so it goes to another
-        server when one that may have got it does not answer. `timeout`: seconds for this answer."""
+        """Send JSON, and return the JSON of the answer. `repeatable`: carrying out the request twice is harmless, so if a
+        server does not answer, the request is sent to another one even if the first may have received
+        it. `timeout`: how long to wait for this answer, in seconds."""
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         return self._ask(
@@ -210,7 +211,7 @@ class Client:
         raise self._all_silent(list(request.silent.values()), failure)
 
     def _all_silent(self, silent: Sequence[Unreachable], failure: Refused | None) -> Unreachable:
-        """Join the errors of all addresses to one; the advice appears once."""
+        """Merge the errors of all addresses into one; the advice appears once."""
         if len(silent) == 1 and failure is None:
             return silent[0]
         advice = self._and_advice()
@@ -238,14 +239,14 @@ class Client:
                 raise
             # The leader has died and the redirecting Nimbus does not know yet: nothing was done, another is about to lead.
             raise _no_leader(
-                f"{leader.url}, which leads by what {address.url} knows, cannot be reached"
+                f"{leader.url} cannot be reached; according to {address.url} it is the leader"
             ) from error
         if status is not None:
             raise _no_leader(f"{leader.url} does not lead any more, ask again in a moment")
         return result
 
     def _try(self, address: Address, request: _Request) -> tuple[int | None, Any]:
-        """Send as `_send`, but do not wait again for a server that was silent in this request."""
+        """Like `_send`, but do not wait again for a server that has already failed to answer this request."""
         if address in request.silent:
             raise request.silent[address]
         try:
@@ -256,8 +257,9 @@ class Client:
             raise
 
     def _send(self, address: Address, request: _Request) -> tuple[int | None, Any]:
-        """Return (None, the answer as `read` gives it), or (the status of a redirect, its URL). A kept connection may be
-        dead: then a request that may be sent twice is sent over a new one."""
+        """Return (None, the answer as `read` gives it), or (the status of a redirect, its URL). If a
+        connection from the pool turns out to be dead, the request is sent again over a new one, provided that it is repeatable
+        or had not been sent yet."""
         seconds = self.timeout if request.timeout is None else request.timeout
         while True:
             kept = self._pool.idle(address)
@@ -304,7 +306,8 @@ class Client:
         try:
             connection.request(request.method, request.target, request.body(), headers)
         except OSError as broken:
-            if not _cut_off(broken):  # it may have answered before it had read everything: too big, say
+            # The server may have answered before it read the whole body, for example because the body is too big.
+            if not _cut_off(broken):
                 raise
         response = connection.getresponse()
         self._answered[address] = True
@@ -344,8 +347,8 @@ def _target(path: str, query: Mapping[str, object]) -> str:
 
 
 def _cut_off(error: OSError) -> bool:
-    """Return whether the other side has closed the connection. By the error's name, since `ssl` is not loaded where
-    it is not used."""
+    """Return whether the other side has closed the connection. `SSLEOFError` is recognized by name, so that `ssl` need not be
+    imported."""
     return isinstance(error, (BrokenPipeError, ConnectionResetError)) or type(error).__name__ == "SSLEOFError"
 
 

@@ -26,8 +26,8 @@ _UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
 
 
 class ConnectionPool:
-    """ca: a file with the certificates that servers' own are checked against (None: the system's). timeout: seconds to
-    connect."""
+    """ca: a file with the CA certificates that a server's certificate is checked against (None: the system's). timeout:
+    seconds to connect."""
 
     def __init__(self, ca: str | None, timeout: float) -> None:
         self.ca = ca

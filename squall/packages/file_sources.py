@@ -15,9 +15,9 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-#: Seconds for which a source that did not answer is asked last.
+#: How long a source that did not answer is asked last, in seconds.
 SILENT_SECS: Final = 30.0
-#: Seconds for which a source that delivered a wrong file is not asked for it: at first, and at most.
+#: How long a source that delivered a wrong file is not asked for that file, in seconds: the first time, and at most.
 WRONG_SECS: Final = 10.0
 MOST_SECS: Final = 600.0
 #: The number of wrong files that are remembered.
@@ -32,7 +32,7 @@ class FileSources:
         self._lock = threading.Lock()
         #: Source -> until when it is asked last.
         self._silent: dict[str, float] = {}
-        #: (source, file) -> how often the source delivered a wrong one, and until when it is not asked for it.
+        #: (source, file) -> how many times the source delivered a wrong one, and until when it is not asked for it.
         self._wrong: dict[tuple[str, str], tuple[int, float]] = {}
 
     def order(self, sha256: str, sources: Iterable[str]) -> list[str]:

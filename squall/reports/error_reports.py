@@ -47,7 +47,7 @@ class ErrorReport:
     frames: tuple[str, ...]
     tuple_text: str | None
     time: int | float
-    #: How often this error (the same `gist`) has occurred; time and values are those of the last time.
+    #: How many times this error (the same `gist`) has occurred; time and values are those of the last time.
     times: int = 1
 
     def render(self) -> str:

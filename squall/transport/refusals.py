@@ -1,8 +1,8 @@
 """Connections that a worker's sockets refused: all are counted, and logged at most once a minute per peer.
 
 `Handshakes` follows the connections of one listening socket through ZeroMQ's reports, and classifies each one that ended
-before its handshake succeeded. ZeroMQ does not name the connection in all reports: if several peers shake hands at once, one
-that is refused without a reason may be counted late, and without its address.
+before its handshake succeeded. ZeroMQ does not name the connection in all reports: if several handshakes run at
+once, a refusal for which ZeroMQ gives no reason may be counted late and logged without the address.
 Must not know: sockets, keys, how a clock works.
 """
 
@@ -20,7 +20,7 @@ MOST_PEERS: Final = 1024
 #: kind -> its explanation in the log.
 KINDS: Final = {
     "stranger": "it does not have this topology's key",
-    "garbage": "what it sent is not ZeroMQ, is not encrypted, or not for this topology",
+    "garbage": "what it sent is not ZeroMQ, is not encrypted, or is not meant for this topology",
     "unfinished": "it did not finish the handshake",
 }
 UNKNOWN: Final = "an address that could not be read"
@@ -76,9 +76,8 @@ class Handshakes:
     def let_in(self) -> None:
         """One of the handshakes succeeded."""
         self._let_in += 1
-        self._shaking = dict.fromkeys(
-            self._shaking
-        )  # ZeroMQ does not report which connections: forget their addresses
+        # ZeroMQ does not report which connection succeeded, so forget all pending addresses.
+        self._shaking = dict.fromkeys(self._shaking)
         self._settle()
 
     def failed(self, kind: str) -> None:

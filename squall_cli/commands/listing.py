@@ -84,7 +84,8 @@ def _bad_when_some(number: int) -> Cell:
 
 
 def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[SupervisorEntry]) -> list[str]:
-    """Return the reasons, a line each: why a topology does not run or lacks workers, and that a new version is on trial."""
+    """Return one line for each topology that does not run or lacks workers, with the reason, and one for each new version that
+    is on trial."""
     found = []
     for each in topologies:
         waits = waits_for_slots(each, each.workers)

@@ -41,7 +41,7 @@ TIMEOUT: Final = "nimbus.supervisor.timeout.secs"
 PORTS: Final = "supervisor.worker.ports"
 #: Ports that a worker listens on: one for tuples, one for messages that must not queue behind tuples.
 PORTS_OF_ONE: Final = 2
-#: Seconds between the end of its workers' leases and the timeout after which a supervisor is given up, at least.
+#: The minimum number of seconds between the end of its workers' leases and the timeout after which a supervisor is given up.
 MARGIN: Final = 2.0
 
 

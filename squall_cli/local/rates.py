@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from squall.status import ComponentStatus
 
-#: Seconds of a rate's window: long enough to read, short enough to follow changes.
+#: The length of a rate's window in seconds: long enough that the number can be read, short enough that it follows changes.
 WINDOW = 5.0
-#: Seconds between two recorded moments, at least.
+#: The minimum number of seconds between two recorded moments.
 STEP = 0.25
 #: Seconds after which an unchanged count means a rate of 0.
 STILL = 1.5
@@ -33,7 +33,7 @@ class Count:
     changed: float
 
     def time(self, now: float) -> float:
-        """Return the moment that the count is dated to; `now` if it has not changed for long."""
+        """Return the moment that the count is dated to, or `now` if the count has not changed for some time."""
         return self.changed if now - self.changed <= STILL else now
 
 

@@ -1,7 +1,7 @@
 """Sends a topology to Nimbus: first the files that Nimbus lacks, then the submission with an idempotency key.
 
-Files are named by their SHA-256, so files that Nimbus has already are not sent. Each run of the command draws one key. If an
-answer is lost, the submission is sent again with the same key, and Nimbus repeats its first answer.
+Files are named by their SHA-256, so files that Nimbus already has are not sent. Each run of the command generates one key. If
+an answer is lost, the submission is sent again with the same key, and Nimbus repeats its first answer.
 Must not know: how the files were found, how progress is shown.
 """
 
@@ -23,25 +23,26 @@ from squall_cli.terminal.formats import in_bytes, to_type
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
-#: Seconds for which a submission whose answer was lost is sent again: a standby takes over well within this time.
+#: How long to keep resending a file or a submission that got no answer, in seconds. A standby takes over well within this time.
 PATIENCE: Final = 30.0
 PAUSE: Final = 1.0
-#: The kind of Nimbus's answer if the request took too long: whether it was done is unknown.
+#: The error kind in Nimbus's answer when a request took too long; the request may or may not have been carried out.
 BUSY: Final = "Busy"
-#: The same, because the store did not answer Nimbus. Usually its connection broke and is restored at once; otherwise a retry
-#: soon answers that the cluster is unavailable.
+#: Also an unknown outcome, but because the store did not answer Nimbus. Usually Nimbus's connection to the store broke and is
+#: restored at once; if not, a retry soon gets the answer that the cluster is unavailable.
 STORE_AWAY: Final = "StoreUnavailable"
 STORE_PATIENCE: Final = 2.0
-#: How often files are sent, if another Nimbus takes over or a connection breaks.
+#: The most times that files and submission are sent when another Nimbus takes over: it may lack files that were sent before.
 ATTEMPTS: Final = 3
-#: Seconds for the answer to a file or a submission: Nimbus checks the whole archive before it answers.
+#: How long to wait for Nimbus to answer a request with a file or a submission, in seconds: Nimbus checks the whole archive
+#: before it answers.
 ANSWER_SECS: Final = 60.0
 
 Say = Callable[[str], object]
 
 
 class NotSubmitted(SquallError):
-    """The cluster refused a topology, or it is unknown whether it accepted it."""
+    """The cluster refused a topology, or may or may not have accepted it."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Accepted:
 
 
 def check_versions(client: NimbusClient, name: str) -> None:
-    """Raise NotSubmitted if the versions on the cluster cannot run this package, before anything large is sent."""
+    """Before anything large is sent, raise NotSubmitted if this package cannot run with the versions on the cluster."""
     others = [(f"Nimbus on {each.host}", each.versions) for each in client.cluster().nimbuses]
     others += [(f"supervisor {each.id} on {each.host}", each.versions) for each in client.supervisors()]
     problems = misfits(own_versions(), others)
@@ -172,7 +173,7 @@ def post(
         try:
             return client.post_json(SubmittedAnswer, "topologies", body=body, timeout=ANSWER_SECS)[0]
         except KeyboardInterrupt:
-            raise not_known(submission, "it was interrupted before Nimbus had answered") from None
+            raise not_known(submission, "the command was interrupted before Nimbus answered") from None
         except (Unreachable, Refused) as error:
             if error.kind in (BUSY, STORE_AWAY) if isinstance(error, Refused) else error.sent:
                 unsure = error
@@ -198,6 +199,6 @@ def not_known(submission: OutgoingSubmission, why: str) -> NotSubmitted:
     """Return the error for a submission whose outcome is unknown."""
     name = submission.topology.name
     return NotSubmitted(
-        f"whether topology {name!r} was submitted is not known: {why};"
-        f" {to_type('status', name)} tells when a Nimbus answers again"
+        f"it is not known whether topology {name!r} was submitted: {why};"
+        f" once a Nimbus answers again, run {to_type('status', name)} to find out"
     )

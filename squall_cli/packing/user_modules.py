@@ -289,7 +289,7 @@ def mentioned(body: Iterable[ast.AST]) -> set[str]:
 
 def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[str]) -> None:
     """Note imports inside functions of an imported file that nothing here can satisfy: a call would raise. Imports outside of
-    functions have run already; if one failed, the file has handled it."""
+    functions have already run; if one failed, the file has handled it."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     lost = {name for name in names if name not in there and name not in found.libraries and is_nowhere(name)}
     if not lost:

@@ -148,7 +148,7 @@ def show_supervisor() -> None:
 
 
 def _show_records(log: logging.Logger, form: str, sift: Callable[[logging.LogRecord], bool]) -> bool:
-    """Show a logger's records, unless it has handlers already."""
+    """Show a logger's records, unless it already has handlers."""
     if log.hasHandlers():
         return False
     handler = ToStderr()

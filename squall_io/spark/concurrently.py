@@ -17,7 +17,7 @@ _Result = TypeVar("_Result")
 
 #: Calls to a file system in flight at once; each one mostly waits.
 _AT_ONCE: Final = 8
-#: Seconds for which progress of a call is reported. A call that takes longer counts as hanging, and its watcher may end it.
+#: How long progress of a call is reported, in seconds. A call that takes longer counts as hanging, and its watcher may end it.
 PATIENCE: Final = 600.0
 
 

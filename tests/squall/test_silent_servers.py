@@ -77,7 +77,9 @@ def test_a_redirect_to_a_dead_leader_reports_that_there_is_no_leader(
         dead = f"http://127.0.0.1:{free.getsockname()[1]}"
     served.pages["/api/v1/x"] = page({}, 307, Location=f"{dead}/api/v1/x")
     urls = [dead, served.url]
-    with pytest.raises(Refused, match=f"{dead}, which leads by what {served.url} knows") as refused:
+    with pytest.raises(
+        Refused, match=f"{dead} cannot be reached; according to {served.url} it is the leader"
+    ) as refused:
         connect([urls[place] for place in order]).post("x")
     assert (refused.value.status, refused.value.kind) == (503, "NoLeader")
 

@@ -191,7 +191,9 @@ def test_a_store_that_stays_unavailable_is_reported_soon_with_the_unknown_outcom
     nimbus.faults.extend([Refusal(503, "StoreUnavailable", "ZooKeeper does not answer")] * 10)
     done = submit(nimbus, project)
     assert done.returncode == 1
-    said = "squall submit: whether topology 'words' was submitted is not known: ZooKeeper does not answer; `"
+    said = (
+        "squall submit: it is not known whether topology 'words' was submitted: ZooKeeper does not answer; "
+    )
     assert done.stderr.splitlines()[-1].startswith(said), done.stderr
     assert 1 < len([each for each in nimbus.asked if each[0] == "POST"]) < 5
 
@@ -233,7 +235,7 @@ def test_when_no_answer_ever_comes_the_unknown_outcome_is_reported(monkeypatch: 
     builder.set_spout("nothing", Nothing())
     times = iter(range(0, 1000, 10))
     client = Lost()
-    with pytest.raises(sending.NotSubmitted, match="whether topology 'lost' was submitted is not known"):
+    with pytest.raises(sending.NotSubmitted, match="it is not known whether topology 'lost' was submitted"):
         sending.submit(
             client,
             sending.OutgoingSubmission("key", builder.build(), {}, {}),

@@ -106,8 +106,8 @@ def test_a_signal_while_nimbus_has_not_answered_reports_the_unknown_outcome(
             assert taken.wait(CAP)
             process.send_signal(signal.SIGTERM)
             assert said(process, tmp_path) == (
-                "squall submit: whether topology 'words' was submitted is not known: it was interrupted before Nimbus had"
-                " answered; `squall status words` tells when a Nimbus answers again"
+                "squall submit: it is not known whether topology 'words' was submitted: the command was interrupted before"
+                " Nimbus answered; once a Nimbus answers again, run `squall status words` to find out"
             )
         finally:
             let_go.set()

@@ -1,4 +1,4 @@
-"""Hints for a worker that lacks a module or a file of the topology's author: one line after the error.
+"""Hints that are added to an error, one line each, when a worker lacks one of the author's modules or files.
 
 Must not know: reports, tasks, what has been shipped.
 """
@@ -10,11 +10,11 @@ import sys
 from typing import Final
 
 MODULE: Final = (
-    "(not on this host: squall submit sends a module of yours along with --include PATH, and has a package installed with"
-    " --requirements FILE)"
+    "(not on this host: use `squall submit --include PATH` to send one of your own modules, or `--requirements FILE` to have"
+    " packages installed)"
 )
 FILE: Final = (
-    "(paths are those of the worker's host: squall submit sends a file along with --resource PATH, and it is beside the"
+    "(paths refer to the worker's host: use `squall submit --resource PATH` to send a file; it is then placed beside the"
     " topology's file)"
 )
 #: Where a supervisor unpacks a submitted topology's code: a local cluster has no such folder on its path.

@@ -132,8 +132,8 @@ class AsyncBoltTask(BoltTask):
             BoltTask.ack(self, tup)
 
     def leave_batch(self, batch: Batch) -> None:
-        """Count a call of this batch that has ended. Only the last one confirms the batch: if this process dies, the sender
-        knows which tuples were not executed."""
+        """Note that one of this batch's calls has ended. The batch is confirmed only when its last call ends: if this process
+        dies, the sender knows which tuples were not executed."""
         if left := self.under_way.pop(id(batch)) - 1:
             self.under_way[id(batch)] = left
         elif batch.position >= len(batch.rows):
@@ -170,7 +170,7 @@ class Recorder:
             getattr(self.task, name)(*args, **kwargs)
         elif call.ended:
             raise EmitError(
-                f"{self.task.emitter.where()}: {name}() was called after the execute() it belongs to had ended; "
+                f"{self.task.emitter.where()}: {name}() was called after its execute() had already ended; "
                 "await what you start"
             )
         else:

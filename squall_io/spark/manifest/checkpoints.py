@@ -2,7 +2,7 @@
 
 Checkpoint n lists its parts; a part holds up to `PART` entries, gzipped, and is never changed. Checkpoint n + 1 keeps the full
 parts of n and adds new ones for the rest. Its number is put if absent, so checkpoints form a sequence, and each contains
-everything in those before it. Once old checkpoints are deleted, a writer that was frozen for long may put a used number
+everything in those before it. Once old checkpoints are deleted, a writer that was frozen for a long time may put a used number
 again. So after a writer has put a checkpoint, it looks for a newer one: if there is one, its own is void. Only then are the
 entries' own files deleted. A reader that listed them before, and finds one gone, starts over.
 

@@ -1,11 +1,11 @@
 """Leftovers of submissions that have ended: none of their tasks starts again to sweep them.
 
 A table does not know which topologies run. It only shows activity: what a submission's tasks have claimed, staged and
-committed, and when, by the file system's clock. A submission without activity for long is presumed ended. That is a guess, and
-no row may depend on it. So every batch that might still be committed is fenced off first: the sweeper claims its writer id
-(`claims.retire`). If the task is alive after all, it finds the claim as any zombie does: a batch of that epoch does not count
-and is not acked. The task takes its writer id back and writes the batch again. Nothing that is deleted after the claim can
-count (see `commit`).
+committed, and when, by the file system's clock. A submission without activity for a long time is presumed ended. That is a
+guess, and no row may depend on it. So every batch that might still be committed is fenced off first: the sweeper claims its
+writer id (`claims.retire`). If the task is alive after all, it finds the claim as any zombie does: a batch of that epoch does
+not count and is not acked. The task takes its writer id back and writes the batch again. Nothing that is deleted after the
+claim can count (see `commit`).
 
 A batch that counts needs no claim: all of its files are in its entry, and its owner moves no other files.
 Claims and fences stay, for zombies to find.

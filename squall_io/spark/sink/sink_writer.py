@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import SparkSession
 
-#: Seconds for which the start retries before it fails and the worker restarts.
+#: How long the start retries before it fails and the worker restarts, in seconds.
 START_SECONDS: Final = 30.0
 #: Batches of one task between two checks whether a checkpoint is due.
 _CHECKPOINT_EVERY: Final = 20
@@ -97,7 +97,7 @@ class SinkWriter:
 
     @property
     def trouble(self) -> float:
-        """Seconds for which the current batch has waited for storage or Spark; 0: it is not waiting."""
+        """How long the current batch has waited for storage or Spark, in seconds; 0: it is not waiting."""
         retries = self._retries
         return 0.0 if retries is None else retries.trouble
 

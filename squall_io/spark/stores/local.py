@@ -42,7 +42,7 @@ _REFUSED: Final = {
 }
 _T = TypeVar("_T")
 _SLICE: Final = 1 << 20
-#: How often a call is tried in a folder that other processes delete at the same time.
+#: How many times a call is tried in a folder that other processes delete at the same time.
 _TRIES: Final = 20
 
 
