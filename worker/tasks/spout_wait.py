@@ -49,7 +49,7 @@ class SpoutWait:
 
     def wake(self) -> None:
         """Call next_tuple at the next opportunity. Other threads may call this while a run is ending. The order of the writes
-        matters: such a run either sees the flag, or has already set its wait."""
+        matters: such a run either sees the flag, or has set its wait already."""
         self.woken = True
         self.not_before = 0.0
         self.empties = 0
