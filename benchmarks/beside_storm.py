@@ -203,7 +203,7 @@ def wait_for(notes: Path, kind: str, count: int, cluster: StormCluster) -> list[
 
 
 def ended(notes: list[dict[str, Any]]) -> float:
-    """Return when the last sentence was acked."""
+    """Return the time at which the last sentence was acked."""
     return float(max(note["stamps"][-1] for note in notes))
 
 

@@ -76,7 +76,7 @@ class Timetable(Spout):
         return 0.01
 
     def due(self, number: int) -> float | None:
-        """Return when a sentence is due; None: there are no more."""
+        """Return the time at which a sentence is due; None if there are no more."""
         assert self.begins is not None
         return self.begins + number / self.rate if number < self.count else None
 

@@ -211,7 +211,7 @@ def places(master: str, folder: str) -> Iterator[list[Place]]:
 
 
 def timed(run: Callable[[], None]) -> tuple[float, float]:
-    """Return when a call began and ended; earlier garbage is collected before."""
+    """Return the times at which a call began and ended; earlier garbage is collected before."""
     gc.collect()
     started = time.perf_counter()
     run()

@@ -208,12 +208,12 @@ def run_in(job: Job, supervisors: int, spout: type[Sentences] = Sentences) -> Me
 
 
 def finished(spouts: list[dict[str, Any]]) -> float:
-    """Return when the last sentence was acked."""
+    """Return the time at which the last sentence was acked."""
     return float(max(note["finished"] for note in spouts))
 
 
 def ended(job: Job) -> float:
-    """Return when the last Count got its end of input."""
+    """Return the time at which the last Count got its end of input."""
     return float(max(note["ended"] for note in find(job.folder, "count")))
 
 

@@ -1,6 +1,6 @@
 """Explains why a topology does not complete: what each of its tasks waits for.
 
-It reads the tasks of a simulated run, so nothing else runs at the same time.
+It reads the tasks directly. This is safe because the run is simulated, and nothing else runs meanwhile.
 Must not know: how the run is driven.
 """
 
@@ -28,7 +28,7 @@ def blockers(workers: Iterable[Worker]) -> list[str]:
 
 
 def reasons(task: Task) -> list[str]:
-    """Return what a task that has not ended waits for; nothing if it only waits for others."""
+    """Return what an unfinished task waits for; the list is empty if it waits only for other tasks."""
     if isinstance(task, SpoutTask):
         return spout_reasons(task)
     assert isinstance(task, BoltTask)
@@ -38,8 +38,8 @@ def reasons(task: Task) -> list[str]:
         lines.append(f"{task.waiting()} tuple(s) wait for {place(task)}{why}")
     if isinstance(task, AsyncBoltTask) and task.in_flight:
         lines.append(
-            f"{len(task.in_flight)} call(s) of {place(task)} have not ended: on simulated time they may await sleeps and "
-            "each other, not the outside world (LocalCluster() runs on real time)"
+            f"{len(task.in_flight)} call(s) of {place(task)} have not ended: in simulated time they can await only sleeps "
+            "and each other; for calls to the outside world use LocalCluster(), which runs in real time"
         )
     if isinstance(task, BatchBoltTask) and task.gathered:
         lines.append(f"{place(task)} gathers a batch of {len(task.gathered)} tuple(s)")
@@ -66,7 +66,7 @@ def spout_reasons(task: SpoutTask) -> list[str]:
 
 
 def place(task: Task) -> str:
-    """Return component and task for a message."""
+    """Return a task's component and id as messages show them."""
     return f"{task.spec.kind} {task.spec.id!r} [{task.id}]"
 
 

@@ -1,7 +1,8 @@
 """The engine of a local cluster in one process: a driver runs Nimbus, the supervisors and all virtual workers in turn.
 
-`round` does all work that is due now; `next_time` returns when more is due. One driver (`driver.py`) runs the engine in a
-thread, in real time; the other one moves a manual clock and so simulates time. The engine cannot tell the difference.
+`round` does all work that is due now; `next_time` gives the time at which more is due. One driver (`driver.py`) runs the
+engine in a thread, in real time; the other one moves a manual clock and so simulates time. The engine cannot tell the
+difference.
 Must not know: threads, real time, the user's calls.
 """
 
@@ -118,7 +119,7 @@ class Engine:
         self.host.stop()
 
     def next_time(self) -> float | None:
-        """Return when a round is due even if nothing arrives."""
+        """Return the time at which a round is due even if nothing arrives."""
         times = [worker.next_time() for worker in self.host.workers()]
         times.append(self.nimbus.due)
         return min((time for time in times if time is not None), default=None)

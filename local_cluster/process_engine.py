@@ -140,11 +140,11 @@ class ProcessEngine:
         return self.changed and self.rounds % ROUNDS != 0
 
     def next_time(self) -> float | None:
-        """Return when a round is due."""
+        """Return the time at which a round is due."""
         return self.due(self.clock.now())
 
     def due(self, now: float) -> float:
-        """Return when a round is due."""
+        """Return the time at which a round is due."""
         if self.retry_at is not None:
             return self.retry_at
         if self.changed:

@@ -57,6 +57,8 @@ WRITTEN = (
 GIVEN = {"Tuple", "Context", "Handle", "BoltDeclarer", "Completed", "BoltRun"}
 FOR_DEVELOPERS = "Only names; each is documented where it is written."
 PARAMETER = re.compile(r"^([a-z]\w*(?:, [a-z]\w*)*): (.*)$")
+#: Names described within a line: "..., read-only. log: a logging.Logger".
+FURTHER = re.compile(r"(?<=\. )([a-z]\w*(?:, [a-z]\w*)*)(?=: )")
 
 
 class Verbatim:
@@ -95,8 +97,7 @@ def prose(text: str, indent: str = "") -> Iterator[str]:
             if not bullets:
                 yield ""
             bullets = True
-            names = ", ".join(f"`{name}`" for name in entry[1].split(", "))
-            yield f"{indent}- {names}: {entry[2]}"
+            yield f"{indent}- {as_code(entry[1])}: {with_names(entry[2])}"
         elif line.startswith("    ") and not bullets:  # code
             yield indent + line
         elif line.startswith("Raises "):
@@ -104,7 +105,17 @@ def prose(text: str, indent: str = "") -> Iterator[str]:
             yield ""
             yield indent + line
         else:
-            yield f"{indent}{'  ' if bullets else ''}{line.strip()}"
+            yield f"{indent}{'  ' if bullets else ''}{with_names(line.strip())}"
+
+
+def as_code(names: str) -> str:
+    """Put each of some names in backticks."""
+    return ", ".join(f"`{name}`" for name in names.split(", "))
+
+
+def with_names(text: str) -> str:
+    """Put the names in backticks that a line describes after its first sentence."""
+    return FURTHER.sub(lambda found: as_code(found[0]), text)
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
@@ -207,9 +218,9 @@ def options() -> str:
     return (
         WRITTEN
         + "# Options\n\nEvery option of Squall. Where each can be set, and which setting wins: see"
-        + " [running.md](running.md). Keys that do\nnot begin like ours (`topology.`, `nimbus.`, `supervisor.`,"
-        + " `squall.`, `storm.`) are your own: they may hold anything that\nJSON can, and components find them in"
-        + " `context.conf`. An unknown key that begins like ours is an error.\n\n"
+        + " [running.md](running.md). Keys with\nprefixes other than ours (`topology.`, `nimbus.`, `supervisor.`,"
+        + " `squall.`, `storm.`) are yours: they may hold anything that\nJSON can, and components find them in"
+        + " `context.conf`. An unknown key with one of our prefixes is an error.\n\n"
         + reference_table()
     )
 

@@ -1,8 +1,8 @@
 """The supervisor: runs the workers that Nimbus placed with it, and reports their state to Nimbus.
 
 `sync` works in rounds: read the store, observe the workers, let the plan decide, act, report. It waits for nothing,
-may be called at any time, and is idempotent; `next_time` returns when it is due again. A failure that concerns one worker is
-reported for that worker and stops no other. A new supervisor over the same state adopts the workers of the previous one.
+may be called at any time, and is idempotent; `next_time` gives the time of the next round. A failure that concerns one worker
+is reported for that worker and stops no other. A new supervisor over the same state adopts the workers of the previous one.
 
 The time between two calls counts as one second at most: after this process itself was frozen, it must not consider its
 workers dead because it did not observe them. One thread. Must not know: user code, how workers run, how Nimbus is reached.
@@ -192,7 +192,7 @@ class Supervisor:
         )
 
     def next_time(self, now: float) -> float:
-        """Return when to call `sync` again."""
+        """Return the time at which to call `sync` again."""
         if self._store_view is None or self._store_view.changed:
             return now
         return max(now, self._next)

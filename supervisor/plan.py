@@ -1,8 +1,8 @@
 """Decides what a supervisor does next: desired and running workers in, a list of actions out.
 
 The action depends on a worker's phase and its goal. The table `WHAT_TO_DO` has an action for each pair, so that no case is
-forgotten. A worker is named by its topology's id and its own name. A worker of another version of the assignment than
-the desired one counts as another worker, which has to end first.
+forgotten. A worker is named by its topology's id and its own name. A worker of a different version of the assignment
+from the desired one counts as a different worker, which has to end first.
 
 Time is seconds of some clock. Must not know: processes, files, topologies.
 """

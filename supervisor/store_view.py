@@ -153,7 +153,7 @@ class StoreView:
         return False
 
     def next_time(self, now: float) -> float:
-        """Return when to refresh again."""
+        """Return the time of the next refresh."""
         return now if self.changed else max(now, self._next)
 
     def leave(self, for_good: bool) -> None:

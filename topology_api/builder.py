@@ -40,7 +40,7 @@ from topology_api.wording import shown, typed
 class TopologyBuilder:
     """Collects the spouts and bolts of a topology; `build()` makes a Topology from them.
 
-    name: the topology's name (a str without / \\ : . and not over 255 bytes). conf: its configuration.
+    name: the topology's name (a str of at most 255 bytes, without `/`, `\\`, `:` and `.`). conf: its configuration.
     No call raises for a wrong argument: `build()` reports all problems at once.
     """
 

@@ -64,7 +64,7 @@ class Spout:
         raise SquallError(f"{type(self).__name__} has no next_tuple(): define it")
 
     def ack(self, message_id: object) -> None:
-        """Handle success: every bolt that the tree of this message id reached has acked."""
+        """Handle success: every tuple in the tree of this message id has been acked."""
 
     def fail(self, message_id: object, failure: Failure) -> None:
         """Handle final failure: the tree of this message id failed, and no replay is left."""
@@ -94,7 +94,7 @@ class Spout:
     def emit_direct(
         self, task: int, values: Sequence[object], *, message_id: object = None, stream: str = DEFAULT_STREAM
     ) -> None:
-        """Emit as `emit` does, on a direct stream to one task: an id from `context.tasks(component)`."""
+        """Like `emit`, but to one task, on a direct stream. `task` is an id from `context.tasks(component)`."""
         _task_of(self, "emit_direct").emit_direct(task, values, message_id=message_id, stream=stream)
 
     def finish(self) -> None:
@@ -124,10 +124,12 @@ class Bolt:
     tick_interval: float | None = None
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
-        """Return what is wrong with the bolt's inputs, a sentence per problem; called by `build()`. None by default.
+        """Return a sentence for each problem of the bolt's inputs; called by `build()`. By default there are no problems.
 
-        inputs: the fields of each stream that the bolt reads, by (component, stream). Lets a bolt that needs certain fields
-        refuse others before the topology runs; any problem makes `build()` raise InvalidTopology.
+        inputs: the fields of each stream that the bolt reads, by (component, stream).
+
+        With this method a bolt that needs certain fields can refuse a topology before it runs: if there is any problem,
+        `build()` raises InvalidTopology.
         """
         return ()
 
@@ -184,7 +186,7 @@ class Bolt:
         anchors: Tuple | Sequence[Tuple] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Emit as `emit` does, on a direct stream to one task: an id from `context.tasks(component)`."""
+        """Like `emit`, but to one task, on a direct stream. `task` is an id from `context.tasks(component)`."""
         _task_of(self, "emit_direct").emit_direct(task, values, anchors=anchors, stream=stream)
 
     def ack(self, tup: Tuple) -> None:
@@ -204,7 +206,7 @@ class BatchBolt(Bolt):
     """A bolt that gets its input in batches. Subclasses define `execute_batch` instead of `execute`.
 
     batch_size: the number of tuples that completes a batch (an int >= 1).
-    batch_interval: how many seconds after its first tuple an incomplete batch is executed (a number > 0). It is
+    batch_interval: an incomplete batch is executed this many seconds after its first tuple arrived (a number > 0). It is
         executed earlier when the spouts wait at their pending limit, and at the end of the input.
     """
 

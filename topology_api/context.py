@@ -47,7 +47,7 @@ class Metrics(Protocol):
 class Context:
     """What a task knows about its surroundings.
 
-    topology: name of the topology. topology_id: id of this submission, never used again.
+    topology: name of the topology. topology_id: id of this submission, which no other submission ever gets.
     component: id of the component.
     task: id of this task (an int, unique in the topology).
     index: number of this task within its component, from 0 to parallelism - 1.
@@ -113,11 +113,11 @@ class Context:
         self._wake()
 
     def progress(self, why: str | None = None) -> None:
-        """Report from inside a long call that it makes progress.
+        """Called from within a long call: report that the call is making progress.
 
-        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for; `status` and the
-        tables (WHY IDLE) show a bolt's reason until it reports another one ("" for none) or the call ends. For calls that wait
-        for an external system; not for `async def execute`.
+        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for. The command
+        line (`squall status`, and tables in the column WHY IDLE) shows a bolt's reason until the bolt reports a new one ("" for
+        none) or the call ends. For calls that wait for an external system; not for `async def execute`.
         """
         self._progress(why)
 
@@ -125,8 +125,8 @@ class Context:
     def stopped(self) -> bool:
         """Whether the worker has ended while a call of this threaded bolt still runs.
 
-        The call's tuples have failed as stopped and are emitted again. A call that waits for an external system should return
-        without further effects.
+        The call's tuples have already failed, with the reason "stopped", and are emitted again. A call that waits for an
+        external system should return without further effects.
         """
         return self._stopped()
 

@@ -53,7 +53,7 @@ class Declaration:
 
 
 class Handle:
-    """What `set_spout` returns; accepted wherever the id of a source is."""
+    """What `set_spout` returns. You can pass it instead of the id of a source."""
 
     __slots__ = ("_declaration",)
 
@@ -83,7 +83,7 @@ class BoltDeclarer(Handle):
         return self
 
     def shuffle_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to one task, in turn: each sender sends all tasks equally many tuples, give or take 1."""
+        """Send each tuple to one task, in turn: each sender sends every task the same number of tuples, give or take 1."""
         return self._add(Input(source, stream, "shuffle"))
 
     def fields_grouping(
@@ -131,7 +131,7 @@ class BoltDeclarer(Handle):
         return self._add(Input(source, stream, "custom", grouping=grouping))
 
     def dead_letters(self, spout: str | Handle) -> BoltDeclarer:
-        """Receive the emissions of a spout that used up their replays.
+        """Receive those emissions of a spout that have failed and have no replays left.
 
         The tuples have the fields `message_id`, `values`, `stream` and `failure` (a Failure), and are shuffled over the bolt's
         tasks. Not possible for a spout whose `replay` is None, because the runtime does not keep its values.

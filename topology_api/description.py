@@ -104,7 +104,9 @@ class _Reader:
             self.problem(f"{place}custom", "is not base64")
         kind = self.get(raw, "grouping", str, place)
         if (kind == "custom") != bool(custom):
-            self.problem(f"{place}custom", "must hold a pickle for a custom grouping, and only there")
+            self.problem(
+                f"{place}custom", "must hold a pickle if the grouping is custom, and must be empty otherwise"
+            )
         grouping = GroupingSpec(kind, self.strings(raw, "fields", place), custom)
         return Subscription(
             self.get(raw, "source", str, place), self.get(raw, "stream", str, place), grouping

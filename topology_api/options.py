@@ -141,7 +141,7 @@ _TABLE = (
     ),
     Option(
         "topology.message.timeout.secs", (int, float), 30, "seconds", "topology",
-        "A tree without activity for this long fails. A kill waits as long for the drain.",
+        "A tree without activity for this long fails. A kill waits for the same time, so that the topology can drain.",
         _seconds(),
     ),
     Option(
@@ -166,7 +166,7 @@ _TABLE = (
     ),
     Option(
         "topology.auto.task.hooks", (list,), (), "", "both",
-        "Task hooks, each as 'package.module:Class' of a subclass of Hook.",
+        "Task hooks: the names of subclasses of Hook, each written 'package.module:Class'.",
         _class_paths,
     ),
     Option(
@@ -182,8 +182,8 @@ _TABLE = (
     Option(
         "topology.bolt.hang.secs", (int, float), 60, "seconds", "both",
         "How long a running call of user code keeps its tuples from timing out. In a worker process, a longer call of a bolt "
-        "ends the worker: its stacks are written to the worker's log, and the worker is started again. 0: calls may take any "
-        "time there, but their tuples time out.",
+        "ends the worker: its stacks are written to the worker's log, and the worker is started again. 0: in a worker process "
+        "calls may take any length of time, but their tuples time out.",
         _seconds(above=False),
     ),
     Option(

@@ -1,8 +1,8 @@
-"""The files that topologies bring (archives of modules and data, wheels, requirements), each under its SHA-256.
+"""The files that are submitted with topologies (archives of modules and data, wheels, requirements), by their SHA-256.
 
-Every Nimbus keeps the files of all topologies in one directory: `<directory>/<sha256>`. A file is received under another
-name, is hashed meanwhile, and gets its name when it is complete and its digest is right: so every name stands for a
-correct file. A file that no topology needs is deleted when it has not been requested for a while.
+Every Nimbus keeps the files of all topologies in one directory: `<directory>/<sha256>`. A file is received under a temporary
+name and hashed as it arrives. It is renamed to its SHA-256 only when it is complete and the digest matches, so every file
+with such a name is correct. A file that no topology needs is deleted when it has not been requested for a while.
 Must not know: HTTP, who needs a file, what is inside (`squall.packages` checks that).
 """
 
@@ -22,14 +22,14 @@ from squall.packages import archives
 from squall.packages.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
 from topology_api.errors import SquallError
 
-#: The kinds of files that a topology may bring -> whether it is an archive.
+#: The kinds of files that may be submitted with a topology -> whether it is an archive.
 KINDS: Final = {"code": True, "wheels": True, "requirements": False}
 _INCOMING: Final = "incoming-"
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class UnsoundFile(SquallError):
-    """A file with another content than its name says, or a name that is not a SHA-256."""
+    """A file whose content does not match its name, or a name that is not a SHA-256."""
 
 
 class FileTooLarge(SquallError):
@@ -68,7 +68,8 @@ class FileStore:
     def path(self, sha256: str) -> Path:
         """Return the path of a file, which is then kept for a while; raise `NoSuchFile` if it is missing."""
         path = self.directory / checked_name(sha256)
-        with self._lock:  # never between `collect`'s check of its age and the deletion
+        # Without the lock, this could happen between `collect`'s check of the file's age and its deletion.
+        with self._lock:
             try:
                 os.utime(path)
             except FileNotFoundError:
@@ -93,11 +94,15 @@ class FileStore:
     def check(self, kind: str, sha256: str) -> None:
         """Check that a file is valid for its kind; raise `NoSuchFile`, `UnsoundFile` or `BadArchive` if not."""
         if kind not in KINDS:
-            raise UnsoundFile(f"a topology brings {', '.join(KINDS)}, not {kind!r:.80}")
+            raise UnsoundFile(
+                f"a topology can be submitted with files of the kinds {', '.join(KINDS)}, not {kind!r:.80}"
+            )
         try:
             path = self.path(sha256)
         except NoSuchFile:
-            raise NoSuchFile(f"the file of {kind!r} ({sha256}) is not here: send it first") from None
+            raise NoSuchFile(
+                f"this Nimbus does not have the {kind!r} file ({sha256}): send it first"
+            ) from None
         with self._lock:
             if (kind, sha256) in self._sound:
                 return
@@ -132,7 +137,7 @@ class FileStore:
 class Incoming:
     """A file that is being received. Call `write` with its bytes, then `finish`; `close` deletes an unfinished file.
 
-    To `Client.get_file` it is a file that cannot be rewound.
+    It can be passed to `Client.get_file` as the target file; unlike an ordinary file, it cannot be rewound.
     """
 
     def __init__(self, directory: Path, sha256: str, limit: int) -> None:
@@ -163,7 +168,7 @@ class Incoming:
         return position
 
     def truncate(self) -> int:
-        """Return the number of bytes received: there are none to cut off."""
+        """Do nothing, since there is never anything to cut off; return the number of bytes received."""
         return self._size
 
     def finish(self) -> int:

@@ -1,8 +1,9 @@
 """Checks callers: operators by their token, daemons by their key pairs.
 
 An operator sends the cluster's token. A daemon sends a value that only it and this Nimbus can derive from their key pairs
-(`squall.security.sealing`). Its public key is in its record, so only a daemon that can write to the store is accepted. A
-supervisor that was given up for its silence has no record there, but may still report: the leader remembers it.
+(`squall.security.sealing`). Nimbus looks up the daemon's public key in the daemon's record in the store, so only a daemon that
+can write to the store is accepted. A supervisor that the leader has given up, because it was silent, no longer has a record in
+the store. It may still report: the leader keeps the old record.
 Must not know: the meaning of requests.
 """
 
@@ -25,7 +26,7 @@ SUPERVISOR: Final = "supervisor"
 NIMBUS: Final = "nimbus"
 
 _NO_TOKEN_YET: Final = (
-    "this Nimbus does not know the operators' token yet: it gets the token from the leader once there is one;"
+    "this Nimbus does not have the operators' token yet: the leader gives it to every Nimbus soon after the election;"
     " ask again in a few seconds"
 )
 
@@ -66,13 +67,16 @@ class Authenticator:
         return Caller(OPERATOR)
 
     def refusal(self) -> SquallError:
-        """Return why a request without credentials is refused: it has none, or there is no token yet."""
+        """Return the error for a request without credentials. If this Nimbus has no token yet, the error says that instead."""
         if self.token() is None:
             return NoTokenYet(_NO_TOKEN_YET)
         return Unauthorized("this needs the operators' token: `Authorization: Bearer TOKEN`")
 
     def daemon(self, header: str | None) -> Caller:
-        """Return the daemon for its header; raise `Unauthorized` if it is unknown. Its key comes from the store."""
+        """Return the daemon that sent this header; raise `Unauthorized` if the daemon is unknown.
+
+        The daemon's public key is read from the store.
+        """
         found = None if header is None else read_daemon_header(header)
         if found is None:
             raise self.refusal()
@@ -82,7 +86,7 @@ class Authenticator:
             return Caller(SUPERVISOR, daemon_id)
         if self._is_token_of(self._registry.nimbuses.readable(daemon_id), NIMBUS_TO_NIMBUS, shown):
             return Caller(NIMBUS, daemon_id)
-        raise Unauthorized(f"these are not the credentials of a daemon {daemon_id!r:.200} that is known here")
+        raise Unauthorized(f"no daemon {daemon_id!r:.200} with these credentials is known here")
 
     def _is_token_of(self, record: SupervisorRecord | NimbusRecord | None, context: str, shown: str) -> bool:
         return record is not None and self.pair.is_token_of(record.public_key, context, shown)

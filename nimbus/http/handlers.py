@@ -2,7 +2,7 @@
 
 Each handler is a function of the services and the call, and returns a status and the struct to send.
 They run in threads of a pool, several at a time; changes are handed to the control thread.
-Must not know: Starlette, which path leads here (`table.py`).
+Must not know: Starlette; the paths of the handlers (`table.py` maps them).
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ LEAST_SECS: Final = 1.5
 
 @dataclass(frozen=True)
 class ApiCall(Generic[Query, Body]):
-    """A request: the names in its path, its query, its body, and who sent it. `began`: when, by the monotonic clock."""
+    """A request: the names in its path, its query, its body, and who sent it.
+
+    `began`: when the request arrived, on the monotonic clock.
+    """
 
     caller: Caller
     path: Mapping[str, str]
@@ -67,7 +70,7 @@ class ApiCall(Generic[Query, Body]):
 
 @dataclass(frozen=True)
 class Services:
-    """The parts of one Nimbus that its HTTP uses."""
+    """The parts of one Nimbus that its HTTP handlers use."""
 
     views: Views
     files: FileStore
@@ -84,8 +87,10 @@ class Services:
         return self.driver.call(lambda: self.control.lead(command), timeout=call.left)
 
     def leader_url(self) -> str:
-        """Return the leader's URL; raise `NoLeader` when there is none, or when it is this Nimbus, which has not
-        taken over yet."""
+        """Return the leader's URL.
+
+        Raise `NoLeader` if there is no leader, or if the new leader is this Nimbus itself, which has not taken over yet.
+        """
         leader = self.views.leader_id()
         if leader is not None and leader != self.control.me.id:
             for record in self.views.registry.all_nimbuses():
@@ -121,7 +126,8 @@ def supervisors(services: Services, call: Plain) -> Reply:
 
 
 def drain(services: Services, call: Plain) -> Reply:
-    services.views.supervisor(call.path["id"])  # `undrain` also takes a supervisor that is gone
+    # Raises if there is no such supervisor. `undrain` does not check, so that it also works for one that is gone.
+    services.views.supervisor(call.path["id"])
     return _set_drained(services, call, True)
 
 
@@ -177,13 +183,17 @@ def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
     check_versions(submission, own_versions(), services.views.registry.all_supervisors())
     for kind, sha256 in submission.files.items():
         services.files.check(kind, sha256)
-    call = replace(call, began=time.monotonic())  # checking large archives takes long, and happens once
+    # Checking large archives takes a long time, and is not counted: it happens only once.
+    call = replace(call, began=time.monotonic())
     known, record = services.lead(call, lambda nimbus: _accept(nimbus, submission))
     return 200 if known else 201, answers.SubmittedAnswer(record.name, record.id, record.state)
 
 
 def _accept(nimbus: Nimbus, submission: Submission) -> tuple[bool, TopologyRecord]:
-    """Return (whether it was there already, its record). Runs in the control thread, so that no other command intervenes."""
+    """Return whether the topology had been submitted already, and its record.
+
+    Runs in the control thread, so that no other command intervenes.
+    """
     known = nimbus.submitted(submission.key) is not None
     return known, nimbus.submit(submission)
 

@@ -130,7 +130,7 @@ class LeaderLoop:
         return False
 
     def next_time(self) -> float | None:
-        """Return when a round is due."""
+        """Return the time at which a round is due."""
         now = self.clock.now()
         times = [self._process.next_time(now), self._leadership.next_time(now)]
         if not self._process.occupied:  # otherwise the record is not written and would stay due for ever

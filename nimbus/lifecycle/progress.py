@@ -179,7 +179,7 @@ def drained_or_late(view: LifecycleView, now: float) -> bool:
 
 
 def _answered_by(record: TopologyRecord) -> float:
-    """Return when all workers of a draining topology have had time to answer."""
+    """Return the time at which all workers of a draining topology have had time to answer."""
     return (record.deadline or 0.0) - (record.wait or 0.0) + ANSWER_SECS
 
 

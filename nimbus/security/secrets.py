@@ -101,7 +101,7 @@ class Secrets:
         self._leading = self._aside = None
 
     def next_time(self, now: float) -> float:
-        """Return when `tick` has something to do."""
+        """Return the time at which `tick` has something to do."""
         return max(now, self._next)
 
     def close(self) -> None:

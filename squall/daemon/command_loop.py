@@ -33,7 +33,7 @@ class Rounds(Protocol):
         """Do what can be done now; return whether there was anything, so that there may be more."""
 
     def next_time(self) -> float | None:
-        """Return when a round is due even if the loop is not woken."""
+        """Return the time at which a round is due even if the loop is not woken."""
 
 
 class Stopped(SquallError):

@@ -1,7 +1,7 @@
 """The effects of a link, as values: messages to send, changes to report to the worker, events to count and log.
 
-`squall.transport.link` returns them, `squall.transport.exchange` carries them out, in their order. Messages come before reports
-to the worker, which may send something at once when it gets them.
+`squall.transport.link` returns them, and `squall.transport.exchange` carries them out in the order in which they were returned.
+Messages come before reports to the worker, because the worker may respond to a report by sending something at once.
 Must not know: how effects are carried out.
 """
 
@@ -51,7 +51,7 @@ class Disconnect(Effect, frozen=True):
 
 
 class Deliver(Effect, frozen=True):
-    """A frame has arrived, or a note for this worker itself."""
+    """A frame for the worker: one that arrived from the peer, or one that the link made itself."""
 
     frame: Frame
 
@@ -83,8 +83,8 @@ class LinkUp(Effect, frozen=True):
 
 
 class Reconnecting(Effect, frozen=True):
-    """Connections are made again: the peer is silent, or receives nothing from this worker. `was_open`: tuples were sent to it
-    before.
+    """Connections are made again: the peer is silent, or receives nothing from this worker. `was_open`:
+    whether the link has been open, so that tuples may have been sent to the peer.
     """
 
     silent_seconds: float

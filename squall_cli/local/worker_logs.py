@@ -1,8 +1,8 @@
 """The output and logs of worker processes, read while they grow and formatted for the terminal.
 
-Shown are what user code prints and logs, output that bypasses Python (of child processes and C code), and of a worker's own
-log only warnings and errors. An opened file is read to its end even if its directory is removed meanwhile.
-Must not know: clusters, where lines are shown.
+It shows what user code prints and logs, output that bypasses Python (from child processes and C code), and only the warnings
+and errors from a worker's own log. An opened file is read to its end even if its directory is removed meanwhile.
+Must not know: clusters; where the lines are shown.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class WorkerLogs:
     """The logs of all workers that have run for a topology."""
 
     workers: dict[Path, tuple[str, Followed, Followed]] = field(default_factory=dict)
-    #: Whether the last entry of each log was shown: its continuation lines are treated alike.
+    #: Whether the last entry of each log was shown; its continuation lines are shown or hidden with it.
     shown: dict[Path, bool] = field(default_factory=dict)
 
     def follow(self, workers: Iterable[tuple[str, Path]]) -> None:
@@ -118,12 +118,12 @@ class WorkerLogs:
 
 
 def readable(line: str) -> str | None:
-    """Return a line of a worker's log as it is shown: "" if it is hidden, None if it continues the line before."""
+    """Return a line of a worker's log as displayed; "" means that it is hidden, None that it continues the previous line."""
     found = LINE.fullmatch(line)
     if found is None:
         return None
     when, level, place, text = found.groups()
-    if level == "REPORT":  # an error of user code: the status has it, too
+    if level == "REPORT":  # an error in user code: the status display shows it already
         return ""
     if level in ("DEBUG", "INFO"):
         return f"{when} {place}: {text}" if OF_A_TASK.fullmatch(place) else ""

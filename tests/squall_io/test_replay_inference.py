@@ -87,13 +87,13 @@ def test_values_get_a_type_that_fits_all(values: list[Any], found: str) -> None:
         ([[1], ["a"]], "field 'x', an element: some values are bigint, some string"),
         ([{"a": 1}, {"a": "b"}], "field 'x', a value: some values are bigint, some string"),
         ([Place("a", 1.0), Pair(1, 2)], "some values are struct<"),
-        ([2**63], "9223372036854775808 is not a valid bigint"),
-        ([timedelta(1)], "(timedelta) has no type among a table's columns"),
+        ([2**63], "9223372036854775808 does not fit into a bigint"),
+        ([timedelta(1)], "no column type can hold datetime.timedelta(days=1) (timedelta)"),
         ([Colour.RED], "emit its value or its name"),
-        ([{None: 1}], "a map has no key None"),
+        ([{None: 1}], "a map cannot have None as a key"),
         ([Decimal("NaN")], "is not a number for a decimal column"),
         ([Decimal("1e30"), Decimal("1e-30")], "decimals have at most 38 digits"),
-        ([object], "has no type among"),
+        ([object], "no column type can hold"),
     ],
 )
 def test_values_without_one_type_are_a_conflict_that_names_the_field(values: list[Any], said: str) -> None:

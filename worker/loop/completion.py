@@ -54,7 +54,7 @@ class Completion:
         return busy
 
     def next_time(self) -> float | None:
-        """Return when to check again even if nothing arrives."""
+        """Return the time at which to check again even if nothing arrives."""
         times = []
         waits = any(spout.tracker.pending and spout.wants_flush() for spout in self.table.spouts)
         if waits and self.has_batches():

@@ -59,7 +59,7 @@ class Timers:
         return due
 
     def next_tick(self) -> float | None:
-        """Return when the next tick is due."""
+        """Return the time at which the next tick is due."""
         while self.ticks and self.ticks[0][3].end_called:
             heapq.heappop(self.ticks)
         return self.ticks[0][0] if self.ticks else None

@@ -2,8 +2,8 @@
 
 One `step`: process frames that arrived, run the bolts that have input, route acks, call the spouts, and send full frames (or
 all frames, if there is nothing else to do). Frames come in by `deliver` and leave by `send`; the caller provides the clock;
-`next_time` returns when a step is due even if nothing arrives. So a process with sockets, a thread of a local cluster and a
-simulation drive the same object.
+`next_time` gives the time at which a step is due even if nothing arrives. So a process with sockets, a thread of a local
+cluster and a simulation can all drive the same class.
 Must not know: sockets, threads (see `worker.tasks.runners`), the store, Nimbus.
 """
 
@@ -52,7 +52,7 @@ class Worker:
         scratch: Scratch,
         inline: bool = False,
     ) -> None:
-        """`inline`: tasks that have their own thread run in the loop too (simulated time)."""
+        """`inline`: run even threaded tasks in the loop (for simulated time)."""
         now = clock.now
         self.plan = plan
         self.name = plan.worker
@@ -86,7 +86,7 @@ class Worker:
         self.crash: ErrorReport | None = None
         #: Whether the reason of the crash is that a task could not be created, opened or prepared.
         self.unopened = False
-        #: The task whose job the loop runs: other threads read what a slow worker is doing.
+        #: The task whose job the loop is running. Other threads read it, to tell what a slow worker is doing.
         self.running: Task | None = None
         self.started = self.stopped = self.draining = False
         #: When the clock was last read after a job in the loop.
@@ -153,8 +153,8 @@ class Worker:
             self.completion.repeat_ends(change.moved.__contains__)
 
     def remove(self, task: Task) -> None:
-        """Close a task that leaves this worker. Tuples that wait for it are lost; its counters and acks still count."""
-        self.ack_router.finish()  # a spout's trees that are acked already must not fail with it
+        """Close a task that leaves this worker. The tuples in its inbox are lost, but its counters and acks are kept."""
+        self.ack_router.finish()  # trees of a spout that have already been acked must not fail now
         if task.threaded and not self.inline:
             self.runner.finish(task.id, task.close)
         else:
@@ -204,8 +204,10 @@ class Worker:
         self.set_active(False)
 
     def set_active(self, active: bool) -> None:
-        """Change the spouts' state and call their `activate` or `deactivate`. This ends the drain of a rebalance that changed
-        nothing."""
+        """Change the spouts' state and call their `activate` or `deactivate`.
+
+        This also ends a drain: after a rebalance that changed nothing, the worker is still draining.
+        """
         self.draining = False
         for spout in self.spouts:
             spout.draining = False
@@ -220,7 +222,7 @@ class Worker:
             spout.draining = True
 
     def stop(self) -> None:
-        """End all tasks, spouts first: pending trees fail as stopped, then close and cleanup are called."""
+        """End all tasks, spouts first: pending trees fail with the reason "stopped"; then close and cleanup are called."""
         if self.stopped:
             return
         self.stopped = True
@@ -255,7 +257,8 @@ class Worker:
             busy = True
             self.ran(self.tasks[task_id], now)
         for bolt in self.async_bolts:
-            if bolt.over:  # its calls end on the asyncio loop, which can only wake the worker's loop
+            # Its calls end on the asyncio loop, which cannot queue the bolt: it only wakes the worker's loop.
+            if bolt.over:
                 self.queue(bolt)
         self.run_timers(now)
         bolts_ran = self.run_bolts()
@@ -337,7 +340,7 @@ class Worker:
         return ran
 
     def run_spouts(self) -> bool:
-        """Run each spout once that has final calls to make, has due replays, or may emit."""
+        """Run once each spout that has final calls to make, has replays due, or may emit."""
         ran = False
         for spout in self.spouts:
             if not spout.jobs and not self.crash and spout.wants_run():
@@ -435,7 +438,7 @@ class Worker:
         self.send_controls()
 
     def next_time(self) -> float | None:
-        """Return when a step is due even if nothing arrives; None: never."""
+        """Return the time at which a step is due even if nothing arrives; None if there is none."""
         if not self.started or self.stopped or self.crash:
             return None
         times = [spout.next_time() for spout in self.spouts if not spout.busy]

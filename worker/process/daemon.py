@@ -74,7 +74,7 @@ class Waiter(Protocol):
 
 Tasks = tuple[TaskRow, ...]
 
-#: Sends keep-alives to peers from another thread than the loop: the trees that wait here, by the worker that tracks them.
+#: Sends keep-alives to peers from a thread other than the loop's: the trees that wait here, by the worker that tracks them.
 SendHeartbeats = Callable[[Mapping[str, list[KeepAlive]]], None]
 
 

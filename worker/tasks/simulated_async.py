@@ -94,7 +94,7 @@ class SimulatedAsync:
         return progressed
 
     def next_time(self) -> float | None:
-        """Return when the next sleeping call wakes."""
+        """Return the time at which the next sleeping call wakes."""
         return self.loop.times[0] if self.loop is not None and self.loop.times else None
 
     def stop(self) -> None:

@@ -26,7 +26,8 @@ from worker.tasks.emitter import Emitter
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import end_fork, in_main_thread
 
-#: References to an instance's dictionary that is not shared: the instance, the variable, the argument of getrefcount.
+#: The reference count of an instance's dictionary that nothing else uses: one each for the instance, the variable and the
+#: argument of getrefcount.
 REFERENCES = 3
 
 
@@ -38,7 +39,7 @@ class TaskLimits:
     frame: int
     #: The most frames in flight to one destination task.
     window: int
-    #: The size of an outbox from which on its task is not run.
+    #: When an outbox reaches this size, its task is no longer run.
     high: int
     #: Emissions after which a run ends.
     emits: int
@@ -98,13 +99,13 @@ class Task:
         #: The number of jobs in the task's thread, and when the oldest began.
         self.jobs = 0
         self.busy_since = 0.0
-        #: What the running call waits for, as it reported by `Context.progress`; "": unknown.
+        #: What the running call waits for (it reports this with `Context.progress`); "": unknown.
         self.waits_for = ""
         #: The worker is stopping: results of a running call are discarded.
         self.stopped = False
         #: An outbox has no room; the task is not run.
         self.blocked = False
-        #: Everything is done: end_of_input has run (or the spout has finished) and the end marks are out.
+        #: Everything is done: end_of_input has run (or the spout has finished), and the end marks have been sent.
         self.ended = False
         self.executed = self.acked = self.failed = 0
         #: `topology.on.error: crash`: the first error of the user's code ends the topology.
@@ -145,16 +146,18 @@ class Task:
         return self.jobs > 0 and self.now() - self.busy_since > self.hang_secs
 
     def goes_on(self, why: str | None) -> None:
-        """Implement `Context.progress` for a running call: it does not hang. `why`: what it waits for (None: as before).
+        """Implement `Context.progress`: the running call reports that it is not hung.
 
-        Outside of a job `why` is ignored, since nothing would clear it.
+        `why`: what it waits for (None: as before). Outside of a job `why` is ignored, since nothing would clear it.
         """
         self.busy_since = self.now()
         if why is not None and self.jobs:
             self.waits_for = short_line(str(why))
 
     def attach(self, names: tuple[str, ...], base: type[Spout] | type[Bolt], core: object) -> None:
-        """Give the instance its runtime methods, except those that its class overrides (these call the runtime by super)."""
+        """Give the instance its runtime methods, except those that its class overrides: the overrides reach the runtime through
+        super().
+        """
         attributes = own_dictionary(self.instance)
         attributes["_squall_task"] = core
         for name in names:
@@ -208,7 +211,7 @@ class Task:
         raise AssertionError("every kind of task has its own run")
 
     def at_rest(self) -> bool:
-        """Return whether nothing waits in or at the task."""
+        """Return whether the task is idle: no job, no input, and nothing unsent."""
         return not (self.jobs or self.inbox or self.emitter.dirty)
 
     def waiting(self) -> int:
@@ -228,14 +231,17 @@ class Task:
         return roots
 
     def holds_trees(self) -> bool:
-        """Return whether `waiting_roots` may have any. Called before each sleep, so not every tuple is visited."""
+        """Return whether `waiting_roots` could return anything.
+
+        This is called before each sleep, so it stops at the first one that it finds.
+        """
         return any(any(islice(batch.roots, batch.position, None)) for batch in list(self.inbox)) or any(
             any(box.roots) for box in list(self.emitter.dirty)
         )
 
 
 def own_dictionary(instance: Any) -> dict[str, Any]:
-    """Return the dictionary of a user's instance, replaced by one whose keys are not shared.
+    """Replace the dictionary of a user's instance with a copy whose keys are not shared, and return the copy.
 
     An unpickled instance shares its dictionary's keys with other instances of its class, and then Python 3.11 and 3.12 do not
     specialise attribute accesses (measured, `self.counts[word] = self.counts.get(word, 0) + 1`: 170 instead of 120 ns).
@@ -247,4 +253,4 @@ def own_dictionary(instance: Any) -> dict[str, Any]:
             object.__setattr__(instance, "__dict__", {**attributes})
         except (AttributeError, TypeError):  # a class that defines its own __dict__
             return attributes
-    return vars(instance)  # type: ignore[no-any-return] # typeshed: of an untyped instance
+    return vars(instance)  # type: ignore[no-any-return] # typeshed gives vars() of an untyped instance the type Any

@@ -92,7 +92,7 @@ def encode_entry(entry: BatchEntry) -> bytes:
 
 
 def decode_entry(data: bytes, path: str) -> BatchEntry:
-    """Return the entry in a file's bytes; `UnreadableRecord`, also if it is of another batch than the file's name says."""
+    """Return the entry in a file's bytes; `UnreadableRecord`, also if its batch is not the one in the file's name."""
     entry = entry_from(unseal(KIND, data, path), path)
     if path.rpartition("/")[2] != f"{entry.batch}.json":
         raise UnreadableRecord(path, f"is damaged: it holds the entry of batch {entry.batch}")

@@ -1,7 +1,7 @@
 """Infers the types of an output's columns from its values, for an output without a schema.
 
 Every task inspects its emissions and records one type per field; the driver merges the types. If a field has no common type,
-the error names both types. Nothing is widened silently, since an int that became a double would be another value.
+the error names both types. Nothing is widened silently: an int converted to a double may be a different value.
 Must not know: Spark, tasks.
 """
 
@@ -80,13 +80,14 @@ def kind_of(where: str, value: Any) -> Kind:
         return _struct(where, names, [getattr(value, name) for name in names])
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         return kind_of(where, value.item())
-    raise TypeConflict(f"{where}: {typed(value)} has no type among a table's columns")
+    raise TypeConflict(f"{where}: no column type can hold {typed(value)}")
 
 
 def _whole(where: str, least: int, most: int) -> Kind:
     if least < _LEAST or most > _MOST:
         raise TypeConflict(
-            f"{where}: {most if most > _MOST else least} is not a valid bigint; a schema may say decimal(38,0)"
+            f"{where}: {most if most > _MOST else least} does not fit into a bigint; declare the column as"
+            " decimal(38,0) in a schema"
         )
     return WHOLE_NUMBER
 
@@ -108,7 +109,7 @@ def _sequence(where: str, value: Any) -> Kind:
 
 def _map(where: str, value: dict[Any, Any]) -> Kind:
     if None in value:
-        raise TypeConflict(f"{where}: a map has no key None")
+        raise TypeConflict(f"{where}: a map cannot have None as a key")
     return Map(
         kind_of_all(f"{where}, a key", list(value)), kind_of_all(f"{where}, a value", list(value.values()))
     )
@@ -123,12 +124,10 @@ def _struct(where: str, names: Iterable[str], values: Iterable[Any]) -> Kind:
 def _enum(where: str, value: Enum) -> Kind:
     if isinstance(value, (str, int)):
         return STRING if isinstance(value, str) else WHOLE_NUMBER
-    raise TypeConflict(
-        f"{where}: {typed(value)} has no type among a table's columns; emit its value or its name"
-    )
+    raise TypeConflict(f"{where}: no column type can hold {typed(value)}; emit its value or its name")
 
 
-#: In order: a bool is an int to isinstance, a datetime is a date.
+#: Checked in this order, since to isinstance a datetime is also a date, and an Enum may be an int or a str.
 _LOOKS: Final[tuple[tuple[type, Callable[[str, Any], Kind]], ...]] = (
     (Enum, _enum),
     (int, lambda where, value: _whole(where, int(value), int(value))),
@@ -145,7 +144,7 @@ _LOOKS: Final[tuple[tuple[type, Callable[[str, Any], Kind]], ...]] = (
 
 
 def merge_kinds(where: str, one: Kind, other: Kind) -> Kind:
-    """Return the type of values of both types; `TypeConflict` names them."""
+    """Return the common type of two types; `TypeConflict` names both."""
     if one == other or NOTHING in (one, other):
         return other if one == NOTHING else one
     if isinstance(one, Decimal) and isinstance(other, Decimal):

@@ -1,9 +1,9 @@
 """Ships the user's own modules to Spark's workers, since pickles of components refer to classes by name.
 
 The names in a topology's pickles lead to the files that the driver imported. All other modules that the driver has imported
-from the same folders are shipped too, since they may import each other. An import that has not run yet is not seen; the
-caller must name its file.
-Must not know: what is done with them.
+from the same folders are shipped too, since they may import each other. A module that has not been imported yet is
+not found; the caller must pass its file.
+Must not know: what the shipped modules are used for.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def names_in(pickle: bytes) -> set[str]:
 
 
 def file_of(name: str) -> str | None:
-    """Return the file of a user's module; None for a module without a file, and for modules that Spark's workers have
-    installed: those of Squall, Python and packages.
+    """Return the file of a user's module. Return None for a module without a file, and for a module that is already installed
+    for Spark's workers: a module of Squall, of Python, or of a package.
     """
     file = getattr(sys.modules.get(name), "__file__", None)
     if name == "__main__" or not isinstance(file, str) or not file.endswith(".py"):
@@ -64,7 +64,7 @@ def file_of(name: str) -> str | None:
 
 
 def place_of(name: str) -> str | None:
-    """Return the path in an archive where the import of a user's module finds it."""
+    """Return the path that a user's module must have in an archive so that it can be imported from there."""
     file = file_of(name)
     if file is None:
         return None
@@ -75,8 +75,8 @@ def place_of(name: str) -> str | None:
 
 
 def root_of(name: str) -> str | None:
-    """Return the folder from which a user's module is imported; None if it is not the user's, or if it was loaded by hand
-    under a name that no import finds.
+    """Return the folder from which a user's module is imported. Return None if the module is not the user's, or if it was
+    loaded by hand under a name that cannot be imported.
     """
     file, place = file_of(name), place_of(name)
     if file is None or place is None or not file.endswith(os.sep + place.replace("/", os.sep)):

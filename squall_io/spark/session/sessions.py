@@ -39,7 +39,7 @@ _LOG_SECONDS: Final = 10.0
 
 
 class SessionMismatch(SquallError):
-    """A session in this process has another master or other settings than requested."""
+    """A session in this process has a different master or different settings from those requested."""
 
 
 @dataclass
