@@ -1,4 +1,4 @@
-"""Reads structs from decoded JSON exactly: a missing field or a value of another type is refused.
+"""Reads structs from decoded JSON exactly: a missing field or a value of the wrong type is refused.
 
 `msgspec.convert` does not accept a bool as a number, a float as a count or a number as a text. In addition, every field must be
 present unless it is named as optional: defaults are for code that makes a value, not for damaged files. JSON is parsed and

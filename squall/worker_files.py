@@ -14,9 +14,9 @@
   work/ the process's working directory, if its supervisor gives it one: for user code, a new one for each process
 ```
 
-Each file is written under another name and renamed, so that a reader always sees it complete. A file that is not as expected
-raises `BadFile`. Each side survives the other: a new supervisor finds the running worker by its heartbeat. On a full disk,
-lease and heartbeat overwrite their previous files, which needs no space, so running workers continue.
+Each file is written under a temporary name and renamed, so that a reader always sees it complete. A file that is not as
+expected raises `BadFile`. Each side survives the other: a new supervisor finds the running worker by its heartbeat. On a
+full disk, lease and heartbeat overwrite their previous files, which needs no space, so running workers continue.
 Must not know: processes, what the values cause.
 """
 

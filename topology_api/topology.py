@@ -158,7 +158,7 @@ class Topology:
             ) from error
 
     def renamed(self, name: str) -> Topology:
-        """Return the topology under another name. Raises InvalidTopology for an invalid name."""
+        """Return the topology under a different name. Raises InvalidTopology for an invalid name."""
         if problem := name_problem(name):
             raise InvalidTopology([f"the topology's name {problem}"])
         return replace(self, name=name)

@@ -143,8 +143,8 @@ class Nimbus:
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology: it may drain for `wait_secs` seconds (default: its message timeout), then its workers stop.
 
-        A second kill may set another deadline; without `wait_secs` the deadline stays. A topology whose record cannot be read
-        is removed at once.
+        A second kill may set a different deadline; without `wait_secs` the deadline stays. A topology whose record cannot be
+        read is removed at once.
         """
         check_wait(wait_secs)
         try:

@@ -1,7 +1,7 @@
 """The lifecycle of a topology, as one table.
 
 A state and an event give the next state; a pair that is not in the table is illegal: it raises and changes nothing.
-`activate` and `deactivate` may be repeated; so may `kill`, with another wait. The states and their events are those of
+`activate` and `deactivate` may be repeated; so may `kill`, with a different wait. The states and their events are those of
 `squall.values.TopologyState`.
 
 Must not know: records, the store, time, who asks.

@@ -5,7 +5,7 @@
 <state>/id          its id
 <state>/key         its key pair (mode 0600)
 <state>/cluster     the id of the cluster that it belongs to
-<state>/token       the operators' token (mode 0600), unless squall.token.file names another place
+<state>/token       the operators' token (mode 0600), unless squall.token.file names a different place
 <state>/files/      the files of topologies, by their SHA-256
 <state>/counters/   what topologies have counted
 ```

@@ -33,7 +33,7 @@ class RowColumns:
 
     @cython.locals(at=cython.Py_ssize_t, column=list)
     def append(self, row: Row) -> None:
-        """Add a row at the end; one of another length raises ValueError."""
+        """Add a row at the end; one of a different length raises ValueError."""
         if len(row) != self.arity:
             raise ValueError(f"a row of {len(row)} values among rows of {self.arity}")
         if self.arity > 0:

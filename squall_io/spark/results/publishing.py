@@ -55,7 +55,7 @@ def open_output(
     """Return the table for results at a path, which exists or can be created. None: as its versions have it, or parquet
     without partitions.
 
-    `TableMismatch`: it holds something else, or is written in another way; `FolderTaken`: it cannot be created.
+    `TableMismatch`: it holds something else, or is written in a different way; `FolderTaken`: it cannot be created.
     Writes nothing.
     """
     newest = versions.newest_version(files)

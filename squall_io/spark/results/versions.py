@@ -21,7 +21,7 @@ attempt. A publisher takes the seal first and then checks its files: they all ex
 for good, together with `begun.json`.
 
 **How rows are written** (format and partition columns) is fixed by version 1, and so in one step: each record has it, and a
-run gives up if it finds a record with another format or other columns. Before version 1 nothing is fixed, whatever failed
+run gives up if it finds a record with a different format or other columns. Before version 1 nothing is fixed, whatever failed
 runs have left.
 
 Must not know: Spark, how rows are computed.
@@ -236,7 +236,7 @@ def kept_versions(files: Files) -> list[Version]:
 
 def begin(files: Files, run: Run) -> Attempt | Version:
     """Begin an attempt of a run; return the newest version instead if it already is this run's result. `TableMismatch`: the
-    versions are written in another way.
+    versions are written in a different way.
     """
     settle(files)
     base = newest_number(files)
@@ -277,7 +277,7 @@ def publish(
 ) -> Published:
     """Publish the rows that Spark wrote as a version, unless the same run already has one.
 
-    `TableMismatch`: the first version has been published meanwhile, in another format or with other partitions. Errors of
+    `TableMismatch`: the first version has been published meanwhile, in a different format or with other partitions. Errors of
     `Files` are raised unchanged; the call may then be repeated.
     """
     draft = Version(

@@ -105,7 +105,7 @@ def neighbour_problems(own: SinkSettings, earlier: Mapping[str, SinkSettings]) -
 def _parsed(
     given: Any, kinds: Any, parse: Callable[[Any], _Parsed], wrong: str, problems: list[str]
 ) -> _Parsed | None:
-    """Return an argument's value; None, and a sentence in `problems`, if it is of another kind or cannot be parsed."""
+    """Return an argument's value; None, and a sentence in `problems`, if it is of the wrong kind or cannot be parsed."""
     if not isinstance(given, kinds):
         problems.append(wrong)
         return None

@@ -13,7 +13,7 @@ POSITIONS/tasks/<index>of<parallelism>.<owner>.json       the record of one owne
 ```
 Each owner of a task writes its own file, so an owner that does not know that it was superseded overwrites nothing.
 A starting owner combines all existing records. Once the result is in its own file, it deletes the files of the previous
-owners. Records of another parallelism are kept: they are small, and describe units that now belong to other tasks.
+owners. Records of a different parallelism are kept: they are small, and describe units that now belong to other tasks.
 Must not know: files, lines, rows, spouts.
 """
 
@@ -175,7 +175,7 @@ class Positions:
         self._known: dict[Unit, int] = {}
 
     def learn(self, record: PositionRecord) -> None:
-        """Add a record of an earlier owner, or of a task of another parallelism."""
+        """Add a record of an earlier owner, or of a task of a different parallelism."""
         done = DoneUnits(record.index, record.parallelism, record.done)
         if (done.index, done.parallelism) == (self.index, self.parallelism):
             self.done.update(done)
