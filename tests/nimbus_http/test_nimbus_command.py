@@ -156,7 +156,7 @@ def test_a_second_one_on_the_same_state_directory_ends_with_one_sentence(process
     (processes.folder / "again").symlink_to(processes.folder / "first")
     assert processes.start("again").wait(CAP_SECS) == 1
     [line] = [line for line in processes.log("again").splitlines() if line.startswith("squall nimbus")]
-    assert "give this one its own with --state" in line and "Traceback" not in processes.log("again")
+    assert "give this Nimbus its own with --state" in line and "Traceback" not in processes.log("again")
 
 
 def test_a_bind_to_other_machines_without_a_certificate_is_refused(processes: Processes) -> None:

@@ -76,7 +76,7 @@ def test_an_exception_of_one_java_is_not_asked_of_the_other(
 
 def test_a_stopped_session_is_named(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spark.sparkContext, "_jsc", None)
-    with pytest.raises(FilesUnavailable, match="Spark's session was stopped"):
+    with pytest.raises(FilesUnavailable, match="the Spark session for access to the file system was stopped"):
         Jvm.of_session(spark)
 
 
