@@ -15,9 +15,13 @@ import logging
 import threading
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import to_builtins
+
+from squall.api.requests import CountersRow, ReportRow, ReportsRequest
 from squall.cluster import paths
 from squall.cluster.records import NimbusRecord, WorkerReport, encode
 from squall.cluster.registry import Registry
@@ -56,6 +60,15 @@ FILE: Final = 10.0
 
 #: (topology id, worker, incarnation)
 CounterKey = tuple[str, str, Incarnation]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The messages of one request. Reports are by topology name and worker; `beat`: a heartbeat is due."""
+
+    reports: dict[tuple[str, str], WorkerReport]
+    counters: dict[CounterKey, bytes]
+    beat: bool
 
 
 class Nimbuses:
@@ -207,7 +220,7 @@ class HttpNimbusLink:
                 sender.counters.update(self._latest)
                 sender.start()
 
-    def next_batch(self, sender: _Sender) -> dict[str, Any] | None:
+    def next_batch(self, sender: _Sender) -> _Batch | None:
         """Return the messages that a sender has to send now; None: there are none."""
         with self._lock:
             leads = sender.record.id == self._leader
@@ -222,16 +235,14 @@ class HttpNimbusLink:
                 reports, self._reports = self._reports, {}
                 beat, self._beat = self._beat, False
             sender.busy = bool(counters or reports or beat)
-        if not sender.busy:
-            return None
-        return {"reports": reports, "counters": counters, "beat": beat}
+        return _Batch(reports, counters, beat) if sender.busy else None
 
-    def give_back(self, sender: _Sender, what: dict[str, Any]) -> None:
+    def give_back(self, sender: _Sender, batch: _Batch) -> None:
         """Queue unsent messages again, except those with a later one in the queue."""
         with self._lock:
-            self._reports = {**what["reports"], **self._reports}
-            self._beat |= what["beat"]
-            sender.counters = {**what["counters"], **sender.counters}
+            self._reports = {**batch.reports, **self._reports}
+            self._beat |= batch.beat
+            sender.counters = {**batch.counters, **sender.counters}
 
 
 class _Sender:
@@ -262,18 +273,18 @@ class _Sender:
         while not self._closed.is_set():
             self.woken.wait()
             self.woken.clear()
-            what = None if self._closed.is_set() else self._link.next_batch(self)
-            if what is None:
+            batch = None if self._closed.is_set() else self._link.next_batch(self)
+            if batch is None:
                 continue
             try:
-                self._client.post(self._path, _body(what), repeatable=True)
+                self._client.post(self._path, _body(batch), repeatable=True)
             except Exception as error:  # this thread must go on
                 if not isinstance(error, (SquallError, OSError)):
                     _log.exception("internal error while sending to Nimbus %s", self.record.id)
                 if isinstance(error, Refused) and error.status in _NEVER:
                     _log.error("Nimbus %s rejects reports of this supervisor: %s", self.record.id, error)
                 else:
-                    self._link.give_back(self, what)
+                    self._link.give_back(self, batch)
                 self.busy = False
                 self._failed(error)
                 self._closed.wait(AGAIN)
@@ -336,22 +347,12 @@ class NimbusFiles:
         raise failure
 
 
-def _body(what: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "reports": [
-            {"topology": name, "report": json.loads(encode(report))}
-            for (name, _), report in what["reports"].items()
-        ],
-        "counters": [
-            {
-                "topology_id": topology_id,
-                "worker": worker,
-                "incarnation": list(incarnation),
-                "counters": _json(counters),
-            }
-            for (topology_id, worker, incarnation), counters in what["counters"].items()
-        ],
-    }
+def _body(batch: _Batch) -> Any:
+    request = ReportsRequest(
+        reports=[ReportRow(name, json.loads(encode(report))) for (name, _), report in batch.reports.items()],
+        counters=[CountersRow(*key, _json(counters)) for key, counters in batch.counters.items()],
+    )
+    return to_builtins(request)
 
 
 def _json(counters: bytes) -> Any:

@@ -13,7 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from msgspec import structs
+
 from squall.api.answers import SubmittedAnswer
+from squall.api.requests import SubmitRequest
 from squall.http.client import Refused, Unreachable, at
 from squall.packages.versions import minor, misfits, own_versions
 from squall_cli.cluster.nimbus_client import NimbusClient
@@ -61,21 +64,19 @@ class OutgoingSubmission:
     def body(self) -> dict[str, Any]:
         """Return the body of the request to Nimbus."""
         versions = own_versions()
-        return {
-            "submission": self.key,
-            "description": self.topology.describe(),
-            "pickles": {
-                name: b64encode(data).decode("ascii") for name, data in self.topology.pickles.items()
-            },
-            "conf": dict(self.conf),
-            "component_confs": {name: dict(conf) for name, conf in self.component_confs.items()},
-            "active": self.active,
-            "replace": self.replace,
-            "wait_secs": self.wait_secs,
-            "files": {file.purpose: file.sha256 for file in self.files},
-            **versions,
-            "python": minor(versions["python"]),
-        }
+        request = SubmitRequest(
+            submission=self.key,
+            description=self.topology.describe(),
+            pickles={name: b64encode(data).decode("ascii") for name, data in self.topology.pickles.items()},
+            conf=dict(self.conf),
+            component_confs={name: dict(conf) for name, conf in self.component_confs.items()},
+            active=self.active,
+            replace=self.replace,
+            wait_secs=self.wait_secs,
+            files={file.purpose: file.sha256 for file in self.files},
+            **versions | {"python": minor(versions["python"])},
+        )
+        return structs.asdict(request)
 
 
 @dataclass(frozen=True)
