@@ -2,16 +2,16 @@
 
 ```
 <worker directory>/
-  orders.json supervisor -> worker: its identity and its orders. Renamed into place, then announced by SIGUSR1
+  orders.json     supervisor -> worker: its identity and its orders. Renamed into place, then announced by SIGUSR1
   keys.json       supervisor -> worker: the topology's key pair, mode 0600
   lease.json      supervisor -> worker: a number that rises while the supervisor lives
-  pulse.json worker -> supervisor: the heartbeat, with its state and the call that it is executing
+  pulse.json      worker -> supervisor: the heartbeat, with its state and the call that it is executing
   counters.json   worker -> supervisor: its cumulative counters; the heartbeat names the number of the file that belongs to it
   end.json        worker -> supervisor: why it ended, when it did so by itself
   worker.log      the worker's log, rotated
   output.log      what was written to the process's own stdout and stderr: by C code, a dying interpreter, child processes
   scratch/        the tasks' own directories (`Context.directory`)
-  work/ the process's working directory, if its supervisor gives it one: for user code, a new one for each process
+  work/           the process's working directory, if its supervisor gives it one: for user code, a new one for each process
 ```
 
 Each file is written under a temporary name and renamed, so that a reader always sees it complete. A file that is not as
@@ -27,12 +27,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from threading import get_ident
 from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from squall import atomic_files
 from squall.cluster.records import JSON, Placement
 from squall.exact_structs import S, WrongValue, build_type_info, read_exactly
 from squall.values import Address, Incarnation, Keys, TaskRow
@@ -161,23 +161,14 @@ def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> No
 
 
 def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644) -> None:
-    """Write bytes to `directory`/`name` atomically."""
-    target = os.path.join(directory, name)
-    beside = f"{target}.{os.getpid()}.{get_ident()}.new"  # no other writer has the same
+    """Write bytes to `directory`/`name` atomically; on a full disk a lease or a heartbeat is written over its previous file."""
     try:
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with open(descriptor, "wb", buffering=0) as file:
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
-        os.rename(beside, target)
-    except BaseException as error:
-        if os.path.exists(beside):
-            os.unlink(beside)
-        if isinstance(error, OSError) and error.errno in _FULL and name in _SIGNS and os.path.exists(target):
-            _write_over(target, data)
-            return
-        raise
+        atomic_files.write_bytes(directory, name, data, mode)
+    except OSError as error:
+        target = os.path.join(directory, name)
+        if error.errno not in _FULL or name not in _SIGNS or not os.path.exists(target):
+            raise
+        _write_over(target, data)
 
 
 def _write_over(target: str, data: bytes) -> None:

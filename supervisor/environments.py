@@ -4,9 +4,8 @@
 <state>/environments/<key>/
   requirements.txt     the requirements, as the submitter wrote them
   constraints.txt      the versions that workers themselves need: the build fails where these contradict the requirements
-  wheels/              shipped packages; with them nothing is installed from elsewhere, regardless of this host's
-  settings of pip
-                       and uv say. Without them those settings (a site's index) apply
+  wheels/              shipped packages; with them nothing is installed from elsewhere, regardless of this host's settings
+                       of pip and uv. Without them those settings (a site's index) apply
   venv/                the environment. Squall's own folders come after it on the module path (squall.pth)
   build.log            the commands and their output, of each try
   ready                written last: without it the environment is built again

@@ -141,7 +141,7 @@ _TABLE = (
     ),
     Option(
         "topology.message.timeout.secs", (int, float), 30, "seconds", "topology",
-        "A tree without activity for this long fails. A kill waits for the same time, so that the topology can drain.",
+        "A tree without activity for this long fails. A kill waits at most as long for the topology to drain.",
         _seconds(),
     ),
     Option(

@@ -122,24 +122,28 @@ class Counters:
                     del self._topologies[topology_id]
 
     def save(self, directory: Path) -> None:
-        """Write changed counters to a directory, which is created, and delete files of topologies that are gone.
-        Raises OSError when that fails; the next call writes the rest. One thread at a time."""
+        """Write changed counters to a directory, which is created, and delete files of topologies that are gone. Raises the
+        OSError of a topology whose file cannot be written, after all others are; the next call tries it again. One thread at a
+        time."""
         with self._lock:
             ids = set(self._topologies)
             unsaved = sorted(self._unsaved & ids)
-            self._unsaved.clear()
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        try:
-            while unsaved:
-                with self._lock:  # the workers' counters are values; only the sums may change meanwhile
-                    counted = self._topologies.get(unsaved[-1], Counted())
-                    parts = topology_counters.base_of(counted), dict(counted.folded), dict(counted.workers)
-                topology_counters.write(directory, unsaved[-1], topology_counters.encode(*parts))
-                unsaved.pop()
-        finally:
-            with self._lock:
-                self._unsaved.update(unsaved)
+        failure: OSError | None = None
+        for topology_id in unsaved:
+            with self._lock:  # the workers' counters are values; only the sums may change meanwhile
+                self._unsaved.discard(topology_id)
+                counted = self._topologies.get(topology_id, Counted())
+                parts = topology_counters.base_of(counted), dict(counted.folded), dict(counted.workers)
+            try:
+                topology_counters.write(directory, topology_id, topology_counters.encode(*parts))
+            except OSError as error:
+                failure = error
+                with self._lock:
+                    self._unsaved.add(topology_id)
         topology_counters.remove_others(directory, ids)
+        if failure is not None:
+            raise failure
 
     def load(self, directory: Path) -> None:
         """Load the saved counters of topologies that have sent none since."""

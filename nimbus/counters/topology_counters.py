@@ -18,11 +18,11 @@ from typing import Any, Final
 
 from msgspec import ValidationError, convert
 
+from squall.atomic_files import TEMPORARY, write_bytes
 from squall.cluster.counters import BadCounters, ComponentCounters, WorkerCounters
 from squall.cluster.paths import quoted, unquoted
 from squall.reports.error_reports import KEPT, ErrorReport, folded
 from squall.values import Incarnation
-from squall.worker_files import write_bytes
 
 _log = logging.getLogger(__name__)
 
@@ -102,9 +102,9 @@ def write(directory: Path, topology_id: str, data: bytes) -> None:
 
 
 def remove_others(directory: Path, topology_ids: Collection[str]) -> None:
-    """Remove the files of all other topologies."""
+    """Remove the files of all other topologies, and what a killed Nimbus had begun to write."""
     keep = set(map(_name, topology_ids))
-    for path in directory.glob(f"*{_SUFFIX}"):
+    for path in [*directory.glob(f"*{_SUFFIX}"), *directory.glob(f"*{TEMPORARY}")]:
         if path.name not in keep:
             path.unlink(missing_ok=True)
 

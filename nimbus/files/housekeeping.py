@@ -63,7 +63,7 @@ class Housekeeping:
         self._ending = False
         self._thread = threading.Thread(target=self._serve, name="squall-nimbus-housekeeping", daemon=True)
         self._unwatch: list[Cancel] = []
-        #: May be used from any thread.
+        #: Only housekeeping updates it; any thread may read.
         self.missing = MissingFiles(PATIENCE_SECS, UNSURE_SECS)
         self._sources = FileSources(self.clock.now)
         #: sha256 -> the last logged reason why it could not be fetched.

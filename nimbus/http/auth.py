@@ -24,6 +24,8 @@ from topology_api.errors import SquallError
 OPERATOR: Final = "operator"
 SUPERVISOR: Final = "supervisor"
 NIMBUS: Final = "nimbus"
+#: Records of daemons that are kept, so that an unchanged one is not decoded again.
+_REMEMBERED: Final = 10_000
 
 _NO_TOKEN_YET: Final = (
     "this Nimbus does not have the operators' token yet: the leader gives it to every Nimbus soon after the election;"
@@ -53,8 +55,8 @@ class Authenticator:
         self._registry = Registry(self.store)
 
     def operator(self, header: str | None) -> Caller | None:
-        """Return the operator if the header holds an operator's token, else None. Raises `Unauthorized` for a wrong token. Does
-        not read the store.
+        """Return the operator if the header holds an operator's token, else None. Raises `Unauthorized` for a wrong token,
+        `NoTokenYet` while there is none. Does not read the store.
         """
         given = None if header is None else read_bearer(header)
         if given is None:
@@ -75,12 +77,15 @@ class Authenticator:
     def daemon(self, header: str | None) -> Caller:
         """Return the daemon that sent this header; raise `Unauthorized` if the daemon is unknown.
 
-        The daemon's public key is read from the store.
+        Raises `NoTokenYet` for another header while this Nimbus has no token. The daemon's public key is read from the store.
         """
         found = None if header is None else read_daemon_header(header)
         if found is None:
             raise self.refusal()
         daemon_id, shown = found
+        known = self._registry.supervisors.known.by_path
+        if len(known) > _REMEMBERED:
+            known.clear()
         supervisor = self._registry.supervisors.readable(daemon_id) or self.given_up(daemon_id)
         if self._is_token_of(supervisor, SUPERVISOR_TO_NIMBUS, shown):
             return Caller(SUPERVISOR, daemon_id)

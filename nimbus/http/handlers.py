@@ -53,7 +53,7 @@ LEAST_SECS: Final = 1.5
 class ApiCall(Generic[Query, Body]):
     """A request: the names in its path, its query, its body, and who sent it.
 
-    `began`: when the request arrived, on the monotonic clock.
+    `began`: when its handler could begin, on the monotonic clock.
     """
 
     caller: Caller

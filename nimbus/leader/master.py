@@ -202,7 +202,8 @@ class Nimbus:
     def report(self, name: str, worker_id: str, report: WorkerReport) -> bool:
         """Store the report of a worker of the topology `name`. A report without news costs little.
 
-        Return False, without storing it, if the worker was superseded and should stop.
+        Return False, without storing it, if no such worker is wanted (any more). Return True, also without storing it, while
+        the topology cannot be read.
         """
         if report.worker != worker_id:
             raise ValueError(f"worker {worker_id!r} of {name!r} sent the report of {report.worker!r}")

@@ -21,8 +21,8 @@ import secrets
 import socket
 from pathlib import Path
 
+from squall.atomic_files import write_bytes
 from squall.security.sealing import KeyPair
-from squall.worker_files import write_bytes
 from topology_api.errors import SquallError
 
 _ID = re.compile(r"[\w.-]{1,100}")

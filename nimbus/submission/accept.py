@@ -2,7 +2,7 @@
 
 The write of the record makes it a topology; without the record, everything written before is an orphan. A submission that comes
 again with the same key is treated as the one that is already there.
-Must not know: slots, the life cycle of a topology.
+Must not know: slots, how a topology goes on from here.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from squall.packages.versions import minor
 from topology_api.topology import Topology
 
 
@@ -33,4 +34,4 @@ class Submission:
     @property
     def python(self) -> str:
         """The Python version that packed it, such as "3.11"; "" within one process."""
-        return ".".join(self.versions.get("python", "").split(".")[:2])
+        return minor(self.versions.get("python", ""))

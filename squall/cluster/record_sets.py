@@ -30,7 +30,7 @@ class _Known:
     record: Record | None
     """None: the bytes are no record."""
     last: Record | None
-    """Return the record. While its bytes cannot be read, return the record that was read last."""
+    """The record; while its bytes cannot be read, the record that was read last."""
 
 
 @dataclass

@@ -95,7 +95,7 @@ class _Request:
     #: How long to wait for its answer, in seconds; None: as long as the client usually waits.
     timeout: float | None = None
     #: The value of the Authorization header for the server that is asked now.
-    authorization: str | None = None
+    authorization: str | None = field(default=None, repr=False)
     #: The servers that have not answered it.
     silent: dict[Address, Unreachable] = field(default_factory=dict)
 

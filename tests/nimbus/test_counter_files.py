@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nimbus.counters.counting import Counters
+from squall.atomic_files import TEMPORARY
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.records import TopologyRecord
 from squall.reports.error_reports import ErrorReport
@@ -150,3 +151,28 @@ def test_a_failed_write_is_repeated_the_next_time(
 
 def test_without_saved_files_nothing_is_loaded(tmp_path: Path) -> None:
     assert status(loaded(tmp_path / "none")).components["lines"].emitted == 0
+
+
+def test_a_name_that_fills_a_file_name_is_saved(tmp_path: Path) -> None:
+    # Percent-quoted, a character takes nine; a name in the file system may have 255.
+    topology_id = "語" * 26 + "-1-0"
+    counters = Counters()
+    counters.count(topology_id, "w1", Incarnation(1, 0), counted(3))
+    counters.save(tmp_path)
+    assert status(loaded(tmp_path), record(topology_id)) == status(counters, record(topology_id))
+
+
+def test_a_file_that_cannot_be_written_does_not_keep_others_from_it(tmp_path: Path) -> None:
+    counters = Counters()
+    for topology_id in ("a-1-0", "語" * 60 + "-2-0", "z-3-0"):
+        counters.count(topology_id, "w1", Incarnation(1, 0), counted(3))
+    for _ in range(2):  # the next call tries it again
+        with pytest.raises(OSError, match="name too long"):
+            counters.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-1-0.json", "z-3-0.json"]
+
+
+def test_files_that_a_killed_nimbus_had_begun_are_removed(counters: Counters, tmp_path: Path) -> None:
+    (tmp_path / f".1.2{TEMPORARY}").write_text("half of")
+    counters.save(tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} == {".json"}

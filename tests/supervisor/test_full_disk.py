@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from squall import worker_files
+from squall import atomic_files, worker_files
 from squall.values import Incarnation
 from squall.worker_files import (
     HEARTBEAT,
@@ -47,7 +47,8 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     found = Disk()
-    monkeypatch.setattr(worker_files, "os", found)
+    for module in (worker_files, atomic_files):
+        monkeypatch.setattr(module, "os", found)
     yield found
     found.full = False
 

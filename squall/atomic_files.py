@@ -1,0 +1,32 @@
+"""Writes a file as a whole: under a temporary name beside its place, then renamed, so that a reader always sees it complete.
+
+Must not know: what files hold.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from threading import get_ident
+from typing import Final
+
+#: The end of the temporary names. One is left behind only by a process that is killed during a write.
+TEMPORARY: Final = ".new"
+
+
+def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644) -> None:
+    """Write bytes to `directory`/`name`. Raises OSError, and then leaves the file as it was."""
+    # Each thread has a temporary name of its own, which does not grow with the name of the file.
+    beside = os.path.join(directory, f".{os.getpid()}.{get_ident()}{TEMPORARY}")
+    try:
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+        with open(descriptor, "wb", buffering=0) as file:
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+        os.rename(beside, os.path.join(directory, name))
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
