@@ -39,7 +39,8 @@ def docstring_lines(tree: ast.Module) -> Iterator[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
+            text = first.value if isinstance(first, ast.Expr) else None
+            if first and isinstance(text, ast.Constant) and isinstance(text.value, str):
                 yield from range(first.lineno, (first.end_lineno or first.lineno) + 1)
 
 

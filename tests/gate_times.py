@@ -88,7 +88,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     """Record the processor time of this process and of its ended children; a test's share is the difference."""
     outcome = yield
     spent = sum(os.times()[:4])
-    outcome.get_result().user_properties.append(("processor", spent - item.config.stash.get(_BEFORE, 0.0)))
+    # The first test of a process is not charged with the imports and the collection before it.
+    outcome.get_result().user_properties.append(("processor", spent - item.config.stash.get(_BEFORE, spent)))
     item.config.stash[_BEFORE] = spent
 
 
