@@ -1,5 +1,6 @@
-"""Where each microsecond of a worker process with the plain core goes: the word count over two workers (see `two_workers`),
-sampled. The compiled core's functions have no lines of Python: for that see `native_profile`.
+"""Where each microsecond of a worker process with the plain core goes: the word count over two workers, sampled.
+
+The compiled core's functions have no lines of Python: for that see `native_profile`.
 
 Every few milliseconds of CPU (at the kernel's timer resolution) a signal records the line of Python that the loop is in; calls
 of C functions count for the line that makes them. Python handles a signal only at the next call or at the end of a loop's body,

@@ -90,7 +90,7 @@ def run(console, number_of_lines, text, path):
         LocalCluster(processes=True, supervisors=WORKERS, slots=1) as cluster,
         Progress(console=console, disable=not console.is_terminal) as progress,
     ):
-        bar = progress.add_task("lines worked off", total=number_of_lines)
+        bar = progress.add_task("lines processed", total=number_of_lines)
         cluster.submit(topology(text, path), conf={"topology.workers": WORKERS})
         while True:
             try:
@@ -104,7 +104,7 @@ def run(console, number_of_lines, text, path):
                 progress.update(bar, completed=acked)
                 if not console.is_terminal and now - last >= 2:
                     last = now
-                    console.print(f"  {acked:,} of {number_of_lines:,} lines worked off")
+                    console.print(f"  {acked:,} of {number_of_lines:,} lines processed")
         seconds = time.monotonic() - start
         progress.update(bar, completed=number_of_lines)
         return cluster.status(NAME), seconds
@@ -123,7 +123,7 @@ def main():
     console = Console(highlight=False)
     console.print("Counting the words that Python is made of by a plain loop, to compare with ...")
     number, expected = plain_count()
-    console.print(f"  {number:,} lines, {sum(expected.values()):,} words, {len(expected):,} different ones")
+    console.print(f"  {number:,} lines, {sum(expected.values()):,} words, {len(expected):,} different words")
     shape = f"lines -> split (2 tasks) -> count ({COUNT_TASKS}) -> totals"
     console.print(f"Counting by a topology over {WORKERS} worker processes: {shape} ...")
     with tempfile.TemporaryDirectory() as folder:

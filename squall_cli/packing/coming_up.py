@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from squall.api.answers import ErrorOutline, TopologyAnswer, WorkerEntry
+from squall.api.answers import TopologyAnswer, WorkerEntry
 from squall.reports.error_reports import STARTING, raised
 from squall.reports.event_text import repetition, sentence
 from squall.reports.events import Event, subject
@@ -81,15 +81,14 @@ class Arrival:
         spouts = [spout for spout in status.components.values() if spout.kind == "spout"]
         acked = sum(spout.acked for spout in spouts)
         trial = on_trial(status)
-        if not trial and self._has_come_up(status, workers, up, acked):
+        none_acked = acked == 0 and any(spout.failed for spout in spouts)
+        if not trial and not none_acked and self._has_come_up(status, workers, up, acked):
             return Seen("", (*stages, self._arrived(status, acked)), done=True)
         self._note_progress(now, up, len(workers), status)
         if trial:
             self._trial = now
         else:
-            trouble = self._trouble(status, now)
-            if acked == 0 and any(spout.failed for spout in spouts):
-                trouble = all_fail(status.name, spouts, status.error_reports)
+            trouble = all_fail(status, spouts) if none_acked else self._trouble(status, now)
             if trouble is not None:
                 return Seen("", tuple(stages), failure=trouble)
         if not workers and now - self._better < LAG_SECS:
@@ -199,8 +198,9 @@ def failed_build(status: TopologyAnswer) -> Event | None:
     return next((event for event in failed if event.part == "environment"), None)
 
 
-def all_fail(name: str, spouts: Sequence[ComponentStatus], reports: Sequence[ErrorOutline]) -> str:
+def all_fail(status: TopologyAnswer, spouts: Sequence[ComponentStatus]) -> str:
     """Return that no tree was acked, and why if known. A component that cannot start is the cause of all other failures."""
+    name, reports = status.name, status.error_reports
     failed = sum(spout.failed for spout in spouts)
     stopped = sum(spout.failures.get("stopped", 0) for spout in spouts)
     first = next((spout.first_failure for spout in spouts if spout.first_failure), "")
@@ -211,9 +211,10 @@ def all_fail(name: str, spouts: Sequence[ComponentStatus], reports: Sequence[Err
     )
     outcome = "failed for good" if stopped < failed else "were cut off when workers stopped"
     why = f"; the first: {own_paths(reason)}" if reason == first else f"; the reason: {own_paths(reason)}"
+    now = "it is completed" if status.state == "COMPLETED" else "it goes on"
     return (
         f"{plural(failed, 'tree')} of topology {name!r} {outcome} and none was acked{why if reason else ''}"
-        f" (it goes on: {to_type('errors', name)})"
+        f" ({now}: {to_type('errors', name)})"
     )
 
 

@@ -114,6 +114,8 @@ def neighbour_conflict(folder: Path) -> str | None:
     """Return the problem of a module beside the file that has the name of one of Squall's packages."""
     if folder == HOME:
         return None
+    if (folder / "squall_cli" / "main.py").exists():
+        return f"{folder} is a checkout of Squall: move the topology's file to a folder of your own"
     for name in OURS:
         for neighbour in (folder / f"{name}.py", folder / name / "__init__.py"):
             if neighbour.exists():

@@ -194,7 +194,7 @@ def test_the_demo_says_that_its_counts_are_right(
 
     assert demo.main() == 0
     out = capsys.readouterr().out
-    assert "200 lines, 450 words, 8 different ones" in out
+    assert "200 lines, 450 words, 8 different words" in out
     assert "tuple trees: 200 acked, 0 failed" in out
     assert "The counts of all 8 words equal the plain count." in out
     assert max(map(len, out.splitlines())) <= 80

@@ -172,6 +172,14 @@ def test_a_neighbour_named_like_one_of_our_packages_is_refused(tmp_path: Path) -
     )
 
 
+def test_a_file_in_a_checkout_of_squall_is_refused_with_advice(tmp_path: Path) -> None:
+    (tmp_path / "squall_cli").mkdir()
+    (tmp_path / "squall_cli" / "main.py").write_text("")
+    assert cannot_load(written(tmp_path)).endswith(
+        "is a checkout of Squall: move the topology's file to a folder of your own"
+    )
+
+
 def test_a_name_that_is_already_loaded_or_hidden_is_refused(tmp_path: Path) -> None:
     assert "is loaded already, from " in cannot_load(written(tmp_path, name="pytest.py"))
     (tmp_path / "hidden").mkdir()

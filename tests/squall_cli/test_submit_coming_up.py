@@ -63,6 +63,14 @@ def test_a_topology_that_completed_between_two_queries_has_come_up() -> None:
     assert (seen.done, seen.stages) == (True, ("completed",))
 
 
+def test_a_topology_that_completed_without_an_ack_has_failed() -> None:
+    spout = {"emitted": 6, "failed": 6, "first_failure": "count: KeyError: 'wrod'"}
+    seen = arrival().update(status(state="COMPLETED", spout=spout), 0)
+    assert not seen.done
+    assert str(seen.failure).startswith("6 trees of topology 'words' failed for good and none was acked")
+    assert "(it is completed: `squall errors words`)" in str(seen.failure)
+
+
 def test_a_topology_without_message_ids_has_come_up_when_tuples_were_executed() -> None:
     coming = arrival()
     assert not coming.update(status(worker("w1", opened=False), spout={"emitted": 3}), 0).done
