@@ -18,7 +18,7 @@ from squall_cli.cluster.placed import fewer_workers, has_fewer_workers, no_worke
 from squall_cli.commands.completion import name_argument
 from squall_cli.commands.listing import STYLES, waits_for_slots
 from squall_cli.terminal.component_table import rows_of, table_without_rates
-from squall_cli.terminal.formats import cropped_inside, duration, moment, plural, to_type
+from squall_cli.terminal.formats import columns_of, cropped_inside, duration, moment, plural, to_type
 from squall_cli.terminal.lines import Line, harmless, plain, width_of, write_lines
 from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table
 
@@ -31,7 +31,7 @@ MOST_NOTES: Final = 3
 #: The most lines of a note on a screen; a note may end with a long text that a worker wrote.
 MOST_LINES: Final = 10
 WORKER_COLUMNS: Final = (
-    TableColumn("WORKER"),
+    TableColumn("WORKER", elastic=True),
     TableColumn("HOST", elastic=True),
     TableColumn("SLOT", number=True, rank=2),
     TableColumn("STATE"),
@@ -83,7 +83,7 @@ def head(found: TopologyAnswer, width: int) -> list[Line]:
         (facts, ""),
     )
     identity = f"  ({found.id})"
-    if len(plain(title)) + len(identity) <= width:
+    if columns_of(plain(title) + identity) <= width:
         title = (*title, (identity, "dim"))
     lines: list[Line] = [title]
     if found.error:

@@ -13,12 +13,14 @@ from typing import Final
 
 from squall.status import ComponentStatus
 from squall_cli.terminal import formats
-from squall_cli.terminal.lines import Line
+from squall_cli.terminal.lines import NO_LIMIT, Line, harmless
 from squall_cli.terminal.tables import GAP, Cell, TableColumn, lines_of, table, total
 
 #: Head and width of the column with the reason why a spout is idle or a bolt waits; longer reasons get separate lines.
 WHY_IDLE: Final = "WHY IDLE"
 IDLE_WIDTH: Final = 19
+#: The most lines with longer reasons below a table on a terminal.
+MOST_REASONS: Final = 3
 #: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
 #: Columns that only wide windows have. The others are dropped by rank.
@@ -54,6 +56,11 @@ def _in_full(number: int) -> str:
     return formats.whole(number) if number < 10**9 else formats.short(number)
 
 
+def _why_idle(row: Row) -> str:
+    """Return the idle reason, which user code may have given, as one harmless line."""
+    return harmless(" ".join(row.component.idle.split()))
+
+
 def _idle_style(row: Row) -> str:
     return "dim" if row.component.idle in HARMLESS else "warn"
 
@@ -74,7 +81,7 @@ def _cells(row: Row, count: Callable[[int], str]) -> tuple[Cell, ...]:
         formats.rate(row.rate),
         formats.latency(component.p50) if spout else "",
         formats.latency(component.p99) if spout else "",
-        (formats.cropped(component.idle, IDLE_WIDTH), _idle_style(row)),
+        (formats.cropped(_why_idle(row), IDLE_WIDTH), _idle_style(row)),
     )
 
 
@@ -112,7 +119,7 @@ def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
 def _table(
     rows: Sequence[Row], width: int, running: bool = False, without: Collection[str] = ()
 ) -> tuple[list[Line], int]:
-    """Return the widest table that fits, and the length of the longest idle reason that its column can hold."""
+    """Return the widest table that fits, and the columns that it has for an idle reason."""
     for count, widths in ((_in_full, IN_FULL), (formats.short, {})):
         columns = [
             replace(column, width=widths.get(column.head, column.width) if running else None)
@@ -125,11 +132,12 @@ def _table(
 
 
 def _reasons(rows: Sequence[Row], room: int, width: int) -> list[Line]:
-    """Return lines with the reasons that are longer than `room`."""
+    """Return lines with the reasons that are wider than `room`: in a pipe all of them and in full."""
     lines: list[Line] = []
     for row in rows:
-        if len(row.component.idle) > room:
+        why = _why_idle(row)
+        if formats.columns_of(why) > room:
             is_idle = " is idle" if row.component.kind == "spout" else ""
-            text = formats.cropped(f"{row.name}{is_idle}: {row.component.idle}", width)
+            text = formats.cropped(f"{row.name}{is_idle}: {why}", width)
             lines.append(((text, _idle_style(row)),))
-    return lines[:3]
+    return lines if width == NO_LIMIT else lines[:MOST_REASONS]

@@ -100,23 +100,26 @@ def columns_of(text: str) -> int:
 
 
 def cropped(text: str, width: int) -> str:
-    """Return the text as one line of at most `width` characters, with an ellipsis where it was cut."""
+    """Return the text as one line of at most `width` columns, with an ellipsis where it was cut."""
     line = " ".join(text.split())
-    if columns_of(line) <= width:
-        return line
-    line = line[: max(0, width - 1)]
-    while columns_of(line) >= width > 0:
-        line = line[:-1]
-    return line + "…"
+    return line if columns_of(line) <= width else f"{_beginning(line, width - 1)}…"
 
 
 def cropped_inside(text: str, width: int) -> str:
-    """Return the text as one line of at most `width` characters, cut in the middle: an error's end says what to do next."""
+    """Return the text as one line of at most `width` columns, cut in the middle: an error's end says what to do next."""
     line = " ".join(text.split())
-    if len(line) <= width:
+    if columns_of(line) <= width:
         return line
     end = max(0, width - 1) // 2
-    return f"{line[: max(0, width - 1) - end]}…{line[len(line) - end :]}"
+    return f"{_beginning(line, width - 1 - end)}…{_beginning(line[::-1], end)[::-1]}"
+
+
+def _beginning(text: str, width: int) -> str:
+    """Return the longest beginning of a text that takes at most `width` columns."""
+    text = text[: max(0, width)]
+    while columns_of(text) > max(0, width):
+        text = text[:-1]
+    return text
 
 
 def _three_digits(number: float) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterable, Mapping
 from typing import IO, TYPE_CHECKING, Final
 
@@ -21,7 +22,7 @@ Line = tuple[Piece, ...]
 COLOURS: Final[Mapping[str, str]] = {"head": "1", "dim": "2", "bad": "1;31", "warn": "33", "good": "1;32"}
 NO_COLOURS: Final[Mapping[str, str]] = {"head": "1", "dim": "2", "bad": "1"}
 #: The width of a file or a pipe: more than any line.
-NO_LIMIT: Final = 1000
+NO_LIMIT: Final = sys.maxsize
 
 
 def harmless(text: str) -> str:

@@ -7,6 +7,7 @@ Must not know: what the rows mean.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import IO, Final
@@ -20,6 +21,8 @@ Cell = str | Piece
 GAP: Final = 2
 #: An elastic column is not cut below this width.
 SHORTEST: Final = 20
+#: Line breaks, tabs and other special blanks.
+_BREAK: Final = re.compile(r"[^\S ]+")
 
 
 @dataclass(frozen=True)
@@ -61,13 +64,13 @@ class Table:
 
 
 def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell]]) -> Table:
-    """Make a table with one-line cells, free of control characters."""
+    """Make a table with one-line cells, free of control characters. Blanks stay as they are."""
     return Table(tuple(columns), tuple(tuple(map(_one_line, row)) for row in rows))
 
 
 def _one_line(cell: Cell) -> Piece:
     text, style = (cell, "") if isinstance(cell, str) else cell
-    return harmless(" ".join(text.split())), style
+    return harmless(_BREAK.sub(" ", text)), style
 
 
 def total(widths: Sequence[int], gap: int = GAP) -> int:
@@ -96,14 +99,15 @@ def fitted(made: Table, width: int, gap: int = GAP) -> tuple[Table, list[int]]:
 
 
 def lines_of(made: Table, width: int = NO_LIMIT, gap: int = GAP) -> list[Line]:
-    """Return the table as lines, cut to the window."""
-    shown, given = (made, made.widths) if width >= NO_LIMIT else fitted(made, width, gap)
+    """Return the table as lines, fitted to the window. They are wider only if the remaining columns cannot be cut."""
+    shown, given = fitted(made, width, gap)
     heads = tuple((column.head, "") for column in shown.columns)
     lines: list[Line] = []
     for row in (heads, *shown.rows):
         pieces: list[Piece] = []
         for (text, style), column, each in zip(row, shown.columns, given):
-            text = cropped(text, each)
+            if columns_of(text) > each:
+                text = cropped(text, each)
             padding = (" " * (each - columns_of(text)), "")
             pieces += [padding, (text, style)] if column.number else [(text, style), padding]
             pieces.append((" " * gap, ""))

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_cli.commands.status import worker_lines
 from squall_cli.terminal.formats import columns_of, span
-from squall_cli.terminal.lines import plain
+from squall_cli.terminal.lines import NO_LIMIT, plain
 from squall_cli.terminal.tables import SHORTEST, Table, TableColumn, fitted, lines_of, table
-from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, topology
+from tests.squall_cli.fake_nimbus import FakeNimbus, fake_nimbus, status_of, topology, worker
 from tests.squall_cli.run_process import running_squall
 from tests.squall_cli.terminal import squall_on_terminal
 
@@ -76,6 +77,21 @@ def test_a_cell_is_one_line_without_terminal_commands() -> None:
     made = table([TableColumn("A"), TableColumn("B")], [["a\nb", "\x1b[31mred\r[bold]"]])
     assert plain(lines_of(made)[1]) == "a b  \\x1b[31mred [bold]"
     assert drawn(made, 80)[1].rstrip() == "a b  \\x1b[31mred [bold]"
+
+
+def test_blanks_in_a_cell_that_fits_are_kept() -> None:
+    made = table([TableColumn("A"), TableColumn("B")], [["a  b", "c   d"]])
+    assert plain(lines_of(made)[1]) == drawn(made, 80)[1] == "a  b  c   d"
+
+
+def test_the_table_of_workers_fits_a_narrow_window_even_if_their_names_are_long() -> None:
+    long = "w" * 53
+    found = status_of(topology("a", workers=[worker(long, host="host-1.example.com")]))
+    [head, row] = [plain(line) for line in worker_lines(found.workers, 60)]
+    assert max(len(head), len(row)) <= 60
+    assert row.startswith("w" * 19)
+    assert "RUNNING" in row
+    assert long in plain(worker_lines(found.workers, NO_LIMIT)[1])
 
 
 def test_a_wide_character_takes_two_columns() -> None:

@@ -71,6 +71,12 @@ def test_the_table_fits_a_terminal_and_shows_unit_and_origin() -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_a_value_is_printed_with_all_of_its_blanks() -> None:
+    lines = config("-o", "my.text=two  blanks").stdout.splitlines()
+    [row] = [line for line in lines if line.startswith("my.text ")]
+    assert '  "two  blanks"  ' in row
+
+
 def test_all_problems_are_named_with_their_place(tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text("topology.wrokers: 2\n")
     result = config(

@@ -13,7 +13,7 @@ from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.local.rates import WINDOW, Rates
 from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import Row, final_table, live_table, table_without_rates
-from squall_cli.terminal.lines import NO_COLOURS, Line, painted, plain
+from squall_cli.terminal.lines import NO_COLOURS, NO_LIMIT, Line, painted, plain
 from squall_cli.terminal.live_table import LiveTable, Screen, picture
 from squall_cli.terminal.plain_lines import EVERY, PlainLines, progress_line
 from squall_cli.terminal.user_output import MOST_WAITING, Gathered
@@ -75,6 +75,9 @@ def test_a_latency_takes_six_characters_at_most(seconds: float) -> None:
         (formats.plural(1, "tree"), "1 tree"),
         (formats.plural(2000, "tree"), "2,000 trees"),
         (formats.cropped("one two\nthree", 9), "one two …"),
+        (formats.cropped("\u8a00" * 9, 8), "\u8a00" * 3 + "…"),
+        (formats.cropped_inside("one two three", 9), "one …hree"),
+        (formats.cropped_inside("\u8a00" * 4 + "\u8449" * 5, 12), "\u8a00" * 3 + "…" + "\u8449" * 2),
     ],
 )
 def test_figures_are_written_for_people(written: str, meant: str) -> None:
@@ -102,6 +105,27 @@ def test_each_row_shows_the_work_of_its_component() -> None:
         "waiting", "for", "replays",
     ]  # fmt: skip
     assert lines[2].split() == ["split", "bolt", "2", "1,234,567", "1,234,567", "1,234,000", "0", "-"]
+
+
+WIDE_REASON = "\u8a00\u8449" * 7  # 14 characters, 28 columns
+
+
+@pytest.mark.parametrize("width", [140, NO_LIMIT])
+def test_an_idle_reason_of_wide_characters_is_shown_in_full_below_the_table(width: int) -> None:
+    row = Row("lines", replace(SPOUT, idle=WIDE_REASON), None)
+    assert plain(table_without_rates([row], width)[-1]) == f"lines is idle: {WIDE_REASON}"
+
+
+def test_in_a_pipe_every_idle_reason_is_shown_in_full() -> None:
+    rows = [Row(f"bolt-{each}", replace(BOLT, idle="waits " * 300 + str(each)), None) for each in range(5)]
+    lines = [plain(line) for line in table_without_rates(rows, NO_LIMIT)]
+    assert lines[6:] == [f"{row.name}: {row.component.idle}" for row in rows]
+    assert len(table_without_rates(rows, 140)) == 1 + 5 + 3
+
+
+def test_an_idle_reason_cannot_command_the_terminal() -> None:
+    row = Row("lines", replace(BOLT, idle="it waits for \x1b[2J the other side"), None)
+    assert "\x1b" not in "".join(map(plain, table_without_rates([row], 140)))
 
 
 def test_of_too_many_components_the_first_are_shown_and_the_others_counted() -> None:
