@@ -212,10 +212,11 @@ def read_requirements(path: Path) -> Path:
 
 
 def find_wheels(folder: Path) -> tuple[Path, ...]:
-    """Return the wheels in a folder; raise CannotShip if there are none."""
+    """Return the wheels in a folder; raise CannotShip if there are none, OSError if it cannot be read."""
     if not folder.is_dir():
         raise CannotShip(f"--wheels {folder}: there is no such folder")
-    wheels = tuple(sorted(path for path in Path(os.path.abspath(folder)).glob("*.whl") if path.is_file()))
+    files = Path(os.path.abspath(folder)).iterdir()  # glob would hide that the folder cannot be read
+    wheels = tuple(sorted(path for path in files if path.suffix == ".whl" and path.is_file()))
     if not wheels:
         raise CannotShip(
             f"--wheels {folder}: it contains no wheel (*.whl); `pip wheel -r requirements.txt -w {folder}` makes them"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -58,3 +60,19 @@ def test_wheels_are_packed_and_a_folder_without_any_is_refused(tmp_path: Path) -
     for name in ("missing", "elsewhere"):
         with pytest.raises(CannotShip):
             find_wheels(tmp_path / name)
+
+
+def test_a_hidden_file_is_no_wheel_and_an_unreadable_folder_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".whl").write_text("")
+    with pytest.raises(CannotShip, match="contains no wheel"):
+        find_wheels(tmp_path)
+
+    def forbidden(path: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    for name in ("listdir", "scandir"):  # the tests may run as root, which may read everything
+        monkeypatch.setattr(os, name, forbidden)
+    with pytest.raises(PermissionError):
+        find_wheels(tmp_path)
