@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from squall.api.answers import TopologySummary
 from squall_cli.options.kinds import files
 from topology_api.errors import SquallError
 from topology_api.wording import nearest
 
 if TYPE_CHECKING:
+    from squall.api.answers import TopologySummary
     from squall.http.client import Refused
     from squall_cli.cluster.nimbus_client import NimbusClient
 

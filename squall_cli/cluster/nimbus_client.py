@@ -57,9 +57,9 @@ class NimbusClient(Client):
             raise
 
     def change(
-        self, name: str, change: str, body: object = None, repeatable: bool = True
+        self, name: str, change: str, body: object = None, repeatable: bool = False
     ) -> tuple[StateAnswer, Any]:
-        """Request a change of a topology: activate, deactivate or rebalance."""
+        """Request a change of a topology: activate, deactivate or rebalance. `repeatable`: see `Client.post`."""
         return self.post_json(StateAnswer, "topologies", name, change, body=body, repeatable=repeatable)
 
     def read(self, kind: type[A], *place: str, **query: object) -> A:
@@ -75,10 +75,10 @@ class NimbusClient(Client):
         kind: type[A],
         *place: str,
         body: object = None,
-        repeatable: bool = True,
+        repeatable: bool = False,
         timeout: float | None = None,
     ) -> tuple[A, Any]:
-        """POST."""
+        """POST. `repeatable`, `timeout`: see `Client.post`."""
         return _decoded(kind, self.post(at(*place), body, repeatable, timeout), at(*place))
 
     def delete_json(self, kind: type[A], *place: str, **query: object) -> tuple[A, Any]:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
 from squall.values import TopologyState
 from squall_cli.terminal.formats import duration, plural
+
+if TYPE_CHECKING:
+    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
 
 #: States of workers that no longer run: withdrawn ones, and those whose host is gone.
 LEAVING: Final = ("STOPPING", "STOPPED", "LOST")

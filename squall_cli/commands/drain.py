@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> None:
     """Move all work away from a host, to take it out of service.
 
-    SUPERVISOR is a host's name, the id of one supervisor, or the beginning of an id. The host gets no new work. The topologies
-    that have workers there are rebalanced one after the other, without failing a tuple.
+    SUPERVISOR is a host's name, the id of one supervisor, or the beginning of an id. The host gets no new work while another
+    host has a free slot. The topologies that have workers there are rebalanced one after the other, without failing a tuple.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
         meant = [each.id for each in meant_by(supervisor, client.supervisors())]
         for each in meant:
             change = "undrain" if undo else "drain"
-            obeyed(partial(client.post_json, DrainAnswer, "supervisors", each, change))
+            obeyed(partial(client.post_json, DrainAnswer, "supervisors", each, change, repeatable=True))
         if waits:
             wait_until_empty(client, supervisor, meant)
         there = client.supervisors()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall.api.answers import StateAnswer, TopologyAnswer
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.placed import (
@@ -28,6 +27,7 @@ from squall_cli.terminal.formats import plural
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
+    from squall.api.answers import TopologyAnswer
     from squall_cli.cluster.nimbus_client import NimbusClient
 
 #: Idle reasons of a spout that has no open trees: deactivated, finished, or not open yet.
@@ -62,6 +62,7 @@ def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: boo
       squall kill word-count --wait
       squall kill word-count -w 0          # at once
     """
+    from squall.api.answers import StateAnswer
 
     with cluster.asked(name) as client:
         killed = client.topology_or_none(name) if waits else None
@@ -105,7 +106,7 @@ def activate(cluster: ClusterOptions, name: str) -> None:
       squall activate word-count
     """
     with cluster.asked(name) as client:
-        answer, shown = obeyed(partial(client.change, name, "activate"))
+        answer, shown = obeyed(partial(client.change, name, "activate", repeatable=True))
     cluster.answer(shown, f"{name} is {answer.state}.")
 
 
@@ -126,7 +127,7 @@ def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, wait
       squall deactivate word-count -w 30     # the same; exit status 1 after 30 s
     """
     with cluster.asked(name) as client:
-        answer, shown = obeyed(partial(client.change, name, "deactivate"))
+        answer, shown = obeyed(partial(client.change, name, "deactivate", repeatable=True))
         if waits or wait_secs is not None:
             wait_until_at_rest(client, name, wait_secs)
     cluster.answer(shown, f"{name} is {answer.state}.")
@@ -202,7 +203,7 @@ def rebalance(
 
     body = {"workers": workers, "parallelism": parallelism or None, "wait_secs": wait_secs}
     with cluster.asked(name) as client:
-        _, shown = obeyed(partial(client.change, name, "rebalance", body, repeatable=False))
+        _, shown = obeyed(partial(client.change, name, "rebalance", body))
         if waits:
             status = wait_until_placed(client, name)
             whole = to_builtins(status)

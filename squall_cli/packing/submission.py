@@ -172,7 +172,9 @@ def post(
     unsure: Unreachable | Refused | None = None
     while True:
         try:
-            return client.post_json(SubmittedAnswer, "topologies", body=body, timeout=ANSWER_SECS)[0]
+            return client.post_json(
+                SubmittedAnswer, "topologies", body=body, repeatable=True, timeout=ANSWER_SECS
+            )[0]
         except KeyboardInterrupt:
             raise not_known(submission, "the command was interrupted before Nimbus answered") from None
         except (Unreachable, Refused) as error:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from squall import __version__
+from squall.api.answers import DrainAnswer
+from squall_cli.cluster import nimbus_client
 from squall_cli.cluster.cluster_client import DEFAULT_URL, addresses
+from squall_cli.cluster.nimbus_client import NimbusClient
 from squall_cli.main import squall
 from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, fake_nimbus, topology
 from tests.squall_cli.run_process import CAP, environment
@@ -165,6 +170,53 @@ def test_without_a_token_the_refusal_names_the_places_that_were_searched(nimbus:
     assert result.exit_code == 1
     assert result.stderr.startswith("squall list: this needs the operators' token; ")
     assert "SQUALL_TOKEN_FILE" in result.stderr
+
+
+def test_only_changes_that_may_be_made_twice_are_sent_again(
+    nimbus: FakeNimbus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: dict[str, bool] = {}
+
+    class Noting(NimbusClient):
+        def post(
+            self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
+        ) -> Any:
+            sent[path] = repeatable
+            return super().post(path, body, repeatable, timeout)
+
+    monkeypatch.setattr(nimbus_client, "NimbusClient", Noting)
+    for line in ("activate word_count", "deactivate word_count", "rebalance word_count -n 1", "drain host-1"):
+        assert run(*line.split(), "--nimbus", nimbus.url).exit_code == 0
+    assert sent == {
+        "topologies/word_count/activate": True,
+        "topologies/word_count/deactivate": True,
+        "topologies/word_count/rebalance": False,
+        "supervisors/id-of-host-1/drain": True,
+    }
+    sent.clear()
+    with closing(Noting([nimbus.url], lambda url: None, None, CAP)) as client:
+        client.change("word_count", "activate")
+        client.post_json(DrainAnswer, "supervisors", "id-of-host-2", "drain")
+    assert sent == {"topologies/word_count/activate": False, "supervisors/id-of-host-2/drain": False}
+
+
+@pytest.mark.parametrize("line", ["completion bash", "kill --help"])
+def test_what_asks_no_cluster_loads_nothing_to_read_answers(line: str) -> None:
+    code = (
+        "import sys; from squall_cli.main import squall\n"
+        f"try: squall.main({line.split()!r}, prog_name='squall')\n"
+        "finally: print(sorted(sys.modules.keys() & {'msgspec', 'http.client', 'rich', 'yaml'}))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=CAP,
+        check=True,
+    )
+    assert result.stdout.splitlines()[-1] == "[]"
 
 
 def test_list_in_a_pipe_loads_nothing_unnecessary(nimbus: FakeNimbus) -> None:

@@ -213,11 +213,13 @@ class Lost(NimbusClient):
 
     def __init__(self) -> None:
         self.times = 0
+        self.repeatable = False
 
     def post(
         self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
     ) -> Any:
         self.times += 1
+        self.repeatable = repeatable
         raise Unreachable("no answer", sent=True)
 
 
@@ -244,6 +246,7 @@ def test_when_no_answer_ever_comes_the_unknown_outcome_is_reported(monkeypatch: 
             lambda: next(times),
         )
     assert client.times > 2
+    assert client.repeatable, "the submission has a key, so Nimbus may receive it twice"
 
 
 # Refusals
