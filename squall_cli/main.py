@@ -56,7 +56,7 @@ COMMANDS: Final = {
     "zookeeper": Entry("Start a ZooKeeper server for development.", "zookeeper"),
     "config": Entry("Show the current settings and where each comes from.", "config"),
     "version": Entry("Show the version of Squall, and of a cluster.", "version"),
-    "table": Entry("Show the contents of a SparkSink's table, and check its files.", "table"),
+    "table": Entry("Show the contents of a table that Spark wrote, and check its files.", "table"),
     "reprocess": Entry("Run a PySpark job over committed rows and publish its result.", "reprocess"),
     "replay": Entry("Run a topology's bolts over stored rows, as a Spark job.", "replay"),
     "completion": Entry("Print the shell code that completes commands and names.", "completion"),

@@ -82,7 +82,7 @@ def directory(ctx: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def host_name(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Return the callback of --host: a name or an IPv4 address that others can connect to."""
+    """The callback of --host: a name or an IPv4 address that others can connect to."""
     if value is not None and (HOST.fullmatch(value) is None or value == EVERYWHERE):
         raise click.BadParameter(
             f"other hosts cannot reach this host by {value!r}: give its name or its IPv4 address, without a port",

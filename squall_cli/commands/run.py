@@ -50,7 +50,7 @@ WORKERS = "topology.workers"
     "--workers",
     metavar="N",
     type=Whole(1),
-    help="The number of worker processes, at least 2.  [default: none, all runs in this process]",
+    help="The number of worker processes. With 1, all runs in this process.  [default: 1]",
 )
 @click.option("--seconds", metavar="S", type=Seconds(above=True), help="Drain after S seconds.")
 @settings_option

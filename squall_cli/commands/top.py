@@ -205,7 +205,7 @@ def follow(watched: WatchedCluster, delay: float) -> None:
 
 
 def picture(moment: ClusterMoment, problem: str, width: int, height: int) -> list[Line]:
-    """Return all lines to draw, at most as many as the window has."""
+    """Return all lines to draw: at most as many as the window has, but at least one component and what surrounds it."""
     room = max(1, height - AROUND)
     more = len(moment.busy) - room
     foot = (f"and {plural(more, 'less busy component')}; " if more > 0 else "") + "Ctrl-C ends"

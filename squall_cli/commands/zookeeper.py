@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """Return the callback of --ensemble."""
+    """The callback of --ensemble: its servers as HOST:PORT:PORT."""
     members = tuple(value.split(",")) if value else ()
     for member in members:
         parts = member.rsplit(":", 2)

@@ -96,7 +96,7 @@ def pairs(
 
 
 def task_counts(ctx: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, int]:
-    """Return the callback of COMPONENT=N."""
+    """The callback of COMPONENT=N: the number of tasks by component."""
     found = pairs(ctx, option, given, "COMPONENT=N", str.rpartition)  # a name may have a "="
     for name, number in found.items():
         if not (number.isascii() and number.isdigit() and int(number) > 0):
