@@ -170,11 +170,11 @@ class ProcessEngine:
                 hosted.pid,
                 hosted.incarnation,
                 tasks.get((hosted.worker, hosted.incarnation.version), ()),
-                hosted.directory,
+                hosted.container.directory,
                 (hosted.worker, hosted.incarnation) in opened,
             )
             for supervisor in self.supervisors
-            for hosted in supervisor.processes()
+            for hosted in supervisor.workers()
             if hosted.topology == name and hosted.pid is not None
         ]
 

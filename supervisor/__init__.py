@@ -6,11 +6,10 @@
 | `agent` | the supervisor: has the plan decide, acts, reports |
 | `store_view` | its view of the store, and its registration there |
 | `desired_state` | its orders in the store |
-| `managed_worker` | one worker: its state, and the actions on it |
+| `managed_worker` | one worker: its state, the actions on it, its reports and events |
 | `process_host` | where workers run, as an interface: `worker_processes` here, in memory in a local cluster |
 | `processes` | processes: started, adopted, signalled, and ended with all their children |
 | `exits` | why a process ended |
-| `worker_events` | the events of a worker that died or could not be started |
 | `link_keys` | the keys of its topology's links |
 | `orders` | orders to a worker, and reports on it to Nimbus |
 | `reporter` | the reports that Nimbus does not have yet |

@@ -15,7 +15,6 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final
 
 from squall.clock import Clock
@@ -28,8 +27,8 @@ from squall.worker_files import Orders
 from supervisor import exits
 from supervisor.artifacts import Failed, Pending, Provision
 from supervisor.desired_state import TopologyView
-from supervisor.managed_worker import ManagedWorker
-from supervisor.orders import HostSettings, Own, occasion_of, orders_for, report_of
+from supervisor.managed_worker import ManagedWorker, died, not_started
+from supervisor.orders import HostSettings, Own, occasion_of, orders_for
 from supervisor.plan import (
     Action,
     Backoff,
@@ -47,9 +46,8 @@ from supervisor.plan import (
 from supervisor.process_host import ProcessHost
 from supervisor.reporter import NimbusLink, Reporter
 from supervisor.store_view import StoreView
-from supervisor.worker_events import died, not_started
 
-__all__ = ["ManagedWorkerView", "NimbusLink", "Supervisor"]
+__all__ = ["NimbusLink", "Supervisor"]
 
 _log = logging.getLogger(__name__)
 
@@ -57,20 +55,6 @@ _log = logging.getLogger(__name__)
 _ROUNDS: Final = 6
 #: Seconds between two warnings about a failure that concerns every worker.
 _WARN_EVERY: Final = 60.0
-
-
-@dataclass(frozen=True)
-class ManagedWorkerView:
-    """A worker of a supervisor, as others see it."""
-
-    topology_id: str
-    topology: str
-    worker: str
-    pid: int | None
-    """None: no process runs."""
-    incarnation: Incarnation
-    slot: int
-    directory: Path
 
 
 @dataclass(frozen=True)
@@ -186,7 +170,7 @@ class Supervisor:
         if self._give_orders(store_view):
             self._pass_on(store_view, now)  # heartbeats that were read before answer earlier orders
         self._send_heartbeat(now)
-        waiting = soon((hosted.facts() for hosted in self._hosted.values()), self._time, self.timeouts)
+        waiting = soon(self._hosted.values(), self._time, self.timeouts)
         self._next = now + (
             self.pace.soon if waiting or self._awaits_workers(store_view) else self.pace.at_rest
         )
@@ -233,20 +217,9 @@ class Supervisor:
         self._leave()
         return True
 
-    def processes(self) -> list[ManagedWorkerView]:
+    def workers(self) -> list[ManagedWorker]:
         """Return the workers of this supervisor, by name."""
-        return [
-            ManagedWorkerView(
-                hosted.topology_id,
-                hosted.topology,
-                hosted.worker,
-                None if hosted.life == "none" else hosted.container.pid,
-                hosted.incarnation,
-                hosted.slot,
-                hosted.container.directory,
-            )
-            for _, hosted in sorted(self._hosted.items())
-        ]
+        return [self._hosted[key] for key in sorted(self._hosted)]
 
     def _leave(self, for_good: bool = True) -> None:
         self._left = True
@@ -280,7 +253,7 @@ class Supervisor:
         return replace(want, stop=True) if want is not None and self._closing else want
 
     def _goal(self, store_view: StoreView, hosted: ManagedWorker) -> Goal:
-        return goal_of(self._wanted(store_view, hosted.key), hosted.facts())
+        return goal_of(self._wanted(store_view, hosted.key), hosted)
 
     # Actions
 
@@ -291,9 +264,8 @@ class Supervisor:
             for key in (*store_view.wanted, *self._hosted)
             if (want := self._wanted(store_view, key))
         }
-        running = {key: hosted.facts() for key, hosted in self._hosted.items()}
         done = False
-        for action, key in plan(wanted, running, self._time, self.timeouts):
+        for action, key in plan(wanted, self._hosted, self._time, self.timeouts):
             try:
                 done |= self._do(store_view, action, key, now)
             except Exception:  # it concerns one worker; the others continue
@@ -312,7 +284,7 @@ class Supervisor:
         elif action is Action.STOP:
             hosted.stop(self._time)
         elif action is Action.KILL:
-            silent = phase_of(hosted.facts(), self._time, self.timeouts) is Phase.SILENT
+            silent = phase_of(hosted, self._time, self.timeouts) is Phase.SILENT
             hosted.kill(self._time, hosted.why_killed(self._time, None if silent else self.timeouts.stop))
         elif action is Action.BURY:
             self._bury(store_view, hosted)
@@ -453,7 +425,7 @@ class Supervisor:
             view = store_view.views.get(key[0])
             if view is not None and view.knows(hosted.worker, hosted.version):
                 stopped = hosted.life == "none" and self._goal(store_view, hosted) is not Goal.RUN
-                self._reporter.report(view, report_of(hosted.standing(view.asked, stopped)), now)
+                self._reporter.report(view, hosted.report(view.asked, stopped), now)
         for view in store_view.views.values():
             for place in view.withdrawn:
                 here = place.supervisor == self.id and not view.places(place)

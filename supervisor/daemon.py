@@ -254,7 +254,7 @@ class SupervisorDaemon:
     def _end(self) -> None:
         supervisor = self._supervisor
         if not self._end_workers:
-            running = sum(view.pid is not None for view in supervisor.processes())
+            running = sum(worker.pid is not None for worker in supervisor.workers())
             supervisor.leave_workers()
             _log.info(
                 "supervisor %s ends; its workers (%d) go on for %g s, and the next supervisor with --state %s adopts them",

@@ -2,7 +2,7 @@
 
 Each method does one thing and never waits. `supervisor.plan` decides when; the container (`supervisor.process_host`) runs
 processes and transfers files.
-`now` is the supervisor's own time (see `supervisor.agent`). Must not know: the store, Nimbus, other workers.
+`now` is the supervisor's own time (see `supervisor.agent`). Must not know: the store, how reports reach Nimbus, other workers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from squall.reports.events import Event, Kind
+from squall.cluster.records import WorkerReport
+from squall.reports.event_text import sentence
+from squall.reports.events import Cause, Event, Kind
 from squall.values import Incarnation
 from squall.worker_files import Orders, WorkerHeartbeat
 from supervisor.artifacts import Provision
 from supervisor.exits import Exit
-from supervisor.orders import Occasion, Standing, ports_of
+from supervisor.orders import Occasion, ports_of
 from supervisor.plan import Backoff, Key, Running
 from supervisor.process_host import Container, Recovered
 from topology_api.errors import SquallError
@@ -28,19 +30,15 @@ _log = logging.getLogger(__name__)
 _STUCK: Final = 5.0
 
 
-class ManagedWorker:
-    """One worker. `life`: "none", "found", "alive" or "dead". The other attributes describe that process."""
+class ManagedWorker(Running):
+    """One worker. `life`: "none", "found", "alive" or "dead". Most other attributes describe that process."""
 
     def __init__(self, key: Key, topology: str, version: int, slot: int, container: Container) -> None:
-        self.topology_id, self.worker = key
+        super().__init__(version, slot, "none")
+        self.topology_id, self.worker = self.key = key
         self.topology = topology
-        self.version = version
-        self.slot = slot
         self.container = container
         self.restart = 0
-        self.life = "none"
-        self.timeout = 30.0
-        self.backoff = Backoff()
         # The last event of this worker.
         self.event: Event | None = None
         self.ports = (0, 0)
@@ -56,11 +54,8 @@ class ManagedWorker:
         self.asked_since = 0
         self.heartbeat: WorkerHeartbeat | None = None
         self.counted = 0
-        self.started = 0.0
-        self.heard: float | None = None
-        self.signalled: float | None = None
-        self.told_to_stop: float | None = None
-        self.killed: float | None = None
+        self.started, self.behind = 0.0, False
+        self.heard = self.signalled = self.told_to_stop = self.killed = None
         self.killed_because: str | None = None
         # When the process itself ended; other processes of its session may still run.
         self.over: float | None = None
@@ -68,14 +63,14 @@ class ManagedWorker:
     # State
 
     @property
-    def key(self) -> Key:
-        """Identifies the worker among all workers."""
-        return self.topology_id, self.worker
-
-    @property
     def incarnation(self) -> Incarnation:
         """The incarnation of the process that runs, or of the next one."""
         return Incarnation(self.version, self.restart)
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of its process; None: no process runs."""
+        return None if self.life == "none" else self.container.pid
 
     @property
     def label(self) -> str:
@@ -87,39 +82,26 @@ class ManagedWorker:
         """Return an event of this kind about this worker."""
         return Event(kind, topology=self.topology, worker=self.worker, pid=self.container.pid)
 
-    @property
-    def behind(self) -> bool:
-        """Whether it has orders that it has not read yet."""
-        if self.orders is None or self.life != "alive":
-            return False
-        return self.heartbeat is None or self.heartbeat.orders < self.orders.number
-
-    def facts(self) -> Running:
-        """Return the values by which the plan decides."""
-        return Running(
-            version=self.version,
-            slot=self.slot,
-            process=self.life,
-            timeout=self.timeout,
-            started=self.started,
-            heard=self.heard,
-            behind=self.behind,
-            signalled=self.signalled,
-            told_to_stop=self.told_to_stop,
-            killed=self.killed,
-            backoff=self.backoff,
-        )
-
-    def standing(self, asked: str | None, stopped: bool) -> Standing:
-        """Return the values from which its report is made."""
-        return Standing(
-            self.worker,
-            self.incarnation,
-            self.heartbeat,
-            asked,
-            self.asked_since,
-            stopped,
-            self.event,
+    def report(self, asked: str | None, stopped: bool) -> WorkerReport:
+        """Return the report for Nimbus. `asked`: what the topology's state asks. `stopped`: whether its work here is over."""
+        heartbeat, event = self.heartbeat, self.event
+        report = WorkerReport(
+            self.worker, self.incarnation, False, False, False, stopped, None,
+            version=self.version, note=None if event is None else sentence(event), waits=self._waits, event=event,
+        )  # fmt: skip
+        if heartbeat is None:
+            return report
+        # A worker that drained earlier still reports that until it has read its new orders.
+        answers = heartbeat.asked == "drain" and heartbeat.orders >= self.asked_since
+        return replace(
+            report,
+            opened=heartbeat.opened,
+            ended=heartbeat.ended,
+            drained=heartbeat.drained and answers and asked == "drain",
+            crash=heartbeat.crash,
+            address=heartbeat.address,
+            finished=heartbeat.finished,
+            version=heartbeat.version,
         )
 
     # Observation
@@ -151,6 +133,7 @@ class ManagedWorker:
         if self.heartbeat is None or heartbeat.number != self.heartbeat.number:
             self.heard = now
         self.heartbeat = heartbeat
+        self.behind = self.orders is not None and heartbeat.orders < self.orders.number
         if heartbeat.address is not None:
             self.ports = ports_of(heartbeat.address)
 
@@ -204,7 +187,8 @@ class ManagedWorker:
         self.container.write_orders(written)
         if occasion != self.occasion:
             self.asked_since = number
-        self.orders, self.occasion, self.signalled = written, occasion, None
+        self.orders, self.occasion = written, occasion
+        self.signalled, self.behind = None, True
 
     def stop(self, now: float) -> None:
         """Order it to stop; kill it if its orders were lost."""
@@ -246,7 +230,7 @@ class ManagedWorker:
 
     def bury(self, backoff: Backoff, event: Event | None, again: bool) -> None:
         """Record that its process has ended. `again`: another one is wanted, and gets the next incarnation."""
-        self.life = "none"
+        self.life, self.behind = "none", False
         self.backoff = backoff
         self.event = event
         if again:
@@ -273,6 +257,30 @@ class ManagedWorker:
 
     def adopt(self, now: float) -> None:
         """Adopt the recovered process; its timeouts begin now."""
-        self.life = "alive"
+        self.life, self.behind = "alive", self.orders is not None
         self.started = now
         _log.info("%s: found alive as %s", self.label, self.incarnation)
+
+
+# Events
+
+
+def died(worker: Event, cause: Cause, backoff: Backoff | None, now: float) -> Event:
+    """Return the event of a death. `worker`: an event that names the worker; `backoff` None: it is not started again."""
+    event = replace(worker, kind="died", cause=cause)
+    return event if backoff is None else _retried(event, backoff.deaths - backoff.unstarted, backoff, now)
+
+
+def not_started(worker: Event, part: str, error: str, backoff: Backoff, now: float) -> Event:
+    """Return the event of a failed start. `part`: the artifact that could not be prepared; "": the process itself."""
+    event = replace(worker, kind="not_started", part=part, error=error)
+    return _retried(event, backoff.unstarted, backoff, now)
+
+
+def _retried(event: Event, attempt: int, backoff: Backoff, now: float) -> Event:
+    return replace(
+        event,
+        attempt=attempt,
+        within_secs=max(0.0, now - backoff.since),
+        retry_in_secs=max(0.0, backoff.not_before - now),
+    )

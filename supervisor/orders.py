@@ -1,4 +1,4 @@
-"""Makes a worker's orders from the store's records, and its report for Nimbus from its heartbeat. Pure functions.
+"""Makes a worker's orders from the store's records. Pure functions.
 
 Must not know: files, processes, time.
 """
@@ -11,11 +11,9 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from squall.cluster.records import Placement, WorkerReport
-from squall.reports.event_text import sentence
-from squall.reports.events import Event
+from squall.cluster.records import Placement
 from squall.values import Address, Incarnation
-from squall.worker_files import Orders, WorkerHeartbeat
+from squall.worker_files import Orders
 from supervisor.desired_state import TopologyView
 
 #: Identifies the request that a worker's "drained" answers; each wait for a drain has its own.
@@ -109,45 +107,3 @@ def ports_of(address: Address | None) -> tuple[int, int]:
     ports = [endpoint.rpartition(":")[2] for endpoint in address]
     data, control = (int(port) if port.isdigit() else 0 for port in ports)
     return data, control
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A supervisor's knowledge of a worker, from which it makes its report."""
-
-    worker: str
-    incarnation: Incarnation
-    """The incarnation of the running process, or of the next one."""
-    heartbeat: WorkerHeartbeat | None
-    """The last heartbeat of that incarnation."""
-    asked: str | None
-    """Its present orders; None: none yet."""
-    asked_since: int
-    """The number of the first of these orders."""
-    stopped: bool
-    event: Event | None
-    """Its last event."""
-
-
-def report_of(standing: Standing) -> WorkerReport:
-    """Return the report on a worker for Nimbus."""
-    heartbeat, event = standing.heartbeat, standing.event
-    report = WorkerReport(
-        standing.worker, standing.incarnation, False, False, False, standing.stopped, None,
-        version=standing.incarnation.version, note=None if event is None else sentence(event),
-        waits=event is not None and event.kind == "waits", event=event,
-    )  # fmt: skip
-    if heartbeat is None:
-        return report
-    # A worker that drained earlier still reports that until it has read its new orders.
-    answers = heartbeat.asked == "drain" and heartbeat.orders >= standing.asked_since
-    return replace(
-        report,
-        opened=heartbeat.opened,
-        ended=heartbeat.ended,
-        drained=heartbeat.drained and answers and standing.asked == "drain",
-        crash=heartbeat.crash,
-        address=heartbeat.address,
-        finished=heartbeat.finished,
-        version=heartbeat.version,
-    )

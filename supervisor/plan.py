@@ -137,14 +137,14 @@ class Backoff:
     """How many of these deaths were failed starts."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Running:
-    """A worker that the supervisor manages, with its process or without."""
+    """The facts about a managed worker that the plan needs."""
 
     version: int
     slot: int
-    process: str
-    """"none", "found", "alive" or "dead"."""
+    life: str
+    """Of its process: "none", "found", "alive" or "dead"."""
     timeout: float = 30.0
     started: float = 0.0
     heard: float | None = None
@@ -188,11 +188,11 @@ def goal_of(want: DesiredState | None, run: Running | None) -> Goal:
 
 def phase_of(run: Running, now: float, limits: Timeouts) -> Phase:
     """Return the phase of a worker."""
-    if run.process == "none":
+    if run.life == "none":
         return Phase.RESTING if now < run.backoff.not_before else Phase.NONE
-    if run.process == "found":
+    if run.life == "found":
         return Phase.FOUND
-    if run.process == "dead":
+    if run.life == "dead":
         return Phase.DEAD
     if run.killed is not None:
         return Phase.DYING

@@ -51,7 +51,7 @@ def silent_supervisor(run: Run, worker: WorkerView) -> Iterator[None]:
     engine = run.cluster._engine
     assert isinstance(engine, ProcessEngine)
     (supervisor,) = (
-        one for one in engine.supervisors if worker.pid in {hosted.pid for hosted in one.processes()}
+        one for one in engine.supervisors if worker.pid in {hosted.pid for hosted in one.workers()}
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(supervisor, "next_time", lambda now: now + 0.1)

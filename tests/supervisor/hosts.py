@@ -167,7 +167,7 @@ class Hosts:
         return {
             view.worker: view.pid
             for supervisor in self.supervisors
-            for view in supervisor.processes()
+            for view in supervisor.workers()
             if view.pid is not None
         }
 

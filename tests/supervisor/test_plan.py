@@ -30,7 +30,7 @@ from supervisor.plan import (
 W1, W2 = ("words-1", "w1"), ("words-1", "w2")
 LIMITS = Timeouts(start=60.0, stop=10.0, signal=0.5, kill=1.0)
 HERE = DesiredState(version=1, slot=0, stop=False, timeout=30.0)
-ALIVE = Running(version=1, slot=0, process="alive", started=0.0, heard=99.0)
+ALIVE = Running(version=1, slot=0, life="alive", started=0.0, heard=99.0)
 NOW = 100.0
 
 
@@ -54,14 +54,12 @@ def test_the_table_has_an_action_for_every_phase_and_every_wish() -> None:
         pytest.param(None, ALIVE, [Action.STOP], id="alive and not wanted"),
         pytest.param(replace(HERE, stop=True), ALIVE, [Action.STOP], id="its topology has ended"),
         pytest.param(replace(HERE, version=2), ALIVE, [Action.STOP], id="another version of it is wanted"),
-        pytest.param(HERE, replace(ALIVE, process="found"), [Action.ADOPT], id="found and wanted"),
-        pytest.param(
-            None, replace(ALIVE, process="found"), [Action.ADOPT], id="found, not wanted: first ours"
-        ),
-        pytest.param(HERE, replace(ALIVE, process="dead"), [Action.BURY], id="died"),
-        pytest.param(None, replace(ALIVE, process="dead"), [Action.BURY], id="died, not wanted"),
-        pytest.param(HERE, replace(ALIVE, process="none"), [Action.START], id="buried"),
-        pytest.param(None, replace(ALIVE, process="none"), [Action.CLEAN], id="buried, not wanted"),
+        pytest.param(HERE, replace(ALIVE, life="found"), [Action.ADOPT], id="found and wanted"),
+        pytest.param(None, replace(ALIVE, life="found"), [Action.ADOPT], id="found, not wanted: first ours"),
+        pytest.param(HERE, replace(ALIVE, life="dead"), [Action.BURY], id="died"),
+        pytest.param(None, replace(ALIVE, life="dead"), [Action.BURY], id="died, not wanted"),
+        pytest.param(HERE, replace(ALIVE, life="none"), [Action.START], id="buried"),
+        pytest.param(None, replace(ALIVE, life="none"), [Action.CLEAN], id="buried, not wanted"),
     ],
 )
 def test_wanted_and_present_workers_lead_to_these_actions(
@@ -123,8 +121,8 @@ def test_a_worker_starts_after_the_previous_one_has_left_the_slot() -> None:
     wanted = {W2: replace(HERE, version=2)}
     leaving = replace(ALIVE, told_to_stop=99.0)
     assert plan(wanted, {W1: leaving}, NOW, LIMITS) == []
-    assert plan(wanted, {W1: replace(leaving, process="dead")}, NOW, LIMITS) == [(Action.BURY, W1)]
-    assert plan(wanted, {W1: replace(leaving, process="none")}, NOW, LIMITS) == [
+    assert plan(wanted, {W1: replace(leaving, life="dead")}, NOW, LIMITS) == [(Action.BURY, W1)]
+    assert plan(wanted, {W1: replace(leaving, life="none")}, NOW, LIMITS) == [
         (Action.CLEAN, W1),
         (Action.START, W2),
     ]
@@ -184,7 +182,7 @@ runs = st.builds(
     Running,
     version=st.integers(1, 2),
     slot=slots,
-    process=st.sampled_from(["none", "found", "alive", "dead"]),
+    life=st.sampled_from(["none", "found", "alive", "dead"]),
     timeout=st.sampled_from([1.0, 30.0]),
     started=times,
     heard=maybe_times,
@@ -207,7 +205,7 @@ def test_in_any_situation_each_worker_gets_one_action_and_no_slot_two_workers(
     chosen = plan(wanted, running, now, LIMITS)
     assert len({key for _, key in chosen}) == len(chosen)
     assert all(action is not Action.KEEP for action, _ in chosen)
-    taken = [run.slot for run in running.values() if run.process != "none"]
+    taken = [run.slot for run in running.values() if run.life != "none"]
     started = [wanted[key].slot for action, key in chosen if action is Action.START]
     assert len({*started}) == len(started)
     assert not {*started} & {*taken}
@@ -215,7 +213,7 @@ def test_in_any_situation_each_worker_gets_one_action_and_no_slot_two_workers(
         if action is Action.SIGNAL:
             assert running[key].heard is not None and running[key].behind
         if action in (Action.STOP, Action.KILL, Action.SIGNAL):
-            assert running[key].process == "alive"
+            assert running[key].life == "alive"
 
 
 class World:
@@ -233,12 +231,12 @@ class World:
             return
         run = self.running[key]
         changes: dict[Action, dict[str, object]] = {
-            Action.ADOPT: {"process": "alive", "started": self.now, "heard": self.now, "killed": None,
+            Action.ADOPT: {"life": "alive", "started": self.now, "heard": self.now, "killed": None,
                            "told_to_stop": None},
             Action.SIGNAL: {"behind": False},
-            Action.STOP: {"told_to_stop": self.now} if key in self.deaf else {"process": "dead"},
-            Action.KILL: {"process": "dead"},
-            Action.BURY: {"process": "none", "backoff": Backoff(1, self.now, self.now + 1)},
+            Action.STOP: {"told_to_stop": self.now} if key in self.deaf else {"life": "dead"},
+            Action.KILL: {"life": "dead"},
+            Action.BURY: {"life": "none", "backoff": Backoff(1, self.now, self.now + 1)},
         }  # fmt: skip
         if action is Action.CLEAN:
             del self.running[key]
@@ -250,7 +248,7 @@ class World:
             self.do(action, key, wanted)
         self.now += 0.5
         for key, run in self.running.items():
-            if run.process == "alive" and run.told_to_stop is None and run.killed is None:
+            if run.life == "alive" and run.told_to_stop is None and run.killed is None:
                 self.running[key] = replace(run, heard=self.now)
 
 
@@ -276,7 +274,7 @@ def test_from_any_situation_the_wanted_state_is_reached(
     )
     for _ in range(200):
         world.turn(wanted)
-    alive = {key: run.version for key, run in world.running.items() if run.process == "alive"}
+    alive = {key: run.version for key, run in world.running.items() if run.life == "alive"}
     assert alive == {key: want.version for key, want in wanted.items() if not want.stop}
     assert set(world.running) <= set(wanted)
     assert plan(wanted, world.running, world.now, LIMITS) == []

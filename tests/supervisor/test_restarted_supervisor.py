@@ -35,7 +35,7 @@ def test_living_workers_are_taken_over_and_go_on(hosts: Hosts) -> None:
     pids = running(hosts)
     hosts.supervisors.append(hosts.make("s1"))
     hosts.until(lambda: hosts.pids() == pids)
-    w1 = hosts.supervisors[0].processes()[0].directory
+    w1 = hosts.supervisors[0].workers()[0].container.directory
     before = read_orders(w1)
     hosts.nimbus.deactivate("words")
 

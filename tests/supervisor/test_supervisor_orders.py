@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from msgspec import structs
@@ -20,16 +22,16 @@ from supervisor.desired_state import (
     places_of,
     read_topologies,
 )
+from supervisor.managed_worker import ManagedWorker
 from supervisor.orders import (
     HostSettings,
     Own,
-    Standing,
     occasion_of,
     orders_for,
     ports_of,
-    report_of,
 )
 from supervisor.plan import DesiredState
+from supervisor.process_host import Container
 
 RECORD = TopologyRecord(
     id="words-1-0", name="words", state=TopologyState.ACTIVE, previous=None,
@@ -118,40 +120,47 @@ HEARTBEAT = WorkerHeartbeat(
     pid=1, started=2, incarnation=Incarnation(2, 1), number=9, orders=5, asked="drain", version=4,
     opened=True, drained=True, finished=(3,), address=ADDRESS,
 )  # fmt: skip
-STANDING = Standing("w1", Incarnation(2, 1), HEARTBEAT, "drain", 5, False, None)
+
+
+def report(
+    heartbeat: WorkerHeartbeat | None = HEARTBEAT,
+    asked: str = "drain",
+    asked_since: int = 5,
+    stopped: bool = False,
+    event: Event | None = None,
+) -> WorkerReport:
+    """Of w1 with that heartbeat."""
+    worker = ManagedWorker(("words-1-0", "w1"), "words", 2, 0, Mock(Container))
+    worker.restart, worker.heartbeat, worker.asked_since, worker.event = 1, heartbeat, asked_since, event
+    return worker.report(asked, stopped)
 
 
 def test_a_report_follows_from_the_heartbeat() -> None:
-    assert report_of(STANDING) == WorkerReport(
+    assert report() == WorkerReport(
         "w1", Incarnation(2, 1), True, False, True, False, None, address=ADDRESS, finished=(3,), version=4
     )
-    crashed = report_of(replace(STANDING, heartbeat=structs.replace(HEARTBEAT, crash="boom"), event=DIED))
+    crashed = report(structs.replace(HEARTBEAT, crash="boom"), event=DIED)
     assert (crashed.crash, crashed.event, crashed.note) == ("boom", DIED, sentence(DIED))
 
 
 def test_a_worker_without_a_heartbeat_reports_only_that_it_is_starting() -> None:
-    assert report_of(replace(STANDING, heartbeat=None, event=DIED)) == WorkerReport(
+    assert report(None, event=DIED) == WorkerReport(
         "w1", Incarnation(2, 1), False, False, False, False, None, version=2, note=sentence(DIED), event=DIED
     )
-    assert report_of(replace(STANDING, heartbeat=None, stopped=True)).stopped
+    assert report(None, stopped=True).stopped
 
 
 @pytest.mark.parametrize(
-    "standing",
+    "changed",
     [
-        pytest.param(replace(STANDING, asked_since=6), id="it drained for an earlier occasion"),
-        pytest.param(replace(STANDING, asked="run"), id="it is not asked to drain any more"),
-        pytest.param(
-            replace(STANDING, heartbeat=structs.replace(HEARTBEAT, asked="run")), id="it does not drain"
-        ),
-        pytest.param(
-            replace(STANDING, heartbeat=structs.replace(HEARTBEAT, drained=False)),
-            id="it has not drained yet",
-        ),
+        pytest.param({"asked_since": 6}, id="it drained for an earlier occasion"),
+        pytest.param({"asked": "run"}, id="it is not asked to drain any more"),
+        pytest.param({"heartbeat": structs.replace(HEARTBEAT, asked="run")}, id="it does not drain"),
+        pytest.param({"heartbeat": structs.replace(HEARTBEAT, drained=False)}, id="it has not drained yet"),
     ],
 )
-def test_drained_refers_to_the_present_request_only(standing: Standing) -> None:
-    assert not report_of(standing).drained
+def test_drained_refers_to_the_present_request_only(changed: dict[str, Any]) -> None:
+    assert not report(**changed).drained
 
 
 def test_two_drains_in_a_row_are_distinguished() -> None:

@@ -105,7 +105,7 @@ def test_no_worker_is_started_from_old_knowledge_before_the_store_has_answered(s
     still.store.away = False
     still.look(2.0)
     assert still.starts == 1 and still.hosts.pids() == {}
-    assert still.supervisor.processes() == [], "it knows by now that it is not wanted"
+    assert still.supervisor.workers() == [], "it knows by now that it is not wanted"
 
 
 @pytest.mark.parametrize("workers", [1, 2])

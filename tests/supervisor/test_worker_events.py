@@ -8,8 +8,8 @@ import pytest
 
 from squall.reports.event_text import sentence
 from squall.reports.events import Cause, Event
+from supervisor.managed_worker import died, not_started
 from supervisor.plan import Backoff, after_death
-from supervisor.worker_events import died, not_started
 
 WORKER = Event("text", topology="words", worker="w2")
 SEGV = Cause("reported", "it hung", 72)

@@ -20,9 +20,9 @@ from tests.supervisor.programs import pid_in, runs, until
 
 
 def orders(hosts: Hosts, worker: str, supervisor: int = 0) -> Orders:
-    for view in hosts.supervisors[supervisor].processes():
+    for view in hosts.supervisors[supervisor].workers():
         if view.worker == worker:
-            found = read_orders(view.directory)
+            found = read_orders(view.container.directory)
             assert found is not None
             return found
     raise AssertionError(f"no worker {worker}")
@@ -101,7 +101,7 @@ def test_a_rebalance_replaces_the_workers_that_lose_tasks_and_the_slot_is_never_
     overlaps: list[dict[str, int]] = []
 
     def settled() -> bool:
-        views = hosts.supervisors[0].processes()
+        views = hosts.supervisors[0].workers()
         slots = [view.slot for view in views if view.pid is not None]
         if len({*slots}) < len(slots):
             overlaps.append(hosts.pids())
@@ -260,7 +260,7 @@ def test_directories_are_closed_to_others_and_keys_to_all_but_the_owner(hosts: H
 def test_leases_and_heartbeats_go_on(hosts: Hosts) -> None:
     hosts.submit()
     hosts.until(lambda: both_opened(hosts))
-    directory = hosts.supervisors[0].processes()[0].directory
+    directory = hosts.supervisors[0].workers()[0].container.directory
 
     def lease() -> int:
         body = worker_files.read(directory, worker_files.LEASE)
@@ -310,8 +310,8 @@ def test_two_supervisors_share_the_workers_of_a_topology(make_hosts: Callable[..
     hosts = make_hosts(supervisors=2, slots=1)
     hosts.submit()
     hosts.until(lambda: both_opened(hosts))
-    assert [len(supervisor.processes()) for supervisor in hosts.supervisors] == [1, 1]
-    worker = hosts.supervisors[0].processes()[0].worker
+    assert [len(supervisor.workers()) for supervisor in hosts.supervisors] == [1, 1]
+    worker = hosts.supervisors[0].workers()[0].worker
     hosts.until(lambda: orders(hosts, worker).addresses, "the address of a worker at another supervisor")
 
 
