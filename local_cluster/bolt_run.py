@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any
 
 from local_cluster.blockers import blockers, stuck_text
+from local_cluster.driver import SimulatedDriver
 from local_cluster.recording import Recording, Row
 from local_cluster.scripted import Pause, Tick, row_problem
 from local_cluster.stamps import new_stamp
 from nimbus.placement.tasks import number_tasks
-from squall.clock import ManualClock
 from squall.reports.error_reports import ErrorReport
 from squall.settings import Overrides, merged
 from squall.transport.frames import Batch
@@ -186,7 +186,7 @@ def _width(first: Item) -> int:
 
 
 class _Run:
-    """One run: a worker with one bolt task, and the test as the worker that sends to it."""
+    """One run: a worker with one bolt task, run by a driver, and the test as the worker that sends to it."""
 
     def __init__(
         self,
@@ -198,7 +198,9 @@ class _Run:
     ) -> None:
         self.recording = recording
         self.verdicts = verdicts
-        self.clock = ManualClock()
+        self.driver = SimulatedDriver()
+        self.driver.start(self)
+        self.clock = self.driver.clock
         self.deadline = time.monotonic() + TIMEOUT
         tasks = number_tasks(topology)
         of = {component: task for task, component, _ in tasks}
@@ -235,14 +237,13 @@ class _Run:
             worker.start()
             worker.timers.ticks.clear()  # ticks come only from TICK, and there are no trees to report on
             worker.timers.next_report = float("inf")
-            self.settle()
+            self.driver.settle()
             self.feed(items)
             end = Batch(self.source, self.target, [], [], [])
             end.ended = True
             worker.deliver(end)
-            while not self.ended():
-                if not self.jump(float("inf")):
-                    raise TimeoutError(self.text("and nothing can happen any more"))
+            if not self.driver.run_until(lambda: worker.ended):
+                raise TimeoutError(self.text("and nothing can happen any more"))
         finally:
             worker.stop()
         self.recording.mutations.end()
@@ -262,7 +263,7 @@ class _Run:
             if isinstance(item, Tick):
                 self.tick()
             elif isinstance(item, Pause):
-                self.let_pass(item.seconds)
+                self.driver.advance(item.seconds)
         self.deliver(rows)
 
     def deliver(self, rows: list[Row]) -> None:
@@ -273,55 +274,32 @@ class _Run:
             batch.sender = SOURCE
             batch.frame = self.frames
             self.worker.deliver(batch)
-            self.settle()
+            self.driver.settle()
 
     def tick(self) -> None:
         """Let the tick interval pass, if there is one, then call `tick`."""
         bolt = self.worker.bolts[0]
         interval = tick_interval(bolt)
         if interval:
-            self.let_pass(interval)
+            self.driver.advance(interval)
         bolt.tick_due = True
         self.worker.queue(bolt)
-        self.settle()
+        self.driver.settle()
 
-    def let_pass(self, seconds: float) -> None:
-        """Advance time by `seconds`, and run everything that is due by then."""
-        until = self.clock.now() + seconds
-        while self.jump(until):
-            pass
-
-    def ended(self) -> bool:
-        """Settle; return whether the bolt has nothing more to do."""
-        self.settle()
-        return self.worker.ended
-
-    def jump(self, until: float) -> bool:
-        """Settle, then move to the next moment at which something is due, and return True. If nothing is due before `until`,
-        move to `until`, unless it is infinite, and return False."""
-        self.settle()
-        now = self.clock.now()
-        due = self.worker.next_time()
-        if due is not None and due <= now:  # due now, but nothing happened: a rounding error
-            due = now + 1e-6
-        moment = until if due is None else min(due, until)
-        if moment < float("inf"):
-            self.clock.move_to(moment)
-        if moment >= until:
-            self.settle()
-        return moment < until
-
-    def settle(self) -> None:
-        """Run everything that can run at this instant."""
+    def round(self) -> bool:
+        """Run the worker once; return whether it did something. Raises what ends the run."""
         worker = self.worker
-        busy = True
-        while busy:
-            busy = worker.step()
-            self.recording.mutations.raise_found()
-            if worker.crash is not None:
-                raise TopologyFailed(TOPOLOGY, worker.crash.render())
-            if time.monotonic() >= self.deadline:
-                raise TimeoutError(self.text(f"within {TIMEOUT:g} s of real time"))
+        busy = worker.step()
+        self.recording.mutations.raise_found()
+        if worker.crash is not None:
+            raise TopologyFailed(TOPOLOGY, worker.crash.render())
+        if time.monotonic() >= self.deadline:
+            raise TimeoutError(self.text(f"within {TIMEOUT:g} s of real time"))
+        return busy
+
+    def next_time(self) -> float | None:
+        """Return when a round is due though nothing arrives."""
+        return self.worker.next_time()
 
     def text(self, when: str) -> str:
         """Return why the bolt is not done."""

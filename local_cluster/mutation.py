@@ -13,6 +13,7 @@ import io
 import pickle
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -73,18 +74,16 @@ class MutatedValue(SquallError, AssertionError):
         )
 
 
+@dataclass(eq=False, slots=True)
 class WatchedValue:
     """A watched value: its first pickle, and which components have had it. It is kept alive, so that its id() stays unique."""
 
-    __slots__ = ("data", "field", "holders", "source", "stream", "value")
-
-    def __init__(self, value: object, data: bytes, source: str, stream: str, field: str) -> None:
-        self.value = value
-        self.data = data
-        self.source = source
-        self.stream = stream
-        self.field = field
-        self.holders = [source]
+    value: object
+    data: bytes
+    source: str
+    stream: str
+    field: str
+    holders: list[str]
 
     def changed(self) -> bool:
         """Return whether the value has changed."""
@@ -164,7 +163,7 @@ class MutationWatch:
             return
         data = snapshot(value)
         if data is not None:
-            watched = self.watched[id(value)] = WatchedValue(value, data, source, stream, field)
+            watched = self.watched[id(value)] = WatchedValue(value, data, source, stream, field, [source])
             watched.held_by(component)
             self.view(component, watched)
 

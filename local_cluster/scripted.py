@@ -89,30 +89,23 @@ class ScriptedSpout(Spout):
             self.finish()
             return None
         self.position += 1
-        entry = self.script[position]
+        return self._play(self.script[position], position)
+
+    def _play(self, entry: Any, position: int) -> float | None:
         if isinstance(entry, Pause):
             return entry.seconds
         self.emit(entry, message_id=position)
         return None
 
 
-class FixedSource(Spout):
-    """Replaces a spout: emits fixed values on its streams, with their positions as message ids, and finishes."""
+class FixedSource(ScriptedSpout):
+    """Replaces a spout: a script of values, each with its stream, in place of the script of one stream."""
 
     def __init__(self, entries: Sequence[tuple[str, Row]]) -> None:
-        self.entries = tuple(entries)
+        self.script = tuple(entries)
 
-    def open(self, context: Context) -> None:
-        """Start at the beginning (the first task), or at the end."""
-        self.position = 0 if context.index == 0 else len(self.entries)
-
-    def next_tuple(self) -> None:
-        """Emit the next values."""
-        position = self.position
-        if position >= len(self.entries):
-            return self.finish()
-        self.position += 1
-        stream, row = self.entries[position]
+    def _play(self, entry: tuple[str, Row], position: int) -> None:
+        stream, row = entry
         self.emit(row, message_id=position, stream=stream)
 
 

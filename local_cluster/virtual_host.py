@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
 
 from squall.cluster.blobs import get_bundle
 from squall.cluster.counters import WorkerCounters
@@ -25,7 +24,7 @@ from squall.transport.in_flight import GONE, SentBatch
 from squall.transport.streams import Streams
 from squall.values import Incarnation
 from squall.worker_files import Orders, WorkerHeartbeat
-from supervisor.artifacts import Provision, Ready
+from supervisor.artifacts import Provision
 from supervisor.exits import Exit
 from supervisor.plan import Key
 from supervisor.process_host import Recovered
@@ -38,16 +37,6 @@ from worker.loop.worker import Worker
 MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
 #: Receives a worker's counters: (topology id, worker, incarnation, counters).
 Count = Callable[[str, str, Incarnation, WorkerCounters], object]
-
-
-class VirtualFlags(TypedDict):
-    """The fields of a heartbeat that change while the orders stay the same."""
-
-    opened: bool
-    ended: bool
-    drained: bool
-    crash: str | None
-    finished: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -98,11 +87,6 @@ class VirtualHost:
         """Return the containers whose workers run."""
         return [container for topology in self.topologies.values() for container in topology.running.values()]
 
-    @property
-    def has_news(self) -> bool:
-        """Whether a worker has changed since its last heartbeat."""
-        return any(container.flags() != container.reported for container in self.containers())
-
     def settle(self) -> None:
         """Report to the remaining workers which others have stopped, and which tuples are lost, after all supervisors acted."""
         for topology in self.topologies.values():
@@ -141,7 +125,7 @@ class VirtualHost:
     def clear(self, key: Key) -> None:
         """See `ProcessHost`."""
 
-    def provision(self, record: TopologyRecord, now: float) -> Ready:
+    def provision(self, record: TopologyRecord, now: float) -> Provision:
         """See `ProcessHost`. Nothing is fetched: the topology is read from the store."""
         if record.id not in self.topologies:
             topology = get_bundle(self.store, record.id)
@@ -149,7 +133,7 @@ class VirtualHost:
             codec = str(record.conf["topology.transport.codec"])
             loopback = Loopback(streams, self.settings.encoded, codec)
             self.topologies[record.id] = VirtualTopology(topology, loopback)
-        return Ready(Provision(Path()))
+        return Provision(Path())
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
         """See `ProcessHost`."""
@@ -174,8 +158,6 @@ class VirtualContainer:
         self.worker: Worker | None = None
         self.orders: Orders | None = None
         self.heartbeats = 0
-        #: The last heartbeat.
-        self.reported: VirtualFlags | None = None
         #: Stopped workers that this one does not know of yet.
         self.gone_peers: list[str] = []
 
@@ -243,7 +225,6 @@ class VirtualContainer:
         if not worker.stopped:
             self.obey()  # a task that was still opening when the orders came may be ready now
         self.heartbeats += 1
-        self.reported = self.flags()
         return WorkerHeartbeat(
             pid=os.getpid(),
             started=0,
@@ -252,20 +233,13 @@ class VirtualContainer:
             orders=orders.number,
             asked=orders.asked,
             version=orders.version,
+            opened=worker.opened,
+            ended=worker.ended,
+            drained=worker.drained or (worker.draining and not worker.started),
             stopped=worker.stopped,
-            **self.reported,
+            crash=worker.crash.render() if worker.crash else None,
+            finished=tuple(sorted(spout.id for spout in worker.spouts if spout.exhausted)),
         )
-
-    def flags(self) -> VirtualFlags:
-        """Return the fields of a heartbeat that describe the worker at this moment."""
-        worker = self.running
-        return {
-            "opened": worker.opened,
-            "ended": worker.ended,
-            "drained": worker.drained or (worker.draining and not worker.started),
-            "crash": worker.crash.render() if worker.crash else None,
-            "finished": tuple(sorted(spout.id for spout in worker.spouts if spout.exhausted)),
-        }
 
     def read_counters(self) -> bytes | None:
         """See `Container`. Counters are passed on by `count` instead."""

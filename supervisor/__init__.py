@@ -10,8 +10,7 @@
 | `process_host` | where workers run, as an interface: `worker_processes` here, in memory in a local cluster |
 | `processes` | processes: started, adopted, signalled, and ended with all their children |
 | `exits` | why a process ended |
-| `link_keys` | the keys of its topology's links |
-| `orders` | orders to a worker, and reports on it to Nimbus |
+| `orders` | the orders of a worker |
 | `reporter` | the reports that Nimbus does not have yet |
 | `directories` | files on the host, and their removal (`removals`) |
 | `artifacts` | files of topologies: bundles, code, environments; prepared off the loop (`jobs`), removed when unused |

@@ -311,7 +311,7 @@ class Supervisor:
         if not store_view.may_start(now):
             return store_view.changed  # plan again after the next read
         try:
-            self._start_process(view, hosted, state.provision)
+            self._start_process(view, hosted, state)
         except Exception as error:  # after any error, back off before the next try
             backoff = after_death(hosted.backoff, self._time, self._time, unstarted=True)
             self._rest(hosted, "", str(error), backoff)

@@ -21,16 +21,17 @@ import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from squall import worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.store import Store
 from squall.packages import archives
 from supervisor.directories import Directories, has_bundle, make_directory
-from supervisor.environments import Environment, Environments
-from supervisor.jobs import BackgroundJobFailed, JobDone, Jobs, JobUnderWay
+from supervisor.environments import Environments
+from supervisor.jobs import BackgroundJobFailed, Jobs, JobUnderWay
 from supervisor.plan import Backoff
 from supervisor.removals import Removals, delete
 from topology_api.errors import SquallError
@@ -68,13 +69,6 @@ class Provision:
 
 
 @dataclass(frozen=True)
-class Ready:
-    """Workers may start."""
-
-    provision: Provision
-
-
-@dataclass(frozen=True)
 class Pending:
     """They are being prepared. `part`: the part that takes long; None: none has taken long so far."""
 
@@ -90,7 +84,8 @@ class Failed:
     backoff: Backoff
 
 
-State = Ready | Pending | Failed
+#: A `Provision`: workers may start.
+State = Provision | Pending | Failed
 
 
 @dataclass(frozen=True)
@@ -99,16 +94,6 @@ class PackageLimits:
 
     packed: int = 256 * 1024 * 1024
     unpacked: int = 1024 * 1024 * 1024
-
-
-class Localizer(Protocol):
-    """The artifacts, as the supervisor uses them."""
-
-    def state(self, record: TopologyRecord, now: float) -> State:
-        """Return whether workers of a topology can start; begin to prepare missing artifacts."""
-
-    def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
-        """Remove what other topologies used, except those with workers here: `hosted` (ids)."""
 
 
 def no_files(sha256: str, target: Path) -> None:
@@ -157,40 +142,30 @@ class Artifacts:
 
     def state(self, record: TopologyRecord, now: float) -> State:
         """Return whether workers of a topology can start; begin to prepare missing artifacts."""
-        parts: list[tuple[Part, JobDone[Path] | JobDone[str] | JobUnderWay | BackgroundJobFailed]] = []
-        fetch_bundle = self._bundle_of(record.id)
-        parts.append(("bundle", self._bundles.state(record.id, fetch_bundle, now)))
-        code = record.files.get("code")
+        jobs: dict[Part, Path | str | JobUnderWay | BackgroundJobFailed] = {}
+        fetch_bundle = partial(self._directories.make_bundle, self._store, record.id)
+        jobs["bundle"] = self._bundles.state(record.id, fetch_bundle, now)
+        code, environment = record.files.get("code"), self._environments.of(record.files)
         if code is not None:
-            parts.append(("code", self._codes.state(code, self._code_of(code), now)))
-        environment = self._environments.of(record.files)
+            jobs["code"] = self._codes.state(code, partial(self._make_code, code), now)
         if environment is not None:
-            built = self._builds.state(environment.key, self._build_of(environment), now)
-            parts.append(("environment", built))
-        self._note_needs(record.id, code, environment)
-        for part, job in parts:
+            build = partial(self._environments.make, environment, self._fetched)
+            jobs["environment"] = self._builds.state(environment.key, build, now)
+        self._note_needs(record)
+        for part, job in jobs.items():
             if isinstance(job, BackgroundJobFailed):
                 return Failed(part, job.why, job.backoff)
-        for part, job in parts:
+        for part, job in jobs.items():
             if isinstance(job, JobUnderWay):
                 return Pending(part if now - job.since >= WORTH_A_NOTE else None)
-        values = [job.value for _, job in parts if isinstance(job, JobDone)]
-        folders = () if code is None else (str(values[1]),)
-        return Ready(Provision(Path(values[0]), None if environment is None else str(values[-1]), folders))
+        made = {part: str(job) for part, job in jobs.items()}
+        folders = (made["code"],) if "code" in made else ()
+        return Provision(Path(made["bundle"]), made.get("environment"), folders)
 
     def build_log(self, topology_id: str) -> Path | None:
         """Return the build log of a topology's environment; None: it needs none, or that is unknown."""
         key = self._needs_of(topology_id).get("environment")
         return None if key is None else self._environments.log(key)
-
-    def _bundle_of(self, topology_id: str) -> Callable[[], Path]:
-        return lambda: self._directories.make_bundle(self._store, topology_id)
-
-    def _code_of(self, sha256: str) -> Callable[[], Path]:
-        return lambda: self._make_code(sha256)
-
-    def _build_of(self, environment: Environment) -> Callable[[], str]:
-        return lambda: self._environments.make(environment, self._fetched)
 
     def _make_code(self, sha256: str) -> Path:
         """Return the folder with the unpacked archive of that digest."""
@@ -228,49 +203,44 @@ class Artifacts:
 
     # Artifacts in use
 
-    def _note_needs(self, topology_id: str, code: str | None, environment: Environment | None) -> None:
+    def _needs_by(self, record: TopologyRecord) -> dict[str, str]:
+        """Return the shared artifacts that a topology uses by its record: digest of the code, key of the environment."""
+        environment = self._environments.of(record.files)
+        code = {"code": record.files["code"]} if "code" in record.files else {}
+        return code if environment is None else {**code, "environment": environment.key}
+
+    def _note_needs(self, record: TopologyRecord) -> None:
         """Record the artifacts that a topology uses, for the next supervisor."""
-        key = None if environment is None else environment.key
-        needs = {name: value for name, value in (("code", code), ("environment", key)) if value is not None}
-        if self._needs.get(topology_id) == needs:
+        needs = self._needs_by(record)
+        if self._needs.get(record.id) == needs:
             return
-        self._needs[topology_id] = needs
+        self._needs[record.id] = needs
         self._kept = None
         if needs:
-            directory = self._directories.topology(topology_id)
+            directory = self._directories.topology(record.id)
             try:
                 make_directory(directory)
                 worker_files.write(directory, NEEDS, {"needs": needs}, 0o600)
             except OSError as error:  # it is only read after a restart
-                _log.warning("the needs of topology %s cannot be recorded: %s", topology_id, error)
+                _log.warning("the needs of topology %s cannot be recorded: %s", record.id, error)
 
     def _needs_of(self, topology_id: str) -> Mapping[str, str]:
         found = self._needs.get(topology_id)
-        if found is None:
-            found = read_needs(self._directories.topology(topology_id))
-        return found
+        return read_needs(self._directories.topology(topology_id)) if found is None else found
 
     def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
         """Remove the artifacts of all other topologies, except those with workers here: `hosted` (ids)."""
-        codes, keys, ids = set(), set(), set(hosted)
-        for record in records:
-            ids.add(record.id)
-            if "code" in record.files:
-                codes.add(record.files["code"])
-            environment = self._environments.of(record.files)
-            if environment is not None:
-                keys.add(environment.key)
-        for topology_id in hosted:
-            needs = self._needs_of(topology_id)
-            codes.update(value for name, value in needs.items() if name == "code")
-            keys.update(value for name, value in needs.items() if name == "environment")
+        used = {record.id: self._needs_by(record) for record in records}
+        ids = {*used, *hosted}
+        needs = [*used.values(), *map(self._needs_of, hosted)]
+        codes = frozenset(each["code"] for each in needs if "code" in each)
+        keys = frozenset(each["environment"] for each in needs if "environment" in each)
         for topology_id in self._needs.keys() - ids:
             del self._needs[topology_id]
         self._bundles.forget(lambda key: key in ids)
-        kept = frozenset(codes), frozenset(keys)
-        if kept == self._kept:
+        if (codes, keys) == self._kept:
             return
-        self._kept = kept  # reset below if an artifact cannot be removed yet
+        self._kept = codes, keys  # reset below if an artifact cannot be removed yet
         self._codes.forget(lambda key: key in codes)
         self._builds.forget(lambda key: key in keys)
         self._remove_others(self._code, codes, self._codes)

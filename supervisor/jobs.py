@@ -24,13 +24,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class JobDone(Generic[T]):
-    """The job is done."""
-
-    value: T
-
-
-@dataclass(frozen=True)
 class JobUnderWay:
     """The job is running or queued."""
 
@@ -89,8 +82,8 @@ class Jobs(Generic[T]):
 
     def state(
         self, key: Hashable, work: Callable[[], T], now: float
-    ) -> JobDone[T] | JobUnderWay | BackgroundJobFailed:
-        """Return the state of a job; start one that is new or due to be retried."""
+    ) -> T | JobUnderWay | BackgroundJobFailed:
+        """Return the result of a job that is done, or else its state; start one that is new or due to be retried."""
         job = self._jobs.get(key)
         if job is None or self._is_gone(job):
             # This counts as one failure, so the first retry does not come at once.
@@ -100,7 +93,7 @@ class Jobs(Generic[T]):
         if not job.over.is_set():
             return JobUnderWay(job.since)
         if job.error is None:
-            return JobDone(job.value)  # type: ignore[arg-type]
+            return job.value  # type: ignore[return-value]
         if job.broken is None:
             job.broken = BackgroundJobFailed(
                 str(job.error), after_death(job.before, now, now, unstarted=True)

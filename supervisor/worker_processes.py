@@ -20,18 +20,19 @@ from typing import Final
 from squall import worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
+from squall.cluster.store import StoreError
 from squall.security.sealing import KeyPair
 from squall.transport.carriers import same_host
-from squall.values import Incarnation
+from squall.values import Incarnation, Keys
 from squall.worker_files import BadFile, Orders, WorkerHeartbeat
 from supervisor import directories, exits, processes
-from supervisor.artifacts import Artifacts, Localizer, Provision, State
+from supervisor.artifacts import Artifacts, Provision, State
 from supervisor.directories import Directories, Started
 from supervisor.exits import Exit
-from supervisor.link_keys import LinkKeys
 from supervisor.plan import Key
 from supervisor.process_host import Recovered
 from supervisor.processes import WorkerProcess, kill_left_over
+from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
@@ -63,15 +64,15 @@ class WorkerProcesses:
         key_pair: KeyPair | None = None,
         start: WorkerCommand | None = None,
         kernel_kills: Callable[[], int | None] = exits.kernel_kills,
-        artifacts: Localizer | None = None,
+        artifacts: Artifacts | None = None,
         directories: Directories | None = None,
     ) -> None:
         """`state`: the supervisor's own directory; `directories`: its layout, if workers get their own working directories.
-        `key_pair`: opens the keys that Nimbus sealed for the supervisor `id`."""
+        `key_pair`: opens the link keys that Nimbus sealed for the supervisor `id`; None: links need no keys."""
         self.directories = directories or Directories(state)
         self.start = start or WorkerCommand()
         self.kernel_kills = exits.KernelKills(kernel_kills)
-        self.keys = LinkKeys(registry, id, key_pair)
+        self._registry, self._id, self._key_pair = registry, id, key_pair
         self._artifacts = artifacts or Artifacts(state, registry.store)
 
     def mark(self) -> str:
@@ -103,6 +104,25 @@ class WorkerProcesses:
     def sweep(self) -> None:
         """See `ProcessHost`."""
         same_host.sweep()
+
+    def keys(self, topology_id: str, directory: Path) -> Keys | None:
+        """Return the link keys of a topology; None in a cluster without keys. `directory`: the worker's; while the store is
+        away, the keys of an earlier process in that directory are used."""
+        if self._key_pair is None:
+            return None
+        try:
+            sealed = self._registry.sealed_keys(topology_id, self._id)
+        except StoreError:
+            before = worker_files.read_keys(directory)  # they stay the same
+            if before is None:
+                raise
+            return before
+        if sealed is None:
+            raise SquallError("Nimbus has not sealed the keys of its links for this supervisor yet")
+        try:
+            return Keys(**self._key_pair.open_texts(sealed, topology_id))
+        except TypeError:
+            raise SquallError("the sealed text of Nimbus for this supervisor holds no keys") from None
 
     def recover(self) -> Iterator[Recovered]:
         """See `ProcessHost`."""
@@ -150,7 +170,7 @@ class WorkerContainer:
     def prepare(self, lease: int) -> None:
         """See `Container`."""
         self._host.directories.make_worker(*self._key)
-        keys = self._host.keys.of(self._key[0], self.directory)
+        keys = self._host.keys(self._key[0], self.directory)
         if keys is not None:
             worker_files.write(self.directory, worker_files.KEYS, keys, 0o600)
         self.write_lease(lease)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from supervisor.jobs import BackgroundJobFailed, JobDone, Jobs, JobUnderWay
+from supervisor.jobs import BackgroundJobFailed, Jobs, JobUnderWay
 from tests.supervisor.programs import until
 
 
@@ -17,8 +17,8 @@ def test_a_job_is_done_once_however_often_it_is_requested() -> None:
         return "result"
 
     jobs.state("a", work, 0.0)
-    until(lambda: jobs.state("a", work, 1.0) == JobDone("result"))
-    assert jobs.state("a", work, 2.0) == JobDone("result")
+    until(lambda: jobs.state("a", work, 1.0) == "result")
+    assert jobs.state("a", work, 2.0) == "result"
     assert done == ["it"]
     jobs.close()
 
@@ -56,7 +56,7 @@ def test_a_failed_job_is_reported_rests_and_is_tried_again() -> None:
     assert len(tries) == 1
     second = jobs.state("a", work, 1.0)
     assert isinstance(second, BackgroundJobFailed) and second.backoff.not_before == 3.0
-    assert jobs.state("a", work, 3.0) == JobDone("yes")
+    assert jobs.state("a", work, 3.0) == "yes"
 
 
 def test_a_forgotten_job_is_done_again_but_not_while_it_is_running() -> None:
@@ -71,7 +71,7 @@ def test_a_forgotten_job_is_done_again_but_not_while_it_is_running() -> None:
     jobs.forget(lambda key: False)
     assert jobs.knows("a")
     gate.set()
-    until(lambda: jobs.state("a", work, 0.0) == JobDone(None))
+    until(lambda: jobs.state("a", work, 0.0) is None)
     jobs.forget(lambda key: key == "a")
     assert jobs.knows("a")
     jobs.forget(lambda key: False)

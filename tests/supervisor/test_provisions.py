@@ -16,7 +16,7 @@ from squall.cluster.blobs import put_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord
 from squall.values import TopologyState
-from supervisor.artifacts import Artifacts, Failed, PackageLimits, Pending, Ready, State
+from supervisor.artifacts import Artifacts, Failed, PackageLimits, Pending, Provision, State
 from supervisor.removals import delete
 from tests.supervisor.hosts import a_topology
 from tests.supervisor.programs import until
@@ -59,8 +59,8 @@ def code(tmp_path: Path) -> bytes:
     return archive(tmp_path, {"mine.py": b"x = 1\n", "data/words.txt": b"a b c\n"})
 
 
-def ready(state: State) -> Ready:
-    assert isinstance(state, Ready), state
+def ready(state: State) -> Provision:
+    assert isinstance(state, Provision), state
     return state
 
 
@@ -78,7 +78,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_a_topology_without_files_needs_its_bundle_only(tmp_path: Path, store: InMemoryStore) -> None:
-    found = ready(Artifacts(tmp_path, store).state(RECORD, 0.0)).provision
+    found = ready(Artifacts(tmp_path, store).state(RECORD, 0.0))
     assert (found.bundle / "manifest.json").exists()
     assert (found.python, found.folders) == (None, ())
 
@@ -88,10 +88,7 @@ def test_code_is_unpacked_once_for_all_and_is_read_only(
 ) -> None:
     files = Files(code)
     provisions = Artifacts(tmp_path, store, files.fetch)
-    folders = [
-        ready(provisions.state(with_code(code, id), 0.0)).provision.folders
-        for id in ("words-1-0", "words-2-0")
-    ]
+    folders = [ready(provisions.state(with_code(code, id), 0.0)).folders for id in ("words-1-0", "words-2-0")]
     assert folders[0] == folders[1] == (str(tmp_path / "code" / sha256(code)),)
     assert files.fetched == [sha256(code)]
     folder = Path(folders[0][0])
@@ -120,9 +117,9 @@ def test_deleted_files_are_prepared_again(
     tmp_path: Path, store: InMemoryStore, code: bytes, deleted: str
 ) -> None:
     provisions = Artifacts(tmp_path, store, Files(code).fetch)
-    before = ready(provisions.state(with_code(code), 0.0)).provision
+    before = ready(provisions.state(with_code(code), 0.0))
     delete(tmp_path / deleted)
-    assert ready(provisions.state(with_code(code), 1.0)).provision == before
+    assert ready(provisions.state(with_code(code), 1.0)) == before
     assert (before.bundle / "manifest.json").exists()
     assert (Path(before.folders[0]) / "mine.py").read_text() == "x = 1\n"
 
@@ -146,7 +143,7 @@ def test_the_loop_does_not_wait_for_slow_work(tmp_path: Path, store: InMemorySto
     assert told.wait(30), "its bundle is there"
     assert provisions.state(with_code(code), 1.0) == Pending(None)
     until(lambda: provisions.state(with_code(code), 5.0) == Pending("code"))
-    assert isinstance(until_known(provisions, RECORD), Ready), "others are not held up"
+    assert isinstance(until_known(provisions, RECORD), Provision), "others are not held up"
     told.clear()
     files.gate.set()
     assert told.wait(30), "the loop is woken"
