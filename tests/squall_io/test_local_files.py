@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +53,17 @@ def test_a_path_without_scheme_is_refused_where_hadoop_has_another_default(tmp_p
             open_files(str(tmp_path), **where)
         assert open_files(f"file://{tmp_path}", **where).root == f"file://{tmp_path}"
     assert open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": "file:///"}).list("") == []
+
+
+def test_opening_files_of_this_machine_loads_nothing_that_starts_spark_or_java(tmp_path: Path) -> None:
+    program = (
+        "import sys; from squall_io.spark.stores import open_files; open_files(sys.argv[1]).close()\n"
+        "loaded = sorted(name for name in sys.modules if name.startswith('squall_io.spark.session.'))\n"
+        "print(loaded, 'squall_io.spark.stores.hadoop' in sys.modules, 'subprocess' in sys.modules)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "['squall_io.spark.session.request'] False False\n"
 
 
 def test_a_table_whose_path_is_a_file_is_refused_by_its_path(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_session_is_watched_from_job_to_job_though_spark_forgets_the_first() -
     tracker = Tracker()
     cancelled: list[bool] = []
     context = SimpleNamespace(statusTracker=lambda: tracker, cancelAllJobs=lambda: cancelled.append(True))
-    seen = watch(SimpleNamespace(_sc=context, sparkContext=context))  # type: ignore[arg-type]
+    seen = watch(SimpleNamespace(_jsc=object(), sparkContext=context))  # type: ignore[arg-type]
     assert seen.poll() == JobProgress()
 
     tracker.running, tracker.jobs, tracker.stages = [0], {0: [0, 1]}, {0: (4, 1, 2, 0)}

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from squall_io.spark.session.request import is_classic
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -88,7 +90,7 @@ class Watch:
 
 def watch(session: SparkSession) -> Watch:
     """Watch a session from now on."""
-    return _Connected(session) if getattr(session, "_sc", None) is None else _Classic(session)
+    return _Classic(session) if is_classic(session) else _Connected(session)
 
 
 class _Classic(Watch):

@@ -21,7 +21,8 @@ from squall_io.spark.results.versions import Attempt, Published, Run, Version
 from squall_io.spark.rows.formats import format_problems, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import SchemaError
-from squall_io.spark.session.sessions import changed_settings, is_classic
+from squall_io.spark.session.request import is_classic
+from squall_io.spark.session.sessions import changed_settings
 from squall_io.spark.sink.writing import WRITE_CONF, WriteAs, save
 from topology_api import SquallError
 
@@ -179,7 +180,7 @@ def _in_a_thread(call: Callable[[], None]) -> None:
 def schema_of(frame: DataFrame, table: TableRecord) -> Schema:
     """Return the schema of a frame that is to be written to a table; `CannotPublish` names every obstacle."""
     session: Any = frame.sparkSession
-    # Not by PySpark's `toDDL`: it needs a session of this thread, which Spark Connect may lack.
+    # With Spark Connect, PySpark's `toDDL` needs an active session of this thread, and there may be none.
     text = frame.schema.toDDL() if is_classic(session) else session._to_ddl(frame.schema)
     try:
         schema = parse_schema(str(text))

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from squall_io.spark.session.java import require_spark
+from squall_io.spark.session.request import is_secret
 from topology_api import SquallError
 
 _log = logging.getLogger(__name__)
@@ -39,8 +40,6 @@ _END_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 0.05
 #: Lines of Java's output that are kept, to explain its end.
 _KEPT_LINES: Final = 200
-#: Settings kept off the command line, which every user of the machine can read; Spark's own rule.
-_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 #: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. None is above INFO,
 #: since problems that concern a user are raised as errors of Squall, with their reason.
 _LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
@@ -205,11 +204,6 @@ def _quieten_py4j() -> None:
 
 def _no_py4j(record: logging.LogRecord) -> bool:
     return f"{os.sep}py4j{os.sep}" not in record.pathname
-
-
-def is_secret(name: str) -> bool:
-    """Return whether a setting's value must not be shown, judged by its name."""
-    return _SECRET.search(name) is not None
 
 
 @contextmanager

@@ -1,6 +1,8 @@
-"""A request for a Spark session: its master and settings, and whether two requests in one process are compatible.
+"""A request for a Spark session: its master and settings, and whether two requests in one process are compatible. Also
+tells sessions with a JVM of their own from those of Spark Connect.
 
-Must not know: PySpark, sessions.
+This module is cheap to import: it loads neither PySpark nor the modules that start a JVM.
+Must not know: how sessions start.
 """
 
 from __future__ import annotations
@@ -8,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.session.jvm import is_secret
 from topology_api import SquallError
 from topology_api.wording import nearest, shown
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 #: Where Spark runs by default: in this process's own Java, with a thread per processor.
 MASTER: Final = "local[*]"
@@ -38,6 +42,8 @@ DEFAULTS: Final = {
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
+#: Settings kept off the command line, which every user of the machine can read; Spark's own rule.
+_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 _HOST: Final = r"(?:[\w.-]+|\[[\da-fA-F:.]+\])"
 #: Masters that Spark accepts; "local-cluster" provides executors for the tests of Spark and of Squall.
 _MASTER: Final = re.compile(
@@ -109,6 +115,11 @@ class SessionRequest:
         return f"master {self.place}" + (f" with {conf}" if conf else "")
 
 
+def is_classic(session: SparkSession) -> bool:
+    """Return whether a session has, or had, its own JVM; sessions of Spark Connect have none."""
+    return getattr(session, "_jsc", None) is not None
+
+
 def master_problem(master: str) -> str | None:
     """Return why Spark does not accept a master; None: it does."""
     if _MASTER.fullmatch(master):
@@ -123,6 +134,11 @@ def master_problem(master: str) -> str | None:
 def _without_token(master: str) -> str:
     address, more, _ = master.partition(";")
     return address + (";..." if more else "")
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a setting's value must not be shown, judged by its name."""
+    return _SECRET.search(name) is not None
 
 
 def shown_value(name: str, value: str | None) -> str:

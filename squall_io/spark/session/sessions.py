@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 from squall_io.spark.concurrently import keep_alive
 from squall_io.spark.session.java import NotInstalled, require_packages
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, environment, start_jvm
-from squall_io.spark.session.request import SessionRequest, request_conflict, shown_value
+from squall_io.spark.session.request import SessionRequest, is_classic, request_conflict, shown_value
 from topology_api import SquallError
 
 if TYPE_CHECKING:
@@ -152,11 +152,6 @@ def is_broken(session: SparkSession) -> bool:
         return False
     except Exception:
         return True
-
-
-def is_classic(session: SparkSession) -> bool:
-    """Return whether a session has, or had, its own JVM; sessions of Spark Connect have none."""
-    return getattr(session, "_jsc", None) is not None
 
 
 def stop_session(session: SparkSession) -> None:

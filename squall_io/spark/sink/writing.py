@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.rows.formats import write_options
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.session.sessions import is_classic
+from squall_io.spark.session.request import is_classic
 
 if TYPE_CHECKING:
     import pyarrow

@@ -14,9 +14,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.manifest.files import FilesRefused
-from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, master_problem
-from squall_io.spark.session.sessions import is_classic
-from squall_io.spark.stores.hadoop import HadoopFiles, Jvm
+from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, is_classic, master_problem
 from squall_io.spark.stores.hadoop_errors import translated_errors
 from squall_io.spark.stores.local import LocalFiles
 from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
@@ -25,6 +23,8 @@ from topology_api.wording import nearest, shown, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from squall_io.spark.stores.hadoop import Jvm
 
 
 #: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
@@ -70,6 +70,8 @@ def open_files(
     read_only = _no_rename(scheme, conf)
     if read_only is None and scheme not in _ATOMIC:
         _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
+    from squall_io.spark.stores.hadoop import HadoopFiles, Jvm  # loads what starts a JVM
+
     if jvm is not None:
         jvm = jvm.lent()
     else:
