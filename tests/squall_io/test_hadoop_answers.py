@@ -8,6 +8,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -20,11 +21,27 @@ from squall_io.spark.manifest.files import (
 )
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.stores import hadoop
-from squall_io.spark.stores.hadoop import decode_statuses
+from squall_io.spark.stores.hadoop import HadoopFiles, Jvm, decode_statuses
 from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
+from squall_io.spark.stores.paths import InvalidPath
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
 
 IO = "java.io.IOException"
+
+
+@pytest.mark.parametrize(
+    ("default", "why"),
+    [
+        ("s3a://key:s3cret@bucket", "'s3a://...@bucket': Hadoop's fs.defaultFS contains a password"),
+        ("hdfs", "'hdfs': Hadoop's fs.defaultFS is not the address of a file system"),
+        ("", "'': Hadoop's fs.defaultFS is not the address of a file system"),
+    ],
+)
+def test_a_path_without_a_host_is_refused_if_hadoops_default_is_invalid(default: str, why: str) -> None:
+    jvm = Jvm(MagicMock(), {"fs.defaultFS": default})
+    with pytest.raises(InvalidPath, match=why):
+        HadoopFiles("hdfs:///table", jvm)
+    assert HadoopFiles("hdfs://host:9000/table", jvm).root == "hdfs://host:9000/table"
 
 
 def thrown(*classes: str, message: str = "") -> Thrown:

@@ -55,6 +55,23 @@ def test_a_path_without_scheme_is_refused_where_hadoop_has_another_default(tmp_p
     assert open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": "file:///"}).list("") == []
 
 
+def test_hadoops_default_with_a_password_is_refused_and_the_password_not_repeated(tmp_path: Path) -> None:
+    default = "s3a://key:s3cret@bucket"
+    with pytest.raises(InvalidPath, match=r"fs\.defaultFS contains a password") as raised:
+        open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": default})
+    assert "s3cret" not in str(raised.value) and "s3cret" not in repr(raised.value)
+    # A path with a scheme does not depend on the default.
+    assert open_files(f"file://{tmp_path}", conf={"spark.hadoop.fs.defaultFS": default}).list("") == []
+
+
+@pytest.mark.parametrize("default", ["", "hdfs", "host:9000", "file://host/"])
+def test_hadoops_default_that_is_not_an_address_is_refused(tmp_path: Path, default: str) -> None:
+    with pytest.raises(
+        InvalidPath, match=r"fs\.defaultFS is not the address of a file system; write hdfs://"
+    ):
+        open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": default})
+
+
 def test_opening_files_of_this_machine_loads_nothing_that_starts_spark_or_java(tmp_path: Path) -> None:
     program = (
         "import sys; from squall_io.spark.stores import open_files; open_files(sys.argv[1]).close()\n"

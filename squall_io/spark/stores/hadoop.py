@@ -17,7 +17,7 @@ from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus,
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, start_jvm
 from squall_io.spark.session.request import HADOOP_PREFIX
 from squall_io.spark.stores.hadoop_errors import translated_errors
-from squall_io.spark.stores.paths import authority_of, folder_of, scheme_of
+from squall_io.spark.stores.paths import authority_of, default_scheme, folder_of, scheme_of
 from squall_io.spark.stores.renaming import RenamingFiles
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class HadoopFiles(RenamingFiles):
         """Check that the path names a host, or that Hadoop's configuration does."""
         default = str(self._jvm.configuration.get("fs.defaultFS"))
         scheme = scheme_of(self.root)
-        if authority_of(self.root) == "" and scheme != scheme_of(default):
+        if authority_of(self.root) == "" and scheme != default_scheme(default):
             raise FilesRefused(
                 f"cannot open {self.root}: it names no host, and Hadoop's own file system here (fs.defaultFS) is"
                 f" {default}; write {scheme}://host:port{folder_of(self.root)}, or set spark.hadoop.fs.defaultFS"

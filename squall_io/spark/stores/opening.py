@@ -17,7 +17,7 @@ from squall_io.spark.manifest.files import FilesRefused
 from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, is_classic, master_problem
 from squall_io.spark.stores.hadoop_errors import translated_errors
 from squall_io.spark.stores.local import LocalFiles
-from squall_io.spark.stores.paths import LOCAL, check_path, scheme_of
+from squall_io.spark.stores.paths import LOCAL, check_path, default_scheme, scheme_of
 from squall_io.spark.stores.renaming import OpenStore
 from topology_api.wording import nearest, shown, typed
 
@@ -160,7 +160,7 @@ def _require_no_other_default(path: str, session: SparkSession | None, conf: Map
     if default is None and java is not None:
         with translated_errors(f"cannot open {path}"):
             default = str(java.hadoopConfiguration().get("fs.defaultFS"))
-    if path.startswith("/") and default is not None and scheme_of(default) != LOCAL:
+    if path.startswith("/") and default is not None and default_scheme(default) != LOCAL:
         raise FilesRefused(
             f"cannot open {path}: without a scheme it is this machine's, and Hadoop's own file system here"
             f" (fs.defaultFS) is {default}; write file://{path} or {default.rstrip('/')}{path}"

@@ -1,5 +1,6 @@
-"""Paths of tables, as users write them: which are valid, and their normal form. Without I/O, so they are checked at submission.
+"""Paths of tables, as users write them: which are valid, and their normal form. They are checked at submission, without I/O.
 
+Only the comparison of two paths (`overlap`, `nested`) does I/O: it resolves symbolic links on this machine.
 Must not know: the contents of a path, which file systems exist.
 """
 
@@ -23,6 +24,9 @@ _SPECIAL: Final = re.compile(r"[*?\[\]{}\\:]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 #: An authority, "host:9000", "user@host", "container@account.net": the host, and the port after a ":".
 _AUTHORITY: Final = re.compile(r"(?:[^\s@]*@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(.*))?", re.DOTALL)
+_PASSWORD: Final = (
+    "it contains a password, which would be in logs and in the web UI; give it in Spark's configuration"
+)
 
 
 class InvalidPath(SquallError):
@@ -43,14 +47,13 @@ def check_path(path: str | os.PathLike[str]) -> str:
     if not isinstance(text, str):
         raise InvalidPath(repr(text), "it is not text")
     scheme, authority, below = _split(text)
-    user, _, host = authority.rpartition("@")
-    if ":" in user:
-        raise InvalidPath(
-            f"{scheme}://...@{host}{below}",
-            "it contains a password, which would be in logs and in the web UI; give it in Spark's configuration",
-        )
+    _require_no_password(scheme, authority, below, _PASSWORD)
     parts = [part for part in below.split("/") if part not in ("", ".")]
-    why = _place_problem(scheme, authority, below) or _name_problem(text, parts)
+    why = (
+        _form_problem(scheme, authority, below)
+        or _host_problem(scheme, authority)
+        or _name_problem(text, parts)
+    )
     if why is not None:
         raise InvalidPath(text, why)
     folder = "/" + "/".join(parts)
@@ -64,6 +67,18 @@ def check_table_path(path: str | os.PathLike[str]) -> str:
         why = f"{FOLDER!r} in it is the folder that a table keeps its own files in; give another path"
         raise InvalidPath(os.fspath(path), why)
     return normal
+
+
+def default_scheme(address: str) -> str:
+    """Return the scheme of Hadoop's own file system, whose address is the value of `fs.defaultFS`. Raises `InvalidPath`, which
+    shows no password."""
+    scheme, authority, below = _split(address)
+    why = "Hadoop's fs.defaultFS contains a password; give it in another setting"
+    _require_no_password(scheme, authority, below, why)
+    if _form_problem(scheme, authority, below) is not None:
+        why = "Hadoop's fs.defaultFS is not the address of a file system; write hdfs://host:port or file:///"
+        raise InvalidPath(address, why)
+    return scheme or LOCAL
 
 
 def from_here(path: str) -> str:
@@ -115,8 +130,15 @@ def _split(text: str) -> tuple[str, str, str]:
     return scheme.lower(), authority, below
 
 
-def _place_problem(scheme: str, authority: str, below: str) -> str | None:
-    """Return why the scheme, the host or the port is impossible."""
+def _require_no_password(scheme: str, authority: str, below: str, why: str) -> None:
+    """Raise `InvalidPath` with this reason, and without the password, if these parts of a path contain one."""
+    user, _, host = authority.rpartition("@")
+    if ":" in user:
+        raise InvalidPath(f"{scheme}://...@{host}{below}", why)
+
+
+def _form_problem(scheme: str, authority: str, below: str) -> str | None:
+    """Return why these cannot be the parts of an absolute path."""
     if not (scheme or below.strip()):
         return "it is empty; give /folder/of/the/table or hdfs://host:port/folder/of/the/table"
     if not (scheme or below.startswith("/")):
@@ -127,6 +149,11 @@ def _place_problem(scheme: str, authority: str, below: str) -> str | None:
     if scheme == LOCAL:
         elsewhere = f"{authority!r} would be a host, and files are this machine's; write file:///folder"
         return elsewhere if authority not in ("", "localhost") else None
+    return None
+
+
+def _host_problem(scheme: str, authority: str) -> str | None:
+    """Return why there is no such file system, or why the host or the port is impossible."""
     if scheme in ("http", "https"):
         return f"{scheme}:// is not a file system; write hdfs://host:port/folder, with the port of the NameNode's fs.defaultFS"
     if not authority:
