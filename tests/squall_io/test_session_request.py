@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
+from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session.request import SessionRequest, request_conflict
+from squall_io.spark.session.sessions import SessionLease, _SharedSession
+from squall_io.spark.sink.settings import SinkSettings
 
 
 def test_the_users_settings_come_after_ours_and_the_master_last() -> None:
@@ -43,3 +49,24 @@ def test_secrets_are_not_shown() -> None:
     assert "hunter" not in str(request)
     assert "sc://host:443/;..." in str(request)
     assert request.where == "sc://host:443/;token=hunter1"
+
+
+def test_the_reprs_of_what_holds_a_request_show_no_secrets() -> None:
+    master = "sc://host:443/;token=hunter1"
+    conf = {
+        "spark.hadoop.fs.s3a.secret.key": "hunter2",
+        "spark.hadoop.fs.defaultFS": "s3a://key:hunter3@bucket",
+    }
+    request = SessionRequest.of(master, conf)
+    session: Any = object()
+    shared = _SharedSession(request, session, owned=True)
+    lease = SessionLease(shared, logging.getLogger(__name__), lambda: None)
+    settings = SinkSettings("/t", parse_schema("a int"), "parquet", (), None, master, conf)
+    assert "hunter" not in repr((request, shared, lease, settings))
+
+
+def test_two_leases_of_one_session_differ_and_are_hashable() -> None:
+    session: Any = object()
+    shared = _SharedSession(SessionRequest.of(None, None), session, owned=True)
+    leases = [SessionLease(shared, logging.getLogger(__name__), print) for _ in range(2)]
+    assert len(set(leases)) == 2

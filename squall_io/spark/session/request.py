@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from topology_api import SquallError
@@ -74,8 +74,9 @@ class NoSession(SquallError):
 class SessionRequest:
     """A requested session."""
 
-    master: str | None
-    conf: Mapping[str, str]
+    # Both may contain secrets, such as the token of a Spark Connect address.
+    master: str | None = field(repr=False)
+    conf: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def of(cls, master: str | None, conf: Mapping[str, str] | None) -> SessionRequest:

@@ -66,7 +66,7 @@ class _Process:
 _process: Final = _Process()
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class SessionLease:
     """The right to use the shared session. Any thread may call."""
 
@@ -215,7 +215,8 @@ def _require_fit(request: SessionRequest, session: SparkSession) -> None:
 def start_session(
     request: SessionRequest, log: logging.Logger = _log, progress: Callable[[], None] = lambda: None
 ) -> SparkSession:
-    """Start a session that is not shared yet; the caller holds the lock, or is the only user."""
+    """Start a session, and share it with no one. The caller holds this process's lock, or is its only user of Spark; every
+    other caller takes a lease (`shared_session`)."""
     log.info("starting Spark, %s", request)
     started = time.monotonic()
     logged = [started]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from squall_io.spark.rows.formats import format_problems
@@ -33,8 +33,9 @@ class SinkSettings:
     file_format: str
     partition_by: tuple[str, ...]
     compression: str | None
-    master: str | None
-    conf: Mapping[str, str]
+    # Both may contain secrets, such as the token of a Spark Connect address.
+    master: str | None = field(repr=False)
+    conf: Mapping[str, str] = field(repr=False)
 
 
 def settings_of(
