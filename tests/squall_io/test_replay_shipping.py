@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_io.spark.replay.shipping import archive_of, modules_of
+from squall_io.spark.replay.shipping import archive_of, modules_of, place_of
 from tests.squall_io.replay_topologies import word_count
 from topology_api import Bolt, Fields, Spout, TopologyBuilder, Tuple
 
@@ -62,6 +62,23 @@ def test_a_module_travels_with_its_imports_from_its_folder_and_nothing_installed
     finally:
         for name in [name for name in sys.modules if name.startswith("shipped_")]:
             del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    ("folder", "travels"),
+    [("my-site-packages-demo", True), ("old.dist-packages", True), ("site-packages", False)],
+)
+def test_a_module_in_a_folder_with_a_name_like_that_of_installed_packages_travels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, travels: bool
+) -> None:
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "shipped_alone.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path / folder))
+    importlib.import_module("shipped_alone")
+    try:
+        assert (place_of("shipped_alone") == "shipped_alone.py") is travels
+    finally:
+        del sys.modules["shipped_alone"]
 
 
 def test_equal_modules_give_equal_bytes_and_folders_are_in_the_archive(tmp_path: Path) -> None:

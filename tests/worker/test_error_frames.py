@@ -96,6 +96,12 @@ def test_a_component_in_an_installed_package_has_a_place_and_one_run_only_by_pyt
     assert (report.place, report.frames) == ("", ())
 
 
+def test_a_folder_whose_name_only_contains_that_of_installed_packages_is_the_users() -> None:
+    installed = made("def call():\n raise OSError('no')\n", "/opt/lib/site-packages/company/bolts.py")
+    own = made("def call(inner):\n inner()\n", "/home/me/my-site-packages-demo/bolts.py")
+    assert report_of(lambda: own(installed)).place == "/home/me/my-site-packages-demo/bolts.py:2, in call"
+
+
 def test_frames_of_pythons_library_follow_the_users_line_which_is_the_place() -> None:
     report = report_of(lambda: json.loads("{"))
     assert report.place.startswith(f"{__file__}:")

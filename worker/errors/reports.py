@@ -40,7 +40,7 @@ LIBRARIES: Final = tuple(
     }
 )
 #: Installed packages. A component may be in one, so their lines are "the user's own line" if there is no other.
-INSTALLED: Final = ("site-packages", "dist-packages")
+INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 MOST_FRAMES: Final = 4
 #: Lines of causes, frames and their code: with the four lines around them and a hint a report has 15.
 MOST_LINES: Final = 10
@@ -137,7 +137,7 @@ def is_of_python(file: str) -> bool:
 
 def is_installed(file: str) -> bool:
     """Return whether this is a file of an installed package."""
-    return any(name in file for name in INSTALLED)
+    return not INSTALLED.isdisjoint(file.split(os.sep))
 
 
 def is_own(file: str) -> bool:
