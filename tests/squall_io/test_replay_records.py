@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_io.spark.replay import ComponentTotals
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import (
     MOST_TUPLES,
@@ -86,3 +89,11 @@ def test_too_many_partitions_are_refused() -> None:
 def test_a_sender_is_a_partition_or_a_task(stream: int, partition: int) -> None:
     assert sent_by_partition(partition_sender(stream, partition)) == partition
     assert sent_by_partition(partition) is None
+
+
+def test_the_totals_of_a_component_are_a_value() -> None:
+    totals = ComponentTotals(5, 4, 3, 2, 1)
+    assert totals == ComponentTotals(executed=5, emitted=4, failed=3, unsettled=2, errors=1)
+    assert {totals: "a key"}[ComponentTotals(5, 4, 3, 2, 1)] == "a key"
+    with pytest.raises(FrozenInstanceError):
+        totals.errors = 0  # type: ignore[misc]

@@ -218,7 +218,7 @@ class ErrorNote:
         return "\n  ".join([*lines, *self.traceback.splitlines()])
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True)
 class ComponentTotals:
     """The counts of all tasks of a component."""
 
@@ -231,11 +231,16 @@ class ComponentTotals:
 
 
 @dataclass
-class Totals(ComponentTotals):
+class Totals:
     """The counts and problems of one task."""
 
     component: str
     task: int
+    executed: int = 0
+    emitted: int = 0
+    failed: int = 0
+    unsettled: int = 0
+    errors: int = 0
     first: list[str] = field(default_factory=list)
     """Texts of its first errors."""
     fatal: str | None = None
