@@ -161,7 +161,7 @@ def test_an_incomplete_record_is_named(path: str) -> None:
     files = MemoryFiles()
     kind = path.split(".")[-2]
     files.replace(path, seal(kind, {}))
-    with pytest.raises(UnreadableRecord, match=f"{path} is not a valid {kind} of a Squall table"):
+    with pytest.raises(UnreadableRecord, match=f"{path} is not a valid Squall record of a {kind}"):
         read_claim(files, WRITER_ID, 1) if kind == "claim" else read_fence(files, WRITER_ID, 1)
 
 

@@ -92,7 +92,7 @@ def test_a_record_of_a_newer_squall_is_named_as_such() -> None:
 
 
 def test_a_record_of_another_kind_is_named() -> None:
-    with pytest.raises(UnreadableRecord, match=r"c.json is not a valid commit of a Squall table"):
+    with pytest.raises(UnreadableRecord, match=r"c.json is not a valid Squall record of a commit"):
         unseal("commit", seal("fence", {"counts": []}), "c.json")
 
 
@@ -109,5 +109,5 @@ def test_an_incomplete_entry_is_named(field: str) -> None:
     fields = json.loads(encode_entry(ENTRY))
     for key in ("digest", "kind", "format", field):
         del fields[key]
-    with pytest.raises(UnreadableRecord, match="is not a valid manifest entry of a Squall table"):
+    with pytest.raises(UnreadableRecord, match="is not a valid Squall record of a manifest entry"):
         decode_entry(seal("commit", fields), ENTRY.batch.commit)

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_io.spark.manifest.envelopes import UnreadableRecord, decode, seal
 from squall_io.spark.spouts.positions import (
+    TASK_KIND,
     DoneUnits,
     OpenUnit,
     PositionRecord,
@@ -150,3 +152,10 @@ def test_a_unit_whose_last_item_is_acked_after_it_was_read_completely_is_done() 
 def test_an_invalid_record_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(wrong, PositionRecord)
+
+
+def test_an_invalid_record_is_reported_as_that_of_a_reader() -> None:
+    data = seal(TASK_KIND, {"index": 2, "parallelism": 2, "done": {}, "begun": []})
+    why = r"^/p/2of2\.json is not a valid Squall record of a reader's position: task 2 of 2$"
+    with pytest.raises(UnreadableRecord, match=why):
+        decode(TASK_KIND, PositionRecord, data, "/p/2of2.json")

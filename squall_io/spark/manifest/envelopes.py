@@ -1,4 +1,5 @@
-"""How every record of a manifest is written: JSON with its kind, a format number and a digest over the rest.
+"""How every record of a manifest, and of a reader's positions, is written: JSON with its kind, a format number, and a digest
+over the rest.
 
 A record that is truncated, damaged, of another kind or written by a newer Squall is reported and refused, never misread.
 Must not know: the records' fields, files.
@@ -70,7 +71,7 @@ def convert(kind: str, record: type[_Record], fields: object, path: str) -> _Rec
     try:
         return msgspec.convert(fields, record)
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: a text that is not Unicode
-        raise UnreadableRecord(path, f"is not a valid {kind} of a Squall table: {error}") from None
+        raise UnreadableRecord(path, f"{_invalid(kind)}: {error}") from None
 
 
 def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
@@ -89,5 +90,10 @@ def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
     if digest != digest_of(canonical(inside)):
         raise UnreadableRecord(path, "is damaged: its digest does not fit what it holds")
     if inside.pop("kind", None) != kind or inside.pop("format", None) != FORMAT:
-        raise UnreadableRecord(path, f"is not a valid {kind} of a Squall table")
+        raise UnreadableRecord(path, _invalid(kind))
     return inside
+
+
+def _invalid(kind: str) -> str:
+    """Return what is wrong with a record. Not every kind belongs to a table: positions belong to a reader."""
+    return f"is not a valid Squall record of a {kind}"

@@ -87,8 +87,8 @@ def read_committed(
         before `since`. All rows with a null in the key are kept.
     unreadable: what to do if records of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all.
         "skip": read the rows of the other batches, and log what is missing.
-    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect, the
-    session's setting `squall.webhdfs.address` has the address of HDFS.
+    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect, HDFS
+    is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`.
     """
     with _opened(spark, path) as files:
         wanted = choose(files, since, until, key, unreadable=unreadable)
@@ -203,7 +203,7 @@ class CommittedBatch:
 
     paths: tuple[str, ...]
     schema: Schema
-    """Options for reading them."""
+    """The schema to read them with."""
     rows: int
     committed: float
 

@@ -14,7 +14,7 @@ A task that discovers files that are not in the list first reads what others hav
 under the next number. If two tasks try, one wins, and the other reads the winner's record. So the list grows only at its end:
 a place in it means the same file to every task, for ever, without communication between tasks.
 Every hundredth record has the whole list, so that a starting task reads few records.
-Must not know: lines, positions, spouts.
+Must not know: how lines are cut out of a split, which splits have been read.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class FileDiscovery:
         self._reported: dict[str, _Reported] = {}
 
     def snapshot(self, now: float) -> Mapping[str, Any]:
-        """Record the existing files; return the length of the list. `AbsentFile`, `UnreadableFile`."""
+        """Record the existing files; return the number of records that the list then has. `AbsentFile`, `UnreadableFile`."""
         files = FileList(self._kept)
         files.read()
         present = find_files(self._files, self._source)

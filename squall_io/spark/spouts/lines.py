@@ -4,7 +4,7 @@
 
 The files that exist when the first task starts, and with `follow` later ones too, are cut into splits. Every task computes
 the same splits, also after restarts, and reads its share. Each task stores how far it has read in a folder, so a restarted
-task continues after its last ack.
+task continues at the first line that was not acked.
 Must not know: how lines are cut out of bytes, how positions are stored, how tasks agree on files.
 """
 

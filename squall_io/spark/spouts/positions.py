@@ -14,7 +14,7 @@ POSITIONS/tasks/<index>of<parallelism>.<owner>.json       the record of one owne
 Each owner of a task writes its own file, so an owner that does not know that it was superseded overwrites nothing.
 A starting owner combines all existing records. Once the result is in its own file, it deletes the files of the previous
 owners. Records of a different parallelism are kept: they are small, and describe units that now belong to other tasks.
-Must not know: files, lines, rows, spouts.
+Must not know: which file system has the folder, what is read, spouts.
 """
 
 from __future__ import annotations
