@@ -1,7 +1,7 @@
 """A store in this process's memory: the cluster's state for the local cluster, `squall dev` and tests.
 
-Each session over the same values ends by itself. Every call may come from any thread. Watches are called by the thread that
-made the change, after it and outside the lock, so that a watch may read the store.
+Each session over the same values ends separately, when it is closed. Every call may come from any thread. Watches are called by
+the thread that made the change, after it and outside the lock, so that a watch may read the store.
 Must not know: what the values mean.
 """
 
@@ -52,8 +52,7 @@ class Tree:
         """Write a value, an ephemeral one for its `owner`; return its version."""
         found = self.version(path)
         version = 0 if found is None else found + 1
-        self.save(path, bytes(data), version, owner is not None)
-        self.values[path] = (bytes(data), version)
+        self.values[path] = (self.save(path, bytes(data), version, owner is not None), version)
         if found is None:
             self.count(path, 1)
         if owner is not None:
@@ -67,8 +66,13 @@ class Tree:
             self.owners.pop(path, None)
             self.count(path, -1)
 
-    def save(self, path: str, data: bytes, version: int, ephemeral: bool) -> None:
-        """Save a value beyond the life of this process; raise `Unavailable` if that fails."""
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        """Return a value and its version, None if there is none; raise `Unavailable` if it cannot be read."""
+        return self.values.get(path)
+
+    def save(self, path: str, data: bytes, version: int, ephemeral: bool) -> bytes:
+        """Save a value beyond the life of this process, or raise `Unavailable`; return the bytes to keep in `values`."""
+        return data
 
     def erase(self, removed: Sequence[str]) -> None:
         """Undo `save` for these paths."""
@@ -116,7 +120,7 @@ class InMemoryStore:
     def get(self, path: str) -> tuple[bytes, int] | None:
         """Return the value and its version, or None where there is no value."""
         with self._step(path) as tree:
-            return tree.values.get(path)
+            return tree.get(path)
 
     def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         """Write a value, over any earlier one or only over version `expected`; return the new version."""

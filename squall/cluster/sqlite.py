@@ -1,9 +1,9 @@
 """A store in a file, for one process: it keeps the state of `squall dev --state` from one run to the next.
 
-The values are read into memory when the file is opened, and each write goes to a SQLite table first. Sessions and watches exist
-only in this process, so ephemeral values are gone when the file is opened again. A lock on a file beside it keeps a second
-process out. Each write is one transaction: all writes survive a killed process; a power failure may lose the last moments, but
-never leaves half a write.
+Small values are read into memory when the file is opened; large ones (chunks of bundles) are read by each `get`. Each write
+goes to a SQLite table first. Sessions and watches exist only in this process, so ephemeral values are gone when the file is
+opened again. A lock on a file beside it keeps a second process out. Each write is one transaction: all writes survive a killed
+process; a power failure may lose the last moments, but never leaves half a write.
 Must not know: what the values mean.
 """
 
@@ -12,11 +12,13 @@ from __future__ import annotations
 import fcntl
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from squall.cluster.memory import InMemoryStore, Tree
+from squall.cluster.read_cache import MOST_BYTES
 from squall.cluster.store import StoreError, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -33,7 +35,8 @@ class InUse(StoreError):
 
 
 class _SavedTree(Tree):
-    """The values, in memory and in the file."""
+    """The values in the file. Those of at most `MOST_BYTES` are also in memory; in place of a larger one, `values` holds b""
+    (no value is empty)."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -63,7 +66,7 @@ class _SavedTree(Tree):
             raise StoreError(f"{path} is not a store that can be opened: {error}") from error
 
     def _load(self) -> None:
-        """Read the values, except ephemeral ones of ended sessions."""
+        """Read the paths and the small values, except ephemeral ones of ended sessions."""
         for statement in (
             "PRAGMA journal_mode = WAL",
             "PRAGMA synchronous = NORMAL",
@@ -71,8 +74,11 @@ class _SavedTree(Tree):
             "DELETE FROM store WHERE ephemeral",
         ):
             self.database.execute(statement)
-        for path, value, version in self.database.execute("SELECT path, value, version FROM store"):
-            self.values[path] = (bytes(value), int(version))
+        rows = self.database.execute(
+            "SELECT path, CASE WHEN length(value) <= ? THEN value END, version FROM store", (MOST_BYTES,)
+        )
+        for path, value, version in rows:
+            self.values[path] = (bytes(value or b""), int(version))
             self.count(path, 1)
 
     def close(self) -> None:
@@ -80,19 +86,32 @@ class _SavedTree(Tree):
         self.database.close()
         self.held.close()
 
-    def save(self, *row: Any) -> None:
-        self._execute(
-            "INSERT INTO store VALUES (?, ?, ?, ?) "
-            "ON CONFLICT (path) DO UPDATE SET value = excluded.value, version = excluded.version",
-            [row],
-        )
+    def get(self, path: str) -> tuple[bytes, int] | None:
+        found = self.values.get(path)
+        if found is None or found[0]:
+            return found
+        with self._errors():
+            [[value]] = self.database.execute("SELECT value FROM store WHERE path = ?", (path,))
+        return bytes(value), found[1]
+
+    def save(self, path: str, data: bytes, version: int, ephemeral: bool) -> bytes:
+        with self._errors():
+            self.database.execute(
+                "INSERT INTO store VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (path) DO UPDATE SET value = excluded.value, version = excluded.version",
+                (path, data, version, ephemeral),
+            )
+        return data if len(data) <= MOST_BYTES else b""
 
     def erase(self, removed: Sequence[str]) -> None:
-        self._execute("DELETE FROM store WHERE path = ?", [(path,) for path in removed])
+        with self._errors():
+            self.database.executemany("DELETE FROM store WHERE path = ?", [(path,) for path in removed])
 
-    def _execute(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise SQLite's errors as `Unavailable`."""
         try:
-            self.database.executemany(statement, rows)
+            yield
         except sqlite3.Error as error:
             raise Unavailable(f"the store in {self.path} fails: {error}") from error
 
@@ -116,10 +135,11 @@ class SqliteStore(InMemoryStore):
         try:
             super().close()
         except Unavailable as error:
-            _log.warning("%s; what belonged to a session goes when it is opened next", error)
-        if self._first:
-            with self._saved.lock:
-                self._saved.close()
+            _log.warning("%s; ephemeral values are removed when the file is opened next", error)
+        finally:  # also if a watch raises
+            if self._first:
+                with self._saved.lock:
+                    self._saved.close()
 
     def _check_open(self) -> None:
         if self._closed or not self._saved.open:

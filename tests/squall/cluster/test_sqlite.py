@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from squall.cluster.read_cache import MOST_BYTES
 from squall.cluster.sqlite import InUse, SqliteStore
 from squall.cluster.store import StoreError, Unavailable
 
@@ -65,3 +66,44 @@ def test_the_end_of_the_first_session_ends_all(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="closed"):
         other.get("/a")
     other.close()
+
+
+def test_the_file_is_released_even_if_a_watch_raises(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    store.create("/a", b"x", ephemeral=True)
+
+    def fail(path: str) -> None:
+        raise RuntimeError(path)
+
+    store.watch("/", fail)
+    with pytest.raises(RuntimeError, match="/a"):
+        store.close()
+    SqliteStore(tmp_path / "store.sqlite").close()
+
+
+def test_a_large_value_is_read_from_the_file_on_each_get(tmp_path: Path) -> None:
+    large, larger, small = b"x" * (MOST_BYTES + 1), b"y" * (MOST_BYTES + 2), b"z" * MOST_BYTES
+    store = SqliteStore(tmp_path / "store.sqlite")
+    store.put("/small", small)
+    store.put("/large", small)
+    store.put("/large", large)
+    version = store.put("/large", larger, 1)
+    for _ in range(2):
+        assert (store.get("/large"), store.get("/small")) == ((larger, version), (small, 0))
+        assert sum(len(data) for data, _ in store._saved.values.values()) == len(small)
+        store.close()
+        store = SqliteStore(tmp_path / "store.sqlite")
+    store.put("/large", b"small again")
+    assert store.get("/large") == (b"small again", version + 1)
+    store.delete("/large")
+    assert store.get("/large") is None
+    store.close()
+
+
+def test_a_large_value_that_cannot_be_read_is_unavailable(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "store.sqlite")
+    store.put("/large", b"x" * (MOST_BYTES + 1))
+    store._saved.database.execute("DROP TABLE store")
+    with pytest.raises(Unavailable, match=r"store\.sqlite fails: no such table"):
+        store.get("/large")
+    store.close()
