@@ -65,9 +65,15 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Import a name of the API, and keep it."""
+        """Import a name of the API, or a module of `PLACES`, and keep it."""
+        if name in PLACES:
+            return import_module(f"{__name__}.{name}")
         module = next((module for module, names in PLACES.items() if name in names), None)
         if module is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         found = globals()[name] = getattr(import_module(f"{__name__}.{module}"), name)
         return found
+
+    def __dir__() -> list[str]:
+        """Return all names, imported or not."""
+        return sorted({*globals(), *__all__, *PLACES})

@@ -35,6 +35,17 @@ def test_it_exports_everything_on_the_page() -> None:
     assert list(topology_api.__all__) == sorted(topology_api.__all__)
 
 
+def test_modules_are_attributes_and_dir_names_what_is_not_yet_imported() -> None:
+    code = (
+        "import topology_api, sys; names = dir(topology_api)\n"
+        "assert {*topology_api.__all__, 'errors', 'builder', '__name__'} <= set(names)\n"
+        "assert 'topology_api.builder' not in sys.modules\n"
+        "assert topology_api.errors.SquallError is topology_api.SquallError\n"
+        "assert not hasattr(topology_api, 'nothing')"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+
+
 def test_importing_it_imports_nothing_heavy() -> None:
     code = f"import sys; from topology_api import *; print([one for one in {HEAVY!r} if one in sys.modules])"
     # -S: no site-packages, whose .pth files may import things of their own.
