@@ -103,9 +103,9 @@ def context(index: int) -> Context:
     """Return a worker's arguments for a task of a sink."""
     return Context(
         topology="benchmark", topology_id="benchmark-1", component="store", task=1, index=0, parallelism=1,
-        incarnation=(1, index), conf={}, _tasks=lambda component: [], log=logging.getLogger("sink"),
-        _metrics=cast(Any, Metrics()), resources={}, _directory=lambda: "", _now=lambda: 0.0,
-        random=random.Random(0), _wake=lambda: None, _progress=lambda why: None,
+        incarnation=(1, index), conf={}, tasks=lambda component: [], log=logging.getLogger("sink"),
+        metrics=cast(Any, Metrics()), resources={}, directory=lambda: "", now=lambda: 0.0,
+        random=random.Random(0), wake=lambda: None, progress=lambda why: None,
     )  # fmt: skip
 
 

@@ -6,7 +6,6 @@ Must not know: the runtime. Everything is passed to the constructor as values an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
@@ -43,7 +42,6 @@ class Metrics(Protocol):
         """Return the histogram of this name, created on first use."""
 
 
-@dataclass(kw_only=True, slots=True, eq=False, repr=False)
 class Context:
     """What a task knows about its surroundings.
 
@@ -59,27 +57,67 @@ class Context:
     random: a seeded random.Random of this task.
     """
 
-    topology: str
-    component: str
-    task: int
-    index: int
-    parallelism: int
-    conf: Mapping[str, object]
-    log: Logger
-    resources: dict[object, object]
-    random: Random
-    _tasks: Callable[[str], list[int]]
-    _metrics: Metrics
-    _directory: Callable[[], str]
-    _now: Callable[[], float]
-    _wake: Callable[[], None]
-    topology_id: str = ""
-    incarnation: tuple[int, int] = (0, 0)
-    _progress: Callable[[str | None], None] = lambda why: None
-    _stopped: Callable[[], bool] = lambda: False
+    __slots__ = (
+        "_directory",
+        "_metrics",
+        "_now",
+        "_progress",
+        "_stopped",
+        "_tasks",
+        "_wake",
+        "component",
+        "conf",
+        "incarnation",
+        "index",
+        "log",
+        "parallelism",
+        "random",
+        "resources",
+        "task",
+        "topology",
+        "topology_id",
+    )
 
-    def __post_init__(self) -> None:
-        self.conf = MappingProxyType(dict(self.conf))
+    def __init__(
+        self,
+        *,
+        topology: str,
+        component: str,
+        task: int,
+        index: int,
+        parallelism: int,
+        conf: Mapping[str, object],
+        tasks: Callable[[str], list[int]],
+        log: Logger,
+        metrics: Metrics,
+        resources: dict[object, object],
+        directory: Callable[[], str],
+        now: Callable[[], float],
+        random: Random,
+        wake: Callable[[], None],
+        topology_id: str = "",
+        incarnation: tuple[int, int] = (0, 0),
+        progress: Callable[[str | None], None] = lambda why: None,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.topology = topology
+        self.topology_id = topology_id
+        self.incarnation = incarnation
+        self.component = component
+        self.task = task
+        self.index = index
+        self.parallelism = parallelism
+        self.conf: Mapping[str, object] = MappingProxyType(dict(conf))
+        self.log = log
+        self.resources = resources
+        self.random = random
+        self._tasks = tasks
+        self._metrics = metrics
+        self._directory = directory
+        self._now = now
+        self._wake = wake
+        self._progress = progress
+        self._stopped = stopped
 
     def tasks(self, component: str) -> list[int]:
         """Return the ids of a component's tasks in ascending order, as a new list."""

@@ -85,9 +85,9 @@ class Task:
     def _make_context(self, topology: str, index: int, parallelism: int, restart: int) -> Context:
         return Context(
             topology=topology, topology_id=f"{topology}-1", component="store", task=index + 1, index=index,
-            parallelism=parallelism, incarnation=(1, restart), conf={}, _tasks=lambda component: [],
-            log=logging.getLogger("sink"), _metrics=cast(Any, Metrics()), resources={}, _directory=lambda: "",
-            _now=lambda: 0.0, random=random.Random(0), _wake=lambda: None, _progress=self._progress,
+            parallelism=parallelism, incarnation=(1, restart), conf={}, tasks=lambda component: [],
+            log=logging.getLogger("sink"), metrics=cast(Any, Metrics()), resources={}, directory=lambda: "",
+            now=lambda: 0.0, random=random.Random(0), wake=lambda: None, progress=self._progress,
         )  # fmt: skip
 
     def _progress(self, why: str | None) -> None:

@@ -44,8 +44,8 @@ def context(index: int = 0, parallelism: int = 1, submission: str = "reader-1") 
     nothing = cast(Any, None)
     return Context(
         topology="reader", topology_id=submission, component="rows", task=1, index=index, parallelism=parallelism,
-        conf={}, _tasks=lambda component: [], log=logging.getLogger("task"), _metrics=nothing, resources={},
-        _directory=lambda: "", _now=lambda: 0.0, random=random.Random(0), _wake=lambda: None,
+        conf={}, tasks=lambda component: [], log=logging.getLogger("task"), metrics=nothing, resources={},
+        directory=lambda: "", now=lambda: 0.0, random=random.Random(0), wake=lambda: None,
     )  # fmt: skip
 
 

@@ -68,9 +68,9 @@ class Time:
 def context(time: Time, index: int = 0, parallelism: int = 1, restart: int = 0) -> Context:
     return Context(
         topology="reader", topology_id="reader-1", component="lines", task=1, index=index, parallelism=parallelism,
-        incarnation=(1, restart), conf={}, _tasks=lambda component: [], log=logging.getLogger("task"),
-        _metrics=Metrics(), resources={}, _directory=lambda: "", _now=lambda: time.now, random=random.Random(0),
-        _wake=lambda: None,
+        incarnation=(1, restart), conf={}, tasks=lambda component: [], log=logging.getLogger("task"),
+        metrics=Metrics(), resources={}, directory=lambda: "", now=lambda: time.now, random=random.Random(0),
+        wake=lambda: None,
     )  # fmt: skip
 
 

@@ -31,14 +31,14 @@ def context(**given: Any) -> Context:
         "index": 1,
         "parallelism": 2,
         "conf": {"topology.debug": False},
-        "_tasks": {"count": [3, 4]}.__getitem__,
+        "tasks": {"count": [3, 4]}.__getitem__,
         "log": logging.getLogger("test"),
-        "_metrics": Metrics(),
+        "metrics": Metrics(),
         "resources": {},
-        "_directory": lambda: "/nowhere",
-        "_now": lambda: 12.5,
+        "directory": lambda: "/nowhere",
+        "now": lambda: 12.5,
         "random": random.Random(0),
-        "_wake": lambda: None,
+        "wake": lambda: None,
     }
     return Context(**{**values, **given})
 
@@ -79,14 +79,14 @@ def test_the_directory_is_requested_only_when_it_is_used() -> None:
         made.append("x")
         return "/scratch"
 
-    here = context(_directory=make)
+    here = context(directory=make)
     assert made == []
     assert here.directory == Path("/scratch")
 
 
 def test_metrics_and_wake_reach_the_runtime() -> None:
     metrics, woken = Metrics(), []
-    here = context(_metrics=metrics, _wake=lambda: woken.append(True))
+    here = context(metrics=metrics, wake=lambda: woken.append(True))
     made: list[Any] = [here.counter("retries"), here.histogram("lookup")]
     assert made == [("counter", "retries"), ("histogram", "lookup")]
     here.gauge("depth", lambda: 7)

@@ -10,7 +10,7 @@ import inspect
 import logging
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -69,12 +69,15 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
             made.wait.wake()
         environment.wake()
 
-    context = replace(
-        build_context(environment, task, component, index),
-        _metrics=metrics,
-        _wake=wake,
-        _progress=lambda why: made.goes_on(why),
-        _stopped=lambda: made.stopped,
+    context = build_context(
+        environment,
+        task,
+        component,
+        index,
+        metrics=metrics,
+        wake=wake,
+        progress=lambda why: made.goes_on(why),
+        stopped=lambda: made.stopped,
     )
     outputs = build_outputs(plan, context, index)
     hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *watchers(plan.observers, context)]
@@ -91,8 +94,10 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
     return made
 
 
-def build_context(environment: TaskEnvironment, task: int, component: str, index: int) -> Context:
-    """Return the context of a task; what only the running task knows has its default."""
+def build_context(
+    environment: TaskEnvironment, task: int, component: str, index: int, **of_running_task: Any
+) -> Context:
+    """Return the context of a task. `of_running_task`: the arguments that only a running task can give; each has a default."""
     plan = environment.plan
     return Context(
         topology=plan.topology.name,
@@ -101,16 +106,15 @@ def build_context(environment: TaskEnvironment, task: int, component: str, index
         index=index,
         parallelism=plan.topology.component(component).parallelism,
         conf=plan.conf_of(component),
-        _tasks=lambda name: tasks_of(plan, name),
+        tasks=lambda name: tasks_of(plan, name),
         log=logging.getLogger(plan.logger_of(component, index)),
-        _metrics=TaskMetrics(),
         resources=environment.resources,
-        _directory=lambda: environment.scratch.make(plan.scratch(component, index)),
-        _now=environment.now,
+        directory=lambda: environment.scratch.make(plan.scratch(component, index)),
+        now=environment.now,
         random=Random(f"{plan.seed}/{component}/{index}/user"),
-        _wake=environment.wake,
         topology_id=plan.topology_id,
         incarnation=(plan.incarnation.version, plan.incarnation.restart),
+        **{"metrics": TaskMetrics(), "wake": environment.wake, **of_running_task},
     )
 
 
