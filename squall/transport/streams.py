@@ -18,20 +18,22 @@ class Streams:
     def __init__(self, topology: Topology, component_of: Mapping[int, str]) -> None:
         """`component_of`: the component of each task, which may change."""
         self.component_of = component_of
-        self._fields = {
-            (spec.id, stream): declared.fields
+        self._all = [
+            (spec.id, stream, declared.fields)
             for spec in topology.components
             for stream, declared in spec.outputs.items()
+        ]
+        self.numbers = {
+            (component, stream): number for number, (component, stream, _) in enumerate(self._all)
         }
-        self.numbers = {stream: number for number, stream in enumerate(self._fields)}
         self._sources: dict[tuple[int, int], Source] = {}
 
     def source(self, task: int, number: int) -> Source:
         """Return the source of a task's stream, the same object each time. Raises `BadFrame` if there is none."""
         found = self._sources.get((task, number))
         if found is None:
-            if number >= len(self._fields) or task not in self.component_of:
+            if number >= len(self._all) or task not in self.component_of:
                 raise BadFrame(f"a batch of stream {number} of task {task}, which does not exist")
-            (component, stream), fields = list(self._fields.items())[number]
+            component, stream, fields = self._all[number]
             found = self._sources[task, number] = Source(component, task, stream, fields)
         return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from squall.transport.errors import BadFrame
 from squall.transport.streams import Streams
-from tests.squall.transport.topologies import two_streams
+from tests.squall.transport.topologies import many_streams, two_streams
 
 
 def test_streams_are_numbered_in_the_order_of_declaration() -> None:
@@ -30,3 +32,13 @@ def test_later_tasks_are_known_once_they_are_added() -> None:
     streams = Streams(two_streams(), {1: "words"})
     streams.component_of = {1: "words", 7: "words"}
     assert streams.source(7, 0).task == 7
+
+
+def test_a_new_source_costs_the_same_however_many_streams_there_are() -> None:
+    streams = Streams(many_streams(), {1: "many"})
+    tracemalloc.start()
+    try:
+        streams.source(1, 4_000)
+        assert tracemalloc.get_traced_memory()[1] < 10_000  # a copy of the streams takes 40,000 bytes
+    finally:
+        tracemalloc.stop()
