@@ -75,7 +75,10 @@ class Tracker:
         slot = root & _SLOT_MASK
         self.xors[slot] = xor
         if xor == 0:
-            self.complete_all([slot])
+            emission = self.emissions[slot]
+            assert emission is not None
+            self.completed.append(emission)
+            self.close(slot)
         elif self.wheel is not None:
             self.wheel.stamp(slot)
 
