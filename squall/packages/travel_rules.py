@@ -13,10 +13,8 @@ import sys
 from collections.abc import Collection, Iterator
 from typing import Final
 
-#: Our own packages: a module of one of these names cannot be distinguished from Squall's.
-OURS: Final = (
-    "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
-)  # fmt: skip
+from squall.packages.ours import OURS
+
 #: Modules that a worker itself imports: a user's module of such a name, first on the path, would break it.
 NEEDED: Final = ("cloudpickle", "msgspec", "yaml", "zmq")
 #: People write requirements files by hand, so they are small.

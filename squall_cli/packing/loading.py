@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from squall.packages.travel_rules import OURS
+from squall.packages.ours import OURS
 from topology_api.builder import TopologyBuilder
 from topology_api.errors import SquallError
 from topology_api.topology import Topology

@@ -15,7 +15,7 @@ from traceback import walk_tb
 from types import ModuleType
 from typing import Any, Final
 
-from squall.packages.travel_rules import OURS
+from squall.packages.ours import OURS
 from squall_cli.packing.loading import (
     CannotLoad,
     SourceName,

@@ -23,7 +23,8 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import ModuleType
 
-from squall.packages.travel_rules import NEEDED, OURS
+from squall.packages.ours import OURS
+from squall.packages.travel_rules import NEEDED
 from squall_cli.packing.loading import DEFAULT_NAME, HOME
 from topology_api.errors import SquallError
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Final
 
-from squall.packages import travel_rules
+from squall.packages import ours
 from squall.reports.error_reports import KEPT, gist
 from squall.reports.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple, Failure
@@ -27,7 +27,7 @@ from worker.errors.hints import hint_for
 
 #: Frames below these folders are Squall's, and do not help a user.
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-OURS: Final = tuple(os.path.join(_ROOT, name, "") for name in travel_rules.OURS)
+OURS: Final = tuple(os.path.join(_ROOT, name, "") for name in ours.OURS)
 #: Squall's own spouts and bolts: the frames that they call do not help a user.
 OUR_COMPONENTS: Final = os.path.join(_ROOT, "squall_io", "")
 #: Frames below these folders are Python's: shown after the user's frames, but never as "the user's own line".

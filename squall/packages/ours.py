@@ -1,0 +1,11 @@
+"""The names of Squall's own packages: a user's module of one of these names cannot be distinguished from Squall's.
+
+Workers import it to recognise Squall's frames in a traceback.
+Must not know: any other module.
+"""
+
+from typing import Final
+
+OURS: Final = (
+    "topology_api", "squall", "nimbus", "supervisor", "worker", "squall_io", "local_cluster", "squall_cli",
+)  # fmt: skip
