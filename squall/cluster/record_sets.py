@@ -33,7 +33,7 @@ class _Known:
     """The record; while its bytes cannot be read, the record that was read last."""
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class KnownRecords:
     """The records of a store that were read or written last, by path."""
 
@@ -54,7 +54,7 @@ class KnownRecords:
             _log.warning("%s", text)
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class RecordSet(Generic[R]):
     """The records of one type below one folder.
 

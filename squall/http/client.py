@@ -105,7 +105,7 @@ class _Request:
         return self.method in ("POST", "DELETE")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Client:
     """Sends requests to one of several equivalent servers.
 

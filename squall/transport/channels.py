@@ -26,7 +26,7 @@ RECONNECT_SECONDS: Final = 2.0
 SLOWEST_BYTES: Final = 4_000_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Arrivals:
     """The numbers of the data messages that one process of a peer has sent."""
 
@@ -49,7 +49,7 @@ class Arrivals:
         self.received = number
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ControlChannel:
     """Control frames, both ways: each is kept until the peer has it, and sent again if it was lost (go-back-N).
 

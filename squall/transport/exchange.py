@@ -65,7 +65,7 @@ class PeerListener(Protocol):
         """Too many tuples of a cycle are on their way to a peer: the untracked ones of the batch are to be dropped."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Peer:
     """Another worker: the link to it, and the messages that the carrier has not taken yet, by channel."""
 

@@ -67,7 +67,7 @@ class SentBatch:
         return batch
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class InFlight:
     """Batches by number; those with credit also by target task, the others in order."""
 

@@ -55,7 +55,7 @@ UP: Final = "UP"
 SILENT: Final = "SILENT"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class LocalWorker:
     """This worker, as all its links present it to their peers. The exchange writes it, links read it."""
 

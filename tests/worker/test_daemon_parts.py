@@ -23,7 +23,13 @@ from squall.worker_files import (
 from tests.worker.daemon_components import Notes, Numbers, lone_spout, one_bolt
 from tests.worker.daemon_stand_ins import Clock, Over, Stack, a_task, a_worker, lease_of, watch
 from tests.worker.fake_supervisor import PAIR, orders_for, ship
+from worker.loop.build import TaskEnvironment
+from worker.loop.completion import Completion
+from worker.loop.peers import Peers
 from worker.process.call_watch import CallWatch, UserCall, all_stacks, user_frame
+from worker.process.daemon import Daemon
+from worker.process.heartbeat import Heartbeat
+from worker.process.lease import Lease
 from worker.process.startup import begin, check_orders, find_orders, own_place, plan_of, seed_of
 
 # The lease.
@@ -248,3 +254,13 @@ def test_a_worker_without_keys_does_not_start(tmp_path: Path) -> None:
     write(tmp_path, ORDERS, orders_for(topology, ship(topology, tmp_path / "bundle")))
     with pytest.raises(BadFile, match=r"there is no keys\.json .* would accept frames from strangers"):
         begin(str(tmp_path))
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("part", [Completion, Daemon, Heartbeat, Lease, Peers, TaskEnvironment])
+def test_a_part_with_a_life_equals_only_itself_and_shows_no_fields(part: type) -> None:
+    half_made: object = object.__new__(part)
+    assert part.__name__ in repr(half_made)
+    assert half_made != object.__new__(part)

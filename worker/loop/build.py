@@ -42,7 +42,7 @@ from worker.tracking.ids import GENERATION_BITS
 from worker.tracking.tracker import Tracker
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TaskEnvironment:
     """What a worker gives its tasks: the plan, the clock, runners, scratch directories, shared resources."""
 

@@ -25,7 +25,7 @@ FLUSH_REQUEST_SECONDS = 0.02
 CHECK_SECONDS = 0.02
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Completion:
     """Ends of input, flush requests and cycles of one worker."""
 

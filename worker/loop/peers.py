@@ -20,7 +20,7 @@ from worker.loop.links import Links
 from worker.tasks.task import Task
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Peers:
     """The other workers, as the transport reports on them."""
 

@@ -78,7 +78,7 @@ Tasks = tuple[TaskRow, ...]
 SendHeartbeats = Callable[[Mapping[str, list[KeepAlive]]], None]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Daemon:
     """The loop of one worker process."""
 

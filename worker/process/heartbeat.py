@@ -87,7 +87,7 @@ class WatchedLoop(Protocol):
         """Show the peers that the worker lives; with `trees`, also keep alive the trees that wait in it."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Heartbeat:
     """The heartbeat's thread, and its work."""
 

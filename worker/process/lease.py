@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from squall.worker_files import LEASE
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Lease:
     """The lease of a worker, and a clock that ends the process when the lease expires."""
 

@@ -183,7 +183,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             self.close()
 
 
-@dataclass
+@dataclass(eq=False, repr=False)
 class TimedCall:
     """One call of the store: it may send several requests, with one deadline for all.
 
