@@ -92,7 +92,7 @@ class Nodes(Protocol):
     """The nodes, for one call with a time limit; each method raises `Unavailable` when the time is over."""
 
     def read_node(self, path: str) -> Node | None:
-        """Return the present value; never from a cache."""
+        """Return the present metadata of a node, None if there is none; never from a cache."""
 
     def commit(self, steps: Sequence[Step]) -> list[int]:
         """Do all steps and return the version after each, or do none and raise `StepFailed`."""

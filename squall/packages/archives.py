@@ -47,7 +47,7 @@ class Contents:
 
 
 def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
-    """Write an archive of files (name in it -> path of its data); return the archive's SHA-256.
+    """Write an archive of files (name in it -> data, or path of the data); return the archive's SHA-256.
 
     Links are followed: their targets are packed. Raises BadArchive for a name that would be refused when it is
     read, or for a source that is not a regular file.

@@ -4,6 +4,9 @@ Every message begins with the same header: protocol version, kind, checksum, the
 sender's assignment version, its number on the channel, the sender's name. Every length is checked before anything is allocated
 or decoded; bytes that are not a message of this version raise `BadFrame` and no other error. The checksum (CRC-32) covers the
 first part; large values travel as further parts, which the encryption of the link authenticates as it does everything.
+
+It also decides which trees fail because values cannot travel: those of a tuple that cannot be encoded (the rest of its batch is
+sent), and those of a batch that cannot be decoded.
 Must not know: sockets, tasks, credit, the meaning of numbers.
 """
 

@@ -1,1 +1,1 @@
-"""Tasks: one instance of a user's class each, with its emitter, executor, hooks and metrics."""
+"""Tasks: one instance of a user's class each, with its emitter, hooks and metrics."""

@@ -1,7 +1,8 @@
 """emit(): from a user's values to rows in outboxes, with an edge for each in the tuple's tree.
 
 Each task has its emitter. `BoltEmitter` anchors to the tuple that is being executed, `SpoutEmitter` opens a tree per message
-id. With the executor this is the hottest code: every line of `emit` costs each tuple (figures: benchmarks/RESULTS.md).
+id. With `worker/tasks/bolt.py` this is the hottest code: every line of `emit` costs each tuple (figures:
+benchmarks/RESULTS.md).
 Must not know: links, credit, user classes.
 """
 
