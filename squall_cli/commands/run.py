@@ -58,7 +58,7 @@ WORKERS = "topology.workers"
 @click.option(
     "--json", "json_wanted", is_flag=True, help="Print the summary as JSON; everything else goes to stderr."
 )
-@click.option("--allow-failures", is_flag=True, help="Exit with 0 even if trees failed for good.")
+@click.option("--allow-failures", is_flag=True, help="Exit with 0 even if trees failed for good or next_tuple() raised.")
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -84,8 +84,8 @@ def run(
       squall run word_count.py --json > summary.json
 
     The first Ctrl-C drains: spouts stop, and pending trees are processed for at most the message timeout. The
-    second one ends the run at once. Exit status: 0 done; 1 if trees failed for good, the topology failed, or
-    trees were left; 2 wrong usage.
+    second one ends the run at once. Exit status: 0 done; 1 if trees failed for good, a spout's next_tuple() raised,
+    the topology failed, or trees were left; 2 wrong usage.
     """
     layers = with_workers(read_layers(config, os.environ, settings), workers, ctx)
     out, view = streams(json_wanted)

@@ -106,6 +106,16 @@ class Stops(Bolt):
         self.gone_on = True
 
 
+class CannotEmit(Numbers):
+    """Emits too many values."""
+
+    def next_tuple(self) -> None:
+        number = next(self.numbers, None)
+        if number is None:
+            return self.finish()
+        self.emit((number, "more"), message_id=number)
+
+
 class CannotOpen(Spout):
     outputs = Fields("number")
 
@@ -160,6 +170,10 @@ def refuses(count: str = "30") -> Topology:
 
 def crashes() -> Topology:
     return built(Numbers(30), Refuses(), {"topology.on.error": "crash"})
+
+
+def cannot_emit() -> Topology:
+    return built(CannotEmit(3), Sink())
 
 
 def cannot_open() -> Topology:

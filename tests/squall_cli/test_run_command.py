@@ -61,6 +61,14 @@ def test_failures_can_be_allowed() -> None:
     assert "message id 7: failed in work[" in summary["first_failure"]
 
 
+def test_tuples_that_a_spout_could_not_emit_make_the_run_fail() -> None:
+    result = squall_run(topology("cannot_emit"))
+    assert result.returncode == 1
+    last = result.stderr.splitlines()[-1]
+    assert last == "squall run: 3 errors in next_tuple() of source: tuples may be missing"
+    assert squall_run(topology("cannot_emit"), "--allow-failures").returncode == 0
+
+
 def test_an_error_is_shown_once_in_full_and_then_counted() -> None:
     result = squall_run(topology("refuses"), "--", "1000")
     assert result.stderr.count("execute() raised ValueError") == 1
