@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from topology_api.declarer import KEYED_KINDS, KINDS
+from topology_api.fields import DEFAULT_STREAM
 from topology_api.names import field_problem, id_problem, name_problem
 from topology_api.options import problems_of
 from topology_api.topology import DEAD_LETTER_FIELDS, DEAD_LETTERS, ComponentSpec, StreamSpec, Subscription
@@ -50,12 +51,12 @@ def problems_of_topology(
 
 
 def call_text(subscription: Subscription) -> str:
-    """Return the grouping call as the user wrote it, with the stream spelled out."""
+    """Return the grouping call as the user wrote it, without the stream if it is the default one."""
     if subscription.stream == DEAD_LETTERS:
         return f"dead_letters({shown(subscription.source)})"
     fields = "".join(f", {shown(name)}" for name in subscription.grouping.fields)
-    stream = shown(subscription.stream)
-    return f"{subscription.grouping.kind}_grouping({shown(subscription.source)}{fields}, stream={stream})"
+    stream = "" if subscription.stream == DEFAULT_STREAM else f", stream={shown(subscription.stream)}"
+    return f"{subscription.grouping.kind}_grouping({shown(subscription.source)}{fields}{stream})"
 
 
 def problems_of_parallelism(changes: object, counts: Mapping[str, int]) -> list[str]:

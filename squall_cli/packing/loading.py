@@ -20,7 +20,7 @@ from typing import Any
 
 from squall.packages.ours import OURS
 from topology_api.builder import TopologyBuilder
-from topology_api.errors import SquallError
+from topology_api.errors import InvalidTopology, SquallError
 from topology_api.topology import Topology
 from topology_api.wording import listed, nearest, shown, typed
 from worker.errors.reports import MOST_LINES, cause_lines, describe, place_of, user_frames
@@ -178,7 +178,8 @@ def imported(source: SourceName) -> ModuleType:
             raise WrongSource(
                 f"there is no module {missing!r} in {os.getcwd()} or on Python's path, and no such file"
             ) from None
-        raise CannotLoad(trouble(f"{source.shown} cannot be imported", error)) from None
+        head = source.shown if isinstance(error, InvalidTopology) else f"{source.shown} cannot be imported"
+        raise CannotLoad(trouble(head, error)) from None
 
 
 def trouble(head: str, error: BaseException) -> str:

@@ -260,6 +260,8 @@ def test_an_invalid_topology_is_reported_with_all_its_problems(tmp_path: Path) -
     message = cannot_load(written(tmp_path, text.replace('made = topology("made")', "")))
     assert "'a/b'" in message
     assert "parallelism" in message
+    file = written(tmp_path, text, "at_import.py")  # the import works: it is the topology that is invalid
+    assert cannot_load(file).startswith(f"{file}: topology 'made' has 2 problems:")
 
 
 @pytest.mark.parametrize(
