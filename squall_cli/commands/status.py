@@ -106,7 +106,8 @@ def how_long(found: TopologyAnswer) -> str:
 def worker_lines(workers: list[WorkerEntry], width: int) -> list[Line]:
     """Return a table with a row for each worker, host by host."""
     ordered = sorted(workers, key=lambda worker: (str(worker.host), worker.slot))
-    return lines_of(table(WORKER_COLUMNS, map(worker_row, ordered)), width) if workers else []
+    made = table(WORKER_COLUMNS, map(worker_row, ordered))
+    return lines_of(made, width, note=True) if workers else []
 
 
 def worker_row(worker: WorkerEntry) -> list[Cell]:

@@ -128,7 +128,7 @@ def _table(
         made = table(columns, [_cells(row, count) for row in rows]).without(without)
         if total(made.widths) <= width:
             return lines_of(made, width, GAP), IDLE_WIDTH
-    return lines_of(made.without(WIDE), width, gap=1), 0
+    return lines_of(made.without(WIDE), width, gap=1, note=not running), 0
 
 
 def _reasons(rows: Sequence[Row], room: int, width: int) -> list[Line]:

@@ -98,8 +98,9 @@ def fitted(made: Table, width: int, gap: int = GAP) -> tuple[Table, list[int]]:
     return made.only(kept), [*given.values()]
 
 
-def lines_of(made: Table, width: int = NO_LIMIT, gap: int = GAP) -> list[Line]:
-    """Return the table as lines, fitted to the window. They are wider only if the remaining columns cannot be cut."""
+def lines_of(made: Table, width: int = NO_LIMIT, gap: int = GAP, note: bool = False) -> list[Line]:
+    """Return the table as lines, fitted to the window. They are wider only if the remaining columns cannot be cut. With
+    `note`, a last line names the columns that did not fit."""
     shown, given = fitted(made, width, gap)
     heads = tuple((column.head, "") for column in shown.columns)
     lines: list[Line] = []
@@ -112,9 +113,13 @@ def lines_of(made: Table, width: int = NO_LIMIT, gap: int = GAP) -> list[Line]:
             pieces += [padding, (text, style)] if column.number else [(text, style), padding]
             pieces.append((" " * gap, ""))
         lines.append(tuple(pieces))
-    return [(("".join(text for text, _ in lines[0]).rstrip(), "head"),), *lines[1:]]
+    lines[0] = (("".join(text for text, _ in lines[0]).rstrip(), "head"),)
+    dropped = [column.head for column in made.columns if column not in shown.columns]
+    if dropped and note:
+        lines.append(((cropped(f"The window is too narrow for {', '.join(dropped)}.", width), "dim"),))
+    return lines
 
 
 def show(made: Table, out: IO[str]) -> None:
     """Print a table."""
-    write_lines(out, lines_of(made, width_of(out)))
+    write_lines(out, lines_of(made, width_of(out), note=True))

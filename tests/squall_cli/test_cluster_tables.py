@@ -87,11 +87,14 @@ def test_blanks_in_a_cell_that_fits_are_kept() -> None:
 def test_the_table_of_workers_fits_a_narrow_window_even_if_their_names_are_long() -> None:
     long = "w" * 53
     found = status_of(topology("a", workers=[worker(long, host="host-1.example.com")]))
-    [head, row] = [plain(line) for line in worker_lines(found.workers, 60)]
+    [head, row, note] = [plain(line) for line in worker_lines(found.workers, 60)]
     assert max(len(head), len(row)) <= 60
+    assert note == "The window is too narrow for SLOT, RESTARTS, TASKS."
     assert row.startswith("w" * 19)
     assert "RUNNING" in row
-    assert long in plain(worker_lines(found.workers, NO_LIMIT)[1])
+    whole = worker_lines(found.workers, NO_LIMIT)
+    assert len(whole) == 2
+    assert long in plain(whole[1])
 
 
 def test_a_wide_character_takes_two_columns() -> None:
@@ -138,6 +141,8 @@ def test_a_table_on_a_terminal_is_no_wider_than_the_window(
         ]
         assert len(table_lines) >= 3
         assert all(len(text.rstrip()) <= columns for text in table_lines if "ACTIVE for" not in text)
+        note = "The window is too narrow for "
+        assert columns == 80 or (note in terminal.plain) == (columns == 40)
 
 
 def test_colours_are_omitted_where_they_are_not_wanted(nimbus: FakeNimbus) -> None:

@@ -128,6 +128,13 @@ def test_an_idle_reason_cannot_command_the_terminal() -> None:
     assert "\x1b" not in "".join(map(plain, table_without_rates([row], 140)))
 
 
+def test_below_a_table_that_does_not_move_a_line_names_the_columns_that_do_not_fit() -> None:
+    rows = [Row("lines", replace(SPOUT, idle=""), 1.0)]
+    note = "The window is too narrow for TASKS, p50."
+    assert plain(final_table(rows, 60)[-1]) == note
+    assert len(final_table(rows, 80)) == len(live_table(rows, 60, 5)) == 2
+
+
 def test_of_too_many_components_the_first_are_shown_and_the_others_counted() -> None:
     lines = live_table([Row(f"bolt-{number}", BOLT, 1.0) for number in range(30)], 120, 10)
     assert len(lines) == 11
