@@ -190,8 +190,8 @@ def rebalance(
 
     Its spouts stop, and tuples in flight are processed for at most SECS seconds; then all tasks are placed as if they were
     new. A worker keeps its process if its slot still has all of its tasks. Any other worker is replaced by a new process: its
-    tasks are opened or prepared again, and their memory is lost. A change of the number of workers replaces most workers,
-    often all. If a component's number of tasks changes, all of its tasks are new.
+    tasks are opened or prepared again, and their memory and the old worker's log are lost. A change of the number of workers
+    replaces most workers, often all. If a component's number of tasks changes, all of its tasks are new.
 
     \b
     Examples:
