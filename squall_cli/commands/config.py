@@ -89,7 +89,7 @@ def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...])
 
     Settings come from the defaults, the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o; each overrides the
     ones before. A topology's own settings come between the environment and -o. If settings are wrong, all of them are
-    named, and the exit status is 1.
+    named, and the exit status is 1, or 2 if all of them are from -o.
 
     With the NAME of a topology, the command shows its settings on its cluster; with --nimbus alone, the settings of that
     Nimbus. Secrets are always hidden.

@@ -58,7 +58,9 @@ WORKERS = "topology.workers"
 @click.option(
     "--json", "json_wanted", is_flag=True, help="Print the summary as JSON; everything else goes to stderr."
 )
-@click.option("--allow-failures", is_flag=True, help="Exit with 0 even if trees failed for good or next_tuple() raised.")
+@click.option(
+    "--allow-failures", is_flag=True, help="Exit with 0 even if trees failed for good or next_tuple() raised."
+)
 @click.pass_context
 def run(
     ctx: click.Context,

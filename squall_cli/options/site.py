@@ -51,12 +51,11 @@ def named(file: Path, problem: str) -> str:
 
 
 def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: Iterable[str]) -> Layers:
-    """Read all three layers; raise InvalidConfig with the problems of all layers."""
+    """Read all three layers; raise InvalidConfig with the problems of all layers, UsageError if only those of -o are wrong."""
     problems: list[str] = []
     file = site_file(given)
     site: Mapping[str, object] = {}
     environment: Mapping[str, object] = {}
-    overrides = Overrides()
     if file is not None:
         try:
             site = load_site(file)
@@ -66,13 +65,12 @@ def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: 
         environment = environment_conf(environ)
     except InvalidConfig as error:
         problems += [f"the environment: {problem}" for problem in error.problems]
-    try:
-        overrides = parse_overrides(settings)
-    except InvalidConfig as error:
-        problems += error.problems
-    problems += [f"-o: {problem}" for problem in problems_of(overrides.topology, "topology")]
+    overrides = parse_overrides(settings)
+    wrong = [f"-o: {problem}" for problem in problems_of(overrides.topology, "topology")]
     for component, conf in overrides.components.items():
-        problems += [f"-o {component}: {problem}" for problem in problems_of(conf, "component")]
+        wrong += [f"-o {component}: {problem}" for problem in problems_of(conf, "component")]
     if problems:
-        raise InvalidConfig(problems)
+        raise InvalidConfig(problems + wrong)
+    if wrong:
+        raise click.UsageError(str(InvalidConfig(wrong)), click.get_current_context(silent=True))
     return Layers(file, site, environment, overrides)

@@ -95,6 +95,12 @@ def test_all_problems_are_named_with_their_place(tmp_path: Path) -> None:
         assert part in result.stderr
 
 
+def test_a_wrong_value_of_a_setting_is_wrong_usage() -> None:
+    result = config("-o", "topology.workers=many")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "-o: 'topology.workers' is 'many' (str): give a whole number" in result.stderr
+
+
 def test_an_invalid_setting_is_answered_with_how_to_write_it() -> None:
     result = config("-o", "nonsense")
     assert result.exit_code == 2

@@ -169,7 +169,7 @@ def test_settings_reach_topology_and_component(tmp_path: Path) -> None:
     assert result.returncode == 0
     assert "numbers: 2 components, 3 tasks, 2 workers" in result.stderr
     wrong = squall_run(topology("rests"), "-o", "wrok:mine=1", "-o", "topology.wrokers=2")
-    assert wrong.returncode == 1
+    assert wrong.returncode == 2
     assert "topology.workers" in wrong.stderr
     wrong = squall_run(topology("rests"), "-o", "wrok:mine=1")
     assert wrong.returncode == 1

@@ -302,7 +302,7 @@ def test_another_python_is_named_before_anything_is_sent(nimbus: TakingNimbus, p
 
 
 def test_wrong_settings_are_refused_before_anything_is_sent(nimbus: TakingNimbus, project: Path) -> None:
-    assert "topology.workers" in refused(nimbus, project, "-o", "topology.wokers=1")
+    assert "topology.workers" in refused(nimbus, project, "-o", "topology.wokers=1", status=2)
     assert not nimbus.asked
 
 

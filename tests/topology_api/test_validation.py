@@ -88,7 +88,9 @@ def test_an_unknown_component_is_named_with_the_nearest() -> None:
     builder = builder_with_source()
     builder.set_bolt("split", Pass()).shuffle_grouping("s")
     builder.set_bolt("b", Pass()).shuffle_grouping("splt")
-    assert has(only(builder), "bolt 'b', shuffle_grouping('splt'): ", "no component 'splt'", "did you mean 'split'?")
+    assert has(
+        only(builder), "bolt 'b', shuffle_grouping('splt'): ", "no component 'splt'", "did you mean 'split'?"
+    )
 
 
 def test_an_unknown_stream_is_named_with_the_known_ones() -> None:
