@@ -28,7 +28,7 @@ from squall.security.sealing import SUPERVISOR_TO_NIMBUS, KeyPair, daemon_header
 from squall.security.tokens import bearer
 from topology_api.topology import ComponentSpec, GroupingSpec, StreamSpec, Subscription, Topology
 
-CAP_SECS = 30.0
+CAP_SECS = 60.0
 PICKLE = b"this is no pickle"
 OWN = own_versions()
 
