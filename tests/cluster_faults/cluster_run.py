@@ -8,6 +8,7 @@ faults.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from tests.faults.ledger import Account, account, read
 from tests.faults.ledger_topology import STOP
 from tests.faults.running import Tally
 
-FILE = Path(__file__).with_name("cluster_topology.py")
+HERE = Path(__file__).parent
 #: What remains in the store when there is no topology.
 LASTING = ("cluster", "counters", "leadership", "nimbuses", "presence", "supervisors")
 
@@ -36,6 +37,8 @@ class ClusterRun:
     daemons: Daemons
     books: Path
     name: str
+    #: The file that is submitted.
+    file: Path
     tally: Tally
     total: Account = field(default_factory=Account)
     #: Processes that were suspended until their tasks had moved elsewhere, and when they were resumed.
@@ -92,7 +95,7 @@ class ClusterRun:
         """Submit another topology that writes a ledger; return the ledger's directory."""
         books = self.books.with_name(name)
         books.mkdir()
-        self.obey("submit", *options, str(FILE), "--", f"books={books}", f"name={name}")
+        self.obey("submit", *options, str(self.file), "--", f"books={books}", f"name={name}")
         return books
 
     def names(self) -> list[str] | None:
@@ -135,6 +138,19 @@ class ClusterRun:
         return "\n".join([*lines, self.daemons.report()])
 
 
+def file_to_submit(folder: Path) -> Path:
+    """Return a copy of the topology's file, in a folder with the modules that it needs. A package is shipped whole: each
+    submission of the original would read, pack and unpack all tests.
+    """
+    package = folder / "tests" / "faults"
+    package.mkdir(parents=True)
+    for above in (package, package.parent):
+        (above / "__init__.py").touch()
+    for name in ("ledger.py", "ledger_topology.py"):
+        shutil.copy2(HERE.parent / "faults" / name, package)
+    return Path(shutil.copy2(HERE / "cluster_topology.py", folder))
+
+
 @contextmanager
 def ledger_cluster(
     tmp_path: Path,
@@ -156,9 +172,10 @@ def ledger_cluster(
         tmp_path / "cluster", zookeeper, nimbuses=nimbuses, supervisors=supervisors, slots=slots, site=site
     )
     with daemons:
-        run = ClusterRun(daemons, books, str(options.get("name", "ledger")), Tally(books))
+        file = file_to_submit(tmp_path / "submitted")
+        run = ClusterRun(daemons, books, str(options.get("name", "ledger")), file, Tally(books))
         arguments = [f"books={books}", *(f"{name}={value}" for name, value in options.items())]
-        run.obey("submit", str(FILE), "--wait", "--", *arguments)
+        run.obey("submit", str(file), "--wait", "--", *arguments)
         run.flows()
         yield run
         if not run.total.emitted:

@@ -19,6 +19,9 @@ QUICK: dict[str, object] = {
     "topology.message.timeout.secs": 10,
     "topology.max.spout.pending": 500,
 }
+#: Tuples a second of each spout task, and seconds between two bursts: the daemons need the processor more than the workers.
+RATE = 200.0
+BURST_SECS = 0.1
 
 
 class HeavyRelay(Relay):
@@ -34,8 +37,8 @@ def topology(*arguments: str) -> Topology:
     options: dict[str, Any] = {
         name: int(given[name]) for name in ("workers", "spouts", "bolts", "size", "keys") if name in given
     }
-    if "rate" in given:
-        options["rate"] = None if given["rate"] == "none" else float(given["rate"])
+    rate = float(given.get("rate", RATE))
     if "ballast" in given:
         options["relay"] = HeavyRelay(int(given["ballast"]))
-    return ledger_topology(given["books"], name=given.get("name", "ledger"), conf=dict(QUICK), **options)
+    name = given.get("name", "ledger")
+    return ledger_topology(given["books"], name=name, rate=rate, burst=BURST_SECS, conf=dict(QUICK), **options)

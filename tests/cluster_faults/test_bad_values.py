@@ -13,7 +13,7 @@ from kazoo.client import KazooClient
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.cluster_run import FILE, ClusterRun, ledger_cluster, store_of
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster, store_of
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -118,7 +118,7 @@ def test_a_value_above_a_megabyte_is_reported_and_stops_no_other_topology(
 def test_the_size_limit_of_a_topology_is_four_megabytes(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers, ballast=4 * MB - 20_000) as run:
         books = f"books={run.books}"
-        done = run.daemons.squall("submit", str(FILE), "--", books, "name=larger", f"ballast={4 * MB}")
+        done = run.daemons.squall("submit", str(run.file), "--", books, "name=larger", f"ballast={4 * MB}")
         assert done.returncode == 1
         assert f"of at most {4 * MB:,}; the largest is 'relay' with" in done.stderr, done.stderr
         assert "--resource" in done.stderr, done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.cluster_run import FILE, ledger_cluster
+from tests.cluster_faults.cluster_run import ledger_cluster
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -56,7 +56,7 @@ def test_without_archives_workers_go_on_kill_works_and_a_new_submission_repairs(
         run.obey("kill", "second", "-w", "0", "--wait")
         assert {started.pid for started in run.daemons.processes().values()} == before
 
-        run.obey("submit", str(FILE), "--replace", "--wait", "--", f"books={run.books}")
+        run.obey("submit", str(run.file), "--replace", "--wait", "--", f"books={run.books}")
         run.wait_for(lambda: said() == "", "that nothing is lost any more")
         run.wait_for(
             lambda: all((state / "files" / code).exists() for state in states), "it at both Nimbuses"

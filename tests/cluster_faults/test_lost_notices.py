@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.cluster_run import FILE, ClusterRun
+from tests.cluster_faults.cluster_run import ClusterRun
 from tests.cluster_faults.proxied_cluster import proxied_cluster
 from tests.faults.running import Tally
 from tests.zookeeper_servers import ZooKeeperServer
@@ -25,7 +25,7 @@ def changes_are_seen(run: ClusterRun, books: Path, rests: int) -> None:
     """
     before = {started.pid for started in run.daemons.processes().values()}
     books.mkdir()
-    run.obey("submit", str(FILE), "--", f"books={books}", f"name={books.name}")
+    run.obey("submit", str(run.file), "--", f"books={books}", f"name={books.name}")
     run.obey("deactivate", run.name)
     run.wait_for(lambda: run.tally.of("P") == rests * SPOUTS, "that its spouts rest", SEEN + ACTED)
     other = Tally(books)

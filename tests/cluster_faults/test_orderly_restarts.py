@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.cluster_run import FILE, ledger_cluster
+from tests.cluster_faults.cluster_run import ledger_cluster
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
 def test_a_rolling_restart_of_all_daemons_fails_no_tuple(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    with ledger_cluster(tmp_path, zookeeper.servers, nimbuses=2, rate="none") as run:
+    with ledger_cluster(tmp_path, zookeeper.servers, nimbuses=2, rate=1000) as run:
         before = {started.pid for started in run.daemons.processes().values()}
         for daemon in (*run.daemons.supervisors, *run.daemons.nimbuses):
             assert daemon.stop() == 0, daemon.text()[-2000:]
@@ -47,7 +47,7 @@ def test_a_new_version_takes_over_and_fails_no_tuple(tmp_path: Path, zookeeper: 
     with ledger_cluster(tmp_path, zookeeper.servers) as run:
         old = run.status()["id"]
         arguments = [f"books={run.books}", "bolts=4"]
-        run.obey("submit", str(FILE), "--replace", "--wait", "--", *arguments)
+        run.obey("submit", str(run.file), "--replace", "--wait", "--", *arguments)
         assert run.status()["id"] != old
         assert run.status()["components"]["sink"]["tasks"] == 4
         run.flows()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.cluster_run import FILE, ClusterRun, ledger_cluster
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
 from tests.cluster_faults.cluster_topology import QUICK
 from tests.zookeeper_servers import ZooKeeperServer
 
@@ -22,7 +22,7 @@ EMPTY = 12.0
 def submit_is_refused(run: ClusterRun) -> None:
     """A submit reports that the cluster cannot accept it: within five seconds plus the time to start and to pack."""
     began = time.monotonic()
-    done = run.daemons.squall("submit", str(FILE), "--name", "other", "--", f"books={run.books}")
+    done = run.daemons.squall("submit", str(run.file), "--name", "other", "--", f"books={run.books}")
     seconds = time.monotonic() - began
     assert done.returncode == 1
     assert "unavailable" in done.stderr.lower() or "cannot be reached" in done.stderr.lower(), done.stderr

@@ -34,8 +34,8 @@ STOP = "stop"
 FIELDS = Fields("number", "key", "text", "data")
 #: Seconds between two checks for the stop file.
 LOOK_EVERY = 0.05
-#: A single tuple costs its workers half a millisecond, mostly for waking up: so a spout waits until a few are due.
-BURST_SECS = 0.025
+#: A single tuple costs its workers half a millisecond, mostly for waking up: so a spout waits until some are due.
+BURST_SECS = 0.05
 
 
 def values_of(number: int, keys: int, size: int) -> tuple[int, int, str, bytes]:
@@ -47,17 +47,25 @@ def values_of(number: int, keys: int, size: int) -> tuple[int, int, str, bytes]:
 class LedgerSpout(Spout):
     """Writes down each emission before it makes it, and each outcome when it is reported.
 
-    rate: tuples a second of each task, a few at a time; None: as fast as it is called. replay: None makes the source itself
-    emit what failed, as another emission, so that each failure is in the ledger; otherwise the runtime replays.
+    rate: tuples a second of each task, those of `burst` seconds at a time; None: as fast as it is called. replay: None makes
+    the source itself emit what failed, as another emission, so that each failure is in the ledger; otherwise the runtime
+    replays.
     """
 
     outputs = FIELDS
 
     def __init__(
-        self, directory: str, rate: float | None, keys: int, size: int, replay: Replay | None = None
+        self,
+        directory: str,
+        rate: float | None,
+        keys: int,
+        size: int,
+        replay: Replay | None = None,
+        burst: float = BURST_SECS,
     ) -> None:
         self.directory = directory
         self.rate = rate
+        self.burst = burst
         self.keys = keys
         self.size = size
         self.replay = replay
@@ -89,7 +97,7 @@ class LedgerSpout(Spout):
             return LOOK_EVERY
         else:
             if self.rate is not None and (wait := self.began + self.emitted / self.rate - now) > 0:
-                return wait + BURST_SECS
+                return wait + self.burst
             self.emitted += 1
             self.next += 1
             self.send(self.next - 1)
@@ -226,11 +234,13 @@ def ledger_topology(
     spouts: int = 2,
     bolts: int = 2,
     workers: int = 2,
+    burst: float = BURST_SECS,
     conf: dict[str, object] | None = None,
 ) -> Topology:
     """The topology: `spouts` tasks of its spout, `bolts` tasks of each bolt, over `workers` workers."""
     builder = TopologyBuilder(name, {"topology.workers": workers, **(conf or {})})
-    builder.set_spout("numbers", LedgerSpout(str(directory), rate, keys, size, replay), parallelism=spouts)
+    spout = LedgerSpout(str(directory), rate, keys, size, replay, burst)
+    builder.set_spout("numbers", spout, parallelism=spouts)
     builder.set_bolt("relay", relay or Relay(), parallelism=bolts).shuffle_grouping("numbers")
     sink = builder.set_bolt("sink", LedgerSink(str(directory), keys, size), parallelism=bolts)
     sink.fields_grouping("relay", "key")
