@@ -103,6 +103,24 @@ class ClusterRun:
         found = self.daemons.asked(lambda: self.daemons.client.get("topologies")["topologies"])
         return None if found is None else [one["name"] for one in found]
 
+    def is_gone(self, name: str) -> bool:
+        """Whether a Nimbus answers that there is no such topology."""
+        names = self.names()
+        return names is not None and name not in names
+
+    def is_whole(self, leader: int | None = None) -> None:
+        """Wait until a Nimbus leads (this one, if given) and all daemons are registered."""
+        wanted = range(len(self.daemons.nimbuses)) if leader is None else [leader]
+        self.wait_for(lambda: self.daemons.leader() in wanted, "the lead")
+        self.wait_for(lambda: self.daemons.nimbuses_there() == len(self.daemons.nimbuses), "all Nimbuses")
+        self.wait_for(
+            lambda: len(self.daemons.supervisors_there()) == len(self.daemons.supervisors), "all supervisors"
+        )
+
+    def pids(self) -> set[int]:
+        """The worker processes that the supervisors have recorded."""
+        return {started.pid for started in self.daemons.processes().values()}
+
     def failed(self) -> int:
         """How many emissions have failed so far."""
         return self.tally.of("F")
@@ -118,7 +136,7 @@ class ClusterRun:
     def kill(self) -> None:
         """`squall kill`: everything of the topology is removed."""
         self.obey("kill", self.name, "-w", "0", "--wait")
-        assert self.state() is None
+        self.wait_for(lambda: self.is_gone(self.name), f"the end of {self.name}")
         self.wait_for(lambda: not self.daemons.living_workers(), "the end of all workers")
         left = [
             path

@@ -41,4 +41,6 @@ def topology(*arguments: str) -> Topology:
     if "ballast" in given:
         options["relay"] = HeavyRelay(int(given["ballast"]))
     name = given.get("name", "ledger")
-    return ledger_topology(given["books"], name=name, rate=rate, burst=BURST_SECS, conf=dict(QUICK), **options)
+    return ledger_topology(
+        given["books"], name=name, rate=rate, burst=BURST_SECS, conf=dict(QUICK), **options
+    )

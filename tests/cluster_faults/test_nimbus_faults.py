@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,66 +16,62 @@ from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
+#: Seconds without a Nimbus: longer than its session lives.
+AWAY = 6.0
 
-@contextmanager
-def two_nimbuses(tmp_path: Path, server: ZooKeeperServer) -> Iterator[tuple[ClusterRun, list[Proxy]]]:
-    """A run with two Nimbuses, each of which reaches ZooKeeper through a proxy of its own."""
-    host, _, port = server.servers.partition(":")
+
+@pytest.fixture(scope="module")
+def two(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer
+) -> Iterator[tuple[ClusterRun, list[Proxy]]]:
+    """A run with two Nimbuses, each of which reaches ZooKeeper through a proxy of its own. A test leaves both whole."""
+    host, _, port = zookeeper.servers.partition(":")
     with ExitStack() as stack:
         proxies = [stack.enter_context(Proxy((host, int(port)))) for _ in range(2)]
         ways = [f"{proxy.address[0]}:{proxy.address[1]}" for proxy in proxies]
         run = stack.enter_context(
-            ledger_cluster(tmp_path, [*ways, *[server.servers] * 2], direct=server.servers, nimbuses=2)
+            ledger_cluster(
+                tmp_path_factory.mktemp("two"),
+                [*ways, *[zookeeper.servers] * 2],
+                direct=zookeeper.servers,
+                nimbuses=2,
+            )
         )
         yield run, proxies
 
 
-def another_leads(run: ClusterRun, old: int) -> None:
-    run.wait_for(lambda: run.daemons.leader() == 1 - old, "the lead of the other Nimbus", 25.0)
-
-
 @pytest.mark.parametrize("how", ["killed", "frozen", "cut off"])
-def test_the_rival_leads_and_no_tuple_fails(how: str, tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    with two_nimbuses(tmp_path, zookeeper) as (run, proxies):
-        before = {started.pid for started in run.daemons.processes().values()}
-        old = run.daemons.leader()
-        assert old is not None
-        daemon = run.daemons.nimbuses[old]
-        if how == "killed":
-            daemon.kill()
-        elif how == "frozen":
-            daemon.freeze()
-        else:
-            proxies[old].cut()
-        another_leads(run, old)
-        run.rest_and_go_on()
-        run.flows()
-        if how == "killed":
-            daemon.start()
-        elif how == "frozen":
-            daemon.thaw()
-        else:
-            proxies[old].heal()
-        run.flows()
-        run.wait_for(lambda: run.daemons.leader() == 1 - old, "that the lead stays where it is", 20.0)
-        run.rest_and_go_on()
-        assert {started.pid for started in run.daemons.processes().values()} == before
-        assert run.failed() == 0
-
-
-def test_a_leader_that_is_cut_off_stops_before_its_rival_begins(
-    tmp_path: Path, zookeeper: ZooKeeperServer
-) -> None:
-    with two_nimbuses(tmp_path, zookeeper) as (run, proxies):
-        old = run.daemons.leader()
-        assert old is not None
+def test_the_rival_leads_and_no_tuple_fails(how: str, two: tuple[ClusterRun, list[Proxy]]) -> None:
+    run, proxies = two
+    run.is_whole()
+    before = run.pids()
+    old = run.daemons.leader()
+    assert old is not None
+    daemon = run.daemons.nimbuses[old]
+    if how == "killed":
+        daemon.kill()
+    elif how == "frozen":
+        daemon.freeze()
+    else:
         proxies[old].cut()
-        another_leads(run, old)
+    run.wait_for(lambda: run.daemons.leader() == 1 - old, "the lead of the other Nimbus")
+    if how == "cut off":
         stopped = moment_of(run, old, "leads no more")
         began = moment_of(run, 1 - old, "leads (epoch")
         assert stopped < began, (stopped, began)
+    run.rest_and_go_on()
+    run.flows()
+    if how == "killed":
+        daemon.start()
+    elif how == "frozen":
+        daemon.thaw()
+    else:
         proxies[old].heal()
-        run.flows()
+    run.flows()
+    run.is_whole(leader=1 - old)
+    run.rest_and_go_on()
+    assert run.pids() == before
+    assert run.failed() == 0
 
 
 def moment_of(run: ClusterRun, nimbus: int, words: str) -> str:
@@ -88,41 +84,34 @@ def moment_of(run: ClusterRun, nimbus: int, words: str) -> str:
     return " ".join(lines()[-1].split()[:2])
 
 
-def test_a_restarted_nimbus_finishes_a_kill_that_it_had_begun(
+def test_workers_go_on_without_any_nimbus_and_a_restarted_one_knows_counters_and_kills(
     tmp_path: Path, zookeeper: ZooKeeperServer
 ) -> None:
     with ledger_cluster(tmp_path, zookeeper.servers) as run:
-        workers = [started.pid for started in run.daemons.processes().values()]
-        run.drain()
+        (nimbus,) = run.daemons.nimbuses
+        workers = run.pids()
+        nimbus.kill()
+        began = time.monotonic()
+        run.flows_for(AWAY, longest_gap=2.0)
+        assert time.monotonic() - began >= AWAY
+        assert run.failed() == 0
+        nimbus.start()
+        run.is_whole()
+        run.flows()
+        assert run.pids() == workers
+
+        acked = run.drain().acked
+        assert run.status()["components"]["numbers"]["acked"] == acked
+        assert nimbus.stop() == 0
+        nimbus.start()
+        run.is_whole()
+        assert run.status()["components"]["numbers"]["acked"] == acked, "the counters of its predecessor"
+
         run.daemons.client.delete(f"topologies/{run.name}", wait_secs=2)
-        run.daemons.nimbuses[0].kill()
-        run.daemons.nimbuses[0].start()
-        run.wait_for(lambda: run.daemons.leader() is not None, "a leader")
-        run.wait_for(lambda: run.state() is None, "the end of the topology")
+        nimbus.kill()
+        nimbus.start()
+        run.wait_for(
+            lambda: run.is_gone(run.name), "the end of the topology that its predecessor was killing"
+        )
         run.wait_for(lambda: not run.daemons.living_workers(), "the end of its workers")
         assert not any(os.path.exists(f"/proc/{pid}") for pid in workers)
-
-
-def test_counters_outlive_a_restart_of_nimbus(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    with ledger_cluster(tmp_path, zookeeper.servers) as run:
-        run.drain()
-        acked = run.total.acked
-        assert run.status()["components"]["numbers"]["acked"] == acked
-        assert run.daemons.nimbuses[0].stop() == 0
-        run.daemons.nimbuses[0].start()
-        run.wait_for(lambda: run.daemons.leader() is not None, "a leader")
-        assert run.status()["components"]["numbers"]["acked"] == acked
-
-
-def test_workers_go_on_without_any_nimbus_and_restarted_ones_find_each_other(
-    tmp_path: Path, zookeeper: ZooKeeperServer
-) -> None:
-    with ledger_cluster(tmp_path, zookeeper.servers) as run:
-        run.daemons.nimbuses[0].kill()
-        began = time.monotonic()
-        run.flows_for(8.0, longest_gap=2.0)
-        assert time.monotonic() - began >= 8.0
-        assert run.failed() == 0
-        run.daemons.nimbuses[0].start()
-        run.wait_for(lambda: run.daemons.leader() is not None, "a leader")
-        run.flows()
