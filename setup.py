@@ -119,6 +119,10 @@ class BuildCore(build_ext):
         self.compiler.compile(
             [os.path.relpath(probe)], output_dir=self.build_temp, include_dirs=self.include_dirs
         )
+        # What is still there was made from the same text. Cython would compare times, also with its own files, which pip has
+        # installed just now.
+        every = self.extensions
+        self.extensions = [one for one in every if not os.path.exists(self.get_ext_fullpath(one.name))]
         made = cythonize(
             self.extensions,
             compiler_directives=DIRECTIVES,
@@ -129,6 +133,7 @@ class BuildCore(build_ext):
         for extension, with_c in zip(self.extensions, made):
             extension.sources = with_c.sources
         super().build_extensions()
+        self.extensions = every
 
     def keep_what_is_the_same(self, sources: str) -> None:
         """Delete what earlier builds left that was made from other text, by another compiler, or is not hot."""

@@ -99,6 +99,10 @@ class Checkout:
         found = (path for path in (self.folder / below).rglob("*") if path.name.endswith((".so", ".stamp")))
         return sorted(path.name.removesuffix(".stamp").removesuffix(SUFFIX) for path in found)
 
+    def times(self, below: str) -> dict[str, int]:
+        """When each extension was made."""
+        return {path.name: path.stat().st_mtime_ns for path in self.folder.glob(f"{below}/**/*{SUFFIX}")}
+
     def runs(self) -> str:
         """The core that runs, and the reports of its modules."""
         said = "from topology_api import core_choice, one; from worker import cold, two; print("
@@ -128,6 +132,14 @@ def test_an_in_place_build_has_extensions_and_a_stamp_and_edited_sources_never_r
     assert checkout.runs() == "compiled 1 2 3"
     for package in ("topology_api", "worker"):
         assert not [*(checkout.folder / package).glob("*.c")]
+
+    # A checkout that git makes is newer than what is left in build/, and so are the files of a Cython that pip has just installed.
+    made = checkout.times("build/lib*")
+    for name in SOURCES:
+        os.utime(checkout.folder / name)
+    checkout.build("build_ext", "--inplace")
+    assert checkout.runs() == "compiled 1 2 3"
+    assert len(made) == 2 and checkout.times("build/lib*") == made, "nothing is compiled again"
 
     # An archive that is unpacked over an older one brings the times of its own files.
     checkout.write("worker/two.py", "def number(x):\n    return x + 20\n", modified=1e9)

@@ -103,9 +103,10 @@ def bin_folder(source: Path) -> Path:
     return folder / "venv" / "bin"
 
 
-def install(bin_folder: Path, source: Path, *how: str, **variables: str) -> None:
-    """Run `pip install` with these options and environment variables, which must succeed."""
-    pip: list[str | Path] = [bin_folder / "pip", "install", "--quiet", *how, source]
+def install(bin_folder: Path, source: Path, *how: str, **variables: str) -> str:
+    """Run `pip install` with these options and environment variables, which must succeed; return its output."""
+    quiet = () if "-v" in how else ("--quiet",)
+    pip: list[str | Path] = [bin_folder / "pip", "install", *quiet, *how, source]
     installed = command(*pip, cwd=source.parent, **variables)
     no_index = (
         "No matching distribution found" in installed.stderr or "connection" in installed.stderr.lower()
@@ -113,6 +114,7 @@ def install(bin_folder: Path, source: Path, *how: str, **variables: str) -> None
     if installed.returncode != 0 and no_index and os.environ.get("CI") != "true":
         pytest.skip(f"the package index cannot be reached: {installed.stderr.strip().splitlines()[-1]}")
     assert installed.returncode == 0, installed.stderr
+    return installed.stdout + installed.stderr
 
 
 def uninstall(bin_folder: Path) -> list[str]:
@@ -148,30 +150,6 @@ def test_an_installation_gives_a_working_squall_and_only_its_packages(
     code = "import importlib.util as u; print([u.find_spec(n) for n in ('tests', 'examples', 'benchmarks')])"
     assert command(bin_folder / "python", "-c", code, cwd=tmp_path).stdout == "[None, None, None]\n"
     assert uninstall(bin_folder) == []
-
-
-def test_an_editable_installation_works_from_the_checkout(
-    bin_folder: Path, source: Path, tmp_path: Path
-) -> None:
-    install(bin_folder, source, "--no-deps", "--editable")
-    check_works(bin_folder, source, tmp_path)
-    assert uninstall(bin_folder) == []
-
-
-def test_without_a_compiler_a_plain_squall_is_installed(
-    bin_folder: Path, source: Path, tmp_path: Path
-) -> None:
-    install(bin_folder, source, "--no-deps", CC="/bin/false")
-    version = command(bin_folder / "squall", "version", cwd=tmp_path)
-    assert version.stdout.splitlines()[1:] == [f"core: {PLAIN}"]
-    assert uninstall(bin_folder) == []
-
-    verbose = command(
-        bin_folder / "pip", "wheel", "-v", "--no-deps", "-w", "wheels", source, cwd=tmp_path, CC="/bin/false"
-    )
-    skip_without_index(verbose)
-    assert "squall: the core is installed as plain Python, not compiled (" in verbose.stdout + verbose.stderr
-    assert [path.name.endswith("-py3-none-any.whl") for path in (tmp_path / "wheels").iterdir()] == [True]
 
 
 def flights_and_hours(library: Path) -> tuple[int, int]:
@@ -235,6 +213,25 @@ def test_the_demo_counts_words_and_with_java_flights_and_leaves_no_process(
         assert line in demo.stdout
     assert re.search(rf"^{flights:,} rows in \d+ batch", demo.stdout, re.MULTILINE)
     assert re.search(rf"^{hours:,} rows in \d+ file", demo.stdout, re.MULTILINE)
+
+
+@pytest.mark.soak  # scripts/test runs everything from an editable installation, whose core it compiles in place
+def test_an_editable_installation_works_from_the_checkout(
+    bin_folder: Path, source: Path, tmp_path: Path
+) -> None:
+    install(bin_folder, source, "--no-deps", "--editable")
+    check_works(bin_folder, source, tmp_path)
+    assert uninstall(bin_folder) == []
+
+
+def test_without_a_compiler_a_plain_squall_is_installed_and_a_line_says_so(
+    bin_folder: Path, source: Path, tmp_path: Path
+) -> None:
+    said = install(bin_folder, source, "--no-deps", "-v", CC="/bin/false")
+    assert "squall: the core is installed as plain Python, not compiled (" in said
+    version = command(bin_folder / "squall", "version", cwd=tmp_path)
+    assert version.stdout.splitlines()[1:] == [f"core: {PLAIN}"]
+    assert uninstall(bin_folder) == []
 
 
 def test_without_java_the_demo_ends_after_the_words_and_says_what_to_install(tmp_path: Path) -> None:
