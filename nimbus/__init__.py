@@ -8,7 +8,7 @@
 | `files` | the files that topologies bring: stored, fetched from other Nimbuses, removed |
 | `submission` | submissions: parsed, checked, accepted |
 | `leader` | `Nimbus`: submit, kill, activate, deactivate, rebalance, report, heard, tick; and the thread that runs it |
-| `security` | the identity and the secrets of one Nimbus |
+| `security` | the secrets of one Nimbus |
 | `http` | the API |
 | `daemon` | one Nimbus, assembled from its parts |
 

@@ -2,6 +2,8 @@
 
 Three threads: control (elections, and the master while this Nimbus leads), housekeeping (files, counters), and HTTP. With
 `start` and `stop` it runs inside another program; `run` serves HTTP in the calling thread until `ask_to_stop`.
+Its state directory (`squall.daemon.state_directory`) also holds `files/` (the files of topologies, by their SHA-256),
+`counters/` (what topologies have counted), and, unless squall.token.file names another place, `token` (the operators', 0600).
 Must not know: the kind of store, the command line, signals.
 """
 
@@ -28,11 +30,11 @@ from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
 from nimbus.security.secrets import Secrets
-from nimbus.security.state_directory import BadStateDirectory, StateDirectory
-from squall.cluster import identity
+from squall.cluster.identity import OtherCluster
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.store import Store
 from squall.daemon.command_loop import Driver
+from squall.daemon.state_directory import BadStateDirectory, StateDirectory
 from squall.daemon.state_mark import state_mark
 from squall.http.addresses import Address
 from squall.http.client import Client
@@ -98,10 +100,11 @@ class NimbusDaemon:
             #: The URL at which it answers.
             self.url = self._own_url("http" if files is None else "https")
             self._warn_of_its_name()
-            self._state = opened.enter_context(closing(StateDirectory(settings.state)))
+            state = StateDirectory(settings.state, "Nimbus", f"nimbus-{socket.gethostname()}")
+            self._state = opened.enter_context(closing(state))
             try:
                 if settings.new_cluster:
-                    self._state.remember_cluster(None)
+                    state.cluster.forget()
                 self._put_together(files)
             except OSError as error:
                 raise BadStateDirectory(
@@ -218,17 +221,15 @@ class NimbusDaemon:
             wall_clock=time.time,
             poll_secs=LOOK_SECS,
         )
-        self._state.remember_cluster(master.cluster_id)
+        self._state.cluster.remember(master.cluster_id)
         return master
 
     def _why_not(self) -> str | None:
         """Return a reason not to lead, or None."""
         try:
-            cluster_id = identity.check(self._store, self._state.cluster)
-        except identity.OtherCluster as error:
+            self._state.cluster.admit(self._store)
+        except OtherCluster as error:
             return str(error)
-        if cluster_id:
-            self._state.remember_cluster(cluster_id)
         return self._secrets.lacks() or self._housekeeping.lacks()
 
     def _why_aside(self) -> str | None:

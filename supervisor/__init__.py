@@ -16,7 +16,6 @@
 | `artifacts` | files of topologies: bundles, code, environments; prepared off the loop (`jobs`), removed when unused |
 | `environments` | how packages are installed |
 | `daemon` | the process: all of these together, over a store |
-| `identity` | its own data in its state directory: id, key pair, cluster, lock |
 | `nimbus_http` | its link to the Nimbuses |
 | `log_server`, `log_files` | its HTTP: the logs of its workers |
 | `waker` | the sleep and wake-up of its loop |

@@ -28,8 +28,9 @@ from typing import Final, Literal
 from squall import worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.store import Store
+from squall.daemon.state_directory import make_directory
 from squall.packages import archives
-from supervisor.directories import Directories, has_bundle, make_directory
+from supervisor.directories import Directories, has_bundle
 from supervisor.environments import Environments
 from supervisor.jobs import BackgroundJobFailed, Jobs, JobUnderWay
 from supervisor.plan import Backoff

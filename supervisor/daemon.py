@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -23,6 +24,7 @@ from squall.clock import RealClock
 from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
+from squall.daemon.state_directory import StateDirectory
 from squall.http.host_names import reached_at
 from squall.packages.versions import own_versions
 from squall.security.tls import LOGS, ServerFiles, check_bind
@@ -31,7 +33,6 @@ from supervisor import artifacts, processes
 from supervisor.agent import Supervisor, WorkerTerms
 from supervisor.artifacts import Artifacts
 from supervisor.directories import Directories
-from supervisor.identity import KnownCluster, StateLock, own_id, own_keys
 from supervisor.log_server import Logs, LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
 from supervisor.plan import Timeouts
@@ -88,28 +89,25 @@ class SupervisorDaemon:
         self._clock = RealClock()
         check_bind(settings.listen[0], settings.tls is not None, settings.insecure, LOGS)
         check_address(settings.bind)
-        self._lock = StateLock(settings.state)
-        self._waker = Waker()
-        try:
-            self._assemble(store, settings)
-        except BaseException:
-            self._waker.close()
-            self._lock.release()
-            raise
         self._end_workers = False
         self._hurried = False
         self._stopping = False
-        self._released = False
         self._thread: threading.Thread | None = None
+        with ExitStack() as opened:  # closes what was opened if the rest fails
+            self._waker = opened.enter_context(closing(Waker()))
+            state = StateDirectory(settings.state, "supervisor", settings.host)
+            self._state = opened.enter_context(closing(state))
+            if settings.new_cluster:
+                state.cluster.forget()
+            self._assemble(store, settings)
+            for end in (self._logs.stop, self._link.close, self._artifacts.close):
+                opened.callback(end)
+            self._opened = opened.pop_all()
 
     def _assemble(self, store: Store, settings: SupervisorSettings) -> None:
         state = settings.state
         #: Its id among all supervisors; it stays with the state directory.
-        self.id = own_id(state, settings.host)
-        pair = own_keys(state)
-        cluster = KnownCluster(state)
-        if settings.new_cluster:
-            cluster.forget()
+        self.id, pair = self._state.id, self._state.pair
         nimbuses = Nimbuses(store, self.id, pair)
         self._link = HttpNimbusLink(nimbuses, self.id, settings.ca)
         registry = Registry(store)
@@ -151,7 +149,7 @@ class SupervisorDaemon:
             ),
             self._clock,
             WorkerTerms(settings.bind, settings.lease_secs, settings.limits),
-            admit=lambda: cluster.admit(store),
+            admit=lambda: self._state.cluster.admit(store),
             wake=self._waker.wake,
             last_words=lambda: self._link.flush(LAST_WORDS_SECS),
         )
@@ -204,15 +202,8 @@ class SupervisorDaemon:
         self._waker.wake()
 
     def release(self) -> None:
-        """Release the state directory and the address of a daemon that does not run."""
-        if self._released:
-            return
-        self._released = True
-        self._artifacts.close()
-        self._link.close()
-        self._logs.stop()
-        self._lock.release()
-        self._waker.close()
+        """Release the state directory and the address of a daemon that does not run. A second call does nothing."""
+        self._opened.close()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stopping = True  # the wake-up descriptor ends the wait

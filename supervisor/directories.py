@@ -19,7 +19,6 @@ import hashlib
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +26,7 @@ from squall import worker_files
 from squall.cluster import paths
 from squall.cluster.blobs import MANIFEST, write_bundle
 from squall.cluster.store import Store
+from squall.daemon.state_directory import make_directory
 from squall.daemon.state_mark import state_mark
 from squall.values import Incarnation
 from supervisor.removals import delete
@@ -166,14 +166,6 @@ def _folder(name: str) -> str:
     if len(text) <= _LONGEST_NAME:
         return text
     return f"{text[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
-
-
-def make_directory(directory: Path) -> None:
-    """Make a directory, and its missing parents, with mode 0700."""
-    # `mkdir(parents=True)` sets the mode of the last directory only. The umask may remove bits, but adds none.
-    missing = list(takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def _names(directory: Path) -> list[str]:

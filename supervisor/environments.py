@@ -40,8 +40,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from squall.daemon.process_stat import all_processes
+from squall.daemon.state_directory import make_directory
 from squall.packages import archives
-from supervisor.directories import make_directory
 from supervisor.processes import marked, own_folders
 from topology_api.errors import SquallError
 

@@ -152,10 +152,6 @@ class StoreView:
         self._confirmed, self.changed = now, True
         return False
 
-    def next_time(self, now: float) -> float:
-        """Return the time of the next refresh."""
-        return now if self.changed else max(now, self._next)
-
     def leave(self, for_good: bool) -> None:
         """Stop watching. `for_good`: remove the registration too; otherwise this supervisor comes back."""
         self._unwatch()

@@ -1,1 +1,1 @@
-"""Identity and secrets of a Nimbus: state directory, keys, the operators' token."""
+"""The secrets of a Nimbus: the keys of topologies, the operators' token."""

@@ -1,1 +1,1 @@
-"""The parts that every daemon process needs: command loop, state mark, process data."""
+"""The parts that every daemon process needs: command loop, state directory and its mark, process data."""

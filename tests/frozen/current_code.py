@@ -13,13 +13,13 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final
 
 from nimbus.counters import topology_counters
-from nimbus.security.state_directory import StateDirectory
 from squall import worker_files
 from squall.clock import ManualClock
 from squall.cluster import blobs, identity, numbering, paths, records, registry
@@ -37,13 +37,13 @@ from squall.cluster.records import (
 from squall.cluster.registry import Registry
 from squall.cluster.sqlite import SqliteStore
 from squall.cluster.store import Store
+from squall.daemon.state_directory import StateDirectory
 from squall.reports.error_reports import ErrorReport
 from squall.reports.histogram import LatencyHistogram
 from squall.security import sealing, tokens
 from squall.security.sealing import KeyPair
 from supervisor import artifacts, directories, worker_processes
 from supervisor.directories import Directories
-from supervisor.identity import KnownCluster, own_id, own_keys
 from supervisor.worker_processes import WorkerProcesses
 
 Reader = Callable[[bytes], object]
@@ -292,14 +292,14 @@ def worker_directory(state: Path, topology_id: str, worker: str) -> Path:
 
 def nimbus_state(folder: Path) -> dict[str, object]:
     """The identity of a Nimbus by its state directory."""
-    state = StateDirectory(folder)
+    state = StateDirectory(folder, "Nimbus", "nimbus-host")
     try:
         token = tokens.read_token(folder / tokens.FILE)
         counted = topology_counters.read_all(folder / "counters")
         return {
             "id": state.id,
             "key": state.pair.public,
-            "cluster": state.cluster,
+            "cluster": state.cluster.id,
             "token": token,
             "counters": counted,
         }
@@ -309,6 +309,6 @@ def nimbus_state(folder: Path) -> dict[str, object]:
 
 def supervisor_state(folder: Path, cluster: bytes) -> dict[str, object]:
     """The identity of a supervisor by its state directory; over a store whose cluster has this record."""
-    known = KnownCluster(folder)
-    known.admit(store_of({paths.CLUSTER: cluster}))
-    return {"id": own_id(folder, "host"), "key": own_keys(folder).public}
+    with closing(StateDirectory(folder, "supervisor", "host")) as state:
+        state.cluster.admit(store_of({paths.CLUSTER: cluster}))
+        return {"id": state.id, "key": state.pair.public}

@@ -60,7 +60,7 @@ RENAMED_ERRORS: Final = {
     "nimbus.files:FileMissing": "NoSuchFile",
     "nimbus.state:BadState": "BadStateDirectory",
     "squall_io.spark.manifest.files:FileMissing": "AbsentFile",
-    "supervisor.identity:BadState": "BadSupervisorState",
+    "supervisor.identity:BadState": "BadStateDirectory",
 }
 
 DIFFERENCES: Final[tuple[Difference, ...]] = (

@@ -30,7 +30,6 @@ FIELDS = "#"
 FORMER_NAMES: Final = {
     "writer_id": "seat",
     "BadStateDirectory": "BadState",
-    "BadSupervisorState": "BadState",
 }
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nimbus.daemon import NimbusDaemon, NimbusSettings
-from nimbus.security.state_directory import BadStateDirectory, StateDirectory
 from squall.cluster.memory import InMemoryStore
+from squall.daemon.state_directory import BadStateDirectory, StateDirectory
 
 
 def in_the_way_of_files(state: Path) -> None:
@@ -37,11 +37,11 @@ def test_the_problem_is_reported_and_the_directory_is_usable_once_repaired(
     for path in state.iterdir():
         if path.name in ("files", "id"):
             path.rmdir() if path.is_dir() else path.unlink()
-    StateDirectory(state).close()  # its lock is free again
+    StateDirectory(state, "Nimbus", "nimbus").close()  # its lock is free again
 
 
 def test_a_remembered_cluster_that_is_no_text_counts_as_another_one(tmp_path: Path) -> None:
-    state = StateDirectory(tmp_path)
     (tmp_path / "cluster").write_bytes(b"\xff\xfe")
-    assert state.cluster not in (None, "")
+    state = StateDirectory(tmp_path, "Nimbus", "nimbus")
+    assert state.cluster.id not in (None, "")
     state.close()

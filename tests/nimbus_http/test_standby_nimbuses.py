@@ -174,7 +174,7 @@ def test_without_a_leader_changes_are_503_and_reads_go_on(cluster: Cluster, stor
     leader = cluster.start_leader("first", store.session())
     standby = cluster.start_standby("second", store.session())
     # The store belongs to another cluster from now on, so it does not lead.
-    (cluster.folder / "second" / "cluster").write_text("another")
+    standby._state.cluster.id = "another"
     leader.stop()
     with closing(client_of(standby)) as client:
         assert client.get("topologies") == {"topologies": []}

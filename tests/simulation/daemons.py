@@ -23,13 +23,13 @@ from squall.cluster.records import NimbusRecord, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.daemon.command_loop import LONGEST_SLEEP
+from squall.daemon.state_directory import KnownCluster
 from squall.security.sealing import KeyPair
 from squall.values import Incarnation
 from supervisor.agent import LoopPace, Supervisor, WorkerTerms
 from supervisor.artifacts import Artifacts
 from supervisor.directories import Directories
 from supervisor.environments import Environments
-from supervisor.identity import KnownCluster
 from supervisor.plan import Timeouts
 from supervisor.worker_processes import WorkerCommand, WorkerProcesses
 from tests.simulation.machines import Machine
@@ -314,5 +314,6 @@ class Agent(Actor):
         seconds = LIMITS_SECS if supervisor.next_time(now) - now <= PACE.soon else REST_SECS
         store_view = supervisor._store_view
         if store_view is not None:  # a failed read is soon repeated
-            seconds = min(seconds, max(store_view.next_time(now) - now, SOON_SECS))
+            due = now if store_view.changed else store_view._next
+            seconds = min(seconds, max(due - now, SOON_SECS))
         self.wake_in(seconds)

@@ -7,18 +7,20 @@ import os
 import signal
 import stat
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from squall.cluster import paths
+from squall.cluster import identity, paths
+from squall.cluster.identity import OtherCluster
 from squall.cluster.memory import InMemoryStore
+from squall.daemon.state_directory import LOCK, BadStateDirectory, KnownCluster, StateDirectory
 from squall.http.server import CannotListen
 from squall.security.tls import InsecureBind
 from squall.transport.carriers import sockets
 from squall.worker_files import KEYS, LEASE, PORTS, read_orders
 from supervisor.daemon import SupervisorDaemon
-from supervisor.identity import LOCK, BadSupervisorState, KnownCluster, StateLock, own_id, own_keys
 from tests.supervisor.programs import runs
 from tests.supervisor.supervisor_daemons import Cluster
 
@@ -195,7 +197,7 @@ def test_a_change_reaches_workers_within_half_a_second(cluster: Cluster) -> None
 def test_two_daemons_never_share_a_state_directory(cluster: Cluster) -> None:
     cluster.start()
     with pytest.raises(
-        BadSupervisorState, match=rf"in use by process {os.getpid()}: give each supervisor its own"
+        BadStateDirectory, match=rf"in use by process {os.getpid()}: give this supervisor its own"
     ):
         SupervisorDaemon(cluster.store.session(), cluster.settings())
 
@@ -207,10 +209,10 @@ def test_nor_after_the_lock_file_was_deleted(cluster: Cluster, there: str) -> No
     (cluster.tmp / "s1" / LOCK).unlink()
     if there == "another file":
         (cluster.tmp / "s1" / LOCK).write_text("")
-    with pytest.raises(BadSupervisorState, match="in use by another process"):
+    with pytest.raises(BadStateDirectory, match="in use by another process"):
         SupervisorDaemon(cluster.store.session(), cluster.settings())
     cluster.stop(daemon)
-    with StateLock(cluster.tmp / "s1"):
+    with closing(StateDirectory(cluster.tmp / "s1", "supervisor", "s1")):
         assert (cluster.tmp / "s1" / LOCK).read_text() == f"{os.getpid()}\n"
 
 
@@ -221,16 +223,19 @@ def test_a_full_disk_does_not_block_a_supervisors_state_directory(
     def full(*what: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    StateLock(tmp_path).release()
+    StateDirectory(tmp_path, "supervisor", "s1").close()
     monkeypatch.setattr(os, "pwrite", full)
-    with StateLock(tmp_path), pytest.raises(BadSupervisorState, match="in use"):
-        StateLock(tmp_path)
+    with (
+        closing(StateDirectory(tmp_path, "supervisor", "s1")),
+        pytest.raises(BadStateDirectory, match="in use"),
+    ):
+        StateDirectory(tmp_path, "supervisor", "s1")
 
 
 def test_a_daemon_listens_to_other_machines_only_with_a_certificate(cluster: Cluster) -> None:
     with pytest.raises(InsecureBind, match="reads the logs of workers"):
         SupervisorDaemon(cluster.store.session(), cluster.settings(listen=("0.0.0.0", 0)))
-    with StateLock(cluster.tmp / "s1"):
+    with closing(StateDirectory(cluster.tmp / "s1", "supervisor", "s1")):
         pass  # and holds nothing after that
 
 
@@ -242,7 +247,7 @@ def test_an_address_that_no_worker_could_listen_on_is_refused_at_the_start(
         sockets.WorkerCannotListen, match=rf"^workers cannot listen on '{bind}' \(--bind\): [^\n]*$"
     ):
         SupervisorDaemon(cluster.store.session(), cluster.settings(bind=bind))
-    with StateLock(cluster.tmp / "s1"):
+    with closing(StateDirectory(cluster.tmp / "s1", "supervisor", "s1")):
         pass  # and holds nothing after that
 
 
@@ -258,31 +263,40 @@ def test_an_address_in_use_is_named(cluster: Cluster) -> None:
         SupervisorDaemon(cluster.store.session(), cluster.settings("s2", listen=("127.0.0.1", port)))
 
 
+def identity_in(directory: Path, name: str) -> tuple[str, str]:
+    """The id and the public key of the daemon with that state directory."""
+    with closing(StateDirectory(directory, "supervisor", name)) as state:
+        return state.id, state.pair.public
+
+
 def test_id_and_keys_stay_with_the_state_directory(tmp_path: Path) -> None:
-    assert own_id(tmp_path, "a host!") == own_id(tmp_path, "another")
-    assert own_id(tmp_path, "").startswith("a-host-")
-    assert own_keys(tmp_path).public == own_keys(tmp_path).public
+    first = identity_in(tmp_path, "a host!")
+    assert first == identity_in(tmp_path, "another") == identity_in(tmp_path, "")
+    assert first[0].startswith("a-host-")
+    assert identity_in(tmp_path / "other", "?")[0].startswith("supervisor-")
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     (tmp_path / "id").write_text("../etc\n")
-    with pytest.raises(BadSupervisorState, match="instead of an id"):
-        own_id(tmp_path, "x")
+    with pytest.raises(BadStateDirectory, match="instead of an id"):
+        identity_in(tmp_path, "x")
 
 
-def test_a_supervisor_belongs_to_the_first_cluster_that_it_sees(tmp_path: Path) -> None:
-    answers = {"": "", "a": "a"}
-    asked: list[str | None] = []
-
-    def check(store: object, remembered: str | None) -> str:
-        asked.append(remembered)
-        return answers[remembered or ""]
-
-    known = KnownCluster(tmp_path, check)
-    known.admit(InMemoryStore())
+def test_a_daemon_belongs_to_the_first_cluster_that_it_sees(tmp_path: Path) -> None:
+    known, store = KnownCluster(tmp_path), InMemoryStore()
+    known.admit(store)
     assert not (tmp_path / "cluster").exists(), "there is no cluster yet"
-    answers[""] = "a"
-    known.admit(InMemoryStore())
-    KnownCluster(tmp_path, check).admit(InMemoryStore())
-    assert asked == [None, None, "a"]
+    cluster_id = identity.establish(store)
+    known.admit(store)
+    assert KnownCluster(tmp_path).id == known.id == cluster_id
+    for other in (InMemoryStore(), another_cluster()):
+        with pytest.raises(OtherCluster):
+            KnownCluster(tmp_path).admit(other)
     known.forget()
-    KnownCluster(tmp_path, check).admit(InMemoryStore())
-    assert asked[-1] is None
+    KnownCluster(tmp_path).admit(another_cluster())
+    assert KnownCluster(tmp_path).id not in (None, cluster_id)
+
+
+def another_cluster() -> InMemoryStore:
+    """A store that belongs to some cluster."""
+    store = InMemoryStore()
+    identity.establish(store)
+    return store

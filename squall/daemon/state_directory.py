@@ -1,0 +1,159 @@
+"""A daemon's state directory: its identity, which outlives its process, and the lock on the directory.
+
+```
+<state>/lock       holds the pid of the process that uses the directory; that process locks this file and the directory
+<state>/id         the daemon's id, made at its first start
+<state>/key        its key pair, mode 0600
+<state>/cluster    the id of its cluster: the first one that it saw
+```
+
+A daemon may keep more in the directory. Must not know: what daemons do, what else they keep.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import secrets
+import time
+from contextlib import ExitStack, suppress
+from itertools import takewhile
+from pathlib import Path
+from typing import Final, Literal
+
+from squall.atomic_files import write_bytes
+from squall.cluster import identity
+from squall.cluster.store import Store
+from squall.security.sealing import KeyPair
+from topology_api.errors import SquallError
+
+LOCK: Final = "lock"
+ID: Final = "id"
+KEY: Final = "key"
+CLUSTER: Final = "cluster"
+#: Most characters of an id.
+_LONGEST_ID: Final = {"Nimbus": 100, "supervisor": 129}
+#: Seconds to wait for a lock that is held.
+_PATIENCE: Final = 2.0
+
+
+class BadStateDirectory(SquallError):
+    """A state directory that cannot be used."""
+
+
+class StateDirectory:
+    """A state directory that belongs to this process until `close`.
+
+    It locks both the lock file, which names the holder, and the directory: if the file is deleted, another process could create
+    and lock it while this one runs.
+    """
+
+    def __init__(self, directory: Path, daemon: Literal["Nimbus", "supervisor"], name: str) -> None:
+        """`name`: how a new id begins. Raises `BadStateDirectory`, also if another process holds the directory, and the errors
+        of `KeyPair.load_or_make`."""
+        self.directory = directory
+        self._daemon = daemon
+        with ExitStack() as held:
+            try:
+                make_directory(directory)
+                self._lock(held)
+                self.id = self._own_id(name)
+                self.pair = KeyPair.load_or_make(directory / KEY)
+                self.cluster = KnownCluster(directory)
+            except OSError as error:
+                raise BadStateDirectory(
+                    f"the state directory {directory} cannot be used (--state): {error}"
+                ) from error
+            self._held = held.pop_all()
+
+    def close(self) -> None:
+        """Unlock the directory."""
+        self._held.close()
+
+    def _lock(self, held: ExitStack) -> None:
+        file = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        held.callback(os.close, file)
+        directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        held.callback(os.close, directory)
+        free = _taken(file)
+        with suppress(OSError):  # a network file system may not lock directories: the file is enough
+            free = free and _taken(directory)
+        if not free:
+            owner = os.pread(file, 32, 0).decode(errors="replace").strip()
+            by = f"process {owner}" if owner else f"another process (its {self.directory / LOCK} was removed)"
+            raise BadStateDirectory(
+                f"the state directory {self.directory} is in use by {by}: give this {self._daemon} its own with --state DIR"
+            )
+        with suppress(OSError):  # a full disk: the pid is for people, nothing depends on it
+            os.ftruncate(file, 0)
+            os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+
+    def _own_id(self, name: str) -> str:
+        """Return the id in the directory; create it if it is missing."""
+        found, longest = _text_in(self.directory / ID), _LONGEST_ID[self._daemon]
+        if found is None:
+            end = f"-{secrets.token_hex(4)}"
+            start = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[: longest - len(end)]
+            found = f"{start or self._daemon}{end}"
+            write_bytes(self.directory, ID, f"{found}\n".encode())
+        if len(found) > longest or not re.fullmatch(r"[\w.-]+", found):
+            raise BadStateDirectory(
+                f"{self.directory / ID} holds {found!r:.80} instead of an id: restore it, or remove it, which makes this"
+                f" another {self._daemon}"
+            )
+        return found
+
+
+class KnownCluster:
+    """The cluster that a daemon belongs to: the first that it saw."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory`: the state directory. Raises `OSError`."""
+        self._directory = directory
+        #: None: it never belonged to one.
+        self.id = _text_in(directory / CLUSTER) or None
+
+    def admit(self, store: Store) -> None:
+        """Raise `OtherCluster` if the store holds another cluster, or holds none although the daemon belongs to one."""
+        self.remember(identity.check(store, self.id))
+
+    def remember(self, cluster_id: str) -> None:
+        """Store the id of the cluster; "": it has none yet."""
+        if cluster_id and cluster_id != self.id:
+            write_bytes(self._directory, CLUSTER, f"{cluster_id}\n".encode())
+            self.id = cluster_id
+
+    def forget(self) -> None:
+        """Accept the next cluster that the store holds."""
+        (self._directory / CLUSTER).unlink(missing_ok=True)
+        self.id = None
+
+
+def _text_in(path: Path) -> str | None:
+    """Return the text of a file without the end of its line; None: there is no such file."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return None
+
+
+def _taken(descriptor: int) -> bool:
+    """Lock a descriptor. The children of a process that was just killed may hold the lock for a moment."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory, and its missing parents, with mode 0700."""
+    # `mkdir(parents=True)` sets the mode of the last directory only. The umask may remove bits, but adds none.
+    missing = list(takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
+    for path in reversed(missing):
+        path.mkdir(mode=0o700, exist_ok=True)
