@@ -77,9 +77,8 @@ class LocalCluster:
         settings: tuple[Mapping[str, object], Mapping[str, object]] = ({}, {}),
     ) -> None:
         refuse_inside_a_worker()
-        check_switches({"processes": processes, "simulated_time": simulated_time, "encode": encode})
         inside = {"simulated_time": simulated_time, "encode": encode, "observers": observers}
-        check_arguments(supervisors, slots, inside if processes else {})
+        check_arguments(processes, {"supervisors": supervisors, "slots": slots}, inside)
         check_ours()
         self._site, self._environment = settings
         silence = longest_silence(*settings)
@@ -181,12 +180,10 @@ class LocalCluster:
             else self._over(name)
         )
         record = self._engine.registry.topologies.get(name)
-        if record is None:
+        if record is None or record.state == "KILLED":
             raise TopologyFailed(name, "it was killed before it was completed")
         if record.state == "FAILED":
             raise TopologyFailed(name, record.error or "for an unknown reason")
-        if record.state == "KILLED":
-            raise TopologyFailed(name, "it was killed before it was completed")
         if not over:
             hint = (
                 "time is simulated: call advance(seconds)"
@@ -328,29 +325,23 @@ def refuse_inside_a_worker() -> None:
         )
 
 
-def check_switches(switches: Mapping[str, object]) -> None:
-    """Raise `InvalidConfig` for a value that is neither True nor False: a text like "no" would count as True."""
+def check_arguments(processes: object, numbers: Mapping[str, object], inside: Mapping[str, object]) -> None:
+    """Raise `InvalidConfig` for bad numbers, for switches that are neither True nor False (a text like "no" would count as
+    True), and, with `processes`, for arguments of `inside` that are set: only workers in this process have them."""
     problems = [
         f"LocalCluster({name}={value!r}): it must be True or False"
-        for name, value in switches.items()
-        if not isinstance(value, bool)
+        for name, value in {"processes": processes, **inside}.items()
+        if name != "observers" and not isinstance(value, bool)
     ]
-    if problems:
-        raise InvalidConfig(problems)
-
-
-def check_arguments(supervisors: object, slots: object, inside: Mapping[str, object]) -> None:
-    """Raise `InvalidConfig` for bad numbers, and for arguments of `inside` that are set: only workers in this process have
-    them."""
-    problems = [
+    problems += [
         f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"
-        for name, value in (("supervisors", supervisors), ("slots", slots))
+        for name, value in numbers.items()
         if not isinstance(value, int) or isinstance(value, bool) or value < 1
     ]
     problems += [
         f"LocalCluster(processes=True, {name}={value!r}): it is only for workers in this process"
         for name, value in inside.items()
-        if value
+        if processes is True and value
     ]
     if problems:
         raise InvalidConfig(problems)

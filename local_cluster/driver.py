@@ -93,14 +93,7 @@ class SimulatedDriver:
     def advance(self, seconds: float) -> None:
         """Advance time by `seconds`, stopping whenever something is due."""
         self.check_outside("advance()")
-        until = self.clock.now() + seconds
-        while self.step(until):
-            pass
-
-    def step(self, until: float) -> bool:
-        """Settle this instant, then move to the next one at which something is due; return False at `until`."""
-        rounds = self.settle()
-        return self.move_on(until, restless=rounds >= ROUNDS_AN_INSTANT)
+        self.run_until(lambda: False, self.clock.now() + seconds)
 
     def move_on(self, until: float, restless: bool) -> bool:
         """Move to the next moment at which something is due, at most to `until`. Return False if it is `until` already, or if
@@ -120,14 +113,14 @@ class SimulatedDriver:
         self.clock.move_to(moment)
         return True
 
-    def run_until(self, over: Callable[[], bool]) -> bool:
-        """Jump from one due moment to the next until `over` returns True. Return False if nothing is due any more: then `over`
-        will never return True."""
+    def run_until(self, over: Callable[[], bool], latest: float = float("inf")) -> bool:
+        """Jump from one due moment to the next until `over` returns True. Return False at `latest`, or if nothing is due any
+        more: then `over` will never return True."""
         while True:
             restless = self.settle() >= ROUNDS_AN_INSTANT
             if over():
                 return True
-            if not self.move_on(float("inf"), restless):
+            if not self.move_on(latest, restless):
                 return False
 
     def stop(self, last: Callable[[], None]) -> None:

@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from squall.daemon.process_stat import stat_of
+from squall.daemon.process_stat import runs, stat_of
 from supervisor.directories import Directories, read_started
 
 PREFIX: Final = "squall-local-"
@@ -65,20 +65,17 @@ def _owner_is_gone(path: Path) -> bool:
     place, pid, started = note["place"], note["pid"], note["started"]
     if place != _place() or type(pid) is not int or type(started) is not int:
         return False
-    owner = stat_of(pid)
-    return owner is None or owner.started != started or not owner.living
+    return not runs(pid, started)
 
 
 def _has_workers(path: Path) -> bool:
     """Return whether a worker still runs in the directory: workers outlive the owner by some seconds."""
-    for supervisor in path.iterdir():
-        for directory in Directories(supervisor).workers():
-            worker = read_started(directory)
-            if worker is not None:
-                there = stat_of(worker.pid)
-                if there is not None and there.started == worker.started and there.living:
-                    return True
-    return False
+    recorded = (
+        read_started(directory)
+        for supervisor in path.iterdir()
+        for directory in Directories(supervisor).workers()
+    )
+    return any(worker is not None and runs(worker.pid, worker.started) for worker in recorded)
 
 
 def _remove(path: Path) -> None:

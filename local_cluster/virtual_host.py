@@ -74,18 +74,18 @@ class VirtualHost:
         #: A worker has started, stopped or got other orders since this was set to False.
         self.changed = False
 
-    def workers(self, name: str | None = None) -> list[Worker]:
-        """Return the running workers; with `name`, only those of that topology."""
+    def containers(self, name: str | None = None) -> list[VirtualContainer]:
+        """Return the containers whose workers run; with `name`, only those of that topology."""
         return [
-            container.running
+            container
             for topology in self.topologies.values()
             if name is None or topology.topology.name == name
             for container in topology.running.values()
         ]
 
-    def containers(self) -> list[VirtualContainer]:
-        """Return the containers whose workers run."""
-        return [container for topology in self.topologies.values() for container in topology.running.values()]
+    def workers(self, name: str | None = None) -> list[Worker]:
+        """Return the running workers, as `containers`."""
+        return [container.running for container in self.containers(name)]
 
     def settle(self) -> None:
         """Report to the remaining workers which others have stopped, and which tuples are lost, after all supervisors acted."""
@@ -99,9 +99,8 @@ class VirtualHost:
 
     def count_all(self, name: str) -> None:
         """Pass on the counters of a topology's workers; from any thread."""
-        for container in self.containers():
-            if container.running.plan.topology.name == name:
-                container.count()
+        for container in self.containers(name):
+            container.count()
 
     def stop(self) -> None:
         """Stop everything at once."""

@@ -42,7 +42,8 @@ from typing import BinaryIO, Final
 from squall.daemon.process_stat import all_processes
 from squall.daemon.state_directory import make_directory
 from squall.packages import archives
-from supervisor.processes import marked, own_folders
+from supervisor.log_files import tail
+from supervisor.processes import kill_marked, own_folders
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -177,49 +178,40 @@ class Environments:
             if log.tell() > _MOST_LOG:
                 log.truncate(0)
             log.write(time.strftime("# %Y-%m-%d %H:%M:%S\n").encode())
-            for name, command in self._steps(directory, python):
+            for name, command in self._steps(directory, python).items():
                 log.write(f"$ {' '.join(command)}\n".encode())
                 log.flush()
                 begin = log.tell()
                 ending = self._run(command, directory, log)
                 if ending:
                     raise BuildFailed(f"{name} ended with {ending}{_tail(directory / LOG, begin)}")
-                if name == "pip" or name == "uv":
+                if name in ("pip", "uv"):
                     _add_our_folders(directory / "venv")
 
-    def _steps(self, directory: Path, python: Path) -> list[tuple[str, list[str]]]:
-        """Return the steps of a build: (name, command)."""
+    def _steps(self, directory: Path, python: Path) -> dict[str, list[str]]:
+        """Return the commands of a build, in order, by their names."""
         venv = str(directory / "venv")
+        alone = (directory / "wheels").is_dir()
         what = ["-r", "requirements.txt", "-c", "constraints.txt"]
-        pip_alone, uv_alone = [], []
-        if (directory / "wheels").is_dir():
+        if alone:
             what = ["--no-index", "--find-links", "wheels", *what]
-            pip_alone, uv_alone = ["--isolated"], ["--no-config"]
-        check = [
-            str(python),
-            "-c",
-            "from squall.packages.distributions import check_ours; check_ours(); import worker.process.assemble",
-        ]
         if self._uv is not None:
-            return [
-                ("uv venv", [self._uv, "venv", "--no-progress", "--python", self._python, venv]),
-                (
-                    "uv",
-                    [self._uv, "pip", "install", *uv_alone, "--no-progress", "--python", str(python), *what],
-                ),
-                ("the check that workers can run there", check),
-            ]
-        how = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
-        if _own_pip_serves_others():
-            make = [self._python, "-m", "venv", "--without-pip", venv]
-            pip = [self._python, "-m", "pip", "--python", str(python)]
+            isolated = ["--no-config"] if alone else []
+            install = [self._uv, "pip", "install", *isolated, "--no-progress", "--python", str(python)]
+            steps = {
+                "uv venv": [self._uv, "venv", "--no-progress", "--python", self._python, venv],
+                "uv": [*install, *what],
+            }
         else:
-            make, pip = [self._python, "-m", "venv", venv], [str(python), "-m", "pip"]
-        return [
-            ("venv", make),
-            ("pip", [*pip, *pip_alone, "install", *how, *what]),
-            ("the check that workers can run there", check),
-        ]
+            isolated = ["--isolated"] if alone else []
+            how = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
+            make, pip = [self._python, "-m", "venv"], [str(python), "-m", "pip"]
+            if _own_pip_serves_others():
+                make = [*make, "--without-pip"]
+                pip = [self._python, "-m", "pip", "--python", str(python)]
+            steps = {"venv": [*make, venv], "pip": [*pip, *isolated, "install", *how, *what]}
+        check = "from squall.packages.distributions import check_ours; check_ours(); import worker.process.assemble"
+        return {**steps, "the check that workers can run there": [str(python), "-c", check]}
 
     def _run(self, command: Sequence[str], directory: Path, log: BinaryIO) -> str:
         """Run one step; return how it failed, "" if it succeeded."""
@@ -310,12 +302,8 @@ def _add_our_folders(venv: Path) -> None:
 def _end_builders(directory: Path) -> None:
     """Kill the builds that still run in a directory."""
     for _ in range(_KILL_ROUNDS):  # the next round finds what they start meanwhile
-        found = list(marked(all_processes(), MARK, directory))
-        if not found:
+        if not kill_marked(all_processes(), MARK, directory):
             return
-        for stat in found:
-            with contextlib.suppress(OSError):  # it has ended by itself
-                os.kill(stat.pid, signal.SIGKILL)
         time.sleep(_KILL_PAUSE)
 
 
@@ -325,11 +313,6 @@ def _ending(status: int) -> str:
 
 def _tail(log: Path, begin: int) -> str:
     """Return the last lines of a log after `begin`, indented."""
-    try:
-        with open(log, "rb") as file:
-            file.seek(max(begin, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ""
-    lines = [line.rstrip()[:_LINE_LENGTH] for line in text.splitlines() if line.strip()]
+    written = tail(log, begin, _TAIL_BYTES).splitlines()
+    lines = [line.rstrip()[:_LINE_LENGTH] for line in written if line.strip()]
     return "".join(f"\n  {line}" for line in lines[-_TAIL_LINES:])

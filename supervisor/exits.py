@@ -20,7 +20,6 @@ from squall.reports.events import Cause
 from squall.worker_files import End
 
 _FATAL: Final = "Fatal Python error"
-_TAIL_BYTES: Final = 4096
 _TAIL_LINES: Final = 8
 _LINE_LENGTH: Final = 200
 #: How long a rise of the kernel's counter may explain a death, in seconds (up to twice as long, see `KernelKills`).
@@ -93,19 +92,6 @@ def output_size(directory: Path) -> int:
         return (directory / worker_files.OUTPUT).stat().st_size
     except OSError:
         return 0
-
-
-def output_tail(directory: Path, since: int) -> str:
-    """Return the end of what was written to the output file after its first `since` bytes."""
-    try:
-        with open(directory / worker_files.OUTPUT, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            # A file that has become shorter was truncated: all of it is new.
-            begin = max(0 if size < since else since, size - _TAIL_BYTES)
-            file.seek(begin)
-            return file.read().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def read_end(directory: Path, pid: int) -> End | None:

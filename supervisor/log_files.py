@@ -1,4 +1,4 @@
-"""Reads a bounded piece of a log in a worker's directory, as text, with the offset of the next piece.
+"""Reads a bounded piece of a log in a worker's directory, as text, with the offset of the next piece; or its end.
 
 Offsets are bytes of the current file; negative ones count from the end. After a rotation the file is shorter than a follower's
 offset: the follower gets the rest of the older file, and continues at 0. A piece never ends within a character. The directory
@@ -48,6 +48,19 @@ def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
         data = os.pread(file.fileno(), limit, begin)
     skipped = _to_a_line(data) if offset < 0 and begin > 0 else 0
     return _piece(begin + skipped, data[skipped:], size)
+
+
+def tail(path: Path, since: int, most: int) -> str:
+    """Return the last `most` bytes, or fewer, of what was written to a file after its first `since` bytes; "" if it is
+    unreadable."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            # A file that has become shorter was truncated: all of it is new.
+            file.seek(max(0 if size < since else since, size - most))
+            return file.read().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _piece(begin: int, data: bytes, size: int) -> Piece:

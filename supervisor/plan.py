@@ -55,41 +55,26 @@ class Action(Enum):
     CLEAN = "forget it, and remove its files"
 
 
-_W, _P, _A = Goal, Phase, Action
+_P, _A = Phase, Action
 
 WHAT_TO_DO: Final[Mapping[tuple[Phase, Goal], Action]] = MappingProxyType(
     {
-        (_P.NONE, _W.RUN): _A.START,
-        (_P.NONE, _W.STOP): _A.KEEP,
-        (_P.NONE, _W.LEAVE): _A.CLEAN,
-        (_P.RESTING, _W.RUN): _A.KEEP,
-        (_P.RESTING, _W.STOP): _A.KEEP,
-        (_P.RESTING, _W.LEAVE): _A.CLEAN,
-        (_P.FOUND, _W.RUN): _A.ADOPT,
-        (_P.FOUND, _W.STOP): _A.ADOPT,
-        (_P.FOUND, _W.LEAVE): _A.ADOPT,
-        (_P.STARTING, _W.RUN): _A.KEEP,
-        (_P.STARTING, _W.STOP): _A.STOP,
-        (_P.STARTING, _W.LEAVE): _A.STOP,
-        (_P.ALIVE, _W.RUN): _A.KEEP,
-        (_P.ALIVE, _W.STOP): _A.STOP,
-        (_P.ALIVE, _W.LEAVE): _A.STOP,
-        (_P.SILENT, _W.RUN): _A.KILL,
-        (_P.SILENT, _W.STOP): _A.KILL,
-        (_P.SILENT, _W.LEAVE): _A.KILL,
-        # Once ordered to stop, a worker stops, even if it is wanted again: a new process follows.
-        (_P.STOPPING, _W.RUN): _A.KEEP,
-        (_P.STOPPING, _W.STOP): _A.KEEP,
-        (_P.STOPPING, _W.LEAVE): _A.KEEP,
-        (_P.LATE, _W.RUN): _A.KILL,
-        (_P.LATE, _W.STOP): _A.KILL,
-        (_P.LATE, _W.LEAVE): _A.KILL,
-        (_P.DYING, _W.RUN): _A.KEEP,
-        (_P.DYING, _W.STOP): _A.KEEP,
-        (_P.DYING, _W.LEAVE): _A.KEEP,
-        (_P.DEAD, _W.RUN): _A.BURY,
-        (_P.DEAD, _W.STOP): _A.BURY,
-        (_P.DEAD, _W.LEAVE): _A.BURY,
+        (phase, goal): action
+        for phase, actions in {
+            # The actions for the goals RUN, STOP and LEAVE.
+            _P.NONE: (_A.START, _A.KEEP, _A.CLEAN),
+            _P.RESTING: (_A.KEEP, _A.KEEP, _A.CLEAN),
+            _P.FOUND: (_A.ADOPT, _A.ADOPT, _A.ADOPT),
+            _P.STARTING: (_A.KEEP, _A.STOP, _A.STOP),
+            _P.ALIVE: (_A.KEEP, _A.STOP, _A.STOP),
+            _P.SILENT: (_A.KILL, _A.KILL, _A.KILL),
+            # Once ordered to stop, a worker stops, even if it is wanted again: a new process follows.
+            _P.STOPPING: (_A.KEEP, _A.KEEP, _A.KEEP),
+            _P.LATE: (_A.KILL, _A.KILL, _A.KILL),
+            _P.DYING: (_A.KEEP, _A.KEEP, _A.KEEP),
+            _P.DEAD: (_A.BURY, _A.BURY, _A.BURY),
+        }.items()
+        for goal, action in zip((Goal.RUN, Goal.STOP, Goal.LEAVE), actions)
     }
 )
 

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from squall.daemon.process_stat import Stat, all_processes, stat_of
+from squall.daemon.process_stat import Stat, all_processes, runs, stat_of
 from squall.packages.distributions import HOME
 from squall.worker_files import OUTPUT, PORTS
 
@@ -116,10 +116,7 @@ class WorkerProcess:
     @classmethod
     def adopt(cls, pid: int, started: int) -> WorkerProcess | None:
         """Return the living process that an earlier supervisor started; None: it is gone, or its pid was reused."""
-        stat = stat_of(pid)
-        if stat is None or stat.started != started or not stat.living:
-            return None
-        return cls(pid, started, child=False)
+        return cls(pid, started, child=False) if runs(pid, started) else None
 
     @classmethod
     def find(cls, directory: Path) -> WorkerProcess | None:
@@ -132,8 +129,7 @@ class WorkerProcess:
     def ended(self) -> bool:
         """Return whether the process itself is over; others in its session may still run."""
         if not self._child:
-            stat = stat_of(self.pid)
-            return stat is None or stat.started != self.started or not stat.living
+            return not runs(self.pid, self.started)
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         except ChildProcessError:  # waited for elsewhere
@@ -156,8 +152,7 @@ class WorkerProcess:
 
     def signal(self, number: int) -> bool:
         """Signal the process; return False if it has ended."""
-        stat = stat_of(self.pid)
-        if stat is None or stat.started != self.started or not stat.living:
+        if not runs(self.pid, self.started):
             return False
         try:
             os.kill(self.pid, number)
@@ -193,11 +188,17 @@ class WorkerProcess:
 def kill_left_over(session: int, directory: Path) -> None:
     """Kill the marked processes of a session whose leader is gone and was not a child of this supervisor."""
     leader = stat_of(session)
-    if leader is not None and leader.living:
-        return  # the number was reused, or the leader is not gone
-    for stat in marked(session_members(session), MARK, directory):
-        with contextlib.suppress(OSError):
+    if leader is None or not leader.living:  # else the number was reused, or the leader is not gone
+        kill_marked(session_members(session), MARK, directory)
+
+
+def kill_marked(processes: Iterable[Stat], name: str, directory: Path) -> bool:
+    """Kill the processes whose environment has the variable `name` with this directory; return whether there were any."""
+    found = list(marked(processes, name, directory))
+    for stat in found:
+        with contextlib.suppress(OSError):  # it has ended by itself
             os.kill(stat.pid, signal.SIGKILL)
+    return bool(found)
 
 
 def marked(processes: Iterable[Stat], name: str, directory: Path) -> Iterator[Stat]:

@@ -29,6 +29,7 @@ from supervisor import directories, exits, processes
 from supervisor.artifacts import Artifacts, Provision, State
 from supervisor.directories import Directories, Started
 from supervisor.exits import Exit
+from supervisor.log_files import tail
 from supervisor.plan import Key
 from supervisor.process_host import Recovered
 from supervisor.processes import WorkerProcess, kill_left_over
@@ -38,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 #: Seconds to wait for a killed process before its directory is used again.
 _KILL_PATIENCE: Final = 2.0
+#: Bytes of a process's last output that may explain its end.
+_TAIL_BYTES: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -252,7 +255,7 @@ class WorkerContainer:
             status=self._process.status,
             killed_because=killed_because,
             end=exits.read_end(self.directory, self._process.pid),
-            tail=exits.output_tail(self.directory, self._output_begin),
+            tail=tail(self.directory / worker_files.OUTPUT, self._output_begin, _TAIL_BYTES),
         )
         return self._host.kernel_kills.explain(exit)
 

@@ -43,6 +43,12 @@ def stat_of(pid: int) -> Stat | None:
     return Stat(pid, fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
 
 
+def runs(pid: int, started: int) -> bool:
+    """Return whether the process that began at that time still runs: the kernel may have given its pid to another one."""
+    stat = stat_of(pid)
+    return stat is not None and stat.started == started and stat.living
+
+
 def all_processes() -> Iterator[Stat]:
     """Yield every process; none if the system does not list them."""
     try:

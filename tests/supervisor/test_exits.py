@@ -17,9 +17,9 @@ from supervisor.exits import (
     cause,
     kernel_kills,
     output_size,
-    output_tail,
     read_end,
 )
+from supervisor.log_files import tail
 from tests.supervisor.programs import run, until
 
 KILLED = int(signal.SIGKILL)
@@ -34,7 +34,11 @@ def exit_of(directory: Path, text: str) -> Exit:
     before = output_size(directory)
     process = run(directory, text)
     until(process.gone)
-    return Exit(process.status, end=read_end(directory, process.pid), tail=output_tail(directory, before))
+    return Exit(
+        process.status,
+        end=read_end(directory, process.pid),
+        tail=tail(directory / worker_files.OUTPUT, before, 4096),
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,16 +146,17 @@ def test_an_orderly_end_and_a_lost_lease_are_no_fault_of_the_worker(status: int,
 
 def test_output_that_was_truncated_meanwhile_is_read_from_its_beginning(tmp_path: Path) -> None:
     assert output_size(tmp_path) == 0
-    assert output_tail(tmp_path, 0) == ""
-    (tmp_path / worker_files.OUTPUT).write_bytes(b"\xff new\n")
-    assert output_tail(tmp_path, 10_000) == "� new\n"
+    output = tmp_path / worker_files.OUTPUT
+    assert tail(output, 0, 4096) == ""
+    output.write_bytes(b"\xff new\n")
+    assert tail(output, 10_000, 4096) == "� new\n"
 
 
 def test_only_the_end_of_much_output_is_read(tmp_path: Path) -> None:
     (tmp_path / worker_files.OUTPUT).write_text("a" * 1_000_000 + "z")
-    tail = output_tail(tmp_path, 0)
-    assert len(tail) == 4096
-    assert tail.endswith("az")
+    read = tail(tmp_path / worker_files.OUTPUT, 0, 4096)
+    assert len(read) == 4096
+    assert read.endswith("az")
 
 
 # Kills by the kernel
