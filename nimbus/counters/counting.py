@@ -17,8 +17,7 @@ from typing import Any
 
 from nimbus.counters import topology_counters
 from nimbus.counters.topology_counters import Counted
-from nimbus.lifecycle.assigning import view_of
-from nimbus.lifecycle.cleanup import BadTopology, readable_record
+from nimbus.lifecycle.cleanup import BadTopology, readable_record, view_of
 from nimbus.lifecycle.notes import current_events
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.counters import SUMS, BadCounters, ComponentCounters, WorkerCounters

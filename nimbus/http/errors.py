@@ -20,7 +20,6 @@ from squall.cluster.records import BadRecord
 from squall.cluster.store import Deposed, StoreError, TooBig, Unavailable
 from squall.daemon.command_loop import NotInTime, Stopped
 from squall.http.client import Refused, Unreachable
-from squall.http.json_app import error_answer
 from squall.packages.archives import BadArchive
 from topology_api.errors import InvalidConfig, InvalidTopology, NameTaken, NoSuchTopology, SquallError
 
@@ -107,10 +106,10 @@ MEANINGS: Final = {
 def answer_of(error: BaseException) -> tuple[int, ErrorAnswer]:
     """Return the status and the body of an error. The text of an error that is not a SquallError goes only to the log."""
     if isinstance(error, Refused):  # from a supervisor, or another Nimbus
-        return error.status, error_answer(error.kind or "Refused", str(error), error.problems)
+        return error.status, ErrorAnswer.of(error.kind or "Refused", str(error), error.problems)
     for row in TABLE:
         if isinstance(error, row.errors):
             problems = tuple(str(problem) for problem in getattr(error, "problems", ()))
             text = f"{UNAVAILABLE} ({error})" if isinstance(error, Unavailable) else str(error)
-            return row.status, error_answer(row.kind, text, problems)
-    return 500, error_answer("Failed", "an error in Nimbus itself: its log has the traceback")
+            return row.status, ErrorAnswer.of(row.kind, text, problems)
+    return 500, ErrorAnswer.of("Failed", "an error in Nimbus itself: its log has the traceback")

@@ -2,7 +2,7 @@
 
 Views only read, so a Nimbus that does not lead can answer too, and any thread may call them. Configurations are shown
 without their secrets.
-Must not know: HTTP, who asks, who leads (it is an argument).
+Must not know: HTTP, who asks.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from typing import Any, Final
 from msgspec import convert
 
 from nimbus.counters.counting import Counters, Statuses
-from nimbus.lifecycle.assigning import view_of, workers_of
-from nimbus.lifecycle.progress import LifecycleView, why_not_up
+from nimbus.lifecycle.cleanup import view_of
+from nimbus.lifecycle.progress import LifecycleView, is_on_trial, why_not_up, workers_of
 from nimbus.lifecycle.rebalancing import WORKERS
-from nimbus.lifecycle.replacing import is_on_trial
 from nimbus.lifecycle.states import COMPLETED, FAILED
 from squall.api import answers
 from squall.cluster import identity, paths

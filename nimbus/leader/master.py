@@ -30,8 +30,8 @@ from nimbus.leader.backoff import REST_SECS, TopologyBackoff
 from nimbus.leader.dirty import DirtySet
 from nimbus.leader.steps import SWEEP_AFTER, TopologySteps
 from nimbus.lifecycle import progress, rebalancing
-from nimbus.lifecycle.assigning import Assigner, TopologyKeys, workers_of
-from nimbus.lifecycle.cleanup import BadTopology, clear, existing_record, readable_record
+from nimbus.lifecycle.assigning import Assigner
+from nimbus.lifecycle.cleanup import BadTopology, TopologyKeys, clear, existing_record, readable_record
 from nimbus.lifecycle.notes import with_news
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import Replacements, check_proved
@@ -85,7 +85,7 @@ class Nimbus:
         self._replacements = Replacements(
             self._registry, self._assigner, replace_timeout_secs, self._wall_clock
         )
-        self._intake = Intake(self._registry, self._assigner, self._replacements, stamp)
+        self._intake = Intake(self._registry, keyring, self._replacements, stamp)
         self._backoff = TopologyBackoff()
         self._steps = TopologySteps(
             self._registry,
@@ -214,8 +214,8 @@ class Nimbus:
         if record is None:
             return False
         wanted = (
-            *workers_of(self._registry.assignments.get(record.id)),
-            *workers_of(self._registry.leaving.get(record.id)),
+            *progress.workers_of(self._registry.assignments.get(record.id)),
+            *progress.workers_of(self._registry.leaving.get(record.id)),
         )
         if not any(progress.speaks_for(report, placement) for placement in wanted):
             return False

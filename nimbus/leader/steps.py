@@ -17,14 +17,13 @@ from msgspec.structs import replace
 
 from nimbus.counters.counting import Counters, components_of
 from nimbus.lifecycle import progress, rebalancing
-from nimbus.lifecycle.assigning import Assigner, view_of
-from nimbus.lifecycle.cleanup import existing_record
+from nimbus.lifecycle.assigning import Assigner
+from nimbus.lifecycle.cleanup import existing_record, remove_all_of, view_of
 from nimbus.lifecycle.notes import lost_hosts, with_events
 from nimbus.lifecycle.progress import LifecycleView
 from nimbus.lifecycle.replacing import Replacements, every_record
 from nimbus.lifecycle.states import KILLED, REBALANCING, REPLACING, RUNNING, step
 from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
-from nimbus.placement.placing import withdrawn
 from nimbus.placement.supervisors import Supervisors
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import TopologyRecord
@@ -109,7 +108,7 @@ class TopologySteps:
         stay = progress.still_there(view)
         if view.leaving is None or stay == view.withdrawn:
             return False
-        for placement in withdrawn(view.withdrawn, (*stay, *view.workers)):
+        for placement in progress.withdrawn(view.withdrawn, (*stay, *view.workers)):
             if view.report_of(placement) is not None:
                 self.registry.remove_report(view.record.id, placement.worker)
             if view.record.state in (*RUNNING, REBALANCING, REPLACING):
@@ -127,7 +126,7 @@ class TopologySteps:
             _log.warning("%s: its final counters are lost: %s", record.name, error)
         if self.replacements.drop(record.name):
             self.sweep_at = now
-        self.assigner.remove_all_of(record.id)
+        remove_all_of(self.registry, self.assigner.keys, record.id)
         self.registry.topologies.remove(record)
         _log.info("%s: gone, the name is free", record.name)
 
@@ -145,7 +144,7 @@ class TopologySteps:
         known = {record.id for record in records}
         for topology_id in sorted(self.registry.known_ids() - known):
             if name_of(topology_id) not in unread:
-                self.assigner.remove_all_of(topology_id)
+                remove_all_of(self.registry, self.assigner.keys, topology_id)
                 _log.info("%s: removed its leftovers", topology_id)
         self.counters.keep(known, unread)
         # Values that may belong to a topology that cannot be read are swept once it can be read.

@@ -11,12 +11,13 @@ Must not know: states and deadlines, when tasks have to be placed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from typing import Protocol, cast
+from collections.abc import Collection, Mapping
+from typing import cast
 
 from msgspec.structs import replace
 
-from nimbus.lifecycle.progress import LifecycleView
+from nimbus.lifecycle.cleanup import TopologyKeys
+from nimbus.lifecycle.progress import LifecycleView, withdrawn, workers_of
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.placement import placing
 from nimbus.placement.scheduler import Slot, schedule
@@ -25,19 +26,6 @@ from squall.cluster.records import Assignment, Placement, SupervisorRecord, Topo
 from squall.cluster.registry import Registry
 
 _log = logging.getLogger(__name__)
-
-
-class TopologyKeys(Protocol):
-    """The part of `nimbus.security.keyring.KeyRing` that Nimbus uses."""
-
-    def make(self, topology_id: str) -> None:
-        """Make the keys of a new topology."""
-
-    def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
-        """Give a topology's keys to supervisors."""
-
-    def forget(self, topology_id: str) -> None:
-        """Delete a topology's keys."""
 
 
 class Assigner:
@@ -122,7 +110,7 @@ class Assigner:
             return
         version = self._registry.next_number(ASSIGNMENTS, record.version) if chosen else record.version
         placements = placing.placements_for(chosen, view.workers, view.withdrawn, version)
-        leaving = placing.withdrawn(dict.fromkeys((*view.withdrawn, *view.workers)), placements)
+        leaving = withdrawn(dict.fromkeys((*view.withdrawn, *view.workers)), placements)
         self._hand_out_keys(record.id, placements)
         if leaving != view.withdrawn:
             self._registry.leaving.write(Assignment(record.id, version, leaving))
@@ -137,12 +125,6 @@ class Assigner:
             # Supervisors whose records cannot be read already have the keys.
             theirs = {placement.supervisor for placement in placements} - self.unread
             self.keys.seal_for(topology_id, [self.supervisors[key] for key in sorted(theirs)])
-
-    def remove_all_of(self, topology_id: str) -> None:
-        """Remove everything of a topology but its record."""
-        if self.keys is not None:
-            self.keys.forget(topology_id)
-        self._registry.remove_all_of(topology_id)
 
     # Slots
 
@@ -198,14 +180,3 @@ class Assigner:
 def _is_half_written(view: LifecycleView) -> bool:
     """Return whether a Nimbus stopped while it wrote the assignment; this one may choose another."""
     return view.assignment is not None and view.assignment.version != view.record.version
-
-
-def view_of(registry: Registry, record: TopologyRecord, supervisors: Collection[str]) -> LifecycleView:
-    """Return all that the store holds about a topology. `supervisors`: the ids of the registered ones."""
-    assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
-    return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors)
-
-
-def workers_of(assignment: Assignment | None) -> tuple[Placement, ...]:
-    """Return the workers of an assignment; none without one."""
-    return () if assignment is None else assignment.placements

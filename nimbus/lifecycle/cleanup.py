@@ -1,18 +1,20 @@
-"""Topologies whose records cannot be read: an error that names them, and how `kill` removes them.
+"""What the store holds of a topology: read as a whole, or removed, also where the record cannot be read.
 
-Values that cannot be read are deleted. The record is rebuilt from what is still known about its workers, so that Nimbus waits
-for their end as usual.
+An error names a topology that cannot be read. To kill it, `clear` deletes its unreadable values and rebuilds the record from
+what is still known about its workers, so that Nimbus waits for their end as usual.
 Must not know: who kills a topology.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable
 from shlex import quote
+from typing import Protocol
 
-from nimbus.lifecycle.assigning import workers_of
+from nimbus.lifecycle.progress import LifecycleView, workers_of
 from nimbus.lifecycle.states import FAILED
-from squall.cluster.records import BadRecord, TopologyRecord
+from squall.cluster.records import BadRecord, SupervisorRecord, TopologyRecord
 from squall.cluster.registry import Registry, name_of, number_of
 from squall.values import TaskRow
 from topology_api.errors import NoSuchTopology, SquallError
@@ -36,6 +38,19 @@ class BadTopology(SquallError):
         )
 
 
+class TopologyKeys(Protocol):
+    """The part of `nimbus.security.keyring.KeyRing` that Nimbus uses."""
+
+    def make(self, topology_id: str) -> None:
+        """Make the keys of a new topology."""
+
+    def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
+        """Give a topology's keys to supervisors."""
+
+    def forget(self, topology_id: str) -> None:
+        """Delete a topology's keys."""
+
+
 def readable_record(registry: Registry, name: str) -> TopologyRecord | None:
     """Return the record of a topology, or None. Raises `BadTopology` if it or its assignment cannot be read."""
     try:
@@ -56,6 +71,19 @@ def existing_record(registry: Registry, name: str) -> TopologyRecord:
     if record is None:
         raise NoSuchTopology(name)
     return record
+
+
+def view_of(registry: Registry, record: TopologyRecord, supervisors: Collection[str]) -> LifecycleView:
+    """Return all that the store holds about a topology. `supervisors`: the ids of the registered ones."""
+    assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
+    return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors)
+
+
+def remove_all_of(registry: Registry, keys: TopologyKeys | None, topology_id: str) -> None:
+    """Remove everything of a topology but its record."""
+    if keys is not None:
+        keys.forget(topology_id)
+    registry.remove_all_of(topology_id)
 
 
 def clear(registry: Registry, name: str, reason: str, now: float) -> TopologyRecord | None:

@@ -22,7 +22,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from nimbus.lifecycle import states
-from nimbus.placement.placing import withdrawn
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.reports.events import Event
 
@@ -46,17 +45,28 @@ class LifecycleView:
     @property
     def workers(self) -> tuple[Placement, ...]:
         """The workers that the topology has."""
-        return () if self.assignment is None else self.assignment.placements
+        return workers_of(self.assignment)
 
     @property
     def withdrawn(self) -> tuple[Placement, ...]:
         """The workers that are to stop."""
-        return () if self.leaving is None else self.leaving.placements
+        return workers_of(self.leaving)
 
     def report_of(self, placement: Placement) -> WorkerReport | None:
         """Return the last report of the worker of this placement."""
         report = self.reports.get(placement.worker)
         return report if report is not None and speaks_for(report, placement) else None
+
+
+def workers_of(assignment: Assignment | None) -> tuple[Placement, ...]:
+    """Return the workers of an assignment; none without one."""
+    return () if assignment is None else assignment.placements
+
+
+def withdrawn(before: Iterable[Placement], after: Iterable[Placement]) -> tuple[Placement, ...]:
+    """Return the workers of `before` that are not in `after`."""
+    stay = {(placement.worker, placement.incarnation) for placement in after}
+    return tuple(old for old in before if (old.worker, old.incarnation) not in stay)
 
 
 def speaks_for(report: WorkerReport, placement: Placement) -> bool:
@@ -72,6 +82,11 @@ def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
     if report.drained and record.state not in (states.REBALANCING, states.REPLACING, states.KILLED):
         return replace(report, drained=False)
     return report
+
+
+def is_on_trial(record: TopologyRecord) -> bool:
+    """Return whether the previous version comes back if the workers of this one do not come up."""
+    return record.replaces is not None and record.state in states.RUNNING
 
 
 def event_due(view: LifecycleView, now: float) -> str | None:
@@ -92,7 +107,7 @@ def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float
     """Return the times at which something may become due, without any other change, for a record with a deadline."""
     if record.deadline is None:
         return []
-    if record.replaces is not None and record.state in states.RUNNING:
+    if is_on_trial(record):
         halfway = record.deadline - (record.wait or 0.0) / 2  # by then it may be postponed
         return [record.deadline] if halfway <= now else [halfway]
     if not has_workers and record.state != states.REBALANCING:

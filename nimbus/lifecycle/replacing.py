@@ -39,7 +39,7 @@ from msgspec.structs import replace
 from nimbus.lifecycle import states
 from nimbus.lifecycle.assigning import Assigner
 from nimbus.lifecycle.notes import has_event, with_events
-from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_up
+from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_on_trial, is_up
 from nimbus.lifecycle.states import IllegalTransition
 from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
 from squall.cluster.record_sets import RecordSet
@@ -101,11 +101,6 @@ def check_proved(record: TopologyRecord, event: str, now: float) -> None:
     """Raise `NotProved` for an event that a topology on trial does not allow. `now`: seconds since 1970."""
     if is_on_trial(record) and event not in _ON_TRIAL:
         raise NotProved(record, event, now)
-
-
-def is_on_trial(record: TopologyRecord) -> bool:
-    """Return whether the previous version comes back if the workers of this one do not come up."""
-    return record.replaces is not None and record.state in states.RUNNING
 
 
 def step_due(view: LifecycleView, waiting: Found, before: Found, now: float) -> str | None:

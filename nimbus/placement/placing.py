@@ -78,9 +78,3 @@ def placements_for(
                 Placement(next(free_names), slot.supervisor, slot.number, Incarnation(version, 0), tasks)
             )
     return tuple(placements)
-
-
-def withdrawn(before: Iterable[Placement], after: Iterable[Placement]) -> tuple[Placement, ...]:
-    """Return the workers of `before` that are not in `after`."""
-    stay = {(placement.worker, placement.incarnation) for placement in after}
-    return tuple(old for old in before if (old.worker, old.incarnation) not in stay)

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from nimbus.lifecycle.assigning import Assigner
-from nimbus.lifecycle.cleanup import readable_record
+from nimbus.lifecycle.cleanup import TopologyKeys, readable_record, remove_all_of
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import Replacements, every_record, versions
 from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
@@ -41,7 +40,7 @@ class Intake:
     """Accepts the submissions of one Nimbus."""
 
     registry: Registry
-    assigner: Assigner
+    keys: TopologyKeys | None
     replacements: Replacements
     #: Makes the last part of a topology's id; None: it is the wall clock's second.
     stamp: Callable[[], str] | None
@@ -71,8 +70,8 @@ class Intake:
         record = _record(submission, topology_id, time)
         _check_size(record)
         put_bundle(self.registry.store, topology_id, submission.topology)
-        if self.assigner.keys is not None:
-            self.assigner.keys.make(topology_id)
+        if self.keys is not None:
+            self.keys.make(topology_id)
         try:
             (self.registry.topologies if there is None else self.registry.replacements).create(record)
         except Exists:
@@ -83,7 +82,7 @@ class Intake:
     def _check_ours(self, record: TopologyRecord) -> None:
         """Raise `NameTaken`, unless the record that exists is ours: from a call whose answer was lost."""
         if record.id not in {each.id for each in every_record(self.registry)[0]}:
-            self.assigner.remove_all_of(record.id)
+            remove_all_of(self.registry, self.keys, record.id)
             raise NameTaken(record.name)
 
 

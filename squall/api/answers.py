@@ -8,6 +8,7 @@ Must not know: paths, handlers, who reads an answer.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -408,3 +409,8 @@ class ErrorAnswer(Struct, frozen=True):
     """The body of every answer whose status is 400 or more."""
 
     error: ErrorBody
+
+    @classmethod
+    def of(cls, kind: str, message: str, problems: Iterable[str] = ()) -> ErrorAnswer:
+        """Return the answer for an error of this kind."""
+        return cls(ErrorBody(kind, message, list(problems)))

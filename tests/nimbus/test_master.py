@@ -19,8 +19,7 @@ from msgspec.structs import replace
 
 from nimbus.leader.master import Nimbus
 from nimbus.leader.steps import SWEEP_AFTER
-from nimbus.lifecycle.assigning import workers_of
-from nimbus.lifecycle.progress import ANSWER_SECS
+from nimbus.lifecycle.progress import ANSWER_SECS, workers_of
 from nimbus.lifecycle.replacing import ReplacementWaits
 from nimbus.lifecycle.states import IllegalTransition
 from nimbus.placement.supervisors import NoSuchSupervisor

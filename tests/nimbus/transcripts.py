@@ -27,7 +27,7 @@ import textwrap
 from collections.abc import Callable
 
 from nimbus.leader.master import Nimbus
-from nimbus.lifecycle.assigning import workers_of
+from nimbus.lifecycle.progress import workers_of
 from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
