@@ -1,4 +1,5 @@
-"""Writes the pages of docs/ that are generated from the code: API reference, options, the life of a topology, HTTP API.
+"""Writes the files that are generated from the code: conf/defaults.yaml, and of docs/ the API reference, options, the life of a
+topology, and the HTTP API.
 
     python scripts/reference_pages.py        # after a change of docstrings, options or tables
 
@@ -213,7 +214,7 @@ def api() -> str:
 
 
 def options() -> str:
-    from squall.settings import reference_table
+    from scripts.options_pages import reference_table
 
     return (
         WRITTEN
@@ -225,20 +226,35 @@ def options() -> str:
     )
 
 
-def states() -> str:
-    from nimbus.lifecycle import states
+def meanings_of_states() -> str:
+    """Return a table of the states of a topology and their meanings."""
+    from nimbus.lifecycle.states import STATES
 
+    rows = (f"| {state} | {state.meaning} |\n" for state in STATES)
+    return "| state | meaning |\n|---|---|\n" + "".join(rows)
+
+
+def transitions() -> str:
+    """Return a table of the transitions of a topology: a row for each state, a column for each event."""
+    from nimbus.lifecycle.states import EVENTS, STATES, TABLE
+
+    rows = [["state", *EVENTS], ["---"] * (len(EVENTS) + 1)]
+    rows += [[state, *(TABLE.get((state, event), "") for event in EVENTS)] for state in STATES]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"
+
+
+def states() -> str:
     return (
         WRITTEN
         + "# The life of a topology\n\nA topology is in one of these states:\n\n"
-        + states.meanings_as_markdown()
+        + meanings_of_states()
         + "\nWhat happens to it is an event. A cell says which state follows; an empty one is refused and changes"
         + " nothing.\n`activate`, `deactivate`, `rebalance` and `kill` are yours, and so is `replace`: it comes with"
         + " `squall submit --replace`.\nThe others are the cluster's own: all tasks placed again, the previous version"
         + " restored, every source ended and all tuples\nprocessed, a crash, the last worker gone. A topology that has to"
         + " run in fewer workers than it wants because slots are missing\nis also rebalanced by the cluster once there are"
         + " more, and so is one with workers on a drained supervisor.\n\n"
-        + states.as_markdown()
+        + transitions()
         + "\n`GONE` is not a state: the name is free again. `(previous)` is the state before the rebalance or the"
         + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as"
         + " ACTIVE or INACTIVE. Until all\nits workers are up it takes no `rebalance` and no `replace`; if it fails before"
@@ -248,12 +264,19 @@ def states() -> str:
 
 
 def http_api() -> str:
-    from nimbus.http.openapi import as_markdown
+    from scripts.http_api_page import as_markdown
 
     return WRITTEN + as_markdown()
 
 
+def default_options() -> str:
+    from scripts.options_pages import defaults_yaml
+
+    return defaults_yaml()
+
+
 PAGES = {
+    "conf/defaults.yaml": default_options,
     "docs/api.md": api,
     "docs/options.md": options,
     "docs/states.md": states,

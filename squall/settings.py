@@ -4,17 +4,12 @@
              < -o key=value < -o component:key=value
 
 The options table of topology_api holds the rules for keys and values; this module knows where values come from, and names the
-source in each problem. `conf/defaults.yaml` and the reference table are generated from the options table, too:
-
-    python -m squall.settings > conf/defaults.yaml
-
-It must not know who uses the settings. PyYAML is imported on first use.
+source in each problem. `conf/defaults.yaml` and the reference table are generated from the options table, too, by
+`scripts/reference_pages.py`. It must not know who uses the settings. PyYAML is imported on first use.
 """
 
 from __future__ import annotations
 
-import json
-import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topology_api.errors import InvalidConfig
-from topology_api.options import OPTIONS, PREFIXES, Option, Scope, defaults, json_copy, problems_of
+from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of
 from topology_api.wording import listed, nearest, shown, typed
 
 if TYPE_CHECKING:
@@ -226,58 +221,3 @@ def _problems(
             near = nearest(name, known) or f" (there are: {listed(known)})"
             problems.append(f"-o {name}:...: there is no component {shown(name)}{near}")
     return problems
-
-
-_KINDS = {
-    bool: "true or false",
-    int: "whole number",
-    float: "number",
-    str: "text",
-    list: "list",
-    type(None): "null",
-}
-_SCOPES = {
-    "topology": "the whole topology",
-    "component": "a component",
-    "both": "the whole topology, or a component",
-    "daemon": "the daemons of a site",
-}
-
-
-def _kind(option: Option) -> str:
-    kinds = [_KINDS[kind] for kind in option.types]
-    if "number" in kinds:
-        kinds.remove("whole number")
-    kinds[0] += f" of {option.unit}" if option.unit else ""
-    return " or ".join(kinds)
-
-
-def defaults_yaml() -> str:
-    """Return the text of conf/defaults.yaml: every option with its default, documented."""
-    lines = [
-        "# Every option of Squall with its default. Written from the options table by",
-        "#     python -m squall.settings > conf/defaults.yaml",
-        "# Do not edit it: what you want changed goes into conf/squall.yaml, the topology, or -o key=value.",
-        "",
-    ]
-    values = defaults("daemon")
-    for option in OPTIONS.values():
-        lines += textwrap.wrap(option.text, 100, initial_indent="# ", subsequent_indent="# ")
-        lines.append(f"# {_kind(option)[0].upper()}{_kind(option)[1:]}. Set for {_SCOPES[option.scope]}.")
-        # JSON is also YAML, and writes each default as a person would.
-        lines += [f"{option.name}: {json.dumps(values[option.name])}", ""]
-    return "\n".join(lines)
-
-
-def reference_table() -> str:
-    """Return the options as a table in Markdown, for the reference page."""
-    lines = ["| option | value | default | set for | meaning |", "|---|---|---|---|---|"]
-    for option in OPTIONS.values():
-        default = json.dumps(defaults("daemon")[option.name])
-        scope = _SCOPES[option.scope]
-        lines.append(f"| `{option.name}` | {_kind(option)} | `{default}` | {scope} | {option.text} |")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(defaults_yaml(), end="")

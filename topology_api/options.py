@@ -1,7 +1,7 @@
 """The options table: every configuration key of Squall, with type, default, unit, scope and text.
 
-One table validates all layers of settings and writes `conf/defaults.yaml` and the reference page
-(squall/settings.py). It must not know where values come from. Names are Storm's where Storm has the option.
+One table validates all layers of settings (squall/settings.py); `scripts/options_pages.py` writes `conf/defaults.yaml` and the
+reference page from it. It must not know where values come from. Names are Storm's where Storm has the option.
 """
 
 from __future__ import annotations

@@ -74,16 +74,3 @@ def step(state: str, event: str, previous: str | None = None, name: str | None =
     if target is None:
         raise IllegalTransition(state, event, name)
     return GONE if target == GONE else TopologyState[target]
-
-
-def meanings_as_markdown() -> str:
-    """Return the table of the states and their meanings for the documentation."""
-    rows = (f"| {state} | {state.meaning} |\n" for state in STATES)
-    return "| state | meaning |\n|---|---|\n" + "".join(rows)
-
-
-def as_markdown() -> str:
-    """Return the transitions for the documentation: a row for each state, a column for each event."""
-    rows = [["state", *EVENTS], ["---"] * (len(EVENTS) + 1)]
-    rows += [[state, *(TABLE.get((state, event), "") for event in EVENTS)] for state in STATES]
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows) + "\n"

@@ -21,9 +21,9 @@ from nimbus.lifecycle.states import (
     TABLE,
     IllegalTransition,
     allowed_events,
-    as_markdown,
     step,
 )
+from scripts.reference_pages import transitions
 from squall.values import GONE, PREVIOUS
 
 EVERY_PAIR = [(state, event) for state in (*STATES, GONE) for event in EVENTS]
@@ -104,7 +104,7 @@ def test_the_message_names_the_topology_both_states_and_the_possible_events() ->
 
 
 def test_the_documented_table_has_every_pair() -> None:
-    head, rule, *rows = as_markdown().splitlines()
+    head, rule, *rows = transitions().splitlines()
     events = [cell.strip() for cell in head.strip("|").split("|")][1:]
     assert events == list(EVENTS) and set(rule) <= set("|- ")
     shown = {}

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from nimbus.daemon import NimbusDaemon
-from nimbus.http.openapi import as_markdown, document
+from nimbus.http.openapi import document
 from nimbus.http.table import API, TABLE
+from scripts.http_api_page import as_markdown
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import WorkerReport, encode
 from squall.packages.archives import pack

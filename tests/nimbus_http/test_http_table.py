@@ -10,10 +10,11 @@ import pytest
 from nimbus.daemon import NimbusDaemon
 from nimbus.http import errors
 from nimbus.http.errors import MEANINGS, answer_of
-from nimbus.http.openapi import as_markdown, document, statuses
+from nimbus.http.openapi import document, statuses
 from nimbus.http.requests import read_query
 from nimbus.http.table import API, TABLE, AnyEndpoint
 from nimbus.submission.parse import BadRequest
+from scripts.http_api_page import as_markdown
 from squall.api.requests import LogQuery
 from squall.cluster.store import Conflict, Deposed, TooBig, Unavailable
 from squall.daemon.command_loop import NotInTime, Stopped

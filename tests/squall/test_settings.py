@@ -10,15 +10,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scripts.options_pages import defaults_yaml, reference_table
 from squall.settings import (
     Overrides,
-    defaults_yaml,
     environment_conf,
     load_site,
     merged,
     parse_override,
     parse_overrides,
-    reference_table,
 )
 from topology_api import InvalidConfig, Spout, Topology, TopologyBuilder
 from topology_api.options import OPTIONS, defaults
@@ -50,7 +49,7 @@ def problems(call: Any, *arguments: Any, **named: Any) -> tuple[str, ...]:
 
 def test_the_file_of_defaults_is_up_to_date() -> None:
     text = (ROOT / "conf" / "defaults.yaml").read_text(encoding="utf-8")
-    assert text == defaults_yaml(), "write it again: python -m squall.settings > conf/defaults.yaml"
+    assert text == defaults_yaml(), "run: python scripts/reference_pages.py"
 
 
 def test_the_file_of_defaults_has_the_defaults_and_documents_each() -> None:
