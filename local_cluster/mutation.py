@@ -74,7 +74,7 @@ class MutatedValue(SquallError, AssertionError):
         )
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False, repr=False, slots=True)
 class WatchedValue:
     """A watched value: its first pickle, and which components have had it. It is kept alive, so that its id() stays unique."""
 

@@ -60,25 +60,18 @@ class _Job(Generic[T]):
         self.over.set()
 
 
+@dataclass(eq=False, repr=False)
 class Jobs(Generic[T]):
-    """Jobs of one kind."""
+    """Jobs of one kind. `done` is called, from a thread, when a job has ended. `there`: whether its result still exists."""
 
-    def __init__(
-        self,
-        name: str,
-        threads: int,
-        done: Callable[[], object] = lambda: None,
-        there: Callable[[T], bool] = lambda value: True,
-    ) -> None:
-        """`done` is called, from a thread, when a job has ended. `there`: whether its result still exists."""
-        self._name = name
-        self._done = done
-        self._there = there
-        self._threads = threads
-        self._closed = False
-        self._jobs: dict[Hashable, _Job[T]] = {}
-        self._waiting: queue.SimpleQueue[_Job[T] | None] = queue.SimpleQueue()
-        self._started = 0
+    name: str
+    threads: int
+    done: Callable[[], object] = lambda: None
+    there: Callable[[T], bool] = lambda value: True
+    _closed: bool = False
+    _jobs: dict[Hashable, _Job[T]] = field(default_factory=dict)
+    _waiting: queue.SimpleQueue[_Job[T] | None] = field(default_factory=queue.SimpleQueue)
+    _started: int = 0
 
     def state(
         self, key: Hashable, work: Callable[[], T], now: float
@@ -117,21 +110,21 @@ class Jobs(Generic[T]):
 
     def _is_gone(self, job: _Job[T]) -> bool:
         """Return whether it was done and its result has been removed."""
-        return job.over.is_set() and job.error is None and not self._there(job.value)  # type: ignore[arg-type]
+        return job.over.is_set() and job.error is None and not self.there(job.value)  # type: ignore[arg-type]
 
     def _begin(self, key: Hashable, job: _Job[T]) -> _Job[T]:
         self._jobs[key] = job
-        if not self._threads:
+        if not self.threads:
             job.run()
             return job
         self._waiting.put(job)
-        if self._started < self._threads:
+        if self._started < self.threads:
             self._started += 1
-            name = f"squall-{self._name}-{self._started}"
+            name = f"squall-{self.name}-{self._started}"
             threading.Thread(target=self._serve, name=name, daemon=True).start()
         return job
 
     def _serve(self) -> None:
         while (job := self._waiting.get()) is not None and not self._closed:
             job.run()
-            self._done()
+            self.done()

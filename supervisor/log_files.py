@@ -8,6 +8,7 @@ Must not know: HTTP.
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from dataclasses import dataclass
@@ -64,9 +65,12 @@ def tail(path: Path, since: int, most: int) -> str:
 
 
 def _piece(begin: int, data: bytes, size: int) -> Piece:
-    if begin + len(data) < size:
-        data = data[: len(data) - _broken_off(data)]
-    return Piece(begin, begin + len(data), size, data.decode("utf-8", "backslashreplace"))
+    decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+    text = decoder.decode(data)
+    held_back, _ = decoder.getstate()  # the beginning of a character
+    if begin + len(data) >= size or len(held_back) == len(data):
+        text, held_back = text + decoder.decode(b"", final=True), b""
+    return Piece(begin, begin + len(data) - len(held_back), size, text)
 
 
 def _open(path: Path) -> int | None:
@@ -90,14 +94,3 @@ def _to_a_line(data: bytes) -> int:
     while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:
         start += 1
     return start
-
-
-def _broken_off(data: bytes) -> int:
-    """Return the number of bytes at the end that begin an incomplete UTF-8 character."""
-    for back in range(1, min(4, len(data)) + 1):
-        byte = data[-back]
-        if byte & 0xC0 == 0x80:
-            continue
-        needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
-        return back if needs > back and back < len(data) else 0
-    return 0

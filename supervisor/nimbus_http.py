@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -308,40 +308,39 @@ class _Sender:
             self._failing_since = None
 
 
+@dataclass(eq=False, repr=False)
 class NimbusFiles:
     """Fetches files of topologies from any Nimbus that has them, the leader first. A Nimbus that delivered a wrong file, or did
-    not answer, is tried last the next time."""
+    not answer, is tried last the next time. `limit`: the most bytes of a file; `ca`: the file with the CA
+    certificates for HTTPS."""
 
-    def __init__(
-        self, nimbuses: Nimbuses, limit: int, ca: str | None = None, sources: FileSources | None = None
-    ) -> None:
-        self._nimbuses = nimbuses
-        self._limit = limit
-        self._ca = ca
-        self._sources = FileSources() if sources is None else sources
+    nimbuses: Nimbuses
+    limit: int
+    ca: str | None = None
+    sources: FileSources = field(default_factory=FileSources)
 
     def fetch(self, sha256: str, target: Path) -> None:
         """Fetch a file to a path. Raises `SquallError` or `OSError`."""
-        records, leader = self._nimbuses.read()
+        records, leader = self.nimbuses.read()
         urls = {f"Nimbus {each.id} at {each.url}": each.url for each in records.values() if each.url}
         if not urls:
             raise SquallError("there is no Nimbus at the moment to fetch it from")
         first = None if leader not in records else records[leader].url
-        names = self._sources.order(sha256, sorted(urls, key=lambda name: urls[name] != first))
+        names = self.sources.order(sha256, sorted(urls, key=lambda name: urls[name] != first))
         failure = SquallError(
             "every Nimbus has delivered another file in its place; they are asked again later"
         )
         for name in names:  # a Nimbus without it answers 404, which counts as an answer
-            client = Client([urls[name]], self._nimbuses.authorization, self._ca, FILE)
+            client = Client([urls[name]], self.nimbuses.authorization, self.ca, FILE)
             try:
                 with closing(client), open(target, "wb") as file:
-                    found = client.get_file(at("files", sha256), file, limit=self._limit)
+                    found = client.get_file(at("files", sha256), file, limit=self.limit)
             except SquallError as error:
                 if isinstance(error, Unreachable):
-                    self._sources.is_silent(name)
+                    self.sources.is_silent(name)
                 failure = error
                 continue
-            if self._sources.delivered(name, sha256, found):
+            if self.sources.delivered(name, sha256, found):
                 return
             failure = SquallError(f"{name} delivers another file in its place, with the SHA-256 {found}")
         raise failure
