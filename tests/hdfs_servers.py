@@ -30,7 +30,6 @@ HADOOP = "3.5.0"
 JAR = f"hadoop-client-minicluster-{HADOOP}.jar"
 NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
 DATA_NODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
-ADMIN = "org.apache.hadoop.hdfs.tools.DFSAdmin"
 #: Longest time for Maven to fetch 56 MB.
 DOWNLOAD_SECS = 300.0
 #: Longest start of the daemons on a machine under load; about 10 seconds on an idle one.
@@ -194,7 +193,16 @@ class HdfsServer:
             if not made.exists():
                 fresh = cache / "name.tmp"
                 shutil.rmtree(fresh, ignore_errors=True)
-                self._run(NAME_NODE, f"-Ddfs.namenode.name.dir={fresh}", "-format", "-nonInteractive")
+                options = [f"-Ddfs.namenode.name.dir={fresh}", "-format", "-nonInteractive"]
+                done = subprocess.run(
+                    [*self.java, NAME_NODE, *options],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    timeout=START_SECS,
+                    check=False,
+                )
+                assert done.returncode == 0, done.stdout.decode(errors="replace")
                 fresh.rename(made)
             shutil.copytree(made, self.folder / "name")
 
@@ -215,32 +223,11 @@ class HdfsServer:
             # The NameNode takes a killed one for alive for some seconds, so the running ones are asked too.
             return serving and all(map(_is_registered, started))
 
-        eventually(ready, START_SECS)
+        eventually(ready, START_SECS, every=0.2)
 
     def figures(self) -> dict[str, Any]:
         """The NameNode's status; empty while it does not answer."""
         return _figures(self.webhdfs, "NameNode", "FSNamesystemState")
-
-    def safe_mode(self, on: bool) -> None:
-        """Have the NameNode refuse all changes, or accept them again."""
-        self._run(ADMIN, "-safemode", "enter" if on else "leave")
-
-    def admin(self, *arguments: str) -> str:
-        """Run `hdfs dfsadmin`; return its output."""
-        return self._run(ADMIN, *arguments)
-
-    def _run(self, main: str, *arguments: str) -> str:
-        done = subprocess.run(
-            [*self.java, main, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=START_SECS,
-            check=False,
-        )
-        said = done.stdout.decode(errors="replace")
-        assert done.returncode == 0, said
-        return said
 
     def __enter__(self) -> HdfsServer:
         return self.start()

@@ -64,12 +64,14 @@ def free_ports(number: int) -> list[int]:
             each.close()
 
 
-def eventually(what: Callable[[], T], secs: float = PATIENCE_SECS) -> T:
-    """The first true value of `what()`; fails if there is none for this long."""
+def eventually(what: Callable[[], T], secs: float = PATIENCE_SECS, every: float = 0.02) -> T:
+    """The first true value of `what()`; fails if there is none for this long. `every`: seconds between two looks; more than the
+    default if a look costs a server milliseconds of a processor.
+    """
     end = time.monotonic() + secs
     while not (value := what()):
         assert time.monotonic() < end, f"not within {secs:g} seconds"
-        time.sleep(0.02)
+        time.sleep(every)
     return value
 
 

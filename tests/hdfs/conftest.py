@@ -25,7 +25,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     """An HDFS with two DataNodes for all tests that do it no harm; see `troubled_hdfs`."""
-    with HdfsServer(tmp_path_factory.mktemp("hdfs")) as server:
+    # Of a folder, the NameNode gives a client 100 entries at a time, not 1,000.
+    with HdfsServer(tmp_path_factory.mktemp("hdfs"), settings={"dfs.ls.limit": "100"}) as server:
         yield server
 
 

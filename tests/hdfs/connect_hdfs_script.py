@@ -1,7 +1,8 @@
-"""A sink that writes to HDFS through a Spark Connect server, for test_sink_connect_hdfs.
+"""A process that uses Spark Connect, for test_sink_connect_hdfs.
 
-`python -m tests.hdfs.connect_hdfs_script SERVER TABLE WEBHDFS FOLDER`: it makes the file FOLDER/now when it begins to write its
-second batch, continues when FOLDER/killed exists, and writes its findings as JSON to FOLDER/found.json.
+`python -m tests.hdfs.connect_hdfs_script FOLDER TABLE WEBHDFS`: it starts the server, and kills it while a batch is
+written to local files (tests/spark/connect_script.py). Then it writes to HDFS: it makes the file FOLDER/now when it begins to
+write its second batch, and continues when FOLDER/killed exists. It writes its findings as JSON to FOLDER/found.json.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from local_cluster import bolt_run
 from local_cluster.testing import run_bolt
@@ -18,12 +20,14 @@ from squall_io.spark.reading.summary import verify
 from squall_io.spark.session.sessions import shared_session
 from squall_io.spark.sink import bolt as sink
 from squall_io.spark.stores import WEBHDFS, open_files
+from tests.spark.connect_script import examine
+from tests.spark.connect_servers import ConnectServer
 from tests.zookeeper_servers import eventually
 
 GIVEN = [(number, "Zürich") for number in range(30)]
 
 
-def main(server: str, table: str, webhdfs: str, folder: Path) -> None:
+def store_on_hdfs(server: str, table: str, webhdfs: str, folder: Path) -> dict[str, Any]:
     """Store rows in three batches, and read them."""
     steps: list[str] = []
 
@@ -34,7 +38,6 @@ def main(server: str, table: str, webhdfs: str, folder: Path) -> None:
             eventually((folder / "killed").exists)
 
     sink.at_step = at
-    bolt_run.TIMEOUT = 250.0
     conf = {WEBHDFS: webhdfs, "spark.hadoop.dfs.replication": "2"}
     bolt = SparkSink(
         table, "number int, place string", partition_by="place", batch_size=10, master=server, conf=conf
@@ -46,14 +49,27 @@ def main(server: str, table: str, webhdfs: str, folder: Path) -> None:
     with open_files(table, conf=conf) as files:
         verified = verify(files)
         batches = len(read_state(files).entries)
-    found = {
+    return {
         "acked": acked == GIVEN,
         "stored": rows == GIVEN,
         "problems": [*map(str, (*verified.problems, *verified.strays, *verified.unreadable))],
         "batches": batches,
+        "writes": steps.count("write"),
     }
-    (folder / "found.json").write_text(json.dumps({**found, "writes": steps.count("write")}))
+
+
+def main(folder: Path, table: str, webhdfs: str) -> None:
+    """Start a server and use it."""
+    bolt_run.TIMEOUT = 250.0
+    server = ConnectServer(folder)
+    try:
+        server.start()
+        found = {"local": examine(server, folder)}
+        found["hdfs"] = store_on_hdfs(server.url, table, webhdfs, folder)
+    finally:
+        server.kill()
+    (folder / "found.json").write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], Path(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

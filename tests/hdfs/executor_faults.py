@@ -1,6 +1,7 @@
-"""A sink whose Spark has two executors, which are frozen and killed as they write: `python -m tests.hdfs.executor_faults TABLE`
+"""A sink whose Spark has two executors, one of which is frozen, and later one killed, as they write.
 
-It runs in a process of its own, since a process has one Spark driver. It prints how often each batch is in the table.
+`python -m tests.hdfs.executor_faults TABLE` runs in a process of its own, since a process has one Spark driver. It prints
+how often each batch is in the table.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def executors() -> list[int]:
 
 
 def main(table: str) -> None:
-    """Write a batch while each executor is frozen for a while, and while each is killed in the middle."""
+    """Write a batch while an executor is frozen for a while, and one while an executor is killed in the middle."""
     os.environ[MARK] = str(os.getpid())
     task = Task(table, master=MASTER, conf=CONF)
     batches = [1]
@@ -61,13 +62,13 @@ def main(table: str) -> None:
         task.write(1)
         # A thawed one continues a task that the other one got meanwhile: it must not be allowed to commit.
         for signum, secs in ((signal.SIGCONT, 4.0), (signal.SIGKILL, 1.0)):
-            for pid in eventually(lambda: found if len(found := executors()) == 2 else []):
-                os.kill(pid, signal.SIGSTOP)
-                over = threading.Timer(secs, os.kill, (pid, signum))
-                over.start()
-                batches.append(batches[-1] + 1)
-                task.write(batches[-1])
-                over.join()
+            pid, _ = eventually(lambda: found if len(found := executors()) == 2 else [])
+            os.kill(pid, signal.SIGSTOP)
+            over = threading.Timer(secs, os.kill, (pid, signum))
+            over.start()
+            batches.append(batches[-1] + 1)
+            task.write(batches[-1])
+            over.join()
         last = Task(table, restart=1, master=MASTER, conf=CONF).prepare()
         print(sorted(check(lease.session, table, set(batches), set(batches)).items()))
         last.cleanup()

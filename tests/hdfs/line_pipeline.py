@@ -36,7 +36,7 @@ def topology(lines: str, table: str, java: str) -> Topology:
     builder.set_bolt("parse", Parse()).shuffle_grouping("lines")
     conf = {**CONF, "spark.driver.extraJavaOptions": java}
     sink = SparkSink(
-        table, SCHEMA, partition_by="part", batch_size=150, batch_interval=1.0, master="local[1]", conf=conf
+        table, SCHEMA, partition_by="part", batch_size=150, batch_interval=2.0, master="local[1]", conf=conf
     )
     builder.set_bolt("sink", sink, parallelism=2).shuffle_grouping("parse")
     return builder.build()

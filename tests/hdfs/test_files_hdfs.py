@@ -20,6 +20,9 @@ from tests.zookeeper_servers import eventually
 
 pytestmark = pytest.mark.slow
 
+#: Java's `HdfsConstants.QUOTA_DONT_SET`.
+NO_QUOTA = 2**63 - 1
+
 
 @pytest.fixture(scope="module")
 def jvm(hdfs: HdfsServer) -> Iterator[Jvm]:
@@ -65,11 +68,10 @@ class TestWebHdfsFiles(FilesContract):
 
 def test_a_long_folder_is_listed_completely(hdfs: HdfsServer, hdfs_path: str, jvm: Jvm) -> None:
     files = HadoopFiles(hdfs_path, jvm.lent())
-    made = [f"{n:04d}" for n in range(1_100)]  # the NameNode gives 1,000 at a time
-    fs = jvm.java.org.apache.hadoop.fs
-    system = fs.FileSystem.get(jvm.java.java.net.URI(hdfs_path), jvm.configuration)
+    made = [f"{n:04d}" for n in range(210)]  # the NameNode gives 100 at a time
+    system, path = admin(hdfs, jvm), jvm.java.org.apache.hadoop.fs.Path
     for name in made:
-        system.mkdirs(fs.Path(f"{hdfs_path}/many/{name}"))
+        system.mkdirs(path(f"{hdfs_path}/many/{name}"))
     assert [status.name for status in files.list("many")] == made
     assert by_webhdfs(hdfs, hdfs_path).list("many") == files.list("many")
 
@@ -85,26 +87,34 @@ def test_a_table_whose_path_is_a_file_is_refused_by_its_path(
     assert [status.path for status in HadoopFiles(f"{hdfs_path}/b", jvm.lent()).list("b")] == ["b/c"]
 
 
-def test_safe_mode_is_named_and_may_pass(hdfs: HdfsServer, both: list[Files]) -> None:
+def admin(hdfs: HdfsServer, jvm: Jvm) -> Any:
+    """Hadoop's client of the NameNode, which can do what `hdfs dfsadmin` can."""
+    return jvm.java.org.apache.hadoop.fs.FileSystem.get(jvm.java.java.net.URI(hdfs.url), jvm.configuration)
+
+
+def test_safe_mode_is_named_and_may_pass(hdfs: HdfsServer, both: list[Files], jvm: Jvm) -> None:
     for files in both:
         files.put_if_absent("a", b"1")
-    hdfs.safe_mode(True)
+    action = jvm.java.org.apache.hadoop.fs.SafeModeAction
+    admin(hdfs, jvm).setSafeMode(action.ENTER)
     try:
         for files in both:
             with pytest.raises(FilesUnavailable, match="safe mode"):
                 files.put_if_absent("b", b"1")
             assert files.read("a") == b"1"
     finally:
-        hdfs.safe_mode(False)
+        admin(hdfs, jvm).setSafeMode(action.LEAVE)
     assert [files.put_if_absent("b", b"1") for files in both] == [True, True]
 
 
-def test_an_exhausted_quota_is_refused_and_leaves_nothing(hdfs: HdfsServer, both: list[Files]) -> None:
+def test_an_exhausted_quota_is_refused_and_leaves_nothing(
+    hdfs: HdfsServer, both: list[Files], jvm: Jvm
+) -> None:
     for files in both:
         files.put_if_absent("a", b"1")
     # The table, its file, _squall and _squall/tmp are four; one more is the temporary file, and the folder exceeds the quota.
-    hdfs.admin("-setQuota", "5", *(files.root for files in both))
     for files in both:
+        admin(hdfs, jvm).setQuota(jvm.java.org.apache.hadoop.fs.Path(files.root), 5, NO_QUOTA)
         with pytest.raises(FilesRefused, match="quota"):
             files.put_if_absent("folder/b", b"1")
         assert files.list(TMP) == []

@@ -22,7 +22,7 @@ import pytest
 from local_cluster.testing import complete_topology
 from squall.daemon.process_stat import all_processes
 from squall_io.spark.results.versions import kept_versions
-from squall_io.spark.stores import open_files
+from squall_io.spark.stores import WEBHDFS, open_files
 from tests.hdfs_servers import HdfsServer
 from tests.spark_classes import small_java
 from tests.squall_cli.run_process import ROOT, environment
@@ -105,7 +105,7 @@ def dev_cluster(folder: Path) -> Iterator[Commands]:
         yield commands
         process.terminate()
         assert process.wait(CAP) == 0, log.read_text()
-        eventually(lambda: not commands.left(), CAP)
+        eventually(lambda: not commands.left(), CAP, every=0.2)
     finally:
         process.kill()
         process.wait(CAP)
@@ -113,11 +113,11 @@ def dev_cluster(folder: Path) -> Iterator[Commands]:
             os.kill(pid, signal.SIGKILL)
 
 
-def rows_of(path: str) -> list[dict[str, Any]]:
+def rows_of(path: str, webhdfs: str) -> list[dict[str, Any]]:
     """The rows of a result that was published once; times in seconds."""
     from pyarrow import parquet
 
-    with open_files(path) as files:
+    with open_files(path, conf={WEBHDFS: webhdfs}) as files:
         [version] = kept_versions(files)
         assert [status.name for status in files.list("_squall/results")] == [version.attempt]
         assert [files.digest(file.path) for file in version.files] == [file.digest for file in version.files]
@@ -159,15 +159,17 @@ def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
     example = importlib.import_module("flights")
     flights, delays = f"{hdfs_path}/flights", f"{hdfs_path}/delays"
     recounted, replayed = f"{hdfs_path}-recounted", f"{hdfs_path}-replayed"
+    # By WebHDFS a command that needs no Spark starts no Java; the first replay has both, a small Java and Spark's.
+    by_webhdfs = ["--conf", f"{WEBHDFS}={hdfs.webhdfs}"]
     with dev_cluster(tmp_path) as squall:
         assert squall.left(), "and not so afterwards"
         patient = ("-o", "topology.message.timeout.secs=300")  # so that a slow machine causes no replays
         squall.run(
             *("submit", "--wait", *patient, "examples/flights.py", "--", hdfs_path, str(SAMPLE), "local[1]")
         )
-        eventually(lambda: squall.ask("status", "flights")["state"] == "COMPLETED", CAP)
+        eventually(lambda: squall.ask("status", "flights")["state"] == "COMPLETED", CAP, every=1.0)
         for table, rows in ((flights, 200), (delays, streamed_alone(example).total())):
-            said = squall.run("table", table, "--verify")
+            said = squall.run("table", table, "--verify", *by_webhdfs)
             assert said.startswith(f"{table}: batches of a stream, parquet")
             assert f"\n{rows} rows in " in said
             assert said.rstrip().endswith("all as committed")
@@ -175,17 +177,18 @@ def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
 
     small = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=1"]
     recount = ["reprocess", "examples/reprocess_recount.py", "--input", flights, "--output", recounted]
-    recount += ["--key", "id", *small]
+    recount += ["--key", "id", *small, *by_webhdfs]
     outcome = squall.ask(*recount)
     assert (outcome["published"], outcome["version"], outcome["rows_in"]) == (True, 1, 200)
     assert squall.ask(*recount)["published"] is False
-    assert counted(rows_of(recounted)) == recounted_by_a_loop()
+    assert counted(rows_of(recounted, hdfs.webhdfs)) == recounted_by_a_loop()
 
     replay = ["replay", "examples/flights.py", "--source", f"flights={flights}"]
-    replay += ["--output", f"delays={replayed}", *small, "--json", "--", hdfs_path]
-    outcome = json.loads(squall.run(*replay))
+    replay += ["--output", f"delays={replayed}", *small, "--json"]
+    outcome = json.loads(squall.run(*replay, "--", hdfs_path))
     assert (outcome["errors"], outcome["outputs"]["delays"]["version"]) == (0, 1)
-    assert counted(rows_of(replayed)) == streamed_alone(example)
-    assert "verified 1 file" in squall.run("table", replayed, "--verify")
-    assert json.loads(squall.run(*replay))["outputs"]["delays"]["published"] is False
+    assert counted(rows_of(replayed, hdfs.webhdfs)) == streamed_alone(example)
+    assert "verified 1 file" in squall.run("table", replayed, "--verify", *by_webhdfs)
+    again = json.loads(squall.run(*replay, *by_webhdfs, "--", hdfs_path))
+    assert again["outputs"]["delays"]["published"] is False
     assert squall.left() == []

@@ -1,4 +1,6 @@
-"""HdfsLines on a real HDFS: faults of its daemons and of the JVM cost time, and no line."""
+"""HdfsLines on a real HDFS: a killed JVM and a frozen NameNode cost time, and no line. (test_sink_faults_tour.py has a killed
+NameNode and a killed DataNode.)
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from topology_api import Bolt, Topology, TopologyBuilder, Tuple
 
 pytestmark = pytest.mark.slow
 
-FILES, LINES = 30, 40
+FILES, LINES = 20, 40
 
 
 class Keep(Bolt):
-    """Writes its lines to a file, not too fast: 1,200 of them take some seconds."""
+    """Writes its lines to a file, not too fast: 800 of them take some seconds."""
 
     def __init__(self, path: Path, secs: float = 0.004) -> None:
         self.path = path
@@ -58,7 +60,7 @@ def kept(path: Path) -> list[str]:
 
 
 def wait_for(path: Path, lines: int) -> None:
-    eventually(lambda: len(kept(path)) >= lines)
+    eventually(lambda: len(kept(path)) >= lines, every=0.1)
 
 
 def freeze_and_thaw(hdfs: HdfsServer) -> None:
@@ -67,23 +69,15 @@ def freeze_and_thaw(hdfs: HdfsServer) -> None:
     hdfs.namenode.thaw()
 
 
-def restart(hdfs: HdfsServer) -> None:
-    hdfs.namenode.restart()
-
-
-def kill_datanode(hdfs: HdfsServer) -> None:
-    hdfs.datanodes[0].kill()
-
-
 def kill_jvm(hdfs: HdfsServer) -> None:
     (shared,) = steady_stores._shared.values()
     os.kill(shared.jvm.gateway.proc.pid, signal.SIGKILL)
 
 
-def test_each_line_is_read_once_whatever_happens_to_hdfs_and_to_the_jvm(
+def test_each_line_is_read_once_though_the_jvm_is_killed_and_the_namenode_frozen(
     troubled_hdfs: HdfsServer, book: str, tmp_path: Path
 ) -> None:
-    faults: list[Callable[[HdfsServer], None]] = [kill_jvm, freeze_and_thaw, kill_datanode, restart]
+    faults: list[Callable[[HdfsServer], None]] = [kill_jvm, freeze_and_thaw]
     path = tmp_path / "kept"
     with LocalCluster() as cluster:
         cluster.submit(topology(book, path))

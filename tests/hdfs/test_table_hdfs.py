@@ -10,7 +10,7 @@ import pytest
 
 from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.tables import FolderTaken
-from squall_io.spark.stores import open_files
+from squall_io.spark.stores import WEBHDFS, open_files
 from tests.hdfs_servers import HdfsServer
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_a_table_on_hdfs_is_reported_swept_and_verified(hdfs: HdfsServer, hdfs_path: str) -> None:
-    with open_files(hdfs_path) as files:
+    with open_files(hdfs_path, conf={WEBHDFS: hdfs.webhdfs}) as files:
         files.put_if_absent("day=1/theirs.txt", b"of others")
         with pytest.raises(FolderTaken, match=r"already has files \(day=1/theirs\.txt\)"):
             SinkTask(files, "word string, day string", partition_by=["day"])

@@ -1,12 +1,11 @@
-"""A process that uses Spark Connect, for test_sink_connect: `python -m tests.spark.connect_script FOLDER`.
+"""What a process can do by Spark Connect with local files, also if the server is killed while a batch is written.
 
-It starts the server itself, since it kills it while a batch is written. It writes its findings as JSON to FOLDER/found.json.
+A part of tests/hdfs/connect_hdfs_script.py, which starts the server.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from tests.spark.sessions_script import store_numbers
 from tests.spark.test_formats import SCHEMAS, numbered, round_trip
 
 #: Rows of a batch that Spark Connect would send before the call that writes them, and keep.
-MANY = 60_000
+MANY = 20_000
 
 
 def refusals(url: str) -> dict[str, str]:
@@ -74,39 +73,29 @@ def reprocess(url: str, folder: Path) -> dict[str, Any]:
     return outcome
 
 
-def main(folder: Path) -> None:
-    """Have sinks store rows by a server, and kill the server."""
-    found: dict[str, Any] = {}
-    server = ConnectServer(folder)
-    try:
-        server.start()
-        found["refused"] = refusals(server.url)
-        with shared_session(server.url) as lease:
-            try:
-                shared_session("local[1]")
-            except SessionMismatch as error:
-                found["mismatch"] = str(error)
-            found["differences"] = formats(lease.session, folder)
-            found["many"] = store_many(server.url, folder / "many", lease.session)
-            first = lease.session
-            back = threading.Thread(target=server.start)
+def examine(server: ConnectServer, folder: Path) -> dict[str, Any]:
+    """Have sinks store rows by a server, kill it, and start it again; return the findings."""
+    found: dict[str, Any] = {"refused": refusals(server.url)}
+    with shared_session(server.url) as lease:
+        try:
+            shared_session("local[1]")
+        except SessionMismatch as error:
+            found["mismatch"] = str(error)
+        found["differences"] = formats(lease.session, folder)
+        found["many"] = store_many(server.url, folder / "many", lease.session)
+        first = lease.session
+        back = threading.Thread(target=server.start)
 
-            def trouble() -> None:
-                server.kill()
-                back.start()
+        def trouble() -> None:
+            server.kill()
+            back.start()
 
-            found["settled"] = store_numbers(folder / "numbers", server.url, {}, trouble)
-            back.join()
-            lease.renew(first)
-            found["renewed"] = lease.session is not first
-            rows = read_committed(lease.session, str(folder / "numbers"), key="number").collect()
-            found["numbers"] = sorted(row["number"] for row in rows)
-            found["reprocessed"] = reprocess(server.url, folder)
-            found["counted"] = read_committed(lease.session, str(folder / "numbers")).count()
-    finally:
-        server.kill()
-    (folder / "found.json").write_text(json.dumps(found))
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+        found["settled"] = store_numbers(folder / "numbers", server.url, {}, trouble)
+        back.join()
+        lease.renew(first)
+        found["renewed"] = lease.session is not first
+        rows = read_committed(lease.session, str(folder / "numbers"), key="number").collect()
+        found["numbers"] = sorted(row["number"] for row in rows)
+        found["reprocessed"] = reprocess(server.url, folder)
+        found["counted"] = read_committed(lease.session, str(folder / "numbers")).count()
+    return found
