@@ -36,9 +36,9 @@ from squall.cluster.store import Store
 from squall.daemon.command_loop import Driver
 from squall.daemon.state_directory import BadStateDirectory, StateDirectory
 from squall.daemon.state_mark import state_mark
-from squall.http.addresses import Address
 from squall.http.client import Client
 from squall.http.host_names import is_local_name, reached_at
+from squall.http.pool import Address
 from squall.http.server import HttpServer, listen
 from squall.packages.versions import own_versions
 from squall.security import tls

@@ -25,13 +25,7 @@ import click
 
 from squall import __version__
 from squall_cli.cluster.cluster_client import DEFAULT_URL, config_option
-from squall_cli.commands.daemon_options import (
-    daemon_settings,
-    insecure_option,
-    listen_option,
-    slots_option,
-    state_option,
-)
+from squall_cli.commands import daemon_options
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.interrupts import Interrupts
 from topology_api.errors import SquallError
@@ -48,10 +42,12 @@ STORE: Final = "store.sqlite"
 
 
 @click.command()
-@listen_option("Where Nimbus listens", DEFAULT_URL.partition("//")[2])
-@slots_option
-@state_option("Keep all files in this directory.  [default: a temporary directory, removed at the end]")
-@insecure_option
+@daemon_options.listen_option("Where Nimbus listens", DEFAULT_URL.partition("//")[2])
+@daemon_options.slots_option
+@daemon_options.state_option(
+    "Keep all files in this directory.  [default: a temporary directory, removed at the end]"
+)
+@daemon_options.insecure_option
 @config_option
 def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, config: str | None) -> None:
     """Start a small cluster on this machine, for trying things: Nimbus and a supervisor in one process, no ZooKeeper.
@@ -65,7 +61,7 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
       squall dev --slots 8 --state ~/squall-dev
       squall dev --listen 127.0.0.1:0    # a free port; the first line says which
     """
-    conf = daemon_settings(config)
+    conf = daemon_options.daemon_settings(config)
     with Interrupts() as interrupts, ExitStack() as stack:
         interrupts.hold()  # everything ends step by step; a second signal only makes the workers end faster
         directory = stack.enter_context(state_directory(state))
@@ -93,7 +89,7 @@ class DevCluster:
         kept: bool,
     ) -> None:
         from nimbus.daemon import NimbusDaemon, NimbusSettings
-        from squall_cli.commands.supervisor import configured
+        from squall_cli.commands.daemons import configured
         from supervisor.daemon import SupervisorDaemon
 
         settings = configured(conf, slots)(state=directory / "supervisor")

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall_cli.cluster import cluster_client
+from squall_cli.cluster import cluster_client, placed
 from squall_cli.cluster.cluster_client import ClusterOptions
-from squall_cli.cluster.placed import (
-    LAG_SECS,
-    LEAVING,
-    PLACED,
-    fewer_to_come,
-    fewer_workers,
-    has_fewer_workers,
-)
 from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
 from squall_cli.commands.completion import name_argument
@@ -83,7 +75,7 @@ def wait_until_gone(client: NimbusClient, name: str, killed: str) -> None:
         pending = pending_trees(status)
         if pending:
             return None, f"{name} drains: {plural(pending, 'tree')} pending"
-        if any(worker.state not in LEAVING for worker in status.workers):
+        if any(worker.state not in placed.LEAVING for worker in status.workers):
             return None, f"{name} drains"
         return None, f"{name}: its workers stop"
 
@@ -143,7 +135,7 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
         nonlocal pending, was_inactive
         status = client.topology(name)
         if status.state != "INACTIVE":
-            if status.state == "ACTIVE" and not was_inactive and time.monotonic() - began < LAG_SECS:
+            if status.state == "ACTIVE" and not was_inactive and time.monotonic() - began < placed.LAG_SECS:
                 return None, f"waiting for Nimbus to list {name} as INACTIVE"
             raise SquallError(f"{name} is {status.state} by now, not INACTIVE: stopped waiting")
         was_inactive = True
@@ -208,7 +200,9 @@ def rebalance(
             status = wait_until_placed(client, name)
             whole = to_builtins(status)
             shown = {key: whole[key] for key in ("name", "state", "workers", "workers_wanted")}
-            fewer = fewer_workers(status, client.supervisors()) if has_fewer_workers(status) else ""
+            fewer = (
+                placed.fewer_workers(status, client.supervisors()) if placed.has_fewer_workers(status) else ""
+            )
             text = f"{name} is {status.state} again{f', with {fewer}' if fewer else ''}."
         else:
             fewer = forecast(client, name, workers, parallelism)
@@ -223,7 +217,7 @@ def forecast(client: NimbusClient, name: str, workers: int | None, parallelism: 
     """Return that there will be fewer workers than wanted, and why; "" if there will not, or if Nimbus does not answer: the
     rebalance has already begun, so that is not an error."""
     try:
-        return fewer_to_come(client.topology(name), client.supervisors(), workers, parallelism)
+        return placed.fewer_to_come(client.topology(name), client.supervisors(), workers, parallelism)
     except SquallError:
         return ""
 
@@ -243,11 +237,11 @@ def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
             return None, f"{name} drains: {plural(pending, 'tree')} pending"
         if state == "FAILED":
             raise SquallError(f"{name} has FAILED: {status.error}")
-        if state not in PLACED:
+        if state not in placed.PLACED:
             raise SquallError(f"{name} is {state} by now: stopped waiting for its rebalance")
-        if not has_begun and time.monotonic() - began < LAG_SECS:
+        if not has_begun and time.monotonic() - began < placed.LAG_SECS:
             return None, f"{name}: waiting for Nimbus to begin"
-        there = [worker for worker in status.workers if worker.state not in LEAVING]
+        there = [worker for worker in status.workers if worker.state not in placed.LEAVING]
         opened = sum(worker.opened for worker in there)
         if there and opened == len(there):
             return status, ""

@@ -24,19 +24,12 @@ from squall_cli.local.worker_logs import WorkerLogs
 from squall_cli.options.kinds import Seconds, Whole, files
 from squall_cli.options.site import Layers, read_layers
 from squall_cli.packing.loading import WrongSource, load_topology
+from squall_cli.terminal import user_output
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.interrupts import EndNow, Interrupts
 from squall_cli.terminal.lines import is_terminal, styles_of, width_of, write, write_lines
 from squall_cli.terminal.live_table import LiveTable, Screen
-from squall_cli.terminal.plain_lines import PlainLines
-from squall_cli.terminal.user_output import (
-    gather_user_output,
-    keep_stdout,
-    let_debugger_in,
-    show_log,
-    show_supervisor,
-)
-from squall_cli.terminal.views import RunView
+from squall_cli.terminal.views import PlainLines, RunView
 from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.topology import Topology
 
@@ -123,13 +116,13 @@ def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Lay
 def streams(json_wanted: bool) -> tuple[IO[str], RunView]:
     """Return where the summary goes, and the view of the run. From now on, user code may write to stdout."""
     if json_wanted:
-        out = keep_stdout()
+        out = user_output.keep_stdout()
         return out, PlainLines(sys.stderr, sys.stderr)
     out = sys.stdout
     if not is_terminal(out):
         return out, PlainLines(out, sys.stderr)
-    table = LiveTable(Screen(out, styles_of(out)), gather_user_output())
-    let_debugger_in(table.close)
+    table = LiveTable(Screen(out, styles_of(out)), user_output.gather_user_output())
+    user_output.let_debugger_in(table.close)
     return out, table
 
 
@@ -139,7 +132,7 @@ def run_topology(
     """Run a topology to its end, in this process or in worker processes."""
     conf, _ = merged(topology, layers.site, layers.environment, layers.overrides)
     drain_seconds = float(conf["topology.message.timeout.secs"])  # type: ignore[arg-type]
-    show_log(topology.name)
+    user_output.show_log(topology.name)
     with Interrupts() as interrupts:
         interrupts.hold()
         cluster, logs = start_cluster(layers, workers)
@@ -169,7 +162,7 @@ def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, Wo
     settings = (layers.site, layers.environment)
     if workers is None or workers == 1:
         return LocalCluster(settings=settings), None
-    show_supervisor()
+    user_output.show_supervisor()
     return LocalCluster(processes=True, slots=workers, settings=settings), WorkerLogs()
 
 

@@ -26,18 +26,9 @@ from squall_cli.cluster.waiting import Interrupted, WaitProgress, patiently
 from squall_cli.commands.completion import settings_option
 from squall_cli.options import kinds
 from squall_cli.options.site import Layers, read_layers
+from squall_cli.packing import packing
 from squall_cli.packing.loading import WrongSource, load_topology, parse_source
-from squall_cli.packing.packing import (
-    Package,
-    Packed,
-    Resource,
-    find_wheels,
-    gather,
-    included,
-    largest,
-    pack_all,
-    read_requirements,
-)
+from squall_cli.packing.packing import Package, Packed
 from squall_cli.packing.user_modules import Before
 from squall_cli.terminal.formats import duration, in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
@@ -162,7 +153,7 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
         with Steps() as steps:
             with tempfile.TemporaryDirectory(prefix="squall-submit-") as folder:
                 steps.now("packing")
-                files = pack_all(package, Path(folder))
+                files = packing.pack_all(package, Path(folder))
                 steps.done(f"packed: {package.summary}{sizes(files)}")
                 for hint in hints(package):
                     steps.done(hint)
@@ -199,18 +190,18 @@ def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
     source = parse_source(asked.source)
     if source.file is not None:
         source = replace(source, file=Path(os.path.abspath(source.file)))
-    resources = [Resource.parse(text) for text in asked.resource]
-    requirements = None if asked.requirements is None else read_requirements(Path(asked.requirements))
-    wheels = () if asked.wheels is None else find_wheels(Path(asked.wheels))
+    resources = [packing.Resource.parse(text) for text in asked.resource]
+    requirements = None if asked.requirements is None else packing.read_requirements(Path(asked.requirements))
+    wheels = () if asked.wheels is None else packing.find_wheels(Path(asked.wheels))
     before = Before.now()
-    includes = included(asked.include, Path.cwd() if source.file is None else source.file.parent)
+    includes = packing.included(asked.include, Path.cwd() if source.file is None else source.file.parent)
     topology = load_topology(asked.source, asked.arguments)
     if asked.name is not None:
         topology = topology.renamed(asked.name)
     confs = [layers.site, layers.environment, topology.conf, layers.overrides.topology]
     confs += [component.conf for component in topology.components]
     confs += layers.overrides.components.values()
-    package = gather(source, before, includes, resources, confs)
+    package = packing.gather(source, before, includes, resources, confs)
     return topology, replace(package, requirements=requirements, wheels=wheels)
 
 
@@ -250,7 +241,9 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
             accepted = sending.submit(client, submission, steps.show, steps.now)
     except Refused as error:
         if error.status == 413:  # a file is too large: `made` has checked the submission itself
-            raise SquallError(f"{error}; the largest files of the package: {largest(package)}") from None
+            raise SquallError(
+                f"{error}; the largest files of the package: {packing.largest(package)}"
+            ) from None
         raise
     if submission.files:
         all_there = "nothing to upload: the cluster has it already"

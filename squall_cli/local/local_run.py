@@ -19,11 +19,10 @@ from types import FrameType
 
 from local_cluster import LocalCluster, TopologyStatus
 from local_cluster.driver import STOP_SECS
-from squall_cli.local.failed_starts import FailedStarts
 from squall_cli.local.rates import Rates
 from squall_cli.local.worker_logs import WorkerLogs
 from squall_cli.terminal import formats
-from squall_cli.terminal.error_feed import ErrorFeed
+from squall_cli.terminal.error_feed import ErrorFeed, FailedStarts
 from squall_cli.terminal.interrupts import EndNow, Interrupts
 from squall_cli.terminal.views import Moment, RunView
 from topology_api.errors import NoSuchTopology, SquallError

@@ -19,7 +19,7 @@ from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import final_table, rows_of, with_left
 from squall_cli.terminal.error_feed import report_of_failure, troubles
 from squall_cli.terminal.lines import Line
-from squall_cli.terminal.plain_lines import MOST_TROUBLE
+from squall_cli.terminal.views import MOST_TROUBLE
 
 #: The words for each outcome.
 OUTCOMES = {

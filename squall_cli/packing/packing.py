@@ -22,16 +22,9 @@ from typing import Final
 from squall.packages.archives import BadArchive, digest_of, pack
 from squall.packages.tar_members import name_problem
 from squall.packages.travel_rules import problem_of_requirements, problems_of_code
+from squall_cli.packing import user_modules
 from squall_cli.packing.loading import SourceName
-from squall_cli.packing.user_modules import (
-    Before,
-    CannotShip,
-    Modules,
-    find_modules,
-    is_installed,
-    suffix_of,
-    user_folders,
-)
+from squall_cli.packing.user_modules import Before, CannotShip, Modules
 from squall_cli.terminal.formats import plural
 from topology_api.wording import listed
 
@@ -113,9 +106,9 @@ def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
         path = Path(os.path.abspath(text))
         if not path.exists():
             raise CannotShip(f"--include {text}: there is no such file or folder")
-        if path.is_file() and suffix_of(path) not in importlib.machinery.all_suffixes():
+        if path.is_file() and user_modules.suffix_of(path) not in importlib.machinery.all_suffixes():
             raise CannotShip(f"--include {text}: it is not a module; for a data file use --resource {text}")
-        root = root_of(path, {home, *map(Path, user_folders())})
+        root = root_of(path, {home, *map(Path, user_modules.user_folders())})
         if root != home and str(root) not in map(os.path.abspath, sys.path):
             sys.path.append(str(root))
         place = path.relative_to(root).as_posix()
@@ -147,7 +140,7 @@ def gather(
 ) -> Package:
     """Return what is shipped with the topology of this source; raise CannotShip if something cannot be shipped."""
     hooks = {name for conf in confs for name in hook_modules(conf)}
-    modules = find_modules(before, hooks, includes, source.name)
+    modules = user_modules.find_modules(before, hooks, includes, source.name)
     for resource in resources:
         add_resource(modules, resource, source)
     check_names(modules.files)
@@ -176,7 +169,7 @@ def add_resource(modules: Modules, resource: Resource, source: SourceName) -> No
     """Add data. From below the submitted file's folder, data keeps its relative path; other data goes beside the file."""
     text = f"--resource {resource.path}"
     file, place = file_and_place(source)
-    if is_installed(file):
+    if user_modules.is_installed(file):
         raise CannotShip(
             f"{text}: {source.shown} is installed and is not shipped, so no data can go beside it"
         )

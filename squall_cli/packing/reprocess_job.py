@@ -16,15 +16,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from squall.packages.ours import OURS
-from squall_cli.packing.loading import (
-    CannotLoad,
-    SourceName,
-    check_file,
-    defined_at,
-    import_file,
-    same_file,
-    trouble,
-)
+from squall_cli.packing import loading
+from squall_cli.packing.loading import CannotLoad, SourceName
 from squall_cli.packing.user_modules import digest_of_parts
 from squall_io.spark.results.job_errors import reason_in
 from squall_io.spark.results.reprocess import Job
@@ -47,7 +40,7 @@ class JobFailed(SquallError):
 def load_job(text: str) -> Job:
     """Return the job in a file; raise `WrongSource` for a wrong name, `CannotLoad` for an error in the file."""
     path = Path(text)
-    check_file(path)
+    loading.check_file(path)
     module = _imported(path)
     function = _function_in(module, path)
     modules = [module, *_neighbours(path.resolve())]
@@ -57,7 +50,7 @@ def load_job(text: str) -> Job:
 def _imported(path: Path) -> ModuleType:
     """Import the file and return its module; raise `CannotLoad` if that fails, also because it uses Spark too early."""
     try:
-        return import_file(SourceName(path, path.stem, FUNCTION))
+        return loading.import_file(SourceName(path, path.stem, FUNCTION))
     except CannotLoad as problem:
         error = problem.__context__
         if error is None or not _is_too_early(error):
@@ -94,7 +87,9 @@ def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
         pass
     except TypeError as error:
         given = f"{FUNCTION}{inspect.signature(function)}"
-        raise CannotLoad(f"{given} in {path} must be  {SIGNATURE}: {error}{defined_at(function)}") from None
+        raise CannotLoad(
+            f"{given} in {path} must be  {SIGNATURE}: {error}{loading.defined_at(function)}"
+        ) from None
     return function
 
 
@@ -103,7 +98,7 @@ def _neighbours(path: Path) -> list[ModuleType]:
     found = []
     for name, module in sorted(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if file is None or name.partition(".")[0] in _NOT_THEIRS or same_file(file, path):
+        if file is None or name.partition(".")[0] in _NOT_THEIRS or loading.same_file(file, path):
             continue
         place = Path(file).resolve()
         if place.suffix == ".py" and path.parent in place.parents and "site-packages" not in place.parts:
@@ -121,7 +116,7 @@ def _described(head: str, error: BaseException) -> str:
     """Return an error of the user's function as text; of an error of Spark, only the first line matters."""
     reason = reason_in(error)
     if reason is None:
-        return trouble(head, error)
+        return loading.trouble(head, error)
     place = place_of(error)
     return f"{head}: {reason}" + (f"\n  at {place}" if place else "")
 

@@ -19,7 +19,7 @@ from squall_cli.options.spark_options import over_connect
 from squall_cli.terminal import formats
 from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import console, is_terminal, write
-from squall_cli.terminal.plain_lines import EVERY
+from squall_cli.terminal.views import EVERY
 from squall_io.spark.reading.moments import Span
 from squall_io.spark.results.progress import JobProgress, Watch, watch
 from topology_api.errors import SquallError

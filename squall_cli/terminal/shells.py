@@ -10,15 +10,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-    split_arg_string,
-)
+from click import shell_completion
 
 BASH = """\
 %(complete_func)s() {
@@ -73,8 +65,8 @@ fi
 """
 
 
-@add_completion_class
-class Bash(BashComplete):
+@shell_completion.add_completion_class
+class Bash(shell_completion.BashComplete):
     """Bash 4.4 or newer."""
 
     source_template = BASH
@@ -82,17 +74,17 @@ class Bash(BashComplete):
 
     def get_completion_args(self) -> tuple[list[str], str]:
         """Return the complete words and the unfinished last one, which may be empty or inside quotes."""
-        _, *words, last = split_arg_string(os.environ["COMP_WORDS"] + ".")
+        _, *words, last = shell_completion.split_arg_string(os.environ["COMP_WORDS"] + ".")
         self.typed = last[:-1]
         return words, self.typed
 
-    def format_completion(self, item: CompletionItem) -> str:
+    def format_completion(self, item: shell_completion.CompletionItem) -> str:
         """Strip the prefix up to `:` or `=`, which bash does not count as part of the word."""
         broken_at = max(map(self.typed.rfind, ":="))
         return f"{item.type},{item.value.removeprefix(self.typed[: broken_at + 1])}"
 
 
-class WholeWord(ShellComplete):
+class WholeWord(shell_completion.ShellComplete):
     """For shells that replace the whole word: in `--option=value` click completes only the value, so the option is added."""
 
     option = ""
@@ -103,18 +95,18 @@ class WholeWord(ShellComplete):
         self.option = option + equals if equals and typed.startswith("--") else ""
         return words, typed
 
-    def format_completion(self, item: CompletionItem) -> str:
+    def format_completion(self, item: shell_completion.CompletionItem) -> str:
         added: dict[str, Any] = {"type": item.type, "help": item.help}
-        return super().format_completion(CompletionItem(self.option + item.value, **added))
+        return super().format_completion(shell_completion.CompletionItem(self.option + item.value, **added))
 
 
-@add_completion_class
-class Zsh(WholeWord, ZshComplete):
+@shell_completion.add_completion_class
+class Zsh(WholeWord, shell_completion.ZshComplete):
     """Zsh, when compinit has run."""
 
     source_template = ZSH
 
 
-@add_completion_class
-class Fish(WholeWord, FishComplete):
+@shell_completion.add_completion_class
+class Fish(WholeWord, shell_completion.FishComplete):
     """Fish."""

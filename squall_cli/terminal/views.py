@@ -1,15 +1,20 @@
-"""The views of a run (live table, plain lines) and the moments that they show.
+"""The views of a run, the moments that they show, and the view for output that is not a terminal: a progress line every few
+seconds, for a file, a pipe or the log of a CI job.
 
-Must not know: clusters, how a view draws.
+Must not know: clusters, colours, how the live table is drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import IO, Protocol
 
-from squall.status import TopologyStatus
+from squall.status import ComponentStatus, TopologyStatus
+from squall_cli.terminal import formats
+from squall_cli.terminal.component_table import with_left
+from squall_cli.terminal.error_feed import troubles
+from squall_cli.terminal.lines import write
 
 
 @dataclass(frozen=True)
@@ -48,3 +53,85 @@ class RunView(Protocol):
 
     def close(self) -> None:
         """Restore the terminal; may be called twice."""
+
+
+#: Seconds between two lines.
+EVERY = 3.0
+#: The most components in one line.
+MOST = 12
+#: Characters of a counted error; its report was printed in full.
+MOST_TROUBLE = 300
+
+
+@dataclass(eq=False)
+class PlainLines:
+    """Writes progress to one stream and notices to another."""
+
+    progress: IO[str]
+    notices: IO[str]
+    next_line: float = EVERY
+    errors_told: int = 0
+
+    def show(self, moment: Moment) -> None:
+        """Write a progress line if it is due."""
+        if moment.seconds < self.next_line:
+            return
+        self.next_line = moment.seconds + EVERY
+        write(self.progress, progress_line(moment))
+        errors = sum(component.errors for component in moment.status.components.values())
+        if errors > self.errors_told:
+            for trouble in troubles(moment.status):
+                where = formats.cropped_inside(trouble.line, MOST_TROUBLE)
+                write(self.notices, f"{formats.plural(trouble.count, 'error')} in {where}")
+            self.errors_told = errors
+
+    def notice(self, text: str) -> None:
+        """Write a notice of one or more lines now."""
+        write(self.notices, text)
+
+    def output(self, text: str) -> None:
+        """Write lines of the components among the progress lines."""
+        write(self.progress, text.removesuffix("\n"))
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to restore."""
+
+
+def progress_line(moment: Moment) -> str:
+    """Return the progress of all components in one line."""
+    parts = [
+        component_text(name, component, moment.rates.get(name))
+        for name, component in list(moment.status.components.items())[:MOST]
+    ]
+    more = len(moment.status.components) - MOST
+    if more > 0:
+        parts.append(f"and {more} more")
+    state = "" if moment.doing == "active" else f" ({moment.doing})"
+    return f"{formats.duration(moment.seconds)}{state}  " + "; ".join(parts)
+
+
+def component_text(name: str, component: ComponentStatus, rate: float | None) -> str:
+    """Return one component's part of the line."""
+    component = with_left(component)
+    spout = component.kind == "spout"
+    number, what = (component.emitted, "emitted") if spout else (component.executed, "executed")
+    facts = [f"{number:,} {what}"]
+    if rate is not None:
+        facts.append(f"{formats.rate(rate)}/s")
+    if component.failed:
+        facts.append(f"{component.failed:,} failed")
+    if spout:
+        facts += spout_facts(component)
+    if component.idle:
+        facts.append(f"idle: {component.idle}" if spout else component.idle)
+    return f"{name} " + ", ".join(facts)
+
+
+def spout_facts(component: ComponentStatus) -> list[str]:
+    """Return the figures that only spouts have: trees and latency."""
+    facts = [f"{component.acked:,} acked"]
+    if component.pending:
+        facts.append(f"{component.pending:,} pending")
+    if component.p50 is not None:
+        facts.append(f"p50 {formats.latency(component.p50)}, p99 {formats.latency(component.p99)}")
+    return facts

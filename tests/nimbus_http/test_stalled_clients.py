@@ -15,9 +15,9 @@ import pytest
 
 from nimbus.daemon import NimbusDaemon
 from squall.http import connections as http_connections
-from squall.http.addresses import Address
 from squall.http.client import Client, Refused, at
 from squall.http.connections import PATIENCE, Awaited, Patience
+from squall.http.pool import Address
 from squall.security.tls import client_context
 from squall.security.tokens import bearer
 from tests.certificates import make_certificates

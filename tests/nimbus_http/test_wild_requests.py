@@ -13,8 +13,8 @@ import pytest
 
 from nimbus.daemon import NimbusDaemon
 from squall.cluster.memory import InMemoryStore
-from squall.http.addresses import Address
 from squall.http.client import Client, Refused, at
+from squall.http.pool import Address
 from tests.nimbus_http.nimbuses import Cluster, submission, until
 from tests.nimbus_http.test_reads_over_http import raw
 

@@ -10,7 +10,7 @@ import pytest
 from squall.reports.error_reports import ErrorReport
 from squall.reports.event_text import sentence
 from squall.reports.events import Cause, Event
-from squall_cli.local.failed_starts import ENOUGH, FailedStarts
+from squall_cli.terminal.error_feed import ENOUGH, FailedStarts
 from squall_cli.terminal.user_output import NoUnopenedAgain
 
 

@@ -14,7 +14,7 @@ from squall_cli.local.summary import as_json, summary_lines, verdict
 from squall_cli.terminal.component_table import rows_of
 from squall_cli.terminal.error_feed import ErrorFeed, troubles
 from squall_cli.terminal.lines import plain
-from squall_cli.terminal.plain_lines import component_text
+from squall_cli.terminal.views import component_text
 
 SPOUT = ComponentStatus(
     "spout", 1, emitted=10, executed=0, acked=10, failed=0, replayed=0, pending=0, errors=0

@@ -15,9 +15,8 @@ from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import Row, final_table, live_table, table_without_rates
 from squall_cli.terminal.lines import NO_COLOURS, NO_LIMIT, Line, painted, plain
 from squall_cli.terminal.live_table import LiveTable, Screen, picture
-from squall_cli.terminal.plain_lines import EVERY, PlainLines, progress_line
 from squall_cli.terminal.user_output import MOST_WAITING, Gathered
-from squall_cli.terminal.views import Moment
+from squall_cli.terminal.views import EVERY, Moment, PlainLines, progress_line
 
 SPOUT = ComponentStatus(
     kind="spout", tasks=2, emitted=1_234_567, executed=0, acked=1_234_000, failed=3, replayed=5, pending=564,

@@ -15,7 +15,7 @@ from squall.cluster.store import Unavailable
 from squall.cluster.zookeeper import NoAccess, ZooKeeperStore
 from squall_cli.commands import daemon_options
 from squall_cli.commands.daemon_options import connect
-from squall_cli.commands.supervisor import listen_by, unreached
+from squall_cli.commands.daemons import listen_by, unreached
 from squall_cli.main import squall
 from topology_api import SquallError
 from topology_api.options import problems_of

@@ -1,11 +1,13 @@
-"""`squall supervisor`: the daemon of a host, until a signal ends it. Its workers run on until their lease ends.
+"""`squall nimbus` and `squall supervisor`: the daemons of a cluster, until a signal ends them.
 
-Must not know: how a supervisor manages workers.
+A cluster may have several masters; one leads at a time. A supervisor's workers run on until their lease ends.
+Must not know: what a master does, how a supervisor manages workers.
 """
 
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 from collections.abc import Mapping
 from functools import partial
@@ -15,24 +17,77 @@ import click
 
 from squall.http.host_names import EVERYWHERE, is_local_name, own_host
 from squall_cli.cluster.cluster_client import config_option
-from squall_cli.commands.daemon_options import (
-    daemon_settings,
-    host_name,
-    host_port,
-    insecure_option,
-    log_to_stderr,
-    make_store,
-    run_daemon,
-    slots_option,
-    state_option,
-    state_place,
-    zookeeper_option,
-)
+from squall_cli.commands import daemon_options
 from topology_api.errors import InvalidConfig
 from topology_api.options import port_range
 
 if TYPE_CHECKING:
     from supervisor.daemon import SupervisorSettings
+
+
+@click.command()
+@daemon_options.zookeeper_option
+@daemon_options.listen_option("Where it answers HTTP", "127.0.0.1:6627")
+@click.option(
+    "--advertise",
+    metavar="URL",
+    help="The URL at which others reach it.  [default: from --listen and this host's name]",
+)
+@daemon_options.state_option("Where it keeps its files.  [default: ~/.local/state/squall/nimbus]")
+@daemon_options.insecure_option
+@click.option(
+    "--new-cluster",
+    is_flag=True,
+    help="Join the cluster that ZooKeeper holds now, or create one there if it holds none.",
+)
+@click.option(
+    "--new-token",
+    is_flag=True,
+    help="Make a new operators' token when this Nimbus first leads; the old token is refused from then on.",
+)
+@config_option
+def nimbus(
+    zookeeper: str | None,
+    listen: tuple[str, int],
+    advertise: str | None,
+    state: str | None,
+    insecure: bool,
+    new_cluster: bool,
+    new_token: bool,
+    config: str | None,
+) -> None:
+    """Start a master of a cluster, until Ctrl-C or SIGTERM.
+
+    Several may run for one cluster, each with its own --state: one leads, and if it dies, another one takes over. All of
+    them answer questions; requests that change something are redirected to the leader. Topologies continue to run while no
+    Nimbus is up.
+
+    \b
+    Examples:
+      squall nimbus --zookeeper 127.0.0.1:2181
+      squall nimbus --zookeeper zk1:2181,zk2:2181,zk3:2181 --listen 0.0.0.0:6627 \\
+          --advertise https://nimbus-1.example.org:6627 --config squall.yaml
+    """
+    from nimbus.daemon import NimbusDaemon, NimbusSettings
+
+    conf = daemon_options.daemon_settings(config)
+    settings = NimbusSettings(
+        state=daemon_options.state_place("nimbus", state),
+        host=listen[0].strip("[]"),
+        port=listen[1],
+        advertise=advertise,
+        insecure=insecure,
+        new_cluster=new_cluster,
+        new_token=new_token,
+        conf=conf,
+    )
+    daemon_options.log_to_stderr()
+    store = daemon_options.make_store(zookeeper, conf)
+    daemon = NimbusDaemon(store, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: daemon.ask_to_stop())
+    daemon_options.run_daemon(store, daemon.run, daemon.ask_to_stop, daemon.stop)
+
 
 _log = logging.getLogger(__name__)
 
@@ -46,12 +101,12 @@ MARGIN: Final = 2.0
 
 
 @click.command()
-@zookeeper_option
-@slots_option
+@daemon_options.zookeeper_option
+@daemon_options.slots_option
 @click.option(
     "--host",
     metavar="NAME",
-    callback=host_name,
+    callback=daemon_options.host_name,
     help="The name or IPv4 address at which others reach this host.  [default: its own name]",
 )
 @click.option(
@@ -61,14 +116,16 @@ MARGIN: Final = 2.0
     show_default=True,
     help="The address that workers listen on; 0.0.0.0 for all. Their links are always encrypted.",
 )
-@state_option("Where it keeps its files and workers.  [default: ~/.local/state/squall/supervisor]")
+@daemon_options.state_option(
+    "Where it keeps its files and workers.  [default: ~/.local/state/squall/supervisor]"
+)
 @click.option(
     "--listen",
-    callback=host_port,
+    callback=daemon_options.host_port,
     metavar="HOST:PORT",
     help="Where it serves logs to Nimbus; port 0: any free port.  [default: a free port of --bind]",
 )
-@insecure_option
+@daemon_options.insecure_option
 @click.option(
     "--new-cluster",
     is_flag=True,
@@ -101,11 +158,11 @@ def supervisor(
     from squall.security.tls import server_context_files
     from supervisor.daemon import SupervisorDaemon
 
-    conf = daemon_settings(config)
+    conf = daemon_options.daemon_settings(config)
     if listen is None:
         listen = listen_by(bind)
     settings = configured(conf, slots)(
-        state=state_place("supervisor", state),
+        state=daemon_options.state_place("supervisor", state),
         host=host or own_host(),
         bind=bind,
         listen=listen,
@@ -113,13 +170,15 @@ def supervisor(
         insecure=insecure,
         new_cluster=new_cluster,
     )
-    log_to_stderr()
-    store = make_store(zookeeper, conf)
+    daemon_options.log_to_stderr()
+    store = daemon_options.make_store(zookeeper, conf)
     daemon = SupervisorDaemon(store, settings)
     for warning in unreached(host, settings.host, bind, listen[0], store.servers):
         _log.warning("%s", warning)
     # While workers run they need this process, even if ZooKeeper refuses it.
-    run_daemon(store, daemon.run, daemon.stop, daemon.release, needed=lambda: daemon.has_workers)
+    daemon_options.run_daemon(
+        store, daemon.run, daemon.stop, daemon.release, needed=lambda: daemon.has_workers
+    )
 
 
 def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSettings]:
