@@ -2,60 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.cluster_run import ledger_cluster
+from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
+from tests.cluster_faults.daemon_processes import CAP
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
-def test_a_rolling_restart_of_all_daemons_fails_no_tuple(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    with ledger_cluster(tmp_path, zookeeper.servers, nimbuses=2, rate=1000) as run:
-        before = {started.pid for started in run.daemons.processes().values()}
-        for daemon in (*run.daemons.supervisors, *run.daemons.nimbuses):
-            assert daemon.stop() == 0, daemon.text()[-2000:]
-            run.flows(20)
-            daemon.start()
-            run.wait_for(lambda: run.daemons.leader() is not None, "a leader")
-            run.wait_for(lambda: len(run.daemons.supervisors_there()) == 2, "both supervisors")
-            run.flows(20)
-        assert {started.pid for started in run.daemons.processes().values()} == before
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer) -> Iterator[ClusterRun]:
+    """A cluster for all tests of this file; its ledger tells in the end that no tuple failed in any of them."""
+    with ledger_cluster(tmp_path_factory.mktemp("orderly"), zookeeper.servers, nimbuses=2, rate=500) as run:
+        yield run
         run.drain()
-        assert not run.total.failed, run.report()
-        assert not run.total.orphaned
+        assert not run.total.failed and not run.total.orphaned, run.report()
 
 
-def test_draining_a_host_moves_its_tasks_and_fails_no_tuple(
-    tmp_path: Path, zookeeper: ZooKeeperServer
-) -> None:
-    with ledger_cluster(tmp_path, zookeeper.servers, slots=2) as run:
-        host = run.daemons.get("supervisors")["supervisors"]
-        busy = next(one["id"] for one in host if one["workers"])
-        run.obey("drain", busy, "--wait")
-        found = {one["id"]: one for one in run.daemons.get("supervisors")["supervisors"]}
-        assert found[busy]["drained"] and not found[busy]["workers"]
-        run.flows()
-        run.drain()
-        assert not run.total.failed, run.report()
-        run.obey("drain", busy, "--undo")
+def test_a_rolling_restart_of_all_daemons_fails_no_tuple(run: ClusterRun) -> None:
+    before = run.pids()
+    for daemon in (*run.daemons.supervisors, *run.daemons.nimbuses):
+        assert daemon.stop(CAP) == 0, daemon.text()[-2000:]
+        run.flows(20)
+        daemon.start()
+        run.is_whole()
+        run.flows(20)
+    assert run.pids() == before
+    assert run.failed() == 0
 
 
-def test_a_new_version_takes_over_and_fails_no_tuple(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
-    with ledger_cluster(tmp_path, zookeeper.servers) as run:
-        old = run.status()["id"]
-        arguments = [f"books={run.books}", "bolts=4"]
-        run.obey("submit", str(run.file), "--replace", "--wait", "--", *arguments)
-        assert run.status()["id"] != old
-        assert run.status()["components"]["sink"]["tasks"] == 4
-        run.flows()
-        run.drain()
-        assert not run.total.failed, run.report()
+def test_draining_a_host_moves_its_tasks_and_fails_no_tuple(run: ClusterRun) -> None:
+    host = run.daemons.get("supervisors")["supervisors"]
+    busy = next(one["id"] for one in host if one["workers"])
+    run.obey("drain", busy, "--wait")
+    found = {one["id"]: one for one in run.daemons.get("supervisors")["supervisors"]}
+    assert found[busy]["drained"] and not found[busy]["workers"]
+    run.flows()
+    assert run.failed() == 0
+    run.obey("drain", busy, "--undo")
 
 
-def test_a_version_that_does_not_come_up_is_rolled_back(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+def test_a_new_version_takes_over_and_fails_no_tuple(run: ClusterRun) -> None:
+    old = run.status()["id"]
+    run.obey("submit", str(run.file), "--replace", "--wait", "--", f"books={run.books}", "bolts=4")
+    assert run.status()["id"] != old
+    assert run.status()["components"]["sink"]["tasks"] == 4
+    run.flows()
+    assert run.failed() == 0
+
+
+def test_a_version_that_does_not_come_up_is_rolled_back(tmp_path: Path, run: ClusterRun) -> None:
     broken = tmp_path / "broken_version.py"
     broken.write_text(
         "from topology_api import Bolt, Spout, TopologyBuilder\n"
@@ -70,11 +70,9 @@ def test_a_version_that_does_not_come_up_is_rolled_back(tmp_path: Path, zookeepe
         "    builder.set_spout('numbers', Numbers())\n"
         "    return builder.build()\n"
     )
-    with ledger_cluster(tmp_path, zookeeper.servers, site={"nimbus.replace.timeout.secs": 6}) as run:
-        done = run.daemons.squall("submit", str(broken), "--replace", "--wait")
-        assert done.returncode == 1, done.stdout
-        assert "no such table" in done.stderr, done.stderr
-        run.wait_for(lambda: run.state() == "ACTIVE", "that the old version is there again")
-        run.flows()
-        run.drain()
-        assert not run.total.failed, run.report()
+    done = run.daemons.squall("submit", str(broken), "--replace", "--wait")
+    assert done.returncode == 1, done.stdout
+    assert "no such table" in done.stderr, done.stderr
+    run.wait_for(lambda: run.state() == "ACTIVE", "that the old version is there again")
+    run.flows()
+    assert run.failed() == 0
