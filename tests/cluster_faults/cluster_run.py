@@ -26,6 +26,8 @@ from tests.faults.ledger_topology import STOP
 from tests.faults.running import Tally
 
 HERE = Path(__file__).parent
+#: Seconds without an acked tuple that count as a pause: more than a loaded machine takes to run every process once.
+GAP = 4.0
 #: What remains in the store when there is no topology.
 LASTING = ("cluster", "counters", "leadership", "nimbuses", "presence", "supervisors")
 
@@ -208,7 +210,7 @@ def ledger_cluster(
 def store_of(run: ClusterRun, servers: str) -> Iterator[ZooKeeperStore]:
     """The content of ZooKeeper as the cluster sees it."""
     store = ZooKeeperStore(servers, root=run.daemons.root)
-    store.start(10.0)
+    store.start(CAP)
     try:
         yield store
     finally:

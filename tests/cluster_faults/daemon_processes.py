@@ -77,7 +77,7 @@ class Daemon:
             )
         self._frozen = False
 
-    def stop(self, seconds: float = 15.0) -> int:
+    def stop(self, seconds: float = CAP) -> int:
         """Ask it to stop, and wait; its exit status."""
         self.signal(signal.SIGTERM)
         return self.wait(seconds)
@@ -99,7 +99,7 @@ class Daemon:
         assert self._process is not None and self.runs, f"{self.name} does not run:\n{self.text()[-2000:]}"
         self._process.send_signal(number)
 
-    def wait(self, seconds: float = 15.0) -> int:
+    def wait(self, seconds: float = CAP) -> int:
         assert self._process is not None
         try:
             return self._process.wait(seconds)
@@ -110,7 +110,7 @@ class Daemon:
         """End it, whatever state it is in."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
-            self._process.wait(15.0)
+            self._process.wait(CAP)
 
     def text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""

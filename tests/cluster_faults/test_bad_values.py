@@ -14,7 +14,7 @@ from kazoo.client import KazooClient
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster, store_of
+from tests.cluster_faults.cluster_run import GAP, ClusterRun, ledger_cluster, store_of
 from tests.faults.running import Tally
 from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer
 
@@ -66,7 +66,7 @@ def test_a_bad_record_is_reported_and_stops_no_other_topology(
     with store_of(run, generous.servers) as store:
         store.put(paths.topology("second"), bad)
     run.wait_for(lambda: states(run).get("second") == "BAD", "that it is reported")
-    run.flows_for(2.0, longest_gap=2.0)
+    run.flows_for(2.0, longest_gap=GAP)
     assert states(run)[run.name] == "ACTIVE"
     assert run.failed() == 0
 

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 #: Seconds within which a change without a notification must be noticed, as promised; and how long a machine under load may need
 #: to act on it.
-SEEN, ACTED = 10.0, 10.0
+SEEN, ACTED = 10.0, 20.0
 SPOUTS = 2
 
 
@@ -29,7 +29,7 @@ def changes_are_seen(run: ClusterRun, books: Path, rests: int) -> None:
     run.obey("deactivate", run.name)
     run.wait_for(lambda: run.tally.of("P") == rests * SPOUTS, "that its spouts rest", SEEN + ACTED)
     other = Tally(books)
-    run.wait_for(lambda: other.of("A"), "the first ack of another topology", ACTED)
+    run.wait_for(lambda: other.of("A"), "the first ack of another topology")
     run.obey("activate", run.name)
     run.obey("kill", books.name, "-w", "0")
     run.wait_for(

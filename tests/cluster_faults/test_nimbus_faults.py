@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
+from tests.cluster_faults.cluster_run import GAP, ClusterRun, ledger_cluster
 from tests.faults.proxy import Proxy
 from tests.zookeeper_servers import ZooKeeperServer
 
@@ -92,7 +92,7 @@ def test_workers_go_on_without_any_nimbus_and_a_restarted_one_knows_counters_and
         workers = run.pids()
         nimbus.kill()
         began = time.monotonic()
-        run.flows_for(AWAY, longest_gap=2.0)
+        run.flows_for(AWAY, longest_gap=GAP)
         assert time.monotonic() - began >= AWAY
         assert run.failed() == 0
         nimbus.start()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
-from tests.cluster_faults.daemon_processes import CAP
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -26,7 +25,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer) ->
 def test_a_rolling_restart_of_all_daemons_fails_no_tuple(run: ClusterRun) -> None:
     before = run.pids()
     for daemon in (*run.daemons.supervisors, *run.daemons.nimbuses):
-        assert daemon.stop(CAP) == 0, daemon.text()[-2000:]
+        assert daemon.stop() == 0, daemon.text()[-2000:]
         run.flows(20)
         daemon.start()
         run.is_whole()

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from squall.worker_files import HEARTBEAT
-from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster, store_of
+from tests.cluster_faults.cluster_run import GAP, ClusterRun, ledger_cluster, store_of
 from tests.cluster_faults.moments import PACE, Moment, starting
 from tests.faults.ledger_topology import STOP
 from tests.faults.running import Tally
@@ -79,7 +79,7 @@ def test_a_full_disk_stops_no_worker_that_runs(tmp_path: Path, zookeeper: ZooKee
             before = run.pids()
             filler = state / "filler"
             with kept_full(filler):
-                run.flows_for(FULL, longest_gap=2.0)
+                run.flows_for(FULL, longest_gap=GAP)
                 assert run.pids() == before
                 (run.another("other") / STOP).touch()
                 run.wait_for(
@@ -172,7 +172,7 @@ def test_the_second_supervisor_of_one_id_waits_and_disturbs_nothing(
                 lambda: "remove the files `id` and `key`" in copy.text(), "that it says what is wrong"
             )
             told.clear()
-            run.flows_for(4.0, longest_gap=2.0)
+            run.flows_for(4.0, longest_gap=GAP)
             assert len(told) < 10, f"there are writes to ZooKeeper all the time: {told}"
         finally:
             copy.end()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cluster_faults.cluster_run import ClusterRun, ledger_cluster
+from tests.cluster_faults.cluster_run import GAP, ClusterRun, ledger_cluster
 from tests.cluster_faults.cluster_topology import QUICK
 from tests.zookeeper_servers import ZooKeeperServer
 
@@ -50,9 +50,9 @@ def test_tuples_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back(
     before = run.pids()
     server.freeze() if how == "frozen" else server.kill()
     began = time.monotonic()
-    run.flows_for(2.0, longest_gap=2.0)
+    run.flows_for(2.0, longest_gap=GAP)
     submit_is_refused(run)
-    run.flows_for(max(0.0, began + AWAY * soak - time.monotonic()), longest_gap=2.0)
+    run.flows_for(max(0.0, began + AWAY * soak - time.monotonic()), longest_gap=GAP)
     server.thaw() if how == "frozen" else server.start()
     run.wait_for(lambda: run.daemons.squall("deactivate", run.name).returncode == 0, "an accepted command")
     run.is_whole()
@@ -67,7 +67,7 @@ def test_no_worker_is_killed_when_zookeeper_comes_back_empty(
 ) -> None:
     before = run.pids()
     server.wipe()
-    run.flows_for(EMPTY, longest_gap=2.0)
+    run.flows_for(EMPTY, longest_gap=GAP)
     assert run.pids() == before
     assert run.failed() == 0
     for daemon in (*run.daemons.nimbuses, *run.daemons.supervisors):

@@ -41,7 +41,7 @@ from kazoo.protocol.serialization import (
 from tests.faults.proxy import reset
 
 #: Seconds within which something immediate must have happened.
-CAP: Final = 20.0
+CAP: Final = 60.0
 #: How the id of a topology ends: its number and the time of its submission.
 _NUMBERS: Final = re.compile(r"-\d+-\d{9,}")
 
