@@ -62,4 +62,4 @@ def test_workers_end_by_themselves_when_the_process_of_their_cluster_dies(
         assert parent.workers()
         parent.process.send_signal(number)
         parent.process.wait(CAP)
-        parent.wait_for(lambda: not parent.workers(), "the end of the lease", cap=5 * LEASE)
+        parent.wait_for(lambda: not parent.workers(), "the end of the lease")

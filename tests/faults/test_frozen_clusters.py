@@ -42,7 +42,7 @@ def test_workers_of_a_frozen_cluster_end_and_are_started_again_when_it_goes_on(
 ) -> None:
     with parent_of_cluster(tmp_path, books, LEASE) as parent:
         parent.process.send_signal(signal.SIGSTOP)
-        parent.wait_for(lambda: not parent.workers(), "the end of the lease", cap=5 * LEASE)
+        parent.wait_for(lambda: not parent.workers(), "the end of the lease")
         parent.process.send_signal(signal.SIGCONT)
         parent.flows()
         assert to_its_end(parent, books).spout_lives >= 4
@@ -62,7 +62,7 @@ def test_a_cluster_frozen_for_less_than_the_lease_goes_on_with_its_workers(
         assert to_its_end(parent, books).spout_lives == 2
 
 
-@pytest.mark.parametrize("first", ["the cluster", "its workers"])
+@pytest.mark.parametrize("first", ["the cluster", pytest.param("its workers", marks=pytest.mark.soak)])
 def test_a_cluster_that_was_suspended_with_all_its_workers_goes_on(
     tmp_path: Path, books: Path, first: str
 ) -> None:

@@ -104,7 +104,7 @@ def test_a_frozen_worker_whose_tasks_moved_emits_nothing_when_it_thaws_and_exits
             run.moved(pids, cap=5 * RECOVERY)
             run.flows(cap=5 * RECOVERY)
             moment = run.thawed[pid] = thaw(pid)
-            run.wait_for(lambda: ended(pid), "the end of the thawed worker", cap=RECOVERY)
+            run.wait_for(lambda: ended(pid), "the end of the thawed worker")
             run.flows(cap=5 * RECOVERY)
         assert run.pids()[other.worker] == other.pid, "the other worker was left alone"
         total = run.drain()

@@ -74,7 +74,7 @@ def test_a_bolt_that_hangs_is_shown_with_its_stack_and_its_worker_is_replaced(
     with ledger_run(
         tmp_path, relay=kind(str(tmp_path)), conf={"topology.bolt.hang.secs": 2}, flowing=False
     ) as run:
-        run.wait_for(lambda: len(lives(tmp_path)) >= 3, "another life of the relay", cap=5 * 10.0)
+        run.wait_for(lambda: len(lives(tmp_path)) >= 3, "another life of the relay")
         run.flows(cap=5 * RECOVERY)
         words = logs(run)
         assert "hang_for_ever" in words, "the stack of the call that hangs"
@@ -89,7 +89,7 @@ def test_a_bolt_that_hangs_is_shown_with_its_stack_and_its_worker_is_replaced(
     [
         (Exiting, "ended with status 1"),
         (Segfaulting, "SIGSEGV"),
-        (Aborting, "SIGABRT"),
+        pytest.param(Aborting, "SIGABRT", marks=pytest.mark.soak),
         (Unprepared, "the pump is dry"),
     ],
 )
@@ -99,16 +99,16 @@ def test_a_bolt_that_ends_its_process_is_restarted_ever_more_rarely_and_disturbs
     other_books = tmp_path / "other"
     other_books.mkdir()
     bad = ledger_topology(
-        other_books, name="bad", relay=kind(str(other_books)), conf={**QUICK, "topology.workers": 2}
+        other_books, name="bad", relay=kind(str(other_books)), spouts=1, bolts=1, workers=1, conf=dict(QUICK)
     )
     with ledger_run(tmp_path, Surroundings(slots=4)) as run:
         pids = run.pids()
         run.cluster.submit(bad)
-        run.wait_for(lambda: cause in repr(run.cluster.status("bad")), f"{cause!r} in status", cap=5 * 10.0)
+        run.wait_for(lambda: cause in repr(run.cluster.status("bad")), f"{cause!r} in status")
         began = time.monotonic()
         run.last_for(4.0 * soak, 1.0, lambda _: run.flows(cap=5 * RECOVERY))
         starts = [start for start in lives(other_books) if start >= began]
-        assert len(starts) <= 2 * 4, f"two workers, waiting 1, 2, 4, ... seconds: {starts}"
+        assert len(starts) <= 4, f"one worker, waiting 1, 2, 4, ... seconds: {starts}"
         assert run.pids() == pids, "the workers of the other topology were left alone"
         run.cluster.kill("bad", wait_secs=0)
         run.wait_for(
@@ -121,15 +121,15 @@ def test_a_bolt_that_ends_its_process_is_restarted_ever_more_rarely_and_disturbs
 
 def test_a_bolt_that_misbehaved_once_works_again(tmp_path: Path) -> None:
     with ledger_run(tmp_path, relay=Exiting(str(tmp_path)), flowing=False) as run:
-        run.wait_for(lambda: len(lives(tmp_path)) >= 4, "second lives", cap=5 * 10.0)
+        run.wait_for(lambda: len(lives(tmp_path)) >= 4, "second lives")
         calm(tmp_path)
         run.flows(cap=5 * RECOVERY)
 
 
 def test_sys_exit_in_a_bolt_fails_its_tuple_and_ends_no_process(tmp_path: Path) -> None:
     with ledger_run(tmp_path, relay=Leaving(str(tmp_path)), flowing=False) as run:
-        run.wait_for(lambda: run.tally.of("F") > 0, "the first failure", cap=5 * 10.0)
-        run.wait_for(lambda: "SystemExit" in run.text(), "the error in status", cap=5 * 1.0)
+        run.wait_for(lambda: run.tally.of("F") > 0, "the first failure")
+        run.wait_for(lambda: "SystemExit" in run.text(), "the error in status")
         calm(tmp_path)
         run.flows(cap=5 * RECOVERY)
         assert run.drain().spout_lives == 2
@@ -140,8 +140,8 @@ def test_a_grandchild_started_by_user_code_ends_with_its_worker(tmp_path: Path) 
         victim = next(one for one in run.workers() if any(p.parent == one.pid for p in leaks.all_processes()))
         grandchild = next(p for p in leaks.all_processes() if p.parent == victim.pid)
         os.kill(victim.pid, signal.SIGKILL)
-        run.gone(grandchild.pid, cap=RECOVERY)
-        run.replaced(victim.worker, victim.pid, cap=RECOVERY)
+        run.gone(grandchild.pid)
+        run.replaced(victim.worker, victim.pid)
 
 
 def test_lives_are_read_in_order(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_rebalances_of_workers_and_tasks_under_load_fail_nothing_and_give_each_k
             run.cluster.rebalance(run.name, **changes[number % len(changes)])
             settled(run)
 
-        run.last_for(30.0 * soak, 5.0, change)
+        run.last_for(12.0 * soak, 2.0, change)
         run.flows(cap=5 * CHANGE)
         total = run.drain()
         assert not total.failed
