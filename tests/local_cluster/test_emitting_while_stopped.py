@@ -93,7 +93,7 @@ def test_emissions_of_ack_in_a_stopping_task_get_a_final_call_too() -> None:
         cluster.submit(
             topology(Stubborn(stream="unread"))
         )  # each emission is acked at once, and leads to another
-        cluster.advance(0.01)
+        cluster.advance(0.001)
     assert len(TAKEN) > 5
     assert Counter(TAKEN) == Counter(SETTLED)
 
@@ -101,7 +101,7 @@ def test_emissions_of_ack_in_a_stopping_task_get_a_final_call_too() -> None:
 def test_a_final_call_is_given_without_acking_too() -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(Stubborn()), conf={"topology.acking": False})
-        cluster.advance(0.01)
+        cluster.advance(0.001)
     assert len(TAKEN) > 5
     assert Counter(TAKEN) == Counter(SETTLED)
 

@@ -203,9 +203,11 @@ class EmitsInAck(Fast):
 # Bounds.
 
 
-@pytest.mark.parametrize("queue", [16, 64, 300])
+@pytest.mark.parametrize("queue", [16, 300, pytest.param(64, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("acking", ["tracked", "untracked", "acking off"])
+@pytest.mark.parametrize(
+    "acking", ["tracked", "acking off", pytest.param("untracked", marks=pytest.mark.soak)]
+)
 def test_queues_before_a_slow_bolt_stay_below_their_limit(
     cluster: LocalCluster, queues: QueueWatch, queue: int, workers: int, acking: str
 ) -> None:
