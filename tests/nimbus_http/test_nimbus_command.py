@@ -81,10 +81,18 @@ class Processes:
         return Client([url], lambda _: bearer(token))
 
     def leads(self, client: Client) -> bool:
+        return bool(self.health(client).get("leading"))
+
+    def is_ok(self, client: Client) -> bool:
+        return self.health(client).get("status") == "ok"
+
+    def health(self, client: Client) -> dict[str, Any]:
+        """What a Nimbus says of itself; nothing while it starts."""
         try:
-            return bool(client.get("/health")["leading"])
+            found: dict[str, Any] = client.get("/health")
+            return found
         except (Refused, Unreachable):
-            return False
+            return {}
 
     def end(self) -> None:
         for process in self.running.values():
@@ -106,6 +114,7 @@ def test_the_leader_is_killed_and_the_standby_goes_on(processes: Processes) -> N
     until(lambda: processes.leads(first), "the first lead")
     processes.start("second")
     second = processes.client("second")
+    until(lambda: processes.is_ok(second), "the standby")
     body = submission()
     submitted = second.post("topologies", body)  # redirected
     assert first.get("cluster")["store"] == {"kind": "zookeeper", "connected": True}
@@ -118,7 +127,7 @@ def test_the_leader_is_killed_and_the_standby_goes_on(processes: Processes) -> N
     # The first one comes back as a standby.
     processes.start("first")
     again = processes.client("first")
-    until(lambda: again.get("/health")["status"] == "ok", "the first one again")
+    until(lambda: processes.is_ok(again), "the first one again")
     assert not processes.leads(again)
     assert again.delete("topologies/words", wait_secs=0)["state"] == "KILLED"
     until(lambda: second.get("topologies") == {"topologies": []}, "the end of the topology")
@@ -126,26 +135,35 @@ def test_the_leader_is_killed_and_the_standby_goes_on(processes: Processes) -> N
         client.close()
 
 
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """A ZooKeeper whose sessions may last longer than any wait here."""
+    folder = tmp_path_factory.mktemp("lasting")
+    with ZooKeeperServer(folder, settings={"maxSessionTimeout": "300000"}) as server:
+        yield server
+
+
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_order_and_another_leads_at_once(tmp_path: Path, sent: signal.Signals) -> None:
-    # A session is longer than any wait here: the next leader has not waited for the end of one.
-    with ZooKeeperServer(tmp_path / "zookeeper", settings={"maxSessionTimeout": "60000"}) as server:
-        processes = Processes(tmp_path, server.servers, "/squall", session_secs=60)
-        try:
-            processes.start("first")
-            first = processes.client("first")
-            until(lambda: processes.leads(first), "the lead")
-            processes.start("second")
-            second = processes.client("second")
-            until(lambda: second.get("/health")["status"] == "ok")
-            process = processes.running["first"]
-            process.send_signal(sent)
-            assert process.wait(CAP_SECS) == 0
-            until(lambda: processes.leads(second), "the next lead")
-            first.close()
-            second.close()
-        finally:
-            processes.end()
+def test_a_signal_ends_it_in_order_and_another_leads_at_once(
+    tmp_path: Path, sent: signal.Signals, lasting: ZooKeeperServer, zookeeper_root: str
+) -> None:
+    # The next leader has not waited for the end of a session.
+    processes = Processes(tmp_path, lasting.servers, zookeeper_root, session_secs=300)
+    try:
+        processes.start("first")
+        first = processes.client("first")
+        until(lambda: processes.leads(first), "the lead")
+        processes.start("second")
+        second = processes.client("second")
+        until(lambda: processes.is_ok(second), "the standby")
+        process = processes.running["first"]
+        process.send_signal(sent)
+        assert process.wait(CAP_SECS) == 0
+        until(lambda: processes.leads(second), "the next lead")
+        first.close()
+        second.close()
+    finally:
+        processes.end()
     assert "Traceback" not in processes.log("first")
     lines = processes.log("first").splitlines()
     assert all(re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ ", line) for line in lines)
@@ -166,7 +184,7 @@ def test_a_bind_to_other_machines_without_a_certificate_is_refused(processes: Pr
     assert "Traceback" not in processes.log("first")
 
 
-def test_a_nimbus_started_before_zookeeper_reports_it_answers_and_leads_later(tmp_path: Path) -> None:
+def test_a_nimbus_started_before_zookeeper_leads_later_or_ends_with_the_reason(tmp_path: Path) -> None:
     server = ZooKeeperServer(tmp_path / "zookeeper")
     processes = Processes(tmp_path, server.servers, "/squall")
     try:
@@ -181,9 +199,21 @@ def test_a_nimbus_started_before_zookeeper_reports_it_answers_and_leads_later(tm
         until(lambda: processes.leads(stranger), "the lead")
         stranger.close()
         assert "Traceback" not in processes.log("first")
+        # Its records are open to all; the next Nimbus has credentials, and is refused once ZooKeeper is back.
+        server.kill()
+        processes.end()
+        (tmp_path / "credentials").touch(0o600)
+        (tmp_path / "credentials").write_text("squall:secret\n")
+        processes.environ["SQUALL_SQUALL_ZOOKEEPER_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
+        late = processes.start("late")
+        until(lambda: "Waiting for it" in processes.log("late"), "the word that it waits")
+        server.start()
+        assert late.wait(CAP_SECS) == 1
+        assert "is open to everybody" in processes.log("late").splitlines()[-1]
+        assert "Traceback" not in processes.log("late")
     finally:
         processes.end()
-        server.stop()
+        server.kill()
 
 
 def test_a_nimbus_that_waits_for_zookeeper_ends_when_asked_to(processes: Processes) -> None:
@@ -195,61 +225,39 @@ def test_a_nimbus_that_waits_for_zookeeper_ends_when_asked_to(processes: Process
     assert "Traceback" not in processes.log("first")
 
 
-def test_a_nimbus_that_a_later_zookeeper_refuses_ends_with_the_reason(tmp_path: Path) -> None:
-    with ZooKeeperServer(tmp_path / "zookeeper") as server:
-        processes = Processes(tmp_path, server.servers, "/squall")
-        try:
-            processes.start("first")
-            client = processes.client("first")
-            until(lambda: processes.leads(client), "the lead")
-            client.close()
-            server.kill()
-            processes.end()
-            (tmp_path / "credentials").touch(0o600)
-            (tmp_path / "credentials").write_text("squall:secret\n")
-            processes.environ["SQUALL_SQUALL_ZOOKEEPER_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
-            late = processes.start("late")
-            until(lambda: "Waiting for it" in processes.log("late"), "the word that it waits")
-            server.start()
-            assert late.wait(CAP_SECS) == 1
-            assert "is open to everybody" in processes.log("late").splitlines()[-1]
-            assert "Traceback" not in processes.log("late")
-        finally:
-            processes.end()
+def test_a_frozen_zookeeper_makes_submit_unavailable_in_time(
+    tmp_path: Path, lasting: ZooKeeperServer, zookeeper_root: str
+) -> None:
+    processes = Processes(tmp_path, lasting.servers, zookeeper_root)
+    try:
+        processes.start("first")
+        client = processes.client("first")
+        until(lambda: processes.leads(client), "the lead")
+        body = submission()
+        lasting.freeze()
+        began = time.monotonic()
+        with pytest.raises((Refused, Unreachable)) as error:
+            client.post("topologies", body)
+        assert isinstance(error.value, Refused) and error.value.status == 503
+        assert time.monotonic() - began < 5, "within the promised time, which is tested here"
+        lasting.thaw()
 
+        def accepted() -> Any:
+            """The answer to the submission, sent again as `squall submit` does; None while it is unavailable."""
+            try:
+                return client.post("topologies", body, repeatable=True)
+            except Unreachable:
+                return None
+            except Refused as refused:
+                assert refused.status == 503, refused
+                return None
 
-def test_a_frozen_zookeeper_makes_submit_unavailable_in_time(tmp_path: Path) -> None:
-    with ZooKeeperServer(tmp_path / "zookeeper") as server:
-        processes = Processes(tmp_path, server.servers, "/squall")
-        try:
-            processes.start("first")
-            client = processes.client("first")
-            until(lambda: processes.leads(client), "the lead")
-            body = submission()
-            server.freeze()
-            began = time.monotonic()
-            with pytest.raises((Refused, Unreachable)) as error:
-                client.post("topologies", body)
-            assert isinstance(error.value, Refused) and error.value.status == 503
-            assert time.monotonic() - began < 5, "within the promised time, which is tested here"
-            server.thaw()
-
-            def accepted() -> Any:
-                """The answer to the submission, sent again as `squall submit` does; None while it is unavailable."""
-                try:
-                    return client.post("topologies", body, repeatable=True)
-                except Unreachable:
-                    return None
-                except Refused as refused:
-                    assert refused.status == 503, refused
-                    return None
-
-            # Whether it leads is no event to wait for: it may lead for another moment, until it notices that its session
-            # has expired. ZooKeeper may also carry out the first attempt after the thaw; repeated, it is the same.
-            assert until(accepted, "the accepted submission")["state"] == "ACTIVE"
-            assert [each["name"] for each in client.get("topologies")["topologies"]] == ["words"]
-            until(lambda: processes.leads(client), "the lead again")
-            client.close()
-        finally:
-            server.thaw()
-            processes.end()
+        # Whether it leads is no event to wait for: it may lead for another moment, until it notices that its session
+        # has expired. ZooKeeper may also carry out the first attempt after the thaw; repeated, it is the same.
+        assert until(accepted, "the accepted submission")["state"] == "ACTIVE"
+        assert [each["name"] for each in client.get("topologies")["topologies"]] == ["words"]
+        until(lambda: processes.leads(client), "the lead again")
+        client.close()
+    finally:
+        lasting.thaw()
+        processes.end()
