@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.run import quiet, run
+from tests.soak import soak_of
 
 #: Runs in the fast tests, and in the slow ones.
-FEW, MANY = 8, 100
+FEW, MANY = 8, 60
 
 
 def check_seeds(seeds: range, count: int, directory: Path) -> None:
@@ -30,8 +31,10 @@ def test_some_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_many_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> None:
-    check_seeds(seeds[FEW:] or seeds, MANY, tmp_path)
+def test_many_stories_of_a_cluster_end_well(
+    seeds: range, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    check_seeds(seeds[FEW:] or seeds, round(MANY * soak_of(request.config)), tmp_path)
 
 
 def test_a_seed_gives_the_same_story_twice(tmp_path: Path) -> None:

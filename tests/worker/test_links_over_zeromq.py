@@ -43,7 +43,7 @@ def after_faults(world: OverZeroMQ, run: str, faults: Faults) -> Net:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lose", [0.1, 0.3])
+@pytest.mark.parametrize("lose", [0.3, pytest.param(0.1, marks=pytest.mark.soak)])
 def test_after_losses_of_all_kinds_the_ledger_holds_and_all_credit_has_returned(
     world: OverZeroMQ, lose: float
 ) -> None:
