@@ -133,7 +133,7 @@ def test_an_in_place_build_has_extensions_and_a_stamp_and_edited_sources_never_r
     for package in ("topology_api", "worker"):
         assert not [*(checkout.folder / package).glob("*.c")]
 
-    # A checkout that git makes is newer than what is left in build/, and so are the files of a Cython that pip has just installed.
+    # The files of a fresh checkout are newer than build/, and so are those of a Cython that pip has just installed.
     made = checkout.times("build/lib*")
     for name in SOURCES:
         os.utime(checkout.folder / name)
