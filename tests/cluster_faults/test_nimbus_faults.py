@@ -18,6 +18,8 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 #: Seconds without a Nimbus: longer than its session lives.
 AWAY = 6.0
+#: What a Nimbus logs when it begins and ends to lead.
+LEADS, STOPS = "leads (epoch", "leads no more"
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,7 @@ def test_the_rival_leads_and_no_tuple_fails(how: str, two: tuple[ClusterRun, lis
     old = run.daemons.leader()
     assert old is not None
     daemon = run.daemons.nimbuses[old]
+    ends, begins = lines_with(run, old, STOPS), lines_with(run, 1 - old, LEADS)
     if how == "killed":
         daemon.kill()
     elif how == "frozen":
@@ -56,8 +59,8 @@ def test_the_rival_leads_and_no_tuple_fails(how: str, two: tuple[ClusterRun, lis
         proxies[old].cut()
     run.wait_for(lambda: run.daemons.leader() == 1 - old, "the lead of the other Nimbus")
     if how == "cut off":
-        stopped = moment_of(run, old, "leads no more")
-        began = moment_of(run, 1 - old, "leads (epoch")
+        stopped = moment_of(run, old, STOPS, len(ends))
+        began = moment_of(run, 1 - old, LEADS, len(begins))
         assert stopped < began, (stopped, began)
     run.rest_and_go_on()
     run.flows()
@@ -74,14 +77,18 @@ def test_the_rival_leads_and_no_tuple_fails(how: str, two: tuple[ClusterRun, lis
     assert run.failed() == 0
 
 
-def moment_of(run: ClusterRun, nimbus: int, words: str) -> str:
-    """The time at the beginning of the last line of a Nimbus's log that contains these words; waits for one."""
+def moment_of(run: ClusterRun, nimbus: int, words: str, earlier: int) -> str:
+    """The time at the beginning of the last line of a Nimbus's log that contains these words; waits until there are more than
+    `earlier` such lines."""
+    run.wait_for(
+        lambda: len(lines_with(run, nimbus, words)) > earlier, f"that Nimbus {nimbus + 1} says {words!r}"
+    )
+    return " ".join(lines_with(run, nimbus, words)[-1].split()[:2])
 
-    def lines() -> list[str]:
-        return [line for line in run.daemons.nimbuses[nimbus].text().splitlines() if words in line]
 
-    run.wait_for(lines, f"that Nimbus {nimbus + 1} says {words!r}")
-    return " ".join(lines()[-1].split()[:2])
+def lines_with(run: ClusterRun, nimbus: int, words: str) -> list[str]:
+    """The lines of a Nimbus's log that contain these words."""
+    return [line for line in run.daemons.nimbuses[nimbus].text().splitlines() if words in line]
 
 
 def test_workers_go_on_without_any_nimbus_and_a_restarted_one_knows_counters_and_kills(
