@@ -6,26 +6,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from topology_api import core_choice as core_choice  # before anything that may be compiled
+from topology_api import errors as errors
+from topology_api.errors import *  # noqa: F403 - all of its `__all__`
 
-#: The names of each module. A module is imported when one of its names is first used: `squall list` needs only the errors.
+#: The names of each module. A module is imported when one of its names is first used: every command needs the errors, and
+#: `squall list` nothing else.
 PLACES: Final = {
     "builder": ("TopologyBuilder",),
     "components": ("BatchBolt", "Bolt", "Spout"),
     "context": ("Context",),
     "declarer": ("BoltDeclarer", "Handle"),
-    "errors": (
-        "CannotPack",
-        "EmitError",
-        "FailTuple",
-        "GroupingError",
-        "InvalidConfig",
-        "InvalidTopology",
-        "NameTaken",
-        "NoSuchTopology",
-        "NotYet",
-        "SquallError",
-        "TopologyFailed",
-    ),
+    "errors": tuple(errors.__all__),
     "fields": ("Fields", "Stream"),
     "groupings": ("Grouping",),
     "hooks": ("Hook",),
@@ -43,17 +34,6 @@ if TYPE_CHECKING:
     from topology_api.context import Context as Context
     from topology_api.declarer import BoltDeclarer as BoltDeclarer
     from topology_api.declarer import Handle as Handle
-    from topology_api.errors import CannotPack as CannotPack
-    from topology_api.errors import EmitError as EmitError
-    from topology_api.errors import FailTuple as FailTuple
-    from topology_api.errors import GroupingError as GroupingError
-    from topology_api.errors import InvalidConfig as InvalidConfig
-    from topology_api.errors import InvalidTopology as InvalidTopology
-    from topology_api.errors import NameTaken as NameTaken
-    from topology_api.errors import NoSuchTopology as NoSuchTopology
-    from topology_api.errors import NotYet as NotYet
-    from topology_api.errors import SquallError as SquallError
-    from topology_api.errors import TopologyFailed as TopologyFailed
     from topology_api.fields import Fields as Fields
     from topology_api.fields import Stream as Stream
     from topology_api.groupings import Grouping as Grouping
