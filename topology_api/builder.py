@@ -9,18 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from topology_api import inspection
 from topology_api.components import Bolt, Spout
 from topology_api.declarer import BoltDeclarer, Declaration, Handle, Input
 from topology_api.errors import CannotPack, InvalidTopology
 from topology_api.fields import Fields
 from topology_api.groupings import Grouping
-from topology_api.inspection import (
-    bolts_own_problems,
-    component_problems,
-    grouping_problems,
-    kind_problem,
-    output_streams,
-)
 from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
 from topology_api.packing import pack
@@ -126,15 +120,15 @@ class _Build:
     def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, StreamSpec]:
         """Return the output streams of the component, and put its pickle into `pickles`."""
         component = declaration.component
-        if problem := kind_problem(declaration.kind, component):
+        if problem := inspection.kind_problem(declaration.kind, component):
             self._problem(declaration, problem)
             self._unread(self.unread_outputs, declaration)
             return {}
         assert isinstance(component, (Spout, Bolt))
-        outputs, problems = output_streams(component)
+        outputs, problems = inspection.output_streams(component)
         if outputs is None:
             self._unread(self.unread_outputs, declaration)
-        for problem in problems + component_problems(component):
+        for problem in problems + inspection.component_problems(component):
             self._problem(declaration, problem)
         try:
             data = pack(component, declaration.place, Spout if declaration.kind == "spout" else Bolt)
@@ -201,7 +195,7 @@ class _Build:
         return None
 
     def _custom(self, declaration: Declaration, entry: Input) -> GroupingSpec | None:
-        problems = grouping_problems(entry.grouping)
+        problems = inspection.grouping_problems(entry.grouping)
         if not problems:
             try:
                 place = f"{declaration.place}, {entry.call}"
@@ -223,7 +217,7 @@ class _Build:
                     (entry.source, entry.stream): Fields(*outputs[entry.source][entry.stream].fields)
                     for entry in spec.inputs
                 }
-                found = bolts_own_problems(declaration.component, inputs, dict(earlier))
+                found = inspection.bolts_own_problems(declaration.component, inputs, dict(earlier))
                 earlier[spec.id] = declaration.component
                 problems += [f"{declaration.place}: {problem}" for problem in found]
         return problems

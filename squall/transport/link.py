@@ -27,17 +27,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from squall.transport import effects, wire
+from squall.transport import channels, effects, wire
 from squall.transport.carrier import CONTROL, DATA, Parts
-from squall.transport.channels import (
-    MOST_UNREPORTED,
-    RESEND_SECONDS,
-    SILENCE,
-    UNREPORTED,
-    Arrivals,
-    ConnectionWatch,
-    ControlChannel,
-)
+from squall.transport.channels import Arrivals, ConnectionWatch, ControlChannel
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.errors import BadFrame
 from squall.transport.frames import Batch, Control, KeepAlive
@@ -218,14 +210,14 @@ class Link:
         if (
             now >= self.next_heartbeat
             or asks
-            or channel.received - channel.reported >= UNREPORTED
-            or self.arrivals.unreported >= MOST_UNREPORTED
+            or channel.received - channel.reported >= channels.UNREPORTED
+            or self.arrivals.unreported >= channels.MOST_UNREPORTED
         ):
             if not (control_blocked or out):
                 out.append(effects.SendMessage(CONTROL, self._heartbeat(now, wire.RESEND if asks else 0)))
                 if asks:
                     channel.lacks_frames = False
-                    channel.next_request = now + RESEND_SECONDS
+                    channel.next_request = now + channels.RESEND_SECONDS
                 channel.reported = channel.received
                 self.arrivals.unreported = 0
             self.next_heartbeat = now + (GREETING_SECONDS if self.state == GREETING else HEARTBEAT_SECONDS)
@@ -235,8 +227,8 @@ class Link:
                 ping = self._seal(wire.PING, self.in_flight.sent, b"")
                 out.append(effects.SendMessage(DATA, [ping]))
         silence = now - self.watch.last_heard
-        if self.watch.wants_reconnect or (silence >= SILENCE and now >= self.watch.next_reconnect):
-            if silence >= SILENCE:
+        if self.watch.wants_reconnect or (silence >= channels.SILENCE and now >= self.watch.next_reconnect):
+            if silence >= channels.SILENCE:
                 self.state = SILENT
             self.watch.connected(now)
             if self.address is not None:
@@ -339,7 +331,7 @@ class Link:
         control, received = self.control, heartbeat.data_received
         control.acked(heartbeat.control_received)
         control.lacks_frames = control.lacks_frames or heartbeat.control_sent > control.received
-        if heartbeat.flags & wire.RESEND and now - control.last_resend >= RESEND_SECONDS:
+        if heartbeat.flags & wire.RESEND and now - control.last_resend >= channels.RESEND_SECONDS:
             out.append(effects.ResendControl(control.resend(now)))
         self.watch.reported(received, heartbeat.silence, self.in_flight, now)
         self.in_flight.received = max(self.in_flight.received, received)

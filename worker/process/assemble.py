@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from types import FrameType
 from typing import Final, NoReturn
 
+from squall import worker_files
 from squall.daemon.inside import begin_worker
 from squall.transport.carriers import same_host
 from squall.transport.carriers.sockets import Sockets
@@ -29,15 +30,6 @@ from squall.transport.frames import KeepAlive
 from squall.transport.link import LocalWorker
 from squall.transport.streams import Streams
 from squall.values import Incarnation
-from squall.worker_files import (
-    EXIT_BAD_ORDERS,
-    EXIT_INTERNAL,
-    EXIT_LEASE,
-    EXIT_MEMORY,
-    PORTS,
-    SCRATCH,
-    read_orders,
-)
 from topology_api import SquallError
 from topology_api.options import port_range
 from worker.loop.plan import WorkerPlan
@@ -71,15 +63,17 @@ def run(directory: str) -> NoReturn:
         try:
             daemon = assemble(directory, begin(directory), process_exit)
         except SquallError as error:
-            process_exit.end(EXIT_BAD_ORDERS, str(error))
+            process_exit.end(worker_files.EXIT_BAD_ORDERS, str(error))
         daemon.handle_signals(early.seen)
         announce(daemon)
         daemon.run()
     except MemoryError:
-        process_exit.end(EXIT_MEMORY, "out of memory, outside of any user's call", traceback.format_exc())
+        process_exit.end(
+            worker_files.EXIT_MEMORY, "out of memory, outside of any user's call", traceback.format_exc()
+        )
     except BaseException as error:
         reason = f"an internal error of Squall: {type(error).__name__}: {error}"
-        process_exit.end(EXIT_INTERNAL, reason, traceback.format_exc())
+        process_exit.end(worker_files.EXIT_INTERNAL, reason, traceback.format_exc())
 
 
 class EarlySignals:
@@ -130,7 +124,7 @@ def restore_handlers() -> None:
 def incarnation_of(directory: str) -> Incarnation:
     """Return the incarnation in the orders, for end.json; (0, 0) if they cannot be read."""
     try:
-        orders = read_orders(directory)
+        orders = worker_files.read_orders(directory)
     except SquallError:
         orders = None
     return Incarnation(0, 0) if orders is None else orders.incarnation
@@ -143,15 +137,16 @@ def assemble(directory: str, start: Start, process_exit: ProcessExit) -> Daemon:
 
     def lease_is_over(seconds: float) -> None:
         process_exit.end(
-            EXIT_LEASE, f"the supervisor {orders.supervisor} has given no new lease for {seconds:.1f} s"
+            worker_files.EXIT_LEASE,
+            f"the supervisor {orders.supervisor} has given no new lease for {seconds:.1f} s",
         )
 
     lease = Lease(directory, orders.lease_secs, lease_is_over)
     # The previous process may have been killed, and its supervisor too; then nothing has removed these files.
-    shutil.rmtree(os.path.join(directory, SCRATCH), ignore_errors=True)
+    shutil.rmtree(os.path.join(directory, worker_files.SCRATCH), ignore_errors=True)
     same_host.sweep()
     plan = plan_of(orders, start.topology, directory)
-    within = port_range(os.environ.get(PORTS, ""))
+    within = port_range(os.environ.get(worker_files.PORTS, ""))
     sockets = Sockets(start.keys, bind=orders.bind, host=orders.host, ports=orders.ports, within=within)
     name = f"{orders.topology}-{orders.worker}"
     worker = Worker(

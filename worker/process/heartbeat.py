@@ -16,21 +16,11 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
+from squall import worker_files
 from squall.cluster.counters import WorkerCounters
 from squall.daemon.process_stat import stat_of
 from squall.values import Address, Incarnation
-from squall.worker_files import (
-    COUNTERS,
-    EXIT_FILES,
-    EXIT_HUNG,
-    EXIT_STOPPED,
-    HEARTBEAT,
-    ORDERS,
-    OUTPUT,
-    WorkerHeartbeat,
-    write,
-    write_bytes,
-)
+from squall.worker_files import WorkerHeartbeat
 from worker.process.call_watch import CallWatch, UserCall, all_stacks
 from worker.process.exit import ProcessExit
 from worker.process.lease import Lease
@@ -115,7 +105,7 @@ class Heartbeat:
         self.process = os.getpid()
         stat = stat_of(self.process)
         self.began = 0 if stat is None else stat.started
-        self.orders_file = file_mark(os.path.join(self.directory, ORDERS))
+        self.orders_file = file_mark(os.path.join(self.directory, worker_files.ORDERS))
         self.woken = threading.Event()
         #: Calls for which the log has a warning: a spout's call may take any time.
         self.warned: set[object] = set()
@@ -168,9 +158,11 @@ class Heartbeat:
         loop = self.loop
         if loop.must_end_by is not None and now >= loop.must_end_by:
             self.process_exit.end(
-                EXIT_STOPPED, "a second SIGTERM came while a call was still running", all_stacks()
+                worker_files.EXIT_STOPPED,
+                "a second SIGTERM came while a call was still running",
+                all_stacks(),
             )
-        mark = file_mark(os.path.join(self.directory, ORDERS))
+        mark = file_mark(os.path.join(self.directory, worker_files.ORDERS))
         if mark != self.orders_file:
             self.orders_file = mark
             loop.on_new_orders()
@@ -203,7 +195,7 @@ class Heartbeat:
                     f"a call of {call.name} has not returned for {call.seconds:.0f} s"
                     f" (topology.bolt.hang.secs: {task.hang_secs:g})"
                 )
-                self.process_exit.end(EXIT_HUNG, reason, all_stacks())
+                self.process_exit.end(worker_files.EXIT_HUNG, reason, all_stacks())
             key = task.id, call.since
             if key not in self.warned:
                 self.warned.add(key)
@@ -223,7 +215,7 @@ class Heartbeat:
         failed: OSError | None = None
         if counted != self.counted:
             try:
-                write_bytes(self.directory, COUNTERS, counters.to_bytes())
+                worker_files.write_bytes(self.directory, worker_files.COUNTERS, counters.to_bytes())
                 self.counted = counted
                 self.counters_number += 1
             except (
@@ -232,7 +224,7 @@ class Heartbeat:
                 failed = error
                 flags = replace(flags, ended=False)
         try:
-            write(self.directory, HEARTBEAT, self.heartbeat(flags, executing))
+            worker_files.write(self.directory, worker_files.HEARTBEAT, self.heartbeat(flags, executing))
         except OSError as error:
             failed = error
         if failed is not None:
@@ -258,7 +250,7 @@ class Heartbeat:
         elif self.no_files_since is None:
             self.no_files_since = now
         elif now >= self.no_files_since + FILES_SECONDS:
-            self.process_exit.end(EXIT_FILES, self.process_exit.open_files.why_none())
+            self.process_exit.end(worker_files.EXIT_FILES, self.process_exit.open_files.why_none())
 
     def heartbeat(self, flags: Flags, executing: tuple[str, int, float] | None) -> WorkerHeartbeat:
         """Return the heartbeat with these flags."""
@@ -277,7 +269,7 @@ class Heartbeat:
 
 def bound_output(directory: str) -> None:
     """Move the output of C code and child processes aside if it is too large, in place of older output."""
-    path = os.path.join(directory, OUTPUT)
+    path = os.path.join(directory, worker_files.OUTPUT)
     try:
         if os.stat(path).st_size > MOST_OUTPUT:
             shutil.copyfile(path, f"{path}.1")
