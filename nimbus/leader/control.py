@@ -112,7 +112,9 @@ class LeaderLoop:
         """Stay present, take part in the election, let the master do what is due."""
         now = self.clock.now()
         try:
-            self._keep_present(now)
+            self._present = self._process.keep(now)  # as the only Nimbus of this id
+            if not self._process.occupied:
+                self._presence.keep(now)
             guard = self._leadership.round(now)
             if self._guard is not None and guard != self._guard:
                 self._end_term()
@@ -122,7 +124,9 @@ class LeaderLoop:
             self._give_up(str(error))
         except Unavailable as error:
             self._retry_at = now + RETRY_SECS
-            self._log_away(str(error))
+            if not self._away:  # once, not twice a second
+                _log.warning("the store is away, Nimbus waits for it: %s", error)
+            self._away = str(error)
         except Exception:
             self._retry_at = now + REBUILD_SECS
             _log.exception("an error in Nimbus itself: its master is rebuilt")
@@ -150,12 +154,6 @@ class LeaderLoop:
         self._leadership.resign()
         self._presence.leave()
         self._process.leave()
-
-    def _keep_present(self, now: float) -> None:
-        """Stay present in the store, as the only Nimbus of this id."""
-        self._present = self._process.keep(now)
-        if not self._process.occupied:
-            self._presence.keep(now)
 
     def _why_not(self) -> str | None:
         """Return a reason not to start leading, or None."""
@@ -189,12 +187,6 @@ class LeaderLoop:
         ):  # otherwise this round may not have sent a request
             self._away = ""
             _log.info("the store answers again")
-
-    def _log_away(self, why: str) -> None:
-        """Log once that the store is away, not twice a second."""
-        if not self._away:
-            _log.warning("the store is away, Nimbus waits for it: %s", why)
-        self._away = why
 
     def _begin_term(self, guard: Guard) -> None:
         store = GuardedStore(self.store, guard, self._leadership.keeps_leading)

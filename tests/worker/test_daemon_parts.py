@@ -193,9 +193,9 @@ def test_the_plan_follows_the_orders_with_their_number_of_tasks(tmp_path: Path) 
     )
     write(tmp_path, ORDERS, more)
     write(tmp_path, KEYS, PAIR, 0o600)
-    start = begin(str(tmp_path))
-    plan = plan_of(start.orders, start.topology, str(tmp_path))
-    assert start.topology.component("bolt").parallelism == 2
+    orders, _, topology = begin(str(tmp_path))
+    plan = plan_of(orders, topology, str(tmp_path))
+    assert topology.component("bolt").parallelism == 2
     assert (plan.worker, dict(plan.worker_of)) == ("w1", {1: "w1", 2: "w2", 3: "w2"})
     assert (plan.incarnation, plan.linked) == ((1, 0), False)
     assert plan.own_tasks == [(1, "numbers", 0)]

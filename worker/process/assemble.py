@@ -40,7 +40,7 @@ from worker.process.exit import OpenFiles, ProcessExit
 from worker.process.heartbeat import Flags, Heartbeat
 from worker.process.lease import Lease
 from worker.process.logs import open_log
-from worker.process.startup import Start, begin, plan_of
+from worker.process.startup import begin, plan_of
 from worker.tasks.runners import AsyncThread, ThreadRunner
 from worker.tasks.scratch import Scratch
 
@@ -61,7 +61,7 @@ def run(directory: str) -> NoReturn:
     process_exit = ProcessExit(directory, incarnation_of(directory), open_files)
     try:
         try:
-            daemon = assemble(directory, begin(directory), process_exit)
+            daemon = assemble(directory, process_exit)
         except SquallError as error:
             process_exit.end(worker_files.EXIT_BAD_ORDERS, str(error))
         daemon.handle_signals(early.seen)
@@ -130,9 +130,9 @@ def incarnation_of(directory: str) -> Incarnation:
     return Incarnation(0, 0) if orders is None else orders.incarnation
 
 
-def assemble(directory: str, start: Start, process_exit: ProcessExit) -> Daemon:
-    """Assemble the worker."""
-    orders = start.orders
+def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
+    """Assemble the worker. Raises `SquallError` if its orders, its keys or its topology are missing or bad."""
+    orders, keys, topology = begin(directory)
     log_lines = open_log(directory, orders.worker)
 
     def lease_is_over(seconds: float) -> None:
@@ -145,9 +145,9 @@ def assemble(directory: str, start: Start, process_exit: ProcessExit) -> Daemon:
     # The previous process may have been killed, and its supervisor too; then nothing has removed these files.
     shutil.rmtree(os.path.join(directory, worker_files.SCRATCH), ignore_errors=True)
     same_host.sweep()
-    plan = plan_of(orders, start.topology, directory)
+    plan = plan_of(orders, topology, directory)
     within = port_range(os.environ.get(worker_files.PORTS, ""))
-    sockets = Sockets(start.keys, bind=orders.bind, host=orders.host, ports=orders.ports, within=within)
+    sockets = Sockets(keys, bind=orders.bind, host=orders.host, ports=orders.ports, within=within)
     name = f"{orders.topology}-{orders.worker}"
     worker = Worker(
         plan,
@@ -169,7 +169,7 @@ def assemble(directory: str, start: Start, process_exit: ProcessExit) -> Daemon:
     calls = CallWatch(worker)
     log_lines.place = calls.place
     daemon = Daemon(
-        directory, orders, start.topology, worker, exchange, sockets, lease, process_exit, send_heartbeats
+        directory, orders, topology, worker, exchange, sockets, lease, process_exit, send_heartbeats
     )
     flags = Flags(orders.number, "pause", orders.version)
     daemon.heartbeat = Heartbeat(

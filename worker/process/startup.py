@@ -6,8 +6,8 @@ Must not know: loops, threads, sockets.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from squall.cluster.blobs import read_bundle
 from squall.cluster.records import Placement
@@ -19,15 +19,6 @@ from worker.loop.plan import WorkerPlan
 
 #: What orders may ask for.
 ASKED = ("run", "pause", "drain", "stop")
-
-
-@dataclass(frozen=True)
-class Start:
-    """Orders, keys and topology that a worker starts with."""
-
-    orders: Orders
-    keys: Keys
-    topology: Topology
 
 
 def find_orders(directory: str) -> Orders:
@@ -65,8 +56,8 @@ def own_place(orders: Orders) -> Placement | None:
     return None
 
 
-def begin(directory: str) -> Start:
-    """Read orders, keys and topology. Raises `SquallError` if any is missing or bad."""
+def begin(directory: str) -> tuple[Orders, Keys, Topology]:
+    """Return the orders, keys and topology that a worker starts with. Raises `SquallError` if any is missing or bad."""
     orders = find_orders(directory)
     if (keys := read_keys(directory)) is None:
         raise BadFile(
@@ -79,14 +70,12 @@ def begin(directory: str) -> Start:
             f"the orders of worker {orders.worker!r} have tasks of {sorted(missing)}, which topology"
             f" {topology.name!r} in {orders.bundle} does not have"
         )
-    return Start(orders, keys, orders_topology(topology, orders))
+    return orders, keys, orders_topology(topology, orders)
 
 
 def orders_topology(topology: Topology, orders: Orders) -> Topology:
     """Return the topology with the numbers of tasks in the orders."""
-    counts: dict[str, int] = {}
-    for _, component, _ in orders.tasks:
-        counts[component] = counts.get(component, 0) + 1
+    counts = Counter(component for _, component, _ in orders.tasks)
     changed = {name: count for name, count in counts.items() if topology.component(name).parallelism != count}
     return topology.with_parallelism(changed) if changed else topology
 
