@@ -9,6 +9,7 @@ Must not know: how files are written, what a manifest is.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -17,13 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.rows.checker import RowChecker
-from squall_io.spark.rows.schema import Schema
+from squall_io.spark.rows.formats import format_problems
+from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.sink.errors import NotCommitted
-from squall_io.spark.sink.settings import missing_fields, neighbour_problems, settings_of
+from squall_io.spark.sink.settings import SinkSettings, batch_problems, names_of, parsed
 from squall_io.spark.sink.sink_writer import SinkWriter
-from topology_api import BatchBolt, Bolt, Context, FailTuple, Fields, Tuple
+from squall_io.spark.stores.opening import place_problems, settings_in
+from squall_io.spark.stores.paths import check_table_path
+from topology_api import BatchBolt, Bolt, Context, FailTuple, Fields, InvalidConfig, Tuple
 from topology_api.tuples import source_of, values_of
-from topology_api.wording import listed
+from topology_api.wording import listed, shown, typed
 
 if TYPE_CHECKING:
     import pyarrow
@@ -77,26 +81,36 @@ class SparkSink(BatchBolt):
             self.batch_size = batch_size
         if batch_interval is not None:
             self.batch_interval = batch_interval
-        self._settings = settings_of(
-            path,
-            schema,
-            format,
-            partition_by,
-            self.batch_size,
-            self.batch_interval,
-            master,
-            conf,
-            compression,
-        )
+        problems: list[str] = []
+        wrong = f"path is {typed(path)}: give the table's path as text, 'hdfs://host:9000/warehouse/counts'"
+        where = parsed(path, (str, os.PathLike), check_table_path, wrong, problems)
+        wrong = f"schema is {typed(schema)}: give Spark's DDL text, 'word string, count bigint'"
+        columns = parsed(schema, str, parse_schema, wrong, problems)
+        by = names_of(partition_by, problems)
+        if columns is not None:
+            problems += format_problems(columns, format, by, compression)
+        problems += batch_problems(self.batch_size, self.batch_interval)
+        wrong = f"conf is {typed(conf)}: give Spark's settings as a dict, {{'spark.executor.memory': '2g'}}"
+        given = {} if conf is None else conf
+        settings = parsed(given, Mapping, lambda conf: settings_in(conf, problems), wrong, problems) or {}
+        if master is None or isinstance(master, str):
+            problems += place_problems(master, settings, writes=[where] if where else [])
+        else:
+            problems.append(f"master is {typed(master)}: give it as Spark takes it, 'local[2]'")
+        if problems or where is None or columns is None:
+            raise InvalidConfig(problems, f"a SparkSink to {shown(path)}")
+        by = tuple(column.name for name in by if (column := columns.column(name)) is not None)
+        packed = None if compression is None else str(compression)
+        self._settings = SinkSettings(where, columns, str(format), by, packed, master, settings)
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
         """Yield the fields of the schema that input streams lack."""
-        return missing_fields(self._settings.schema, inputs)
+        return self._settings.missing_fields(inputs)
 
     def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
         """Yield conflicts between sinks of one topology: different sessions, or tables in each other's folders."""
         sinks = {name: bolt._settings for name, bolt in earlier.items() if isinstance(bolt, SparkSink)}
-        return neighbour_problems(self._settings, sinks)
+        return self._settings.neighbour_problems(sinks)
 
     def prepare(self, context: Context) -> None:
         """Start Spark and open the table."""
