@@ -22,8 +22,7 @@ from squall_io.spark.replay.records import (
     Record,
     Totals,
     arrived,
-    decode_errors,
-    decode_totals,
+    decode_note,
 )
 from squall_io.spark.replay.tasks import route_rows, run_tasks
 from squall_io.spark.rows.schema import parse_schema
@@ -81,9 +80,9 @@ def replay(
     for record in every:
         assert record.target == NO_TASK
         if record.stream == ERRORS:
-            done.errors += decode_errors(arrived(record))
+            done.errors += decode_note(arrived(record))
         elif record.stream == TOTALS:
-            done.totals.append(decode_totals(arrived(record)))
+            done.totals.append(decode_note(arrived(record)))
         else:
             assert isinstance(record.blob, Checked)
             found[record.stream] += zip(*record.blob.columns.values)

@@ -31,7 +31,7 @@ from squall_io.spark.replay.records import (
     ErrorNote,
     Record,
     arrived,
-    decode_errors,
+    decode_note,
 )
 from squall_io.spark.replay.tasks import route_rows, run_tasks
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
@@ -122,7 +122,7 @@ def error_rows(records: Sequence[DataFrame], plan: ReplayPlan) -> DataFrame:
 
     def in_worker(batches: Batches) -> Batches:
         for record in from_arrow(batches):
-            yield errors_to_arrow(decode_errors(arrived(record)), sources)
+            yield errors_to_arrow(decode_note(arrived(record)), sources)
 
     every = reduce(lambda one, other: one.unionAll(other), (noted(each, ERRORS) for each in records))
     return every.mapInArrow(in_worker, ERROR_ROWS)

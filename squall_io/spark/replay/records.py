@@ -251,13 +251,6 @@ class Totals:
     """Why the values of such a stream have no common type."""
 
 
-def decode_errors(blob: Buffer) -> list[ErrorNote]:
-    """Return the errors of a record."""
-    notes: list[ErrorNote] = pickle.loads(blob)
-    return notes
-
-
-def decode_totals(blob: Buffer) -> Totals:
-    """Return the totals of a record."""
-    totals: Totals = pickle.loads(blob)
-    return totals
+def decode_note(blob: Buffer) -> Any:
+    """Return the errors of a record (`list[ErrorNote]`), or its `Totals`."""
+    return pickle.loads(blob)

@@ -19,8 +19,8 @@ from squall_io.spark.replay import frames
 from squall_io.spark.replay.inference import NOTHING, Kind, TypeConflict, merge_all, schema_of
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey, plan_replay
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors
-from squall_io.spark.replay.records import FIRST, TOTALS, ComponentTotals, Totals, decode_totals
-from squall_io.spark.replay.shipping import SHIPPING, modules_of
+from squall_io.spark.replay.records import FIRST, TOTALS, ComponentTotals, Totals, decode_note
+from squall_io.spark.replay.shipping import modules_of, ship
 from squall_io.spark.results.job_errors import spark_errors_as, worker_died
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Column, SchemaError, same_name
@@ -115,7 +115,7 @@ def replay_topology(
     plan = plan_replay(topology, sources, outputs, max_errors, now, run_id)
     given = {key: sources[name] for name, key in plan.given.items()}
     plan = replace(plan, schemas=schemas_of(plan, given, schemas or {}))
-    SHIPPING.ship(spark, modules_of(plan.topology) if modules is None else modules)
+    ship(spark, modules_of(plan.topology) if modules is None else modules)
     kept: list[DataFrame] = []
     try:
         with changed_settings(spark, {_BYTES_SETTING: _BYTES}), readable_errors(plan.steps):
@@ -218,7 +218,7 @@ def compute(
             kept.append(records[step].persist())
     ends = [records[step] for step in plan.steps if plan.is_output(step)]
     totals = [
-        decode_totals(row.blob) for end in ends for row in frames.noted(end, TOTALS).select("blob").collect()
+        decode_note(row.blob) for end in ends for row in frames.noted(end, TOTALS).select("blob").collect()
     ]
     judge(plan, totals)
     outputs = {}

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
@@ -27,6 +28,9 @@ from worker.errors.reports import is_ours, is_own
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+#: The names of the archives that each session was given.
+_given: Final[WeakKeyDictionary[SparkSession, set[str]]] = WeakKeyDictionary()
 
 
 def modules_of(topology: Topology) -> dict[str, Path]:
@@ -84,31 +88,28 @@ def root_of(name: str) -> str | None:
     return file[: -len(place) - 1]
 
 
-class Shipping:
-    """The archives of this process. Spark fetches them when its workers start, so they are kept until the process ends."""
-
-    def __init__(self) -> None:
-        self._folder: Path | None = None
-        self._given: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
-
-    def ship(self, spark: SparkSession, modules: Mapping[str, Path]) -> None:
-        """Give a session's workers these modules, unless they have them."""
-        if not modules:
-            return
-        data = archive_of(modules)
-        name = f"squall-replay-{hashlib.sha256(data).hexdigest()[:16]}.zip"
-        given = self._given.setdefault(spark, set())
-        if name in given:
-            return
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="squall-replay-"))
-            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        (self._folder / name).write_bytes(data)
-        spark.addArtifacts(str(self._folder / name), pyfile=True)
+def ship(spark: SparkSession, modules: Mapping[str, Path]) -> None:
+    """Give a session's workers these modules, unless they have them."""
+    if not modules:
+        return
+    data = archive_of(modules)
+    name = f"squall-replay-{hashlib.sha256(data).hexdigest()[:16]}.zip"
+    given = _given.setdefault(spark, set())
+    if name not in given:
+        archive = _archives() / name
+        archive.write_bytes(data)
+        spark.addArtifacts(str(archive), pyfile=True)
         given.add(name)
 
 
-SHIPPING: Final = Shipping()
+@cache
+def _archives() -> Path:
+    """Return this process's folder of archives. Spark fetches them when its workers start, so they are kept until the process
+    ends.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="squall-replay-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def archive_of(modules: Mapping[str, Path]) -> bytes:

@@ -137,7 +137,7 @@ class Attempt:
     @property
     def rows(self) -> str:
         """The folder that Spark writes its rows to."""
-        return rows_folder(self.name)
+        return f"{self.folder}/rows"
 
 
 class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,7 +168,7 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def folder(self) -> str:
         """The folder of its files and their partition directories."""
-        return rows_folder(self.attempt)
+        return f"{RESULTS}/{self.attempt}/rows"
 
     @property
     def size(self) -> int:
@@ -182,11 +182,6 @@ class Published:
 
     version: Version
     ours: bool
-
-
-def rows_folder(attempt: str) -> str:
-    """Return the folder of an attempt's rows."""
-    return f"{RESULTS}/{attempt}/rows"
 
 
 def _seal_path(attempt: str) -> str:
@@ -281,20 +276,15 @@ def publish(
     `Files` are raised unchanged; the call may then be repeated.
     """
     draft = Version(
-        attempt.base,
-        attempt.run,
-        attempt.name,
-        run.command,
-        run.job,
-        run.code,
-        run.inputs,
-        run.settings,
-        run.table,
-        rows,
-        schema,
-        (),
+        number=attempt.base,
+        run=attempt.run,
+        attempt=attempt.name,
+        rows=rows,
+        schema=schema,
+        files=(),
         published=wall(),
         counts=counts or {},
+        **vars(run),  # the other fields of a version are those of its run
     )
     try:
         version = _finish(files, _sealed(files, draft))
@@ -315,7 +305,7 @@ def give_up(files: Files, attempt: Attempt) -> None:
 def _sealed(files: Files, draft: Version) -> Version:
     """Seal an attempt with the files that Spark wrote; return the version to publish. Raises `AttemptLost` if a
     sweeper was first."""
-    folder = rows_folder(draft.attempt)
+    folder = draft.folder
     written = [status for status in files.walk(folder) if is_data(status, len(folder) + 1)]
     if draft.rows and not written:
         raise _lost(files, draft.attempt)
@@ -372,7 +362,7 @@ def _numbered(files: Files, draft: Version) -> Version:
 
 def _is_whole(files: Files, draft: Version) -> bool:
     """Return whether all files of a sealed attempt exist: it was not swept before it was sealed."""
-    sizes = {status.path: status.size for status in files.walk(rows_folder(draft.attempt))}
+    sizes = {status.path: status.size for status in files.walk(draft.folder)}
     complete = all(sizes.get(file.path) == file.size for file in draft.files)
     return files.exists(_begun_path(draft.attempt)) and complete
 

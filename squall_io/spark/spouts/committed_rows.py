@@ -21,7 +21,7 @@ from urllib.parse import unquote
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.files import AbsentFile, FilesUnavailable
-from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName
+from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import (
     ROWS,
@@ -189,13 +189,6 @@ class BatchUnits(Units):
         if self._lease is not None:
             self._lease.release()
 
-    def _session(self) -> SessionLease:
-        """Return a lease of Spark's session, which is started when first needed."""
-        if self._lease is None:
-            spout, context = self._spout, self._context
-            self._lease = shared_session(spout.master, spout.conf, context.log, context.progress)
-        return self._lease
-
     def _check(self, table: TableRecord) -> None:
         """Raise `CannotStream` if the table has no batches or lacks requested columns."""
         root = self._files.root
@@ -235,7 +228,7 @@ class BatchUnits(Units):
         entries = (entry for entry in (*state.entries, *state.replaced) if not entry.replaces)
         inside = [entry for entry in entries if self._spout.span.holds(entry.committed)]
         return {
-            unit_of(entry.batch): entry
+            Unit(f"{entry.batch.writer_id}.{entry.batch.epoch}", entry.batch.number): entry
             for entry in sorted(inside, key=lambda entry: (entry.committed, entry.batch))
         }
 
@@ -294,8 +287,10 @@ class BatchUnits(Units):
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as sql
 
-        lease = self._session()
-        session = lease.session
+        if self._lease is None:  # the first such file
+            spout, context = self._spout, self._context
+            self._lease = shared_session(spout.master, spout.conf, context.log, context.progress)
+        session = self._lease.session
         path = f"{self._files.root}/{file.path}"
         try:
             reader = (
@@ -309,16 +304,11 @@ class BatchUnits(Units):
             return loaded.select(*columns).toArrow()
         except Exception as error:
             if is_broken(session):
-                lease.renew(session)
+                self._lease.renew(session)
                 raise FilesUnavailable(f"cannot read {path}: Spark's driver has ended") from None
             if isinstance(error, PySparkException):
                 raise UnreadableFile(f"Spark cannot read {path}: {error}") from None
             raise
-
-
-def unit_of(batch: BatchName) -> Unit:
-    """Return the unit for a batch."""
-    return Unit(f"{batch.writer_id}.{batch.epoch}", batch.number)
 
 
 def _field_problems(names: tuple[Any, ...]) -> Iterator[str]:

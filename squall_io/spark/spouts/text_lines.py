@@ -90,7 +90,7 @@ def cut(slices: Iterable[bytes], place: int) -> Iterator[Line]:
                 length = 0
             else:
                 line = data[begin:found] if found - begin <= LONGEST else None
-            yield place, after, _without_return(line)
+            yield place, after, line[:-1] if line is not None and line.endswith(b"\r") else line
             place = after
             begin = found + 1
         if begin < len(data):
@@ -101,10 +101,6 @@ def cut(slices: Iterable[bytes], place: int) -> Iterator[Line]:
                 kept.clear()
     if length:
         yield place, place + length, b"".join(kept) if length <= LONGEST else None
-
-
-def _without_return(line: bytes | None) -> bytes | None:
-    return line[:-1] if line is not None and line.endswith(b"\r") else line
 
 
 def _unpacked(slices: Iterable[bytes], ending: str) -> Iterator[bytes]:
