@@ -14,7 +14,7 @@ from squall_io.spark.manifest.checkpoints import KEPT, Checkpoint, read_newest, 
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.entries import BatchEntry, encode_entry
 from squall_io.spark.manifest.files import Files, FilesUnavailable
-from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName, checkpoint_path
+from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName, numbered
 from squall_io.spark.manifest.state import checkpoint_if_due, read_state
 from tests.squall_io.commit_world import World, writer_id
 from tests.squall_io.memory_files import MemoryFiles, Step
@@ -95,11 +95,11 @@ def test_a_checkpoint_whose_number_was_taken_and_deleted_meanwhile_does_not_coun
     for _ in range(KEPT + 1):
         assert write_next(files, newest, ())
         newest = read_newest(files)
-    assert not files.exists(checkpoint_path(1))
+    assert not files.exists(numbered(CHECKPOINTS, 1))
     assert not write_next(files, Checkpoint(), frozen)
     assert read_state(files).entries == (entry(1),)
     take_in(files)
-    assert not files.exists(checkpoint_path(1))
+    assert not files.exists(numbered(CHECKPOINTS, 1))
     assert read_state(files).entries == (entry(1),)
 
 
@@ -133,7 +133,7 @@ def test_the_remains_of_a_checkpoint_whose_answer_was_lost_are_removed_by_the_ne
 
     def deaf(step: Step, effect: Callable[[], T]) -> T:
         done = effect()
-        if step.path == checkpoint_path(1) and step.writes:
+        if step.path == numbered(CHECKPOINTS, 1) and step.writes:
             raise FilesUnavailable("no answer")
         return done
 
@@ -166,10 +166,10 @@ def test_nothing_old_is_deleted_while_a_remaining_checkpoint_is_unreadable() -> 
     for number in range(1, KEPT + 1):
         put(files, number)
         take_in(files)
-    files.replace(checkpoint_path(KEPT - 1), b"")
+    files.replace(numbered(CHECKPOINTS, KEPT - 1), b"")
     put(files, 99)
     assert take_in(files)  # the newest one is complete
-    assert files.exists(checkpoint_path(1))
+    assert files.exists(numbered(CHECKPOINTS, 1))
     assert len(read_state(files).entries) == KEPT + 1
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall_io.spark.manifest.layout import (
+    SCHEMAS,
     BatchName,
     WriterId,
     batch_of,
@@ -17,8 +18,8 @@ from squall_io.spark.manifest.layout import (
     fence_path,
     is_hidden,
     number_of,
+    numbered,
     safe,
-    schema_path,
 )
 
 NAMES = st.one_of(
@@ -103,7 +104,7 @@ def test_an_invalid_claim_name_is_ignored(name: str) -> None:
 
 
 def test_numbers_are_read_as_they_are_written() -> None:
-    assert number_of(schema_path(12).rpartition("/")[2]) == 12
+    assert number_of(numbered(SCHEMAS, 12).rpartition("/")[2]) == 12
     assert [number_of(name) for name in ("012.json", "12", "x.json", ".json", "²-1.json")] == [None] * 5
 
 

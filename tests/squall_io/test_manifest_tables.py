@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord, seal
-from squall_io.spark.manifest.layout import SCHEMAS, TABLE, schema_path
+from squall_io.spark.manifest.layout import SCHEMAS, TABLE, numbered
 from squall_io.spark.manifest.tables import (
     RESULTS,
     ROWS,
@@ -143,7 +143,7 @@ def test_two_tasks_that_add_columns_at_once_agree_on_one_order() -> None:
     others = []
 
     def slow(step: Step, effect: Callable[[], T]) -> T:
-        if step == Step("put_if_absent: rename", schema_path(2), writes=True):
+        if step == Step("put_if_absent: rename", numbered(SCHEMAS, 2), writes=True):
             others.append(agree_on_schema(MemoryFiles(store), parse_schema("a int, b int")))
         return effect()
 
@@ -170,9 +170,9 @@ def test_a_schema_that_does_not_fit_is_refused_and_both_are_named() -> None:
         (TABLE, b"{", read_table),
         (TABLE, seal("table", {"holds": ROWS}), read_table),
         (TABLE, seal("schema", {"ddl": "a int"}), read_table),
-        (schema_path(1), seal("schema", {}), latest_schema),
-        (schema_path(1), seal("schema", {"ddl": "a nonsense"}), latest_schema),
-        (schema_path(1), seal("schema", {"ddl": "a int"})[:-9], latest_schema),
+        (numbered(SCHEMAS, 1), seal("schema", {}), latest_schema),
+        (numbered(SCHEMAS, 1), seal("schema", {"ddl": "a nonsense"}), latest_schema),
+        (numbered(SCHEMAS, 1), seal("schema", {"ddl": "a int"})[:-9], latest_schema),
     ],
 )
 def test_unreadable_records_are_named(path: str, data: bytes, read: Callable[[MemoryFiles], object]) -> None:

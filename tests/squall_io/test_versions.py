@@ -13,7 +13,7 @@ import pytest
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FilesUnavailable
-from squall_io.spark.manifest.layout import RESULTS, TABLE, version_path
+from squall_io.spark.manifest.layout import RESULTS, TABLE, VERSIONS, numbered
 from squall_io.spark.manifest.tables import RESULTS as HOLDS_VERSIONS
 from squall_io.spark.manifest.tables import ROWS, TableMismatch, TableRecord, open_table, read_table
 from squall_io.spark.results import versions
@@ -344,7 +344,7 @@ def test_missing_rows_are_not_published() -> None:
 def test_a_damaged_or_newer_newest_version_is_named() -> None:
     disk = Disk()
     go(disk, RUN)
-    path = version_path(1)
+    path = numbered(VERSIONS, 1)
     whole = disk.content[path]
 
     disk.content[path] = whole[: len(whole) // 2]
@@ -353,7 +353,7 @@ def test_a_damaged_or_newer_newest_version_is_named() -> None:
     disk.content[path] = whole.replace(b'"format": 1', b'"format": 2')
     with pytest.raises(UnreadableRecord, match="read it with a newer Squall"):
         versions.newest_version(disk)
-    disk.replace(version_path(2), whole)
+    disk.replace(numbered(VERSIONS, 2), whole)
     with pytest.raises(
         UnreadableRecord, match=r"versions/2.json is damaged: it holds the record of version 1"
     ):

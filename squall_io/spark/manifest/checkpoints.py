@@ -27,7 +27,7 @@ from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.entries import BatchEntry, entry_from, fields_of
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, digest_of, seal
 from squall_io.spark.manifest.files import AbsentFile, Files
-from squall_io.spark.manifest.layout import CHECKPOINTS, checkpoint_path, number_of
+from squall_io.spark.manifest.layout import CHECKPOINTS, number_of, numbered
 
 KIND: Final = "checkpoint"
 #: Entries of one part: a part is rewritten until it is full, so this bounds the cost of a checkpoint (about 2 MB of JSON).
@@ -87,7 +87,7 @@ def _numbers(files: Files) -> list[int]:
 
 
 def _read_index(files: Files, number: int) -> tuple[Part, ...]:
-    path = checkpoint_path(number)
+    path = numbered(CHECKPOINTS, number)
     return decode(KIND, _Index, files.read(path), path).parts
 
 
@@ -96,7 +96,7 @@ def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | Unre
     try:
         data = files.read(part.path)
     except AbsentFile:
-        if not files.exists(checkpoint_path(number)):
+        if not files.exists(numbered(CHECKPOINTS, number)):
             raise  # there is a newer one: parts are deleted after the checkpoints that name them
         return UnreadableRecord(part.path, f"is missing: {part.entries} entries were in it")
     if digest_of(data) != part.digest:
@@ -122,7 +122,7 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
     loose = [*before.entries[sum(part.entries for part in full) :], *added]
     made = [_write_part(files, number, loose[start : start + PART]) for start in range(0, len(loose), PART)]
 
-    path, record = checkpoint_path(number), seal(KIND, _Index((*full, *made)))
+    path, record = numbered(CHECKPOINTS, number), seal(KIND, _Index((*full, *made)))
     if not files.put_if_absent(path, record):
         # The index names parts that only this call wrote: if it exists, the answer to an earlier put was lost.
         try:

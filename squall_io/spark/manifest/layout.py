@@ -129,19 +129,9 @@ def fence_path(writer_id: WriterId, epoch: int) -> str:
     return f"{CLAIMS}/{writer_id}.{epoch}.fence.json"
 
 
-def schema_path(number: int) -> str:
-    """Return the path of a schema."""
-    return f"{SCHEMAS}/{number}.json"
-
-
-def checkpoint_path(number: int) -> str:
-    """Return the path of a checkpoint."""
-    return f"{CHECKPOINTS}/{number}.json"
-
-
-def version_path(number: int) -> str:
-    """Return the path of the record of a reprocessed table's version."""
-    return f"{VERSIONS}/{number}.json"
+def numbered(folder: str, number: int) -> str:
+    """Return the path of a schema, a checkpoint or a version, in the folder of all of its kind."""
+    return f"{folder}/{number}.json"
 
 
 def batch_of(name: str) -> BatchName | None:

@@ -18,7 +18,7 @@ import msgspec
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
 from squall_io.spark.manifest.files import AbsentFile, Files
-from squall_io.spark.manifest.layout import SCHEMAS, TABLE, is_hidden, number_of, schema_path
+from squall_io.spark.manifest.layout import SCHEMAS, TABLE, is_hidden, number_of, numbered
 from squall_io.spark.rows.schema import Schema, merge, parse_schema
 from squall_io.spark.rows.types import SchemaError
 from topology_api import SquallError
@@ -143,7 +143,7 @@ def describe(table: TableRecord) -> str:
 
 def read_schema(files: Files, number: int) -> NumberedSchema:
     """Return a schema by its number. Raises `UnreadableRecord`."""
-    path = schema_path(number)
+    path = numbered(SCHEMAS, number)
     record = decode(SCHEMA_KIND, _SchemaRecord, files.read(path), path)
     try:
         return NumberedSchema(number, parse_schema(record.ddl))
@@ -173,7 +173,7 @@ def agree_on_schema(files: Files, wanted: Schema) -> NumberedSchema:
         if merged == latest.schema:
             return latest
         number = latest.number + 1
-        if files.put_if_absent(schema_path(number), seal(SCHEMA_KIND, {"ddl": str(merged)})):
+        if files.put_if_absent(numbered(SCHEMAS, number), seal(SCHEMA_KIND, {"ddl": str(merged)})):
             return NumberedSchema(number, merged)
 
 

@@ -96,17 +96,13 @@ class ReplayPlan:
         """The tasks of the components that are run."""
         return frozenset(task for step in self.steps for task in self.tasks_of[step])
 
-    def component(self, name: str) -> ComponentSpec:
-        """Return the spec of a component."""
-        return self.topology.component(name)
-
     def fields_of(self, key: StreamKey) -> tuple[str, ...]:
         """Return the names of a stream's values."""
-        return self.component(key.component).outputs[key.stream].fields
+        return self.topology.component(key.component).outputs[key.stream].fields
 
     def inputs_of(self, step: str) -> tuple[StreamKey, ...]:
         """Return the streams that a component reads, each once."""
-        return read_by(self.component(step))
+        return read_by(self.topology.component(step))
 
     def readers_of(self, what: StreamKey | str) -> list[str]:
         """Return the running components that read a stream, or any stream of a component."""

@@ -291,7 +291,7 @@ class Routing:
 
     def __init__(self, plan: ReplayPlan, key: StreamKey, partition: int, directory: str) -> None:
         number, name = plan.number_of[key], key.component
-        spec = plan.component(name)
+        spec = plan.topology.component(name)
         index = partition % spec.parallelism
         task = plan.tasks_of[name][index]
         self.totals = Totals(name, task)

@@ -15,6 +15,7 @@ from traceback import walk_tb
 from typing import Final
 
 from squall_io.spark.sink.errors import WRITE, reason_of, text_of
+from squall_io.spark.stores.hadoop_errors import shortened
 from topology_api import SquallError
 
 _TRACEBACK: Final = "Traceback (most recent call last):"
@@ -40,7 +41,6 @@ _NO_JAVA: Final = (
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
 #: The failed call if Spark does not name it.
 _STORAGE: Final = "storage or the network failed"
-_LONGEST: Final = 400
 
 
 def reason_in(error: BaseException) -> str | None:
@@ -54,7 +54,7 @@ def reason_in(error: BaseException) -> str | None:
     if worker is not None:
         return worker
     if text.startswith("[") or _has_condition(error):
-        return _short(_first_paragraph(text))
+        return shortened(_first_paragraph(text))
     return reason_of(error, _call_in(text))
 
 
@@ -136,7 +136,7 @@ def _of_dead_worker(text: str) -> str | None:
         )
     frames = _FRAME.findall(text, found.end())
     theirs = [frame for frame in frames if not _NOT_THEIRS.search(frame[0])] or frames
-    return f"a Python worker of Spark's died: {_short(found[1])}{_places(theirs[:1])}"
+    return f"a Python worker of Spark's died: {shortened(found[1])}{_places(theirs[:1])}"
 
 
 def _from_worker(text: str) -> str | None:
@@ -147,7 +147,7 @@ def _from_worker(text: str) -> str | None:
     trace = text[start + len(_TRACEBACK) :]
     frames = [frame for frame in _FRAME.findall(trace) if not _NOT_THEIRS.search(frame[0])]
     said = [line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
-    return _short(said[0] if said else "an error") + _places(frames[-1:])
+    return shortened(said[0] if said else "an error") + _places(frames[-1:])
 
 
 def _places(frames: list[tuple[str, str, str]]) -> str:
@@ -163,7 +163,3 @@ def _first_paragraph(text: str) -> str:
             break
         lines.append(line.strip())
     return " ".join(lines).rstrip(";") or text.strip().partition("\n")[0]
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

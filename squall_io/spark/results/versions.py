@@ -53,7 +53,7 @@ from squall_io.spark.manifest.envelopes import (
     unseal,
 )
 from squall_io.spark.manifest.files import AbsentFile, Files
-from squall_io.spark.manifest.layout import RESULTS, VERSIONS, number_of, version_path
+from squall_io.spark.manifest.layout import RESULTS, VERSIONS, number_of, numbered
 from squall_io.spark.manifest.sweep import now_of
 from topology_api import SquallError
 
@@ -208,7 +208,7 @@ def newest_version(files: Files) -> Version | None:
 
 def read_version(files: Files, number: int) -> Version:
     """Return a version by its number. Raises `AbsentFile` or `UnreadableRecord`."""
-    path = version_path(number)
+    path = numbered(VERSIONS, number)
     version = _version_from(VERSION, files.read(path), path)
     if version.number != number:
         raise UnreadableRecord(path, f"is damaged: it holds the record of version {version.number}")
@@ -351,7 +351,7 @@ def _numbered(files: Files, draft: Version) -> Version:
             if not _is_whole(files, draft):
                 raise _lost(files, draft.attempt) from None
             tables.open_table(files, draft.table)
-            if not files.put_if_absent(version_path(number), _record_of(VERSION, version)):
+            if not files.put_if_absent(numbered(VERSIONS, number), _record_of(VERSION, version)):
                 continue
         if version.table != draft.table:
             raise tables.mismatch(files, version.table, draft.table)
@@ -404,7 +404,7 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
         old
     ):  # oldest first, so that at any moment the pruned versions are the oldest ones
         emptied = msgspec.structs.replace(version, files=(), pruned=True)
-        files.replace(version_path(version.number), _record_of(VERSION, emptied))
+        files.replace(numbered(VERSIONS, version.number), _record_of(VERSION, emptied))
         files.delete(
             f"{RESULTS}/{version.attempt}"
         )  # if this process is killed first, the folder is swept when it is old

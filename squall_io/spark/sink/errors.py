@@ -22,7 +22,7 @@ from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavai
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import NoConnectServer
-from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of
+from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of, shortened
 from topology_api import SquallError
 
 #: The beginning of an error of Spark Connect, "(java.io.EOFException) End of File": its trace may be missing.
@@ -60,7 +60,6 @@ _DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
 _WRAPPING: Final = ("org.apache.spark.", "py4j.")
 #: The call that fails when a batch cannot be stored.
 WRITE: Final = "Spark cannot write"
-_LONGEST: Final = 400
 
 #: Seconds between attempts, at first and at most.
 FIRST_WAIT: Final = 0.2
@@ -133,12 +132,12 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
         help_ = (
             "; have its executors the same Spark and Java as this worker?" if name in _OTHER_CLASSES else ""
         )
-        return _short(f"Spark: {causes[-1].message} ({causes[-1].name})") + help_
+        return shortened(f"Spark: {causes[-1].message} ({causes[-1].name})") + help_
     text = text_of(error)
     if details := _DETAILS.search(text):
-        return _short(f"Spark Connect: {details.group(1)}")
+        return shortened(f"Spark Connect: {details.group(1)}")
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return _short(f"{type(error).__name__}: {first}" if first else type(error).__name__)
+    return shortened(f"{type(error).__name__}: {first}" if first else type(error).__name__)
 
 
 def _meaning(error: BaseException, call: str = WRITE) -> FilesError | None:
@@ -175,10 +174,6 @@ def _trace_of(error: BaseException) -> str:
         return trace
     trace = getattr(error, "_stacktrace", None)  # Spark Connect's, without the first message
     return f"{text_of(error)}\n{trace}" if isinstance(trace, str) else text_of(error)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
 
 @dataclass

@@ -31,7 +31,7 @@ import msgspec
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
 from squall_io.spark.manifest.files import AbsentFile, Files, FileStatus
-from squall_io.spark.manifest.layout import is_hidden, number_of
+from squall_io.spark.manifest.layout import is_hidden, number_of, numbered
 from squall_io.spark.stores import InvalidPath, check_path
 from topology_api import SquallError
 
@@ -202,17 +202,17 @@ class FileList:
             number = self.records + 1
             before = 0 if number % WHOLE == 0 else len(self.files)
             record = _Found(before, [*self.files[before:], *new])
-            self._kept.put_if_absent(
-                _path(number), seal(KIND, record)
-            )  # if another task won, its record is read next
+            # If another task won, its record is read next.
+            self._kept.put_if_absent(numbered(FOUND, number), seal(KIND, record))
 
     def _newest(self) -> int:
         return max((number_of(status.name) or 0 for status in self._kept.list(FOUND)), default=0)
 
     def _take(self, number: int) -> None:
         """Read a record that follows the last one, or has the whole list."""
-        path = f"{self._kept.root}/{_path(number)}"
-        record = decode(KIND, _Found, self._kept.read(_path(number)), path)
+        name = numbered(FOUND, number)
+        path = f"{self._kept.root}/{name}"
+        record = decode(KIND, _Found, self._kept.read(name), path)
         known = len(self.files) - record.before
         if not 0 <= known <= len(record.files):
             why = f"it begins at file {record.before}, and {len(self.files)} are known"
@@ -220,10 +220,6 @@ class FileList:
         self.files += record.files[known:]
         self.found.update((file.path, file) for file in record.files[known:])
         self.records = number
-
-
-def _path(number: int) -> str:
-    return f"{FOUND}/{number}.json"
 
 
 # New files

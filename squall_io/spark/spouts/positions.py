@@ -106,13 +106,6 @@ class DoneUnits:
         """Add a finished unit of this task."""
         self.series.setdefault(unit.series, Ranges()).add(self._turn(unit))
 
-    def update(self, other: DoneUnits) -> None:
-        """Add everything in another record of the same task."""
-        for series, ranges in other.series.items():
-            own = self.series.setdefault(series, Ranges())
-            for first, last in ranges:
-                own.add(first, last)
-
     def __contains__(self, unit: Unit) -> bool:
         ranges = self.series.get(unit.series)
         if ranges is None or owner_of(unit, self.parallelism) != self.index:
@@ -176,11 +169,13 @@ class Positions:
 
     def learn(self, record: PositionRecord) -> None:
         """Add a record of an earlier owner, or of a task of a different parallelism."""
-        done = DoneUnits(record.index, record.parallelism, record.done)
-        if (done.index, done.parallelism) == (self.index, self.parallelism):
-            self.done.update(done)
+        if (record.index, record.parallelism) == (self.index, self.parallelism):
+            for series, ranges in record.done.items():
+                own = self.done.series.setdefault(series, Ranges())
+                for first, last in ranges:
+                    own.add(first, last)
         else:
-            self._others.append(done)
+            self._others.append(DoneUnits(record.index, record.parallelism, record.done))
         for series, number, position in record.begun:
             unit = Unit(series, number)
             if self.mine(unit):

@@ -122,7 +122,6 @@ _CAUSE: Final = re.compile(
 )
 #: A NameNode's message for several problems, in an exception without a specific class.
 _NO_DATA_NODE: Final = "could only be written to 0 of"
-_LONGEST: Final = 300
 #: The most causes of an exception that are examined.
 _CAUSES: Final = 8
 #: Part of Py4J's text if Java answers with an error that the called method did not raise.
@@ -146,12 +145,16 @@ def causes_in(trace: str) -> list[Thrown]:
     return [Thrown((found[2] or found[1],), found[3] or "") for found in _CAUSE.finditer(trace)]
 
 
+def shortened(text: str, longest: int = 400) -> str:
+    """Return a text, or its beginning if it is longer than this."""
+    return text if len(text) <= longest else text[: longest - 3] + "..."
+
+
 def _text(what: str, thrown: Thrown, help_: str) -> str:
     """Return one line with the call, the message, its class, and advice."""
     lines = thrown.message.strip().splitlines()
     said = lines[0].partition("; For more details see:")[0].strip() if lines else ""
-    if len(said) > _LONGEST:
-        said = said[: _LONGEST - 3] + "..."
+    said = shortened(said, 300)
     return f"{what}: {f'{said} ({thrown.name})' if said else thrown.name}{f'; {help_}' if help_ else ''}"
 
 
