@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import builtins
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -129,9 +129,13 @@ class MemoryStore:
         if folder in self.files:
             raise FilesRefused(f"list {ROOT}/{folder}: it is a file")
         start = f"{folder}/" if folder else ""
-        found: Iterable[str] = (*self.files, *self.folders)
-        below = (path for path in found if path and path.startswith(start))
-        return sorted(path for path in below if "/" not in path[len(start) :])
+        begin = len(start)
+        return sorted(
+            path
+            for found in (self.files, self.folders)
+            for path in found
+            if path.startswith(start) and path and path.find("/", begin) < 0
+        )
 
 
 class MemoryFiles:

@@ -103,7 +103,7 @@ def test_sweeps_checkpoints_and_lost_answers_at_any_moment_change_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     taken_back = 0
-    for seed in range(150):
+    for seed in range(100):
         luck = random.Random(seed)
         world = SinkWorld(monkeypatch)
         life = opened(world)
@@ -135,7 +135,7 @@ def test_sweeps_checkpoints_and_lost_answers_at_any_moment_change_nothing(
         play.run(("task", luck.randrange(1, 25)), ("one", luck.randrange(8, 60)), *turns)
         taken_back += newest(world) > 2
         check_once(world, *texts)
-    assert taken_back > 50
+    assert taken_back > 33
 
 
 def test_a_task_held_up_between_any_two_steps_of_a_sweep_commits_once(
