@@ -3,11 +3,11 @@
 | file | subject |
 |---|---|
 | `plan` | the next action for each worker: phases and goals, as one table; back-off |
-| `agent` | the supervisor: has the plan decide, acts, reports |
-| `store_view` | its view of the store, and its registration there |
-| `desired_state` | its orders in the store |
+| `agent` | the supervisor: carries out the plan's actions, and reports |
+| `store_view` | the supervisor's view of the store, and its registration there |
+| `desired_state` | the state that the store wants for the supervisor's workers |
 | `managed_worker` | one worker: its state, the actions on it, its reports and events |
-| `process_host` | where workers run, as an interface: `worker_processes` here, in memory in a local cluster |
+| `process_host` | the interface of the place where workers run: `worker_processes` here, memory in a local cluster |
 | `processes` | processes: started, adopted, signalled, and ended with all their children |
 | `exits` | why a process ended |
 | `orders` | the orders of a worker |
@@ -15,10 +15,10 @@
 | `directories` | files on the host, and their removal (`removals`) |
 | `artifacts` | files of topologies: bundles, code, environments; prepared off the loop (`jobs`), removed when unused |
 | `environments` | how packages are installed |
-| `daemon` | the process: all of these together, over a store |
-| `nimbus_http` | its link to the Nimbuses |
-| `log_server`, `log_files` | its HTTP: the logs of its workers |
-| `waker` | the sleep and wake-up of its loop |
+| `daemon` | the supervisor's process: all these modules together, over a store |
+| `nimbus_http` | the supervisor's link to the Nimbuses |
+| `log_server`, `log_files` | the supervisor's HTTP server, for the logs of its workers |
+| `waker` | the sleep and wake-up of the supervisor's loop |
 
 A supervisor and a worker communicate only by files in the worker's directory (`squall.worker_files`), so that each
 survives a restart of the other.

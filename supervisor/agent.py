@@ -4,8 +4,9 @@
 may be called at any time, and is idempotent; `next_time` gives the time of the next round. A failure that concerns one worker
 is reported for that worker and stops no other. A new supervisor over the same state adopts the workers of the previous one.
 
-The time between two calls counts as one second at most: after this process itself was frozen, it must not consider its
-workers dead because it did not observe them. One thread. Must not know: user code, how workers run, how Nimbus is reached.
+The supervisor's own time advances by one second at most between two calls of `sync`: after a freeze of the supervisor itself,
+it must not consider its workers dead because it did not observe them. One thread. Must not know: user code, how workers run,
+how Nimbus is reached.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ __all__ = ["NimbusLink", "Supervisor"]
 
 _log = logging.getLogger(__name__)
 
-#: Rounds within one `sync`: each action leads to another phase, and no worker passes through more phases without a wait.
+#: Rounds within one `sync`: each action changes a worker's phase, and no worker passes through more phases without a wait.
 _ROUNDS: Final = 6
 #: Seconds between two warnings about a failure that concerns every worker.
 _WARN_EVERY: Final = 60.0
@@ -75,12 +76,12 @@ class LoopPace:
 
 @dataclass(frozen=True)
 class WorkerTerms:
-    """The settings with which a supervisor runs workers."""
+    """A supervisor's settings for its workers."""
 
     bind: str = "127.0.0.1"
-    """The address that workers listen on. If it means every address, others reach the workers by the host's name."""
+    """The address that workers listen on. If it means every address (0.0.0.0), others reach the workers by the host's name."""
     lease_secs: float = 20.0
-    """How long workers go on without their supervisor, in seconds."""
+    """How long workers continue without their supervisor, in seconds."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     pace: LoopPace = field(default_factory=LoopPace)
 
@@ -102,7 +103,8 @@ class Supervisor:
         last_words: Callable[[], object] = lambda: None,
     ) -> None:
         """`admit` raises when the store belongs to another cluster. `wake` is called, from any thread, when `sync` has work.
-        `last_words` is called before the supervisor leaves for good: Nimbus accepts reports of registered supervisors only."""
+        `last_words` is called before the supervisor leaves for good: Nimbus accepts reports only from registered
+        supervisors."""
         self.id = record.id
         self.record = record
         self.registry = registry
@@ -131,7 +133,7 @@ class Supervisor:
     def register(self) -> None:
         """Register in the store, and find the workers of an earlier supervisor over the same state.
 
-        Raises `SquallError` if the store cannot be reached, or belongs to another cluster; `sync` keeps trying.
+        Raises `SquallError` if the store cannot be reached, or belongs to another cluster. `sync` tries it again in any case.
         """
         self._begin().register()
         self._report_alive()
@@ -168,7 +170,7 @@ class Supervisor:
             if not store_view.known or not self._act(store_view, now):
                 break
         if self._give_orders(store_view):
-            self._pass_on(store_view, now)  # heartbeats that were read before answer earlier orders
+            self._pass_on(store_view, now)  # again: the heartbeats read so far answer the earlier orders
         self._send_heartbeat(now)
         waiting = soon(self._hosted.values(), self._time, self.timeouts)
         self._next = now + (
@@ -182,7 +184,7 @@ class Supervisor:
         return max(now, self._next)
 
     def close(self, now: float) -> bool:
-        """Stop all workers and start none. Call it again until it returns True: then all have ended."""
+        """Stop all workers and start none. Call this again until it returns True: then all workers have ended."""
         if self._left:
             return True
         store_view = self._begin()
@@ -196,7 +198,7 @@ class Supervisor:
         return True
 
     def leave_workers(self) -> None:
-        """Stop supervising. Workers go on until their leases expire, or until a supervisor over the same state adopts them."""
+        """Stop supervising. Workers continue until their leases expire, unless a supervisor over the same state adopts them."""
         self._leave(for_good=False)
 
     def kill_all(self, patience: float = 5.0) -> bool:
@@ -232,7 +234,7 @@ class Supervisor:
     # Desired state
 
     def _refresh(self, store_view: StoreView, now: float) -> None:
-        """Read the store, and forget workers that it no longer has."""
+        """Read the store, and forget workers that the store no longer has."""
         topologies = {hosted.topology_id: hosted.topology for hosted in self._hosted.values()}
         if not store_view.refresh(now, topologies):
             return
@@ -268,7 +270,7 @@ class Supervisor:
         for action, key in plan(wanted, self._hosted, self._time, self.timeouts):
             try:
                 done |= self._do(store_view, action, key, now)
-            except Exception:  # it concerns one worker; the others continue
+            except Exception:  # the error concerns one worker; the others continue
                 _log.exception("supervisor %s: %s of %s failed", self.id, action.name, key)
         return done
 
@@ -299,7 +301,7 @@ class Supervisor:
         was done."""
         view, place = store_view.views.get(key[0]), store_view.places.get(key)
         if view is None or place is None:
-            return False  # its orders are unknown at the moment
+            return False  # the worker's orders are unknown at the moment
         hosted = self._hosted.get(key) or self._host(store_view, view, place)
         state = self._processes.provision(view.record, self._time)
         if isinstance(state, Pending):
@@ -326,7 +328,7 @@ class Supervisor:
         hosted.start(provision, orders, occasion_of(view), self._time)
 
     def _rest(self, hosted: ManagedWorker, part: str, why: str, backoff: Backoff) -> None:
-        """Report a failed start; it is retried after the back-off."""
+        """Report a failed start. The start is retried after the back-off."""
         event = not_started(hosted.named("not_started"), part, why, backoff, self._time)
         hosted.bury(backoff, event, again=True)
         _log.error("%s", sentence(event))
@@ -395,7 +397,7 @@ class Supervisor:
         self._next_heartbeat = now + min(self.pace.heartbeat, self._host_settings.lease_secs / 5)
         self._lease += 1
         for hosted in self._hosted.values():
-            if hosted.life in ("alive", "found"):  # found: not adopted while the store is away
+            if hosted.life in ("alive", "found"):  # found: not adopted yet, because the store is away
                 try:
                     hosted.container.write_lease(self._lease)
                 except OSError as error:
@@ -408,7 +410,7 @@ class Supervisor:
             self._reporter.heard()
 
     def _warn(self, text: str, label: str, error: OSError) -> None:
-        """Warn, at most once a minute: a full disk would warn on every `sync`."""
+        """Warn, at most once a minute: a full disk causes a warning on every `sync`."""
         if self._time >= self._warn_again:
             self._warn_again = self._time + _WARN_EVERY
             _log.warning(text, label, error)
@@ -416,8 +418,8 @@ class Supervisor:
     # Reports to Nimbus
 
     def _pass_on(self, store_view: StoreView, now: float) -> None:
-        """Send Nimbus the reports that it does not have. Counters are sent first, so that they are complete when a
-        state says so."""
+        """Send Nimbus the reports that it does not have. A worker's counters are sent before its state, so that Nimbus has all
+        of them when the state says that the worker has ended."""
         for key, hosted in self._hosted.items():
             counters = hosted.counters()
             if counters is not None:
@@ -433,7 +435,7 @@ class Supervisor:
                     self._reporter.gone(view, place, now)
 
     def _awaits_workers(self, store_view: StoreView) -> bool:
-        """Return whether a worker has yet to do what its orders ask, or only its children are left."""
+        """Return whether a worker has not yet done what its orders ask, or has ended while its children still run."""
         for key, hosted in self._hosted.items():
             if hosted.over is not None and hosted.life == "alive":
                 return True
@@ -448,5 +450,5 @@ class Supervisor:
 
 
 def _own(orders: Orders) -> Own:
-    """Return the part of the orders that one process keeps."""
+    """Return the part of the orders that stays the same while a process lives."""
     return Own(orders.worker, orders.incarnation, orders.bundle, orders.ports, orders.seed)

@@ -7,10 +7,10 @@
 <state>/environments/<key>/         the packages that it requires (see `supervisor.environments`); shared too
 ```
 
-Each is prepared once, off the supervisor's loop (again if it was deleted), and removed when no topology uses it any more.
-`state` answers at once. A file from Nimbus is accepted only with the requested digest. An interrupted preparation has a
-temporary name, or lacks the file that is written last; it is deleted.
-Must not know: processes, how Nimbus is reached (a function is given), what the files hold.
+Each artifact is prepared once, off the supervisor's loop (again if it was deleted), and removed when no topology uses it any
+more. `state` answers at once. A file from Nimbus is accepted only with the requested digest. The remains of an interrupted
+preparation have a temporary name, or lack the file that is written last; they are deleted.
+Must not know: processes, how Nimbus is reached (a function is given), the contents of the files.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Files fetched, and environments built, at the same time.
+#: How many files are fetched, and how many environments are built, at the same time.
 FETCHES: Final = 4
 BUILDS: Final = 2
 #: Seconds after which a wait of workers is reported to Nimbus.
@@ -47,7 +47,7 @@ WORTH_A_NOTE: Final = 2.0
 #: Part of the name of an unfinished file or folder.
 _NEW: Final = ".new-"
 
-#: Writes a file of Nimbus, named by its SHA-256, to a path. Raises `SquallError` or `OSError`.
+#: Fetches a file from Nimbus, by its SHA-256, and writes it to a path. Raises `SquallError` or `OSError`.
 FetchFile = Callable[[str, Path], object]
 
 
@@ -64,21 +64,21 @@ class Provision:
 
     bundle: Path
     python: str | None = None
-    """The Python that it runs on; None: the supervisor's."""
+    """The Python that the worker runs on; None: the supervisor's."""
     folders: tuple[str, ...] = ()
-    """The folder from which it imports first."""
+    """The folder from which the worker imports first."""
 
 
 @dataclass(frozen=True)
 class Pending:
-    """They are being prepared. `part`: the part that takes long; None: none has taken long so far."""
+    """The files are being prepared. `part`: the part that takes long; None: no part has taken long so far."""
 
     part: Part | None
 
 
 @dataclass(frozen=True)
 class Failed:
-    """They cannot be prepared at the moment; this is tried again. `part`: the part that failed."""
+    """The files cannot be prepared at the moment; the supervisor will try again. `part`: the part that failed."""
 
     part: Part
     why: str
@@ -117,8 +117,8 @@ class Artifacts:
         environments: Environments | None = None,
         removals: Removals | None = None,
     ) -> None:
-        """`state`: the supervisor's own directory. `threads`: prepare off the loop, and call `done` from a thread when
-        something is ready."""
+        """`state`: the supervisor's own directory. `threads`: prepare artifacts off the loop, and call `done` from a thread
+        when one is ready."""
         self._directories = Directories(state)
         state = self._directories.root.parent
         self._store = store
@@ -164,7 +164,8 @@ class Artifacts:
         return Provision(Path(made["bundle"]), made.get("environment"), folders)
 
     def build_log(self, topology_id: str) -> Path | None:
-        """Return the build log of a topology's environment; None: it needs none, or that is unknown."""
+        """Return the build log of a topology's environment; None: the topology needs no environment, or its needs are
+        unknown."""
         key = self._needs_of(topology_id).get("environment")
         return None if key is None else self._environments.log(key)
 
@@ -188,7 +189,7 @@ class Artifacts:
 
     @contextlib.contextmanager
     def _fetched(self, sha256: str) -> Iterator[Path]:
-        """Fetch a file of Nimbus into a temporary path, and check its digest."""
+        """Fetch a file from Nimbus into a temporary path, and check its digest."""
         make_directory(self._code)
         target = self._code / f"{sha256}{_NEW}{secrets.token_hex(4)}.file"
         try:
@@ -205,7 +206,8 @@ class Artifacts:
     # Artifacts in use
 
     def _needs_by(self, record: TopologyRecord) -> dict[str, str]:
-        """Return the shared artifacts that a topology uses by its record: digest of the code, key of the environment."""
+        """Return the shared artifacts that a topology uses, according to its record: digest of the code, key of the
+        environment."""
         environment = self._environments.of(record.files)
         code = {"code": record.files["code"]} if "code" in record.files else {}
         return code if environment is None else {**code, "environment": environment.key}
@@ -222,7 +224,7 @@ class Artifacts:
             try:
                 make_directory(directory)
                 worker_files.write(directory, NEEDS, {"needs": needs}, 0o600)
-            except OSError as error:  # it is only read after a restart
+            except OSError as error:  # the file is read only after a restart
                 _log.warning("the needs of topology %s cannot be recorded: %s", record.id, error)
 
     def _needs_of(self, topology_id: str) -> Mapping[str, str]:
@@ -230,7 +232,8 @@ class Artifacts:
         return read_needs(self._directories.topology(topology_id)) if found is None else found
 
     def keep(self, records: Iterable[TopologyRecord], hosted: Collection[str]) -> None:
-        """Remove the artifacts of all other topologies, except those with workers here: `hosted` (ids)."""
+        """Remove the artifacts of all topologies that are neither in `records` nor in `hosted` (ids of topologies with workers
+        here)."""
         used = {record.id: self._needs_by(record) for record in records}
         ids = {*used, *hosted}
         needs = [*used.values(), *map(self._needs_of, hosted)]
@@ -248,7 +251,7 @@ class Artifacts:
         self._remove_others(self._environments.root, keys, self._builds)
 
     def _remove_others(self, root: Path, keep: Collection[str], jobs: Jobs[Path] | Jobs[str]) -> None:
-        """Remove unused artifacts from a folder."""
+        """Remove from a folder all artifacts whose names are not in `keep`."""
         try:
             names = os.listdir(root)
         except OSError:
@@ -256,7 +259,7 @@ class Artifacts:
         for name in names:
             if _NEW in name or name in keep:
                 continue
-            if jobs.knows(name):  # it is being made: remove it later
+            if jobs.knows(name):  # the artifact is being prepared: remove it later
                 self._kept = None
                 continue
             _log.info("%s is removed: no topology uses it any more", root / name)

@@ -1,8 +1,9 @@
-"""The supervisor daemon: a supervisor, its link to the Nimbuses, the HTTP server for logs, and the state directory they share.
+"""The supervisor daemon: a supervisor, its link to the Nimbuses, its HTTP server for logs, and the state directory of all
+three.
 
 One thread runs `Supervisor.sync` whenever a watch, a timer or a signal wakes it; slow work is done elsewhere. When the daemon
-stops, its workers go on until their leases expire, and the next supervisor on the same state directory adopts them: a restart,
-an upgrade or a kill of this process disturbs no tuple. `stop(end_workers=True)` ends them with it.
+stops, its workers continue until their leases expire, and the next supervisor on the same state directory adopts them: a
+restart, an upgrade or a kill of the daemon disturbs no tuple. `stop(end_workers=True)` ends the workers with the daemon.
 Must not know: the kind of store, command lines.
 """
 
@@ -45,11 +46,11 @@ _log = logging.getLogger(__name__)
 
 #: Seconds before `sync` is retried after an error.
 RETRY_SECS: Final = 1.0
-#: The longest that the loop sleeps.
+#: The longest sleep of the loop, in seconds.
 LONGEST_SLEEP: Final = 1.0
-#: Extra seconds that workers have to stop when they end with the daemon.
+#: Extra seconds that workers have for stopping when they end with the daemon.
 PATIENCE: Final = 2.0
-#: Seconds to send the last reports to Nimbus.
+#: Seconds that the daemon has to send its last reports to Nimbus.
 LAST_WORDS_SECS: Final = 1.0
 
 
@@ -58,7 +59,7 @@ class SupervisorSettings:
     """The settings of a supervisor daemon."""
 
     state: Path
-    """Its state directory, which outlives the process."""
+    """The supervisor's state directory, which outlives the process."""
     host: str = "127.0.0.1"
     """The name under which others reach this host."""
     slots: int = 4
@@ -67,7 +68,7 @@ class SupervisorSettings:
     ports: str | None = None
     """The ports that workers choose from, such as "6700-6799"; None: any free ports."""
     listen: tuple[str, int] = ("127.0.0.1", 0)
-    """Where its HTTP server for logs listens; port 0: a free one."""
+    """Where the HTTP server for logs listens; port 0: any free port."""
     lease_secs: float = 20.0
     tls: ServerFiles | None = None
     ca: str | None = None
@@ -106,7 +107,7 @@ class SupervisorDaemon:
 
     def _assemble(self, store: Store, settings: SupervisorSettings) -> None:
         state = settings.state
-        #: Its id among all supervisors; it stays with the state directory.
+        #: The supervisor's id among all supervisors; it belongs to the state directory.
         self.id, pair = self._state.id, self._state.pair
         nimbuses = Nimbuses(store, self.id, pair)
         self._link = HttpNimbusLink(nimbuses, self.id, settings.ca)
@@ -156,7 +157,7 @@ class SupervisorDaemon:
 
     @property
     def url(self) -> str:
-        """The URL at which others reach its HTTP server."""
+        """The URL at which others reach the HTTP server."""
         settings = self._settings
         bare = reached_at(settings.listen[0], settings.host).strip("[]")
         scheme = "http" if settings.tls is None else "https"
@@ -189,7 +190,7 @@ class SupervisorDaemon:
             signal.set_wakeup_fd(-1)
 
     def stop(self, end_workers: bool = False) -> None:
-        """Stop, and wait until the daemon has stopped. The workers go on, unless `end_workers`."""
+        """Stop, and wait until the daemon has stopped. The workers continue, unless `end_workers`."""
         self._end_workers |= end_workers
         self._stopping = True
         self._waker.wake()
@@ -197,7 +198,7 @@ class SupervisorDaemon:
             self._thread.join()
 
     def hurry(self) -> None:
-        """Kill workers that end with the daemon without further delay. May be called from any thread."""
+        """Do not wait any longer for workers that end with the daemon: kill them. May be called from any thread."""
         self._hurried = True
         self._waker.wake()
 
@@ -230,7 +231,7 @@ class SupervisorDaemon:
             self.release()
 
     def _look(self) -> float:
-        """Sync once; return when to do so again."""
+        """Sync once; return the time of the next sync."""
         now = self._clock.now()
         try:
             self._supervisor.sync(now)
@@ -279,4 +280,4 @@ def resources() -> dict[str, float]:
 
 
 def _look_up(number: int, frame: FrameType | None) -> None:
-    """Handle SIGCHLD: with a handler the signal wakes the loop."""
+    """Handle SIGCHLD: the signal wakes the loop only if it has a handler."""

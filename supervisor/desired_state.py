@@ -1,6 +1,6 @@
 """The desired state of a supervisor's workers, from the store: their placements, and the states of their topologies.
 
-Must not know: processes, directories, what runs.
+Must not know: processes, directories, which workers run.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class TopologyView:
         return () if self.leaving is None else self.leaving.placements
 
     def places(self, worker: Placement) -> bool:
-        """Return whether a worker is still placed. A worker may start until its
-        placement is removed, even if it is listed as leaving already."""
+        """Return whether a worker is still placed. It may start until its placement is removed, even if the worker is already
+        listed as leaving."""
         same = (worker.worker, worker.incarnation)
         return any((place.worker, place.incarnation) == same for place in self.placements)
 
@@ -58,7 +58,7 @@ class TopologyView:
         return not placed or (len(placed) == len(tasks) and tasks.issuperset(placed))
 
     def knows(self, worker: str, version: int) -> bool:
-        """Return whether a worker of that version is placed, or is being withdrawn."""
+        """Return whether a worker of this version is placed, or is being withdrawn."""
         return any(
             place.worker == worker and place.incarnation.version == version
             for place in (*self.placements, *self.withdrawn)
@@ -76,15 +76,15 @@ class Reading:
     former: tuple[TopologyRecord, ...] = ()
     """Earlier versions, which may come back."""
     unsure: Mapping[str, str] = field(default_factory=dict)
-    """Name -> reason, for topologies whose records are damaged, or are being written at this moment. Their workers go on."""
+    """Name -> reason, for topologies whose records are damaged, or are being written at this moment. Their workers continue."""
 
 
 def read_topologies(
     registry: Registry, before: Mapping[str, TopologyView], supervisor: str, hosted: Collection[str] = ()
 ) -> Reading:
-    """Return all topologies; the view of an unchanged one is the object in `before`.
+    """Return all topologies. An unchanged topology has the same view object as in `before`.
 
-    Reports are read only for topologies with current or leaving workers at `supervisor`, and those in `hosted` (ids).
+    Reports are read only for topologies that have current or leaving workers at `supervisor`, or are in `hosted` (ids).
     """
     views: dict[str, TopologyView] = {}
     records = registry.all_topologies()

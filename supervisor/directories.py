@@ -3,14 +3,14 @@
 ```
 <state>/topologies/<topology id>/
   bundle/               the topology's description and pickles (see `squall.cluster.blobs`)
-  needs.json            the other artifacts that it uses here (see `supervisor.artifacts`)
+  needs.json            the other artifacts that the topology uses (see `supervisor.artifacts`)
   workers/<worker>/     files between supervisor and worker (see `squall.worker_files`)
     process.json        the process that the supervisor started there; only the supervisor uses this file
 ```
 
-Directories have mode 0700, keys 0600. Names are quoted as in the store; a name that is too long for a file system is cut, and
-its digest is appended. The state belongs to one supervisor.
-Must not know: processes, what runs, what files say.
+Directories have mode 0700, keys 0600. Names are quoted as in the store. A name that is too long for a file system is shortened,
+and its digest is appended. The directory belongs to one supervisor.
+Must not know: processes, which workers run, the contents of files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TALK: Final = (
 )
 #: Characters; file systems allow 255, and temporary files have longer names.
 _LONGEST_NAME: Final = 180
-#: How many logs are kept of workers that have left a running topology; the worker limits the size of each.
+#: How many workers' logs are kept after the workers have left a running topology; each worker limits the size of its log.
 _LOGS_KEPT: Final = 8
 
 
@@ -53,7 +53,7 @@ _LOGS_KEPT: Final = 8
 class Started:
     """The process that was started in a worker's directory: the content of `process.json`."""
 
-    #: 0: it was about to be started. It was started if there is a process with the directory's mark.
+    #: 0: the process was about to be started. If there is a process with the directory's mark, it was started.
     pid: int
     started: int
     incarnation: Incarnation
@@ -66,8 +66,8 @@ class Directories:
     def __init__(
         self, state: Path, own_work: bool = False, remove: Callable[[Path], object] = delete
     ) -> None:
-        """`own_work`: each worker has its own working directory instead of the supervisor's. `remove`: removes a folder, now
-        or soon; its name is free at once."""
+        """`own_work`: each worker has its own working directory instead of the supervisor's. `remove`: removes a folder, now or
+        soon; the folder's name is free at once."""
         self.root = Path(os.path.abspath(state)) / "topologies"
         self._own_work = own_work
         self._remove = remove
@@ -108,11 +108,11 @@ class Directories:
         return directory
 
     def work(self, directory: Path) -> Path | None:
-        """Return the working directory of the worker with that directory; None: its supervisor's."""
+        """Return the working directory of the worker whose directory is given; None: its supervisor's."""
         return directory / worker_files.WORK if self._own_work else None
 
     def make_bundle(self, store: Store, topology_id: str) -> Path:
-        """Return the directory of the topology's bundle; fetch the bundle if it is missing."""
+        """Return the directory of the topology's bundle, after fetching the bundle if it is missing."""
         directory = self.topology(topology_id) / "bundle"
         if not has_bundle(directory):
             make_directory(directory)
@@ -120,7 +120,8 @@ class Directories:
         return directory
 
     def clear_worker(self, topology_id: str, worker: str) -> None:
-        """Remove the files of a worker that has left the topology, except its logs, and the oldest logs of all workers."""
+        """Remove the files of a worker that has left the topology, except its logs; of the logs of workers that have left,
+        remove the oldest."""
         directory = self.worker(topology_id, worker)
         for name in _TALK:
             (directory / name).unlink(missing_ok=True)
@@ -132,7 +133,7 @@ class Directories:
             self._remove(path)
 
     def remove_topologies(self, keep: Collection[str]) -> None:
-        """Remove the directories of all other topologies."""
+        """Remove the directories of all topologies that are not in `keep` (ids)."""
         kept = set(map(_folder, keep))
         for name in _names(self.root):
             if name not in kept:
@@ -150,7 +151,7 @@ def write_started(directory: Path, started: Started) -> None:
 
 
 def read_started(directory: Path) -> Started | None:
-    """Return the last process that was started in a directory; None: there was none, or its record is unreadable."""
+    """Return the last process that was started in a directory; None: no process was, or its record is unreadable."""
     try:
         body = worker_files.read(directory, PROCESS)
         if body is None:

@@ -1,19 +1,19 @@
-"""Builds environments with the packages that topologies require, one for all topologies with the same requirements.
+"""Builds environments with the packages that topologies require. Topologies with the same requirements share one.
 
 ```
 <state>/environments/<key>/
   requirements.txt     the requirements, as the submitter wrote them
-  constraints.txt      the versions that workers themselves need: the build fails where these contradict the requirements
-  wheels/              shipped packages; with them nothing is installed from elsewhere, regardless of this host's settings
-                       of pip and uv. Without them those settings (a site's index) apply
-  venv/                the environment. Squall's own folders come after it on the module path (squall.pth)
-  build.log            the commands and their output, of each try
+  constraints.txt      the versions that workers themselves need: the build fails if they contradict the requirements
+  wheels/              shipped packages. With these, nothing is installed from elsewhere, regardless of this host's settings
+                       of pip and uv. Without them, these settings (such as a site's package index) apply
+  venv/                the environment. On the module path Squall's own folders come after its packages (squall.pth)
+  build.log            the commands of each try, and their output
   ready                written last: without it the environment is built again
 ```
 
-The key is a digest of all inputs. uv builds where it is installed, else venv and pip, in a separate process: code that packages
-run while they are installed cannot reach the supervisor. That process and all that it starts have a mark in their environment,
-by which a later supervisor finds them, even if this one is killed early.
+The key is a digest of all inputs. The build uses uv if it is installed, else venv and pip. It runs in a separate process, so
+code that packages run during their installation cannot reach the supervisor. The process and all its children have a mark in
+their environment. By this mark a later supervisor finds them, even if the present supervisor is killed early.
 Must not know: topologies, workers, how files are fetched (a function is given).
 """
 
@@ -50,31 +50,31 @@ _log = logging.getLogger(__name__)
 
 LOG: Final = "build.log"
 READY: Final = "ready"
-#: Environment variable of a build and all its children; the value is the directory in which it builds.
+#: Environment variable of a build and all its children; the value is the build's directory.
 MARK: Final = "BUILDER_OF_SQUALL"
 #: Packages that a worker process itself imports: an environment must have the same versions as the supervisor.
 WORKERS_NEED: Final = ("cloudpickle", "msgspec", "pyzmq")
 #: Seconds that one step of a build may take.
 LONGEST_STEP: Final = 1800.0
-#: How much of the log an error shows: lines, characters of a line, bytes in total.
+#: How much of the log an error shows at most: lines, characters of a line, bytes in total.
 _TAIL_LINES, _LINE_LENGTH, _TAIL_BYTES = 8, 200, 8192
-#: Bytes of output kept of earlier tries.
+#: How many bytes of the output of earlier tries are kept.
 _MOST_LOG: Final = 1024 * 1024
-#: Most bytes of a requirements file, and of shipped wheels.
+#: The most bytes of a requirements file, and of shipped wheels.
 _MOST_REQUIREMENTS: Final = 1024 * 1024
 _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
-#: Requirements often name Squall too, which is already installed.
+#: Squall itself, which requirements often name although it is already installed.
 _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
-#: The first version of pip with --python.
+#: The first version of pip that has the option --python.
 _PIP_FOR_OTHERS: Final = (22, 3)
-#: Variables hidden from the tools, which would otherwise treat the supervisor's packages as installed.
+#: Environment variables hidden from pip and uv: with them, these tools would treat the supervisor's packages as installed.
 _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_PREFIX")
-#: Settings of the tools, which could name more sources than the shipped wheels.
+#: Settings of pip and uv, which could name more sources than the shipped wheels.
 _SETTINGS: Final = ("PIP_", "UV_")
-#: Settings that name no sources.
+#: Settings of pip and uv that name no sources.
 _NO_SOURCES: Final = ("PIP_CACHE_DIR", "UV_CACHE_DIR")
 
-#: How many times to look for builds of an earlier supervisor, and the seconds in between.
+#: How many times to look for builds of an earlier supervisor, and the seconds between two looks.
 _KILL_ROUNDS: Final = 100
 _KILL_PAUSE: Final = 0.01
 
@@ -83,12 +83,12 @@ Fetched = Callable[[str], AbstractContextManager[Path]]
 
 
 class BuildFailed(SquallError):
-    """An environment cannot be built; the text has the reason and the end of the log."""
+    """An environment cannot be built. The text gives the reason and the end of the log."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """The inputs of an environment: digests of shipped files."""
+    """The inputs of an environment: a digest of all inputs (`key`), and digests of shipped files."""
 
     key: str
     requirements: str
@@ -99,7 +99,7 @@ class Environments:
     """All environments of one supervisor."""
 
     def __init__(self, root: Path, uv: str | None = None, python: str | None = None) -> None:
-        """`uv`: the program; None: look for it on PATH; "": do not use it. `python`: the Python of the environments."""
+        """`uv`: the path of uv; None: look for uv on PATH; "": do not use uv. `python`: the Python of the environments."""
         self.root = root
         self._uv = shutil.which("uv") if uv is None else uv or None
         self._python = python or sys.executable
@@ -130,14 +130,14 @@ class Environments:
         return self.root / key / LOG
 
     def make(self, environment: Environment, fetched: Fetched) -> str:
-        """Return the Python of an environment; build a missing one. Raises `BuildFailed`, `OSError`, or the errors
-        of `fetched`."""
+        """Return the Python of an environment, after building the environment if it is missing. Raises `BuildFailed`,
+        `OSError`, or the errors of `fetched`."""
         directory = self.root / environment.key
         python = directory / "venv" / "bin" / "python"
         if (directory / READY).exists() and python.exists():
             return str(python)
         make_directory(directory)
-        (directory / READY).unlink(missing_ok=True)  # parts of it were removed
+        (directory / READY).unlink(missing_ok=True)  # parts of the environment were removed
         for name in ("venv", "wheels"):
             shutil.rmtree(directory / name, ignore_errors=True)
         with fetched(environment.requirements) as file:
@@ -164,8 +164,8 @@ class Environments:
                     os.killpg(pid, signal.SIGKILL)
 
     def sweep(self) -> None:
-        """Kill and remove builds of an earlier supervisor. Even a build that it was just starting has its mark: until then the
-        state directory stays locked."""
+        """Kill and remove builds of an earlier supervisor. Even a build that was just being started has its mark: until then
+        the state directory stays locked."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.root):
                 if not (self.root / name / READY).exists():
@@ -214,7 +214,7 @@ class Environments:
         return {**steps, "the check that workers can run there": [str(python), "-c", check]}
 
     def _run(self, command: Sequence[str], directory: Path, log: BinaryIO) -> str:
-        """Run one step; return how it failed, "" if it succeeded."""
+        """Run one step. Return how the step failed, or "" if it succeeded."""
         environ = tools_environment(os.environ, alone=(directory / "wheels").is_dir())
         environ[MARK] = str(directory)
         with self._lock:  # so that `close` sees every process
@@ -236,14 +236,14 @@ class Environments:
             return f"SIGKILL, since it was not done after {LONGEST_STEP:.0f} s"
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # also children that it left behind
+                os.killpg(process.pid, signal.SIGKILL)  # also children that the step left behind
             process.wait()
             with self._lock:
                 self._building.discard(process.pid)
 
 
 def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, str]:
-    """Return the environment of pip and uv. `alone`: without this host's settings that could name sources."""
+    """Return the environment variables of pip and uv. `alone`: without those settings of this host that could name sources."""
     environ = {name: value for name, value in inherited.items() if name not in _HIDDEN}
     if not alone:
         return environ
@@ -256,7 +256,8 @@ def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, st
 
 
 def _own_pip_serves_others() -> bool:
-    """Return whether the supervisor's pip can install into an environment: without its own pip it is built seconds faster."""
+    """Return whether the supervisor's pip can install into an environment. An environment without its own pip is built seconds
+    faster."""
     try:
         major, minor = importlib.metadata.version("pip").split(".")[:2]
         return (int(major), int(minor)) >= _PIP_FOR_OTHERS
@@ -290,7 +291,7 @@ def _requirements(file: Path) -> bytes:
 def _add_our_folders(venv: Path) -> None:
     """Add the supervisor's module folders to the environment's path, after its own packages.
 
-    Call it only when everything is installed: pip would treat packages in these folders as installed.
+    Call this function only when everything is installed: pip would treat packages in these folders as installed.
     """
     standard = {os.path.realpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
     standard |= {os.path.join(folder, "lib-dynload") for folder in standard}
@@ -301,7 +302,7 @@ def _add_our_folders(venv: Path) -> None:
 
 def _end_builders(directory: Path) -> None:
     """Kill the builds that still run in a directory."""
-    for _ in range(_KILL_ROUNDS):  # the next round finds what they start meanwhile
+    for _ in range(_KILL_ROUNDS):  # the next round finds processes that they start meanwhile
         if not kill_marked(all_processes(), MARK, directory):
             return
         time.sleep(_KILL_PAUSE)
@@ -312,7 +313,7 @@ def _ending(status: int) -> str:
 
 
 def _tail(log: Path, begin: int) -> str:
-    """Return the last lines of a log after `begin`, indented."""
+    """Return the last lines of the part of a log after the offset `begin`, indented."""
     written = tail(log, begin, _TAIL_BYTES).splitlines()
     lines = [line.rstrip()[:_LINE_LENGTH] for line in written if line.strip()]
     return "".join(f"\n  {line}" for line in lines[-_TAIL_LINES:])

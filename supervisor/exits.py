@@ -3,7 +3,7 @@
 Distinguishes an ordered stop (status 0, with `end.json`), Squall's own statuses, which `end.json` explains, `sys.exit` and
 `os._exit` in user code, signals with and without a core dump, the kernel's OOM killer, a kill by the supervisor itself, and
 a crashing interpreter, whose last output is in `output.log`.
-Must not know: slots, restarts, sentences.
+Must not know: slots, restarts, the wording of messages.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from squall.worker_files import End
 _FATAL: Final = "Fatal Python error"
 _TAIL_LINES: Final = 8
 _LINE_LENGTH: Final = 200
-#: How long a rise of the kernel's counter may explain a death, in seconds (up to twice as long, see `KernelKills`).
+#: For how many seconds a rise of the kernel's counter may explain a death (up to twice as long, see `KernelKills`).
 _REMEMBERED: Final = 2.0
 
 
 @dataclass(frozen=True)
 class Exit:
-    """All that is known of the end of a process."""
+    """All that is known about the end of a process."""
 
     status: int | None
-    """Its wait status; None: this supervisor is not its parent."""
+    """The process's wait status; None: this supervisor is not its parent."""
     killed_because: str | None = None
-    """Why the supervisor killed it, if it did."""
+    """Why the supervisor killed the process, if it did."""
     by_kernel: bool | None = None
-    """Whether the kernel's OOM killer struck at that time; None: unknown."""
+    """Whether the kernel's OOM killer killed a process at that time; None: unknown."""
     end: End | None = None
-    """The worker's own `end.json`, if this process wrote it."""
+    """The content of `end.json`, if this process wrote the file."""
     tail: str = ""
-    """The end of its stdout and stderr."""
+    """The end of the process's stdout and stderr."""
 
     @property
     def innocent(self) -> bool:
-        """Whether it ended as ordered, or for a reason that is not its own, so that it may be restarted at once."""
+        """Whether the process ended as ordered, or for a reason outside itself, so that the worker may be restarted at once."""
         return self.end is not None and self.end.status in (
             worker_files.EXIT_STOPPED,
             worker_files.EXIT_LEASE,
@@ -51,11 +51,11 @@ class Exit:
 
 
 def cause(exit: Exit) -> Cause:
-    """Return why the process ended, with lines of its output where they may explain it."""
+    """Return why the process ended, with lines of its output if these may explain the end."""
     status, output = exit.status, _last_words(exit)
     if exit.killed_because is not None and (status is None or _signal(status) == signal.SIGKILL):
         return Cause("killed", exit.killed_because)
-    if exit.end is not None:  # even if a signal arrived while it was ending
+    if exit.end is not None:  # even if a signal arrived while the process was ending
         return Cause("reported", exit.end.reason, exit.end.status)
     if status is None:
         return Cause("unknown")
@@ -70,7 +70,8 @@ def _signal(status: int) -> int | None:
 
 
 def _last_words(exit: Exit) -> tuple[str, ...]:
-    """Return its last output lines if they may explain its end: not if it was stopped or killed, or wrote a reason itself."""
+    """Return the process's last output lines if these may explain its end: not if it was stopped or killed, or wrote a reason
+    itself."""
     killed = exit.status is not None and _signal(exit.status) in (signal.SIGKILL, signal.SIGTERM)
     at_fault = exit.status is not None and exit.status != 0 and exit.killed_because is None and not killed
     if exit.end is not None or not at_fault:
@@ -81,7 +82,7 @@ def _last_words(exit: Exit) -> tuple[str, ...]:
 
 
 def _of_the_fault(lines: list[str]) -> list[str]:
-    """Return faulthandler's headline and the thread at fault, leaving out the threads that it lists first."""
+    """Return faulthandler's headline and the thread at fault, without the other threads, which faulthandler lists first."""
     at_fault = [number for number, line in enumerate(lines) if line.startswith("Current thread")]
     return [lines[0], *lines[at_fault[0] :]][:_TAIL_LINES] if at_fault else lines[:_TAIL_LINES]
 
@@ -104,7 +105,8 @@ def read_end(directory: Path, pid: int) -> End | None:
 
 
 def kernel_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return how many processes of our control group (without one: of this host) the OOM killer has killed; None: unknown."""
+    """Return how many processes of this process's control group (or of this host, if it has no group) the OOM killer has
+    killed; None: unknown."""
     for path in _counters(proc, cgroups):
         try:
             rows = dict(line.split()[:2] for line in path.read_text().splitlines() if line.strip())
@@ -132,10 +134,10 @@ def _counters(proc: Path, cgroups: Path) -> list[Path]:
 
 
 class KernelKills:
-    """Decides whether a SIGKILL came from the OOM killer: whether the kernel's counter rose a moment ago.
+    """Decides whether a SIGKILL came from the OOM killer: it did if the kernel's counter rose a moment ago.
 
-    The counter rises shortly before the death is noticed, and it also counts other processes. So a rise is remembered for
-    two to four seconds, and explains one death.
+    The counter rises shortly before the supervisor notices the death, and also counts deaths of other processes. So a rise is
+    remembered for two to four seconds, and explains one death.
     """
 
     def __init__(self, read: Callable[[], int | None]) -> None:

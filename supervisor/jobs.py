@@ -1,9 +1,8 @@
-"""Runs slow work in threads beside the supervisor's loop: each job once, and again after a back-off if it failed.
+"""Runs slow work in threads beside the supervisor's loop: each job once. A job that failed runs again after a back-off.
 
-The loop asks for a job by its key and gets an answer at once: done, running, or failed with the time of the retry. A job
-stays done until it is forgotten, or its result is deleted. Without threads a job runs while the loop asks (tests,
-clusters in one process).
-The loop is one thread; `now` is its own time. Must not know: the kind of work.
+The loop asks for a job by its key and gets an answer at once: done, running, or failed with the time of the retry. A job stays
+done until it is forgotten, or its result is deleted. Without threads (in tests, and in clusters in one process) a job runs
+while the loop asks for it. The loop is one thread; `now` is the time on the loop's clock. Must not know: the kind of work.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class JobUnderWay:
 
 @dataclass(frozen=True)
 class BackgroundJobFailed:
-    """The job failed. Asking after `backoff.not_before` retries it."""
+    """The job failed. A request after `backoff.not_before` retries it."""
 
     why: str
     backoff: Backoff
@@ -42,11 +41,11 @@ class BackgroundJobFailed:
 class _Job(Generic[T]):
     work: Callable[[], T]
     since: float
-    # Its earlier failures.
+    # The job's earlier failures.
     before: Backoff
     value: T | None = None
     error: Exception | None = None
-    # Set last, by the thread that runs it.
+    # Set last, by the thread that runs the job.
     over: threading.Event = field(default_factory=threading.Event)
     broken: BackgroundJobFailed | None = None
 
@@ -62,7 +61,8 @@ class _Job(Generic[T]):
 
 @dataclass(eq=False, repr=False)
 class Jobs(Generic[T]):
-    """Jobs of one kind. `done` is called, from a thread, when a job has ended. `there`: whether its result still exists."""
+    """Jobs of one kind. `done` is called, from a thread, when a job has ended. `there`: returns whether a job's result still
+    exists."""
 
     name: str
     threads: int
@@ -76,10 +76,10 @@ class Jobs(Generic[T]):
     def state(
         self, key: Hashable, work: Callable[[], T], now: float
     ) -> T | JobUnderWay | BackgroundJobFailed:
-        """Return the result of a job that is done, or else its state; start one that is new or due to be retried."""
+        """Return the result of a job that is done, or else the job's state. Start a job that is new or due to be retried."""
         job = self._jobs.get(key)
         if job is None or self._is_gone(job):
-            # This counts as one failure, so the first retry does not come at once.
+            # A new job begins with one failure counted, so that its first retry does not come at once.
             job = self._begin(key, _Job(work, now, Backoff(1, now, now)))
         elif job.broken is not None and now >= job.broken.backoff.not_before:
             job = self._begin(key, _Job(work, now, job.broken.backoff))
@@ -94,22 +94,22 @@ class Jobs(Generic[T]):
         return job.broken
 
     def knows(self, key: Hashable) -> bool:
-        """Return whether that job was requested and is not forgotten."""
+        """Return whether the job with this key was requested and is not forgotten."""
         return key in self._jobs
 
     def forget(self, keep: Callable[[Hashable], bool]) -> None:
-        """Forget all other jobs that are over."""
+        """Forget the jobs that are over, except those whose key `keep` accepts."""
         for key in [key for key, job in self._jobs.items() if job.over.is_set() and not keep(key)]:
             del self._jobs[key]
 
     def close(self) -> None:
-        """Start no more jobs. Running ones are not awaited: their threads end with the process."""
+        """Start no more jobs. Do not wait for running jobs: their threads end with the process."""
         self._closed = True
         for _ in range(self._started):
             self._waiting.put(None)
 
     def _is_gone(self, job: _Job[T]) -> bool:
-        """Return whether it was done and its result has been removed."""
+        """Return whether a job was done and its result has been removed."""
         return job.over.is_set() and job.error is None and not self.there(job.value)  # type: ignore[arg-type]
 
     def _begin(self, key: Hashable, job: _Job[T]) -> _Job[T]:

@@ -1,8 +1,9 @@
-"""Reads a bounded piece of a log in a worker's directory, as text, with the offset of the next piece; or its end.
+"""Reads a log in a worker's directory: a bounded piece as text, with the offset of the next piece; or the log's end.
 
-Offsets are bytes of the current file; negative ones count from the end. After a rotation the file is shorter than a follower's
-offset: the follower gets the rest of the older file, and continues at 0. A piece never ends within a character. The directory
-belongs to a process that runs user code, so links, pipes and devices in it do not count as logs.
+Offsets are in bytes of the current file; negative offsets are from its end. After a rotation the file is shorter than a
+follower's offset. Then the follower gets the rest of the older file, and continues at 0 in the current one. A piece never ends
+within a character. The directory belongs to a process that runs user code, so links, pipes and devices in it are not accepted
+as logs.
 Must not know: HTTP.
 """
 
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Bytes of one piece: by default, and at most.
+#: Bytes of one piece: the default, and the maximum.
 SOME: Final = 64 * 1024
 MOST: Final = 4 * 1024 * 1024
 
@@ -31,8 +32,8 @@ class Piece:
 
 
 def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
-    """Return a piece of the log at a path; None: there is no log. With a negative offset, the piece begins with a whole line if
-    possible."""
+    """Return a piece of the log at a path; None: there is no log. With a negative offset, the piece begins at the beginning of
+    a line if possible."""
     limit = max(0, min(limit, MOST))
     descriptor = _open(path)
     if descriptor is None:
@@ -52,12 +53,11 @@ def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
 
 
 def tail(path: Path, since: int, most: int) -> str:
-    """Return the last `most` bytes, or fewer, of what was written to a file after its first `since` bytes; "" if it is
-    unreadable."""
+    """Return the end of a file, without its first `since` bytes: `most` bytes at most. "" if the file is unreadable."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
-            # A file that has become shorter was truncated: all of it is new.
+            # A file that has become shorter was truncated: its whole content is new.
             file.seek(max(0 if size < since else since, size - most))
             return file.read().decode(errors="replace")
     except OSError:
@@ -67,7 +67,7 @@ def tail(path: Path, since: int, most: int) -> str:
 def _piece(begin: int, data: bytes, size: int) -> Piece:
     decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
     text = decoder.decode(data)
-    held_back, _ = decoder.getstate()  # the beginning of a character
+    held_back, _ = decoder.getstate()  # the first bytes of an incomplete character
     if begin + len(data) >= size or len(held_back) == len(data):
         text, held_back = text + decoder.decode(b"", final=True), b""
     return Piece(begin, begin + len(data) - len(held_back), size, text)
@@ -86,7 +86,8 @@ def _open(path: Path) -> int | None:
 
 
 def _to_a_line(data: bytes) -> int:
-    """Return the number of bytes before the first complete line; without one, only those of a cut character."""
+    """Return the number of bytes before the first complete line. Without a complete line: the number of bytes of a cut
+    character."""
     found = data.find(b"\n")
     if 0 <= found < len(data) - 1:
         return found + 1

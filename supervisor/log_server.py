@@ -1,4 +1,4 @@
-"""The supervisor's HTTP server. The Nimbuses read the logs of its workers here, and pass them on to operators.
+"""The supervisor's HTTP server, from which the Nimbuses read the logs of its workers to pass them on to operators.
 
 `GET /logs/<topology id>/<worker>?file=worker|output|build&offset=N&limit=N` answers
 `{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /health` needs no credentials. Only a Nimbus
@@ -23,7 +23,7 @@ from squall.worker_files import LOG, OUTPUT, BadFile, read_orders
 from supervisor.directories import Directories
 from supervisor.log_files import SOME, read_piece
 
-#: Seconds that a connection without a request is kept.
+#: How many seconds a connection without a request is kept.
 KEEP_SECS: Final = 30
 #: Concurrent requests; more are answered with "try again".
 MOST_REQUESTS: Final = 64
@@ -61,7 +61,7 @@ class Logs:
 
 
 class LogServer:
-    """Answers in a thread. `may_ask` gets the Authorization header."""
+    """Answers in a thread. `may_ask` gets the Authorization header, and returns whether its sender may read logs."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class LogServer:
         self._server.start()
 
     def stop(self) -> None:
-        """Stop; running requests are cut off after a moment."""
+        """Stop. Running requests are cut off after a moment."""
         self._server.stop()
         self._server.join()
         self._socket.close()

@@ -31,7 +31,8 @@ _STUCK: Final = 5.0
 
 
 class ManagedWorker(Running):
-    """One worker. `life`: "none", "found", "alive" or "dead". Most other attributes describe that process."""
+    """One worker. `life`, of its process: "none", "found", "alive" or "dead". Most other attributes also describe the
+    process."""
 
     def __init__(self, key: Key, topology: str, version: int, slot: int, container: Container) -> None:
         super().__init__(version, slot, "none")
@@ -57,24 +58,24 @@ class ManagedWorker(Running):
         self.started, self.behind = 0.0, False
         self.heard = self.signalled = self.told_to_stop = self.killed = None
         self.killed_because: str | None = None
-        # When the process itself ended; other processes of its session may still run.
+        # The time at which the process itself ended; other processes of its session may still run.
         self.over: float | None = None
 
     # State
 
     @property
     def incarnation(self) -> Incarnation:
-        """The incarnation of the process that runs, or of the next one."""
+        """The incarnation of the running process; if none runs, of the next one."""
         return Incarnation(self.version, self.restart)
 
     @property
     def pid(self) -> int | None:
-        """The pid of its process; None: no process runs."""
+        """The pid of the worker's process; None: no process runs."""
         return None if self.life == "none" else self.container.pid
 
     @property
     def label(self) -> str:
-        """Its name in messages."""
+        """The worker's name in messages."""
         pid = "" if self.container.pid is None else f" (pid {self.container.pid})"
         return f"worker {self.worker}{pid} of topology {self.topology!r}"
 
@@ -83,7 +84,8 @@ class ManagedWorker(Running):
         return Event(kind, topology=self.topology, worker=self.worker, pid=self.container.pid)
 
     def report(self, asked: str | None, stopped: bool) -> WorkerReport:
-        """Return the report for Nimbus. `asked`: what the topology's state asks. `stopped`: whether its work here is over."""
+        """Return the report for Nimbus. `asked`: what the topology's state asks. `stopped`: whether the worker's work here is
+        over."""
         heartbeat, event = self.heartbeat, self.event
         report = WorkerReport(
             self.worker, self.incarnation, False, False, False, stopped, None,
@@ -91,7 +93,7 @@ class ManagedWorker(Running):
         )  # fmt: skip
         if heartbeat is None:
             return report
-        # A worker that drained earlier still reports that until it has read its new orders.
+        # A worker that drained earlier still reports "drained" until it has read its new orders.
         answers = heartbeat.asked == "drain" and heartbeat.orders >= self.asked_since
         return replace(
             report,
@@ -107,10 +109,10 @@ class ManagedWorker(Running):
     # Observation
 
     def observe(self, now: float) -> None:
-        """Read the state of its process and its last heartbeat."""
+        """Read the state of the worker's process, and the last heartbeat."""
         if self.life != "alive":
             return
-        # First the process: after its end, the last heartbeat is complete.
+        # The process is observed first: after its end, the last heartbeat is complete.
         gone = self.container.gone()
         self.over = self.over if not self.container.ended() else now if self.over is None else self.over
         self._read_heartbeat(now)
@@ -138,7 +140,7 @@ class ManagedWorker(Running):
             self.ports = ports_of(heartbeat.address)
 
     def counters(self) -> bytes | None:
-        """Return its counters if the heartbeat says that they have changed, else None."""
+        """Return the worker's counters if the heartbeat says that they have changed, else None."""
         if self.heartbeat is None or self.heartbeat.counters == self.counted:
             return None
         data = self.container.read_counters()
@@ -147,7 +149,8 @@ class ManagedWorker(Running):
         return data
 
     def why_killed(self, now: float, patience: float | None) -> str:
-        """Return why it has to be killed. `patience`: the seconds that it had to stop; None: it was silent for too long."""
+        """Return why the worker has to be killed. `patience`: the seconds that it had for stopping; None: it was silent for too
+        long."""
         doing = self.heartbeat.executing if self.heartbeat is not None else None
         call = "" if doing is None else f"; at its last heartbeat it was in a call of {doing[0]}[{doing[1]}]"
         if patience is not None:
@@ -159,7 +162,7 @@ class ManagedWorker(Running):
     # Actions
 
     def next_incarnation(self) -> Incarnation:
-        """Return the incarnation of the process to be started next."""
+        """Return the incarnation of the process that is started next."""
         if not self._fresh:
             self.restart += 1
             self._fresh = True
@@ -178,7 +181,7 @@ class ManagedWorker(Running):
         _log.info("%s: started as %s", self.label, self.incarnation)
 
     def give(self, orders: Orders, occasion: Occasion) -> None:
-        """Write orders if they have changed, or the occasion has. The plan decides when to signal."""
+        """Write orders if they, or the occasion, have changed. The plan decides when to signal."""
         last = 0 if self.orders is None else self.orders.number
         if occasion == self.occasion and replace(orders, number=last) == self.orders:
             return
@@ -191,7 +194,7 @@ class ManagedWorker(Running):
         self.signalled, self.behind = None, True
 
     def stop(self, now: float) -> None:
-        """Order it to stop; kill it if its orders were lost."""
+        """Order the worker to stop; kill it if its orders were lost."""
         if self.orders is None:
             self.kill(now, "it had to stop, and its orders were lost")
             return
@@ -203,7 +206,7 @@ class ManagedWorker(Running):
             self.container.terminate()
 
     def wait_for(self, part: str | None) -> None:
-        """Record that it cannot start yet, since `part` is being prepared. Earlier events stay visible."""
+        """Record that the worker cannot start yet, since `part` is being prepared. Earlier events stay visible."""
         if part is not None and (self.event is None or self._waits):
             self.event = replace(self.named("waits"), part=part)
 
@@ -212,12 +215,12 @@ class ManagedWorker(Running):
         return self.event is not None and self.event.kind == "waits"
 
     def signal(self, now: float) -> None:
-        """Signal that there are new orders."""
+        """Signal to the worker that there are new orders."""
         self.signalled = now
         self.container.wake()
 
     def kill(self, now: float, because: str) -> None:
-        """Kill its process with all its children."""
+        """Kill the worker's process with all its children."""
         if self.killed is None:
             self.killed_because = because
             _log.warning("%s is killed: %s", self.label, because)
@@ -225,11 +228,11 @@ class ManagedWorker(Running):
         self.container.kill()
 
     def exit(self) -> Exit:
-        """Return how its process ended."""
+        """Return how the worker's process ended."""
         return self.container.exit(self.killed_because)
 
     def bury(self, backoff: Backoff, event: Event | None, again: bool) -> None:
-        """Record that its process has ended. `again`: another one is wanted, and gets the next incarnation."""
+        """Record that the worker's process has ended. `again`: another process is wanted, and gets the next incarnation."""
         self.life, self.behind = "none", False
         self.backoff = backoff
         self.event = event
@@ -252,7 +255,7 @@ class ManagedWorker(Running):
         if found.life != "none":
             worker.orders = orders
         if found.life == "dead":
-            worker._read_heartbeat(0.0)  # the previous supervisor may not have read the last one
+            worker._read_heartbeat(0.0)  # the previous supervisor may not have read the last heartbeat
         return worker
 
     def adopt(self, now: float) -> None:
@@ -266,13 +269,15 @@ class ManagedWorker(Running):
 
 
 def died(worker: Event, cause: Cause, backoff: Backoff | None, now: float) -> Event:
-    """Return the event of a death. `worker`: an event that names the worker; `backoff` None: it is not started again."""
+    """Return the event of a death. `worker`: an event that names the worker; `backoff` None: the worker is not started
+    again."""
     event = replace(worker, kind="died", cause=cause)
     return event if backoff is None else _retried(event, backoff.deaths - backoff.unstarted, backoff, now)
 
 
 def not_started(worker: Event, part: str, error: str, backoff: Backoff, now: float) -> Event:
-    """Return the event of a failed start. `part`: the artifact that could not be prepared; "": the process itself."""
+    """Return the event of a failed start. `part`: the artifact that could not be prepared; "": the process itself could not be
+    started."""
     event = replace(worker, kind="not_started", part=part, error=error)
     return _retried(event, backoff.unstarted, backoff, now)
 

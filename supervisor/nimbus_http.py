@@ -1,11 +1,11 @@
 """Sends a supervisor's messages to the Nimbuses over HTTP, without ever blocking the supervisor.
 
-Messages are queued and sent by one thread for each Nimbus: reports, counters and heartbeats to the leader, counters also to
-the others, so that each can become the leader. Only the latest message of each worker is kept. A message that could not be
-sent is sent again, unless a later one replaces it. The store says which Nimbuses there are and who leads; while it
-is away, the last known ones are used.
-A daemon is authenticated by its key pair: the token of a request is valid if the public key in the sender's record fits it.
-Must not know: processes, what reports mean.
+Messages are queued, and one thread for each Nimbus sends them: reports, counters and heartbeats to the leader, and counters
+also to the other Nimbuses, so that each can become the leader. Only the latest message of each worker is kept. A message that
+could not be sent is sent again, unless a later message replaces it. The store says which Nimbuses there are and which is the
+leader; while the store is away, the last known Nimbuses are used. A daemon is authenticated by its key pair: the token of a
+request is valid if it fits the public key in the sender's record.
+Must not know: processes, the meaning of reports.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two reads of the Nimbuses when nothing is sent.
 LOOK: Final = 1.0
-#: Seconds before a failed request is repeated, and between two warnings about it.
+#: Seconds before a failed request is repeated, and between two warnings about failed requests.
 AGAIN: Final = 0.5
 _WARN_EVERY: Final = 60.0
-#: Seconds that a Nimbus has to answer.
+#: Seconds that a Nimbus has for its answer.
 ANSWER: Final = 5.0
 #: HTTP statuses after which a request is not repeated: the answer would be the same.
 _NEVER: Final = (400, 413, 422)
-#: Workers whose counters are sent in one request.
+#: How many workers' counters are sent in one request, at most.
 _AT_ONCE: Final = 64
-#: Workers' incarnations whose last counters are kept.
+#: Of how many incarnations of workers the last counters are kept.
 _REMEMBERED: Final = 4096
-#: Seconds that a Nimbus has to accept the connection, and to send a piece of a file. A lost leader is tried first
-#: until the store has another one.
+#: Seconds that a Nimbus has for accepting the connection, and for sending a piece of a file. A lost leader is tried first until
+#: the store has another leader.
 FILE: Final = 10.0
 
 #: (topology id, worker, incarnation)
@@ -64,7 +64,7 @@ CounterKey = tuple[str, str, Incarnation]
 
 @dataclass(frozen=True)
 class _Batch:
-    """The messages of one request. Reports are by topology name and worker; `beat`: a heartbeat is due."""
+    """The messages of one request. `reports`: by topology name and worker; `beat`: a heartbeat is due."""
 
     reports: dict[tuple[str, str], WorkerReport]
     counters: dict[CounterKey, bytes]
@@ -72,7 +72,7 @@ class _Batch:
 
 
 class Nimbuses:
-    """The Nimbuses in the store, or the last known ones. Any thread."""
+    """The Nimbuses in the store, or the last known ones. May be used by any thread."""
 
     def __init__(self, store: Store, supervisor: str, pair: KeyPair) -> None:
         self._registry = Registry(store)
@@ -83,7 +83,8 @@ class Nimbuses:
         self._leader: str | None = None
 
     def read(self) -> tuple[dict[str, NimbusRecord], str | None]:
-        """Return the records by id, and the leader's id: from the store if it can be reached, else the last known ones."""
+        """Return the Nimbuses' records by id, and the leader's id: from the store if it can be reached, else the last known
+        values."""
         try:
             found = {record.id: record for record in self._registry.all_nimbuses()}
             leader = self._registry.store.get(paths.LEADER)
@@ -92,13 +93,14 @@ class Nimbuses:
         with self._lock:
             if found:
                 self._known = found
-            # A leader that is missing from the store may only have lost its session: use it until there is another.
+            # A leader that is missing from the store may only have lost its session: use it until there is a new leader.
             if leader is not None:
                 self._leader = leader[0].decode(errors="replace")
             return dict(self._known), self._leader
 
     def authorization(self, url: str) -> str | None:
-        """Return the Authorization header of a request to the Nimbus with that URL; None if its key is unknown."""
+        """Return the Authorization header of a request to the Nimbus with this URL; None if the key of the Nimbus is
+        unknown."""
         with self._lock:
             records = list(self._known.values())
         for record in records:
@@ -111,7 +113,7 @@ class Nimbuses:
         return None
 
     def comes_from_one(self, header: str) -> bool:
-        """Return whether a request with that Authorization header comes from a Nimbus."""
+        """Return whether a request with this Authorization header comes from a Nimbus."""
         found = read_daemon_header(header)
         if found is None:
             return False
@@ -130,7 +132,7 @@ class HttpNimbusLink:
         self._lock = threading.Lock()
         self._reports: dict[tuple[str, str], WorkerReport] = {}
         self._beat = False
-        #: For a Nimbus that appears later.
+        #: The latest counters, for a Nimbus that appears later.
         self._latest: dict[CounterKey, bytes] = {}
         self._senders: dict[str, _Sender] = {}
         self._leader: str | None = None
@@ -165,7 +167,7 @@ class HttpNimbusLink:
     # From the supervisor
 
     def report(self, name: str, worker: str, report: WorkerReport) -> bool:
-        """See `NimbusLink`. The store shows whether it was accepted."""
+        """See `NimbusLink`. Whether the report was accepted is seen in the store later."""
         with self._lock:
             self._reports[name, worker] = report
         self._woken.set()
@@ -191,14 +193,14 @@ class HttpNimbusLink:
     # To the Nimbuses
 
     def _serve(self) -> None:
-        """Keep a sender for each Nimbus, and wake them."""
+        """Keep a sender for each Nimbus, and wake the senders."""
         while not self._closing.is_set():
             self._woken.wait(LOOK)
             self._woken.clear()
             try:
                 records, leader = self._nimbuses.read()
                 self._keep_senders(records, leader)
-            except Exception:  # this thread must go on
+            except Exception:  # this thread must continue
                 _log.exception("internal error in the link to Nimbus; it continues")
             with self._lock:
                 senders = list(self._senders.values())
@@ -238,7 +240,7 @@ class HttpNimbusLink:
         return _Batch(reports, counters, beat) if sender.busy else None
 
     def give_back(self, sender: _Sender, batch: _Batch) -> None:
-        """Queue unsent messages again, except those with a later one in the queue."""
+        """Queue unsent messages again, except those that a later message in the queue replaces."""
         with self._lock:
             self._reports = {**batch.reports, **self._reports}
             self._beat |= batch.beat
@@ -278,7 +280,7 @@ class _Sender:
                 continue
             try:
                 self._client.post(self._path, _body(batch), repeatable=True)
-            except Exception as error:  # this thread must go on
+            except Exception as error:  # this thread must continue
                 if not isinstance(error, (SquallError, OSError)):
                     _log.exception("internal error while sending to Nimbus %s", self.record.id)
                 if isinstance(error, Refused) and error.status in _NEVER:
@@ -310,8 +312,8 @@ class _Sender:
 
 @dataclass(eq=False, repr=False)
 class NimbusFiles:
-    """Fetches files of topologies from any Nimbus that has them, the leader first. A Nimbus that delivered a wrong file, or did
-    not answer, is tried last the next time. `limit`: the most bytes of a file; `ca`: the file with the CA
+    """Fetches files of topologies from any Nimbus that has them. The leader is tried first. A Nimbus that delivered a wrong
+    file, or did not answer, is tried last the next time. `limit`: the most bytes of a file; `ca`: the file with the CA
     certificates for HTTPS."""
 
     nimbuses: Nimbuses
@@ -330,7 +332,7 @@ class NimbusFiles:
         failure = SquallError(
             "every Nimbus has delivered another file in its place; they are asked again later"
         )
-        for name in names:  # a Nimbus without it answers 404, which counts as an answer
+        for name in names:  # the 404 of a Nimbus without the file counts as an answer
             client = Client([urls[name]], self.nimbuses.authorization, self.ca, FILE)
             try:
                 with closing(client), open(target, "wb") as file:

@@ -16,7 +16,7 @@ from squall.values import Address, Incarnation
 from squall.worker_files import Orders
 from supervisor.desired_state import TopologyView
 
-#: Identifies the request that a worker's "drained" answers; each wait for a drain has its own.
+#: Identifies the request that a worker's "drained" answers: different for each drain that is awaited.
 Occasion = tuple[str, str, float | None, int]
 
 
@@ -27,13 +27,13 @@ class HostSettings:
     supervisor: str
     bind: str
     host: str
-    """The host under which others reach its workers."""
+    """The host name under which others reach the host's workers."""
     lease_secs: float
 
 
 @dataclass(frozen=True)
 class Own:
-    """The part of a worker's orders that stays the same while its process lives."""
+    """The part of a worker's orders that stays the same while the worker's process lives."""
 
     worker: str
     incarnation: Incarnation
@@ -45,7 +45,8 @@ class Own:
 def orders_for(
     view: TopologyView, own: Own, host: HostSettings, restarts: Mapping[str, Incarnation]
 ) -> Orders:
-    """Return a worker's orders, with number 0. `restarts`: incarnations that this supervisor knows before the store does."""
+    """Return a worker's orders, with number 0. `restarts`: the incarnations of this supervisor's workers, which may be newer
+    than those in the store."""
     record = view.record
     placements = tuple(
         replace(place, incarnation=_incarnation(view, place, restarts)) for place in view.placements
@@ -75,12 +76,12 @@ def orders_for(
 
 
 def occasion_of(view: TopologyView) -> Occasion:
-    """Return the present orders of a topology's workers; they differ from one drain to the next."""
+    """Return the occasion of the present orders of a topology's workers. It differs from one drain to the next."""
     return view.asked, view.record.state, view.record.deadline, view.version
 
 
 def _incarnation(view: TopologyView, place: Placement, restarts: Mapping[str, Incarnation]) -> Incarnation:
-    """Return the latest known incarnation of a placement's process."""
+    """Return the latest known incarnation of the worker of a placement."""
     report = view.reports.get(place.worker)
     heard = [place.incarnation, restarts.get(place.worker, place.incarnation)]
     if report is not None:
@@ -89,7 +90,7 @@ def _incarnation(view: TopologyView, place: Placement, restarts: Mapping[str, In
 
 
 def _addresses(view: TopologyView, placements: tuple[Placement, ...], worker: str) -> dict[str, Address]:
-    """Return the other workers' addresses, as reported by the processes that run now."""
+    """Return the other workers' addresses, as reported by the processes that are running now."""
     found = {}
     for place in placements:
         report = view.reports.get(place.worker)

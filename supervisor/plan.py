@@ -1,10 +1,10 @@
-"""Decides what a supervisor does next: desired and running workers in, a list of actions out.
+"""Decides what a supervisor does next: from the desired and the running workers it makes a list of actions.
 
 The action depends on a worker's phase and its goal. The table `WHAT_TO_DO` has an action for each pair, so that no case is
-forgotten. A worker is named by its topology's id and its own name. A worker of a different version of the assignment
-from the desired one counts as a different worker, which has to end first.
+forgotten. A worker is identified by its topology's id and its own name. If the running worker has a different version of the
+assignment from the desired worker, they are two workers, and the running one has to end first.
 
-Time is seconds of some clock. Must not know: processes, files, topologies.
+Times are seconds of any clock. Must not know: processes, files, topologies.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Key = tuple[str, str]
 
 
 class Goal(Enum):
-    """The orders of the store for a worker."""
+    """The store's orders for a worker."""
 
     RUN = "run, whatever its topology's state asks it to do meanwhile"
     STOP = "end, and keep its slot"
@@ -68,7 +68,7 @@ WHAT_TO_DO: Final[Mapping[tuple[Phase, Goal], Action]] = MappingProxyType(
             _P.STARTING: (_A.KEEP, _A.STOP, _A.STOP),
             _P.ALIVE: (_A.KEEP, _A.STOP, _A.STOP),
             _P.SILENT: (_A.KILL, _A.KILL, _A.KILL),
-            # Once ordered to stop, a worker stops, even if it is wanted again: a new process follows.
+            # A worker that was ordered to stop stops, even if it is wanted again: then a new process follows.
             _P.STOPPING: (_A.KEEP, _A.KEEP, _A.KEEP),
             _P.LATE: (_A.KILL, _A.KILL, _A.KILL),
             _P.DYING: (_A.KEEP, _A.KEEP, _A.KEEP),
@@ -78,7 +78,7 @@ WHAT_TO_DO: Final[Mapping[tuple[Phase, Goal], Action]] = MappingProxyType(
     }
 )
 
-#: Phases that change by themselves, so that the next look should come soon.
+#: Phases that change by themselves, so that the supervisor should soon look again.
 PASSING: Final = frozenset({_P.FOUND, _P.STARTING, _P.SILENT, _P.STOPPING, _P.LATE, _P.DYING, _P.DEAD})
 _OCCUPYING: Final = PASSING | {_P.ALIVE}
 
@@ -87,11 +87,11 @@ _OCCUPYING: Final = PASSING | {_P.ALIVE}
 class Timeouts:
     """How long things may take, in seconds."""
 
-    #: From the start of a process to its first heartbeat, whatever the worker timeout: many imports take long.
+    #: From the start of a process to its first heartbeat, regardless of the worker timeout: many imports take long.
     start: float = 60.0
-    #: From the order to stop to the end; then the process is killed.
+    #: From the order to stop to the end of the process. After this time the process is killed.
     stop: float = 10.0
-    #: Between two signals about the same orders while they are not read: each may interrupt a blocking call of user code.
+    #: Between two signals about the same unread orders: each signal may interrupt a blocking call of user code.
     signal: float = 5.0
     #: Between two kills of a process that does not end.
     kill: float = 1.0
@@ -102,12 +102,12 @@ class DesiredState:
     """A worker with a slot here."""
 
     version: int
-    """The version of the assignment that placed it: the first number of its incarnation."""
+    """The version of the assignment that placed the worker: the first number of its incarnation."""
     slot: int
     stop: bool
-    """Whether it has to end because of its topology's state."""
+    """Whether the worker has to end because of its topology's state."""
     timeout: float
-    """Seconds without a heartbeat after which it is taken for dead."""
+    """Seconds without a heartbeat after which the worker is considered dead."""
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,11 @@ class Running:
     version: int
     slot: int
     life: str
-    """Of its process: "none", "found", "alive" or "dead"."""
+    """The life of its process: "none", "found", "alive" or "dead"."""
     timeout: float = 30.0
     started: float = 0.0
     heard: float | None = None
-    """Time of its last heartbeat; None: none yet."""
+    """Time of its last heartbeat; None: it has sent none yet."""
     behind: bool = False
     """Whether it has not read its last orders."""
     signalled: float | None = None
@@ -146,7 +146,7 @@ class Running:
 def plan(
     wanted: Mapping[Key, DesiredState], running: Mapping[Key, Running], now: float, limits: Timeouts
 ) -> list[tuple[Action, Key]]:
-    """Return what to do now: at most one action for each worker, in the order of names."""
+    """Return what to do now: at most one action for each worker, sorted by the workers' names."""
     occupied = {run.slot for run in running.values() if phase_of(run, now, limits) in _OCCUPYING}
     actions: list[tuple[Action, Key]] = []
     for key in sorted({*wanted, *running}):
@@ -154,7 +154,7 @@ def plan(
         phase = Phase.NONE if run is None else phase_of(run, now, limits)
         action = WHAT_TO_DO[phase, goal_of(want, run)]
         if action is Action.START and (want is None or want.slot in occupied):
-            action = Action.KEEP  # the worker that was in the slot has not left it yet
+            action = Action.KEEP  # the slot's previous worker has not left yet
         if run is not None:
             action = _repeated(action, phase, run, now, limits)
         if action is Action.START and want is not None:
@@ -165,7 +165,8 @@ def plan(
 
 
 def goal_of(want: DesiredState | None, run: Running | None) -> Goal:
-    """Return the goal of a worker; if one of the same name but another version still runs, the goal of that worker."""
+    """Return the goal of a worker. If a worker of the same name but a different version still runs, return the goal of the
+    running worker."""
     if want is None or (run is not None and run.version != want.version):
         return Goal.LEAVE
     return Goal.STOP if want.stop else Goal.RUN
@@ -189,21 +190,22 @@ def phase_of(run: Running, now: float, limits: Timeouts) -> Phase:
 
 
 def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Timeouts) -> Action:
-    """Repeat a signal, which may have arrived before its handler was set, and a kill, which may have missed a new child."""
+    """Repeat a signal, since it may have arrived before its handler was set, and a kill, since it may have missed a new
+    child."""
     if action is not Action.KEEP:
         return action
     if phase is Phase.DYING and run.killed is not None and now - run.killed >= limits.kill:
         return Action.KILL
-    # Before its first heartbeat a worker has no signal handler, and the signal would end it.
+    # Before its first heartbeat a worker may have no signal handler; then the signal would end it.
     if phase in (Phase.ALIVE, Phase.STOPPING) and run.behind and run.heard is not None:
         due = run.signalled is None or now - run.signalled >= limits.signal
         return Action.SIGNAL if due else Action.KEEP
     return action
 
 
-#: If a worker has lived this long, in seconds, its death is not blamed on the start: the count of deaths begins again.
+#: If a worker has lived for LONG_ENOUGH seconds, its start did not cause its death: the count of deaths begins again.
 LONG_ENOUGH: Final = 10.0
-#: Seconds before the second restart in a row, doubled each time; the first comes at once.
+#: Seconds before the second restart in a row, doubled for each further restart. The first restart comes at once.
 FIRST_DELAY: Final = 1.0
 LONGEST_DELAY: Final = 60.0
 
@@ -213,14 +215,14 @@ def after_death(
 ) -> Backoff:
     """Return the back-off of a worker that died at `now`.
 
-    `innocent`: it ended in an orderly way, which counts as a death only if it ended within FIRST_DELAY of its start.
-    `unstarted`: nothing ran; it could not be started.
+    `innocent`: the worker ended in an orderly way, which counts as a death only if it ended within FIRST_DELAY of its start.
+    `unstarted`: the worker could not be started.
     """
     if innocent and now - started >= FIRST_DELAY:
         return replace(backoff, not_before=now)
     if backoff.deaths == 0 or now - started >= LONG_ENOUGH:
         return Backoff(1, now, now, int(unstarted))
-    # The exponent is bounded: a float overflows after a thousand deaths.
+    # The exponent is bounded: without the bound, the float would overflow after a thousand deaths.
     delay = min(FIRST_DELAY * 2.0 ** min(backoff.deaths - 1, 16), LONGEST_DELAY)
     return Backoff(backoff.deaths + 1, backoff.since, now + delay, backoff.unstarted + unstarted)
 

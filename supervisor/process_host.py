@@ -1,4 +1,4 @@
-"""Where a supervisor's workers run, as an interface: in processes of this host, or in memory.
+"""The interface of the place where a supervisor's workers run: in processes of this host, or in memory.
 
 `supervisor.worker_processes` starts processes that exchange files with their supervisor; `local_cluster.virtual_host` runs
 workers inside this process, on real or simulated time. The supervisor treats both alike. No method waits for a worker.
@@ -21,9 +21,9 @@ from supervisor.plan import Key
 
 
 class Container(Protocol):
-    """One worker's place on a host (Storm's word): its process, and the files that it and its supervisor exchange.
+    """One worker's place on a host (the name is Storm's): its process, and the files that process and supervisor exchange.
 
-    Methods that write raise `OSError` when that fails; nothing has changed then.
+    Methods that write raise `OSError` when writing fails; then nothing has changed.
     """
 
     @property
@@ -32,28 +32,28 @@ class Container(Protocol):
 
     @property
     def pid(self) -> int | None:
-        """The pid of the process that was launched or recovered last; None: there was none since `reset`."""
+        """The pid of the process that was launched or recovered last; None: none was launched or recovered since `reset`."""
 
     def prepare(self, lease: int) -> None:
         """Prepare the directory of a new process, with keys and a first lease. Raises `SquallError` if that fails."""
 
     def launch(self, provision: Provision, incarnation: Incarnation, slot: int) -> None:
-        """Start a process. Its orders have been written."""
+        """Start a process, after its orders have been written."""
 
     def reset(self) -> None:
-        """Forget the process, which has ended."""
+        """Forget the process after its end."""
 
     def write_orders(self, orders: Orders) -> None:
         """Replace the worker's orders."""
 
     def write_lease(self, number: int) -> None:
-        """Renew the worker's lease. `number` rises."""
+        """Renew the worker's lease. `number` rises with each renewal."""
 
     def read_heartbeat(self) -> WorkerHeartbeat | None:
-        """Return the last heartbeat; None if it was read before. Raises `SquallError` if it is malformed."""
+        """Return the last heartbeat; None if the last heartbeat was read before. Raises `SquallError` if it is malformed."""
 
     def read_counters(self) -> bytes | None:
-        """Return the worker's counters, None when they cannot be read."""
+        """Return the worker's counters; None if they cannot be read."""
 
     def wake(self) -> None:
         """Signal that there are new orders."""
@@ -91,13 +91,13 @@ class ProcessHost(Protocol):
     """The containers of one supervisor."""
 
     def mark(self) -> str:
-        """Return a mark that distinguishes this host's state from every copy."""
+        """Return a mark that distinguishes this host's state from every copy of this state."""
 
     def recover(self) -> Iterable[Recovered]:
-        """The workers of an earlier supervisor over the same state."""
+        """Return the workers of an earlier supervisor over the same state."""
 
     def container(self, key: Key) -> Container:
-        """Return the container of a worker, which may be new."""
+        """Return the container of a worker. The worker may be new."""
 
     def clear(self, key: Key) -> None:
         """Remove the files of a worker that has left its topology."""
@@ -106,10 +106,11 @@ class ProcessHost(Protocol):
         """Return whether workers of a topology can start; begin to fetch or build missing artifacts."""
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
-        """Remove the files of other topologies. `used`: records by id; `hosted`: ids of topologies with workers here."""
+        """Remove the files of all topologies in neither `used` (records by id) nor `hosted` (ids of topologies with workers
+        here)."""
 
     def tick(self, now: float) -> None:
-        """Called about once a second."""
+        """Do periodic work. Called about once a second."""
 
     def sweep(self) -> None:
         """Remove files that killed workers left outside of their directories."""

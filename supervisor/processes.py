@@ -5,7 +5,7 @@ reuses a pid, but never with the same start time. A process whose start time dif
 zombie until its session is swept, so that its pid, which is also its session's number, cannot be reused meanwhile.
 A worker's children belong to its session and end with it; a child that creates its own session is left alone.
 
-Linux only: it reads `/proc`. Must not know: topologies, what a worker is asked to do, why a process ended.
+Linux only: this module reads `/proc`. Must not know: topologies, the orders of workers, why a process ended.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def worker_command(directory: Path) -> list[str]:
     """Return the command that runs a worker in a directory."""
     if not sys.executable:
         raise RuntimeError("this Python does not know its own executable, so it cannot start workers with it")
-    # Without it the current folder comes first on the path; it may hold a `worker.py` or a `json.py`.
+    # Without -P the current folder comes first on the path, and it may hold a `worker.py` or a `json.py`.
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *safe_path, "-m", "worker", str(directory)]
 
 
 def own_folders() -> list[str]:
-    """Return the folders of Squall and its dependencies, without the current folder and the script's."""
+    """Return the folders of Squall and its dependencies, without the current folder and the script's folder."""
     by_chance = {os.path.abspath(""), os.path.dirname(os.path.abspath(sys.argv[0]))} - {HOME}
     chosen = {
         os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder
@@ -59,8 +59,8 @@ def worker_environment(
     work: Path | None = None,
     ports: str | None = None,
 ) -> dict[str, str]:
-    """Return the environment of a worker: the supervisor's, plus the module path, the mark, the worker's own working directory
-    (if it has one), and the ports that it may listen on (None: all)."""
+    """Return the environment variables of a worker: the supervisor's, plus the module path, the mark, the worker's own working
+    directory (if the worker has one), and the ports on which the worker may listen (None: all)."""
     folders = [os.path.abspath(folder) for folder in python_path if os.pathsep not in folder]
     own = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), MARK: str(directory)}
     if ports is not None:
@@ -71,7 +71,8 @@ def worker_environment(
 
 
 class WorkerProcess:
-    """A process that leads its own session. `status`: its wait status; None: it is not over, or its status is unknown."""
+    """A process that leads its own session. `status`: its wait status; None: the process still runs, or its status is
+    unknown."""
 
     def __init__(self, pid: int, started: int, child: bool) -> None:
         self.pid = pid
@@ -105,17 +106,17 @@ class WorkerProcess:
             os.close(output)
         try:
             stat = stat_of(popen.pid)
-        except BaseException:  # without the start time a later process could be mistaken for this one
+        except BaseException:  # without its start time this process could later be mistaken for another
             os.killpg(popen.pid, signal.SIGKILL)
             popen.wait()
             raise
-        # From here on this class waits for it: Popen would take the wait status, and end the zombie.
+        # From here on this class waits for the process: Popen would take the wait status, and end the zombie.
         popen.returncode = 0
         return cls(popen.pid, -1 if stat is None else stat.started, child=True)
 
     @classmethod
     def adopt(cls, pid: int, started: int) -> WorkerProcess | None:
-        """Return the living process that an earlier supervisor started; None: it is gone, or its pid was reused."""
+        """Return the living process that an earlier supervisor started; None: the process is gone, or its pid was reused."""
         return cls(pid, started, child=False) if runs(pid, started) else None
 
     @classmethod
@@ -127,17 +128,18 @@ class WorkerProcess:
         return None
 
     def ended(self) -> bool:
-        """Return whether the process itself is over; others in its session may still run."""
+        """Return whether the process itself has ended; other processes of its session may still run."""
         if not self._child:
             return not runs(self.pid, self.started)
         try:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-        except ChildProcessError:  # waited for elsewhere
+        except ChildProcessError:  # other code has waited for the process
             self._child = False
             return self.ended()
 
     def gone(self) -> bool:
-        """Return whether the process and its whole session are gone. Once the process has ended, the others are killed."""
+        """Return whether the process and its whole session are gone. Once the process itself has ended, the rest of its session
+        is killed."""
         if self._gone:
             return True
         if not self.ended():
@@ -171,8 +173,8 @@ class WorkerProcess:
     def _others(self) -> list[Stat]:
         """Return the other processes of the session that still run.
 
-        While a session has members, the kernel gives its number to no new process. So another process with that pid proves that
-        the session is empty.
+        While a session has members, the kernel gives the session's number to no new process. So if another process has this
+        pid, the session is empty.
         """
         leader = stat_of(self.pid)
         if leader is not None and leader.started != self.started:
@@ -186,9 +188,10 @@ class WorkerProcess:
 
 
 def kill_left_over(session: int, directory: Path) -> None:
-    """Kill the marked processes of a session whose leader is gone and was not a child of this supervisor."""
+    """Kill the processes with this directory's mark in a session whose leader is gone and was not a child of this
+    supervisor."""
     leader = stat_of(session)
-    if leader is None or not leader.living:  # else the number was reused, or the leader is not gone
+    if leader is None or not leader.living:  # otherwise the number was reused, or the leader still lives
         kill_marked(session_members(session), MARK, directory)
 
 
@@ -196,7 +199,7 @@ def kill_marked(processes: Iterable[Stat], name: str, directory: Path) -> bool:
     """Kill the processes whose environment has the variable `name` with this directory; return whether there were any."""
     found = list(marked(processes, name, directory))
     for stat in found:
-        with contextlib.suppress(OSError):  # it has ended by itself
+        with contextlib.suppress(OSError):  # the process has ended by itself
             os.kill(stat.pid, signal.SIGKILL)
     return bool(found)
 

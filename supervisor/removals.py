@@ -1,8 +1,8 @@
-"""Removes unused files and folders off the supervisor's loop; their names are free at once.
+"""Removes unused files and folders off the supervisor's loop. Their names are free at once.
 
-User code may have left millions of files, and the leases of all other workers must not wait for their removal. A path is first
-renamed into `<state>/gone/`, so that a half-removed folder is never mistaken for a complete one. If a supervisor ends before it
-has removed everything, the next one removes the rest.
+User code may have left millions of files, and the leases of other workers must not wait until these are removed. A path is
+first renamed into `<state>/gone/`, so that a half-removed folder is never mistaken for a complete one. If a supervisor ends
+before it has removed everything, the next supervisor removes the rest.
 Must not know: the contents of directories.
 """
 
@@ -30,7 +30,7 @@ class Removals:
         """`threads`: remove in a thread instead of in the call."""
         self._gone = Path(os.path.abspath(state)) / GONE
         self._jobs: Jobs[None] = Jobs("removals", 1 * threads)
-        #: Paths that could not be removed; this was logged.
+        #: Paths whose failed removal was logged.
         self._told: set[Path] = set()
 
     def remove(self, path: Path) -> None:
@@ -69,12 +69,12 @@ class Removals:
 
 
 def delete(path: Path) -> None:
-    """Remove a file or a folder now, even if it is write-protected, as far as possible."""
+    """Remove a file or a folder now, as far as possible, even if it is write-protected."""
     if not path.is_dir() or path.is_symlink():
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return
-    with contextlib.suppress(RecursionError):  # too deep for Python: the part that it reached is gone
+    with contextlib.suppress(RecursionError):  # too deep for Python; the part that Python reached is gone
         for folder, _, _ in os.walk(path):
             with contextlib.suppress(OSError):
                 os.chmod(folder, 0o700)

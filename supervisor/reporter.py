@@ -1,7 +1,7 @@
 """Sends Nimbus the reports that it does not have yet: the state of workers, their counters, and heartbeats.
 
-A report is sent while the store shows another one. If it was refused or lost, it is sent again after a second. While Nimbus is
-away nothing here fails, and reports are sent later.
+A report is sent if it differs from the worker's report in the store. A report that was refused or lost is sent again after a
+second. While Nimbus is away nothing here fails, and reports are sent later.
 Must not know: processes, the plan.
 """
 
@@ -26,7 +26,7 @@ class NimbusLink(Protocol):
     """How a supervisor sends messages to Nimbus."""
 
     def report(self, name: str, worker: str, report: WorkerReport) -> bool:
-        """Report a worker of the topology `name`; return False if no such worker is wanted (any more)."""
+        """Report a worker of the topology `name`; return False if no such worker is wanted, or no longer wanted."""
 
     def count(self, topology_id: str, worker: str, incarnation: Incarnation, counters: bytes) -> None:
         """Send the cumulative counters of a worker's incarnation."""
@@ -54,7 +54,7 @@ class Reporter:
         self._say(lambda: self._nimbus.count(*key, incarnation, counters))
 
     def report(self, view: TopologyView, report: WorkerReport, now: float) -> None:
-        """Send a worker's report, unless the store shows it or it was sent a moment ago."""
+        """Send a worker's report, unless the store already has the report, or it was sent a moment ago."""
         key = (view.record.id, report.worker)
         if view.reports.get(report.worker) == report:
             return
@@ -78,7 +78,7 @@ class Reporter:
         self._sent.pop(key, None)
 
     def keep(self, topology_ids: Collection[str]) -> None:
-        """Forget all other topologies."""
+        """Forget the reports of all topologies that are not in `topology_ids`."""
         for key in [key for key in self._sent if key[0] not in topology_ids]:
             del self._sent[key]
 

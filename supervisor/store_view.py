@@ -1,10 +1,10 @@
 """A supervisor's view of the store: the topologies, the desired state of its workers, and its own registration.
 
-`refresh` reads when something may have changed, and after a second in any case. While the store cannot be reached, is empty or
-belongs to another cluster, the last view stays valid, and no worker is ended for that reason. Before the first read nothing is
-known. While another supervisor with the same id is present, this one only waits until that one is gone.
-A worker is started only by a view that is current: after a freeze, or with its connection cut, a supervisor may not know yet
-that its workers were assigned to others.
+`refresh` reads the store when something may have changed, and after a second in any case. While the store cannot be reached, is
+empty or belongs to another cluster, the last view stays valid, and no worker is ended for that reason. Before the first read
+nothing is known. While another supervisor with the same id is present, this supervisor only waits until the other is gone. A
+worker is started only if the view is current: after a freeze, or with its connection cut, a supervisor may not know yet that
+its workers were assigned to other supervisors.
 Must not know: processes, directories, Nimbus.
 """
 
@@ -24,27 +24,29 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two reads at most, and before a failed one is retried.
+#: The most seconds between two reads (EVERY), and before a failed read is retried (AGAIN).
 EVERY: Final = 1.0
 AGAIN: Final = 0.2
-#: Seconds that the store has to answer; then workers are started by the last view. Reconnecting after a freeze takes less.
+#: Seconds to wait for the store's answer. After that, workers are started as the last view says. Reconnecting after a freeze
+#: takes less time.
 PATIENCE: Final = 5.0
 #: Seconds between two warnings of one kind.
 _WARN_EVERY: Final = 60.0
 
-#: The paths that concern every supervisor; reports concern those with workers of the topology.
+#: The paths that concern every supervisor. Reports concern only supervisors with workers of the topology.
 _OF_ALL: Final = (paths.CLUSTER, paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.LEAVING, paths.REPLACEMENTS)
 
 
 class SameId(SquallError):
-    """Another supervisor of this id is present."""
+    """Another supervisor with this id is present."""
 
 
 class FailureStreak:
-    """For how long calls have failed. A gap of PATIENCE or more restarts the count: this process may have been frozen."""
+    """For how long calls have failed. A gap of PATIENCE or more between two failures restarts the count: this process may have
+    been frozen."""
 
     def __init__(self, most: float = EVERY) -> None:
-        """`most`: the most seconds that the gap between two failures counts for."""
+        """`most`: the most seconds that a gap between two failures adds."""
         self.seconds = 0.0
         self._most = most
         self._last: float | None = None
@@ -61,7 +63,7 @@ class FailureStreak:
 
 
 class StoreView:
-    """The view of one supervisor. One thread, except for the watch."""
+    """The view of one supervisor. Used by one thread, except that watches call it from others."""
 
     def __init__(
         self,
@@ -72,16 +74,17 @@ class StoreView:
         mark: str = "",
         reread: float = EVERY,
     ) -> None:
-        """`admit` raises when the store belongs to another cluster. `mark`: that of the state directory; it distinguishes this
-        supervisor from another one with a copy of the directory, and so with the same id. `reread`: seconds between two
+        """`admit` raises when the store belongs to another cluster. `mark`: the mark of the state directory; it distinguishes
+        this supervisor from one that has a copy of the directory, and therefore the same id. `reread`: seconds between two
         reads."""
         self.registry = registry
         self.record = record
         self._bytes = encode(record)
         self.views: Mapping[str, TopologyView] = {}
         self.unsure: Mapping[str, str] = {}
-        #: Versions that will take over the name of a topology with workers here; all records that are in use, by id.
+        #: Versions that will take over the name of a topology with workers here.
         self.coming: tuple[TopologyRecord, ...] = ()
+        #: All records that are in use, by id.
         self.used: Mapping[str, TopologyRecord] = {}
         self.places: Mapping[Key, Placement] = {}
         self.wanted: Mapping[Key, DesiredState] = {}
@@ -96,8 +99,8 @@ class StoreView:
         self._wake = wake
         self._next = 0.0
         self._warned: dict[str, float] = {}
-        # The time of the `sync` in which the store itself was last asked, and of the one in which it answered. Values read
-        # after the answer are at least as new.
+        # The time of the `sync` in which the store itself was last asked, and the time of the `sync` in which it answered.
+        # Values read after the answer are at least as new as the answer.
         self._asked: float | None = None
         self._confirmed: float | None = None
         self._unread, self._unanswered = FailureStreak(reread), FailureStreak(reread)
@@ -105,7 +108,7 @@ class StoreView:
         self._unwatch = registry.store.watch("/", self._note)
 
     def register(self) -> None:
-        """Register in the store. `SquallError` while it cannot be reached, or belongs to another cluster."""
+        """Register in the store. Raises `SquallError` if the store cannot be reached, or belongs to another cluster."""
         self._admit()
         self.registry.supervisors.put(self.record)
 
@@ -131,8 +134,8 @@ class StoreView:
         return True
 
     def may_start(self, now: float) -> bool:
-        """Return whether workers may be started by this view: the store answered in this `sync` and was read since,
-        or it has been unreadable for a while. False while `changed` is true: read it first."""
+        """Return whether workers may be started according to this view: the store answered in this `sync` and was read since,
+        or it has been unreadable for a while. False while `changed` is true: then call `refresh` first."""
         if self._presence.occupied:
             return False
         if self._confirmed == now:
@@ -143,7 +146,7 @@ class StoreView:
             return False
         self._asked = now
         try:
-            # Any answer will do: watches report earlier changes before it arrives, so the cache is current again.
+            # Any answer is enough: watches report earlier changes before the answer arrives, so then the cache is current.
             self.registry.store.owns(paths.presence(self.record.id))
         except (SquallError, OSError):
             self._unanswered.failed(now)
@@ -153,7 +156,7 @@ class StoreView:
         return False
 
     def leave(self, for_good: bool) -> None:
-        """Stop watching. `for_good`: remove the registration too; otherwise this supervisor comes back."""
+        """Stop watching. `for_good`: remove the registration too. Without `for_good`, this supervisor will return."""
         self._unwatch()
         self._presence.leave()
         if not for_good:
@@ -189,10 +192,10 @@ class StoreView:
             raise SameId(
                 f"another supervisor with the id {self.record.id} is running. If this state directory is a copy (of"
                 " another host's, or in an image), remove the files `id` and `key` from it. If this host was restarted a moment"
-                " ago, this ends by itself with the session from before"
+                " ago, wait: the conflict ends when the store session of the previous process expires"
             )
         found = self.registry.store.get(paths.supervisor(self.record.id))
-        if found is None or found[0] != self._bytes:  # given up as silent, or an earlier record
+        if found is None or found[0] != self._bytes:  # removed for silence, or an earlier record
             self.registry.supervisors.put(self.record)
 
     def _take(self, reading: Reading, now: float) -> None:
@@ -209,7 +212,7 @@ class StoreView:
             self._warn(now, f"leaves topology {name!r} as it is", why)
 
     def _warn(self, now: float, what: str, why: object) -> None:
-        kind = f"{what}: {type(why).__name__}"  # another reason is logged at once
+        kind = f"{what}: {type(why).__name__}"  # a different reason is logged at once
         last = self._warned.get(kind)
         if last is None or now >= last + _WARN_EVERY:
             self._warned[kind] = now

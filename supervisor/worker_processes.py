@@ -1,7 +1,7 @@
-"""The process host of a real supervisor: worker processes, and the directories in which they exchange files with it.
+"""The process host of a real supervisor: worker processes, and the directories in which workers and supervisor exchange files.
 
-After a restart, a supervisor finds the processes of the previous one by `process.json`, or by the mark in their environment.
-Must not know: the plan, what orders say, Nimbus.
+After a restart, a supervisor finds the processes of its predecessor by `process.json`, or by the mark in their environment.
+Must not know: the plan, the content of orders, Nimbus.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 #: Seconds to wait for a killed process before its directory is used again.
 _KILL_PATIENCE: Final = 2.0
-#: Bytes of a process's last output that may explain its end.
+#: How many bytes of a process's last output may explain its end.
 _TAIL_BYTES: Final = 4096
 
 
@@ -48,11 +48,11 @@ class WorkerCommand:
     """How worker processes are started."""
 
     python_path: Sequence[str] | None = None
-    """Where workers find modules; None: `sys.path` at the time of their start."""
+    """Where workers find modules; None: the supervisor's `sys.path` when they start."""
     ports: str | None = None
     """The ports that workers may listen on: "6700-6799"; None: all."""
     command: Callable[[Path], Sequence[str]] = processes.worker_command
-    """Returns, for a worker's directory, the command: a Python and its arguments."""
+    """Returns the command for a worker's directory: a Python and its arguments."""
 
 
 class WorkerProcesses:
@@ -71,7 +71,7 @@ class WorkerProcesses:
         directories: Directories | None = None,
     ) -> None:
         """`state`: the supervisor's own directory; `directories`: its layout, if workers get their own working directories.
-        `key_pair`: opens the link keys that Nimbus sealed for the supervisor `id`; None: links need no keys."""
+        `key_pair`: decrypts the link keys that Nimbus sealed for the supervisor `id`; None: links need no keys."""
         self.directories = directories or Directories(state)
         self.start = start or WorkerCommand()
         self.kernel_kills = exits.KernelKills(kernel_kills)
@@ -116,7 +116,7 @@ class WorkerProcesses:
         try:
             sealed = self._registry.sealed_keys(topology_id, self._id)
         except StoreError:
-            before = worker_files.read_keys(directory)  # they stay the same
+            before = worker_files.read_keys(directory)  # a topology's keys stay the same
             if before is None:
                 raise
             return before
@@ -182,7 +182,8 @@ class WorkerContainer:
         """See `Container`."""
         self._read = None
         start = self._host.start
-        # An environment finds Squall's modules after its own packages; on the module path they would come before these.
+        # The Python of an environment finds Squall's modules after the environment's packages; on the module path they would
+        # come first.
         python_path = sys.path if start.python_path is None else start.python_path
         folders = (*provision.folders, *(python_path if provision.python is None else ()))
         command = list(start.command(self.directory))
@@ -202,7 +203,7 @@ class WorkerContainer:
             directories.write_started(
                 self.directory, Started(process.pid, process.started, incarnation, slot)
             )
-        except OSError as error:  # the process goes on; the next supervisor finds it by its mark
+        except OSError as error:  # the process continues; the next supervisor finds it by its mark
             _log.warning("%s: its process cannot be recorded: %s", self.directory, error)
 
     def recover(self, started: Started, incarnation: Incarnation, slot: int) -> str:
@@ -211,7 +212,7 @@ class WorkerContainer:
         if process is not None:
             if (
                 not started.pid
-            ):  # found by its mark. Recorded, so that its end is reported even if this supervisor dies first
+            ):  # found by its mark: record it, so that its end is reported even if this supervisor dies first
                 self._write_started(process, incarnation, slot)
             return "found"
         if not started.pid:
@@ -299,7 +300,7 @@ def _lease_in(directory: Path) -> int:
 
 
 def _process_of(directory: Path, started: Started) -> WorkerProcess | None:
-    """Return the living process that was, or may have been, started in a directory."""
+    """Return the living process that was started, or may have been started, in a directory."""
     if not started.pid:
         return WorkerProcess.find(directory)
     return WorkerProcess.adopt(started.pid, started.started)
@@ -311,7 +312,7 @@ def _slot_of(orders: Orders) -> int:
 
 
 def _end_unknown(directory: Path, started: Started | None) -> None:
-    """End the process of a directory without readable orders, before another one is started there."""
+    """End the process of a directory without readable orders, before another process is started there."""
     process = None if started is None else _process_of(directory, started)
     if process is None:
         return
