@@ -1,6 +1,6 @@
 """Runs several blocking calls at once, and reports progress for calls that do not report it themselves.
 
-This is a separate module so that the manifest, which decides what counts, imports no threads. Must not know: the functions.
+This is a separate module so that the manifest, which decides what counts, imports no threads. Must not know: what the calls do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _Result = TypeVar("_Result")
 
 #: Calls to a file system in flight at once; each one mostly waits.
 _AT_ONCE: Final = 8
-#: How long progress of a call is reported, in seconds. A call that takes longer counts as hanging, and its watcher may end it.
+#: How long progress of a call is reported, in seconds. A call that takes longer is presumed to hang, and its watcher may end
+#: it.
 PATIENCE: Final = 600.0
 
 
@@ -34,9 +35,7 @@ def map_concurrently(function: Callable[[_Item], _Result], items: Iterable[_Item
 def keep_alive(
     progress: Callable[[], None], every: float = 1.0, patience: float = PATIENCE
 ) -> Iterator[None]:
-    """Call `progress` every `every` seconds in a separate thread while the `with` block runs, but for `patience` seconds at
-    most.
-    """
+    """Call `progress` every `every` seconds in a thread while the `with` block runs, for at most `patience` seconds."""
     over = threading.Event()
 
     def run() -> None:

@@ -1,1 +1,3 @@
-"""The manifest of a table: which batches count, who owns each writer id, and leftovers. Begin with commit.py."""
+"""The manifest of a table: which batches count (readers see their rows), who owns each writer id, and leftovers. Begin with
+commit.py.
+"""

@@ -1,14 +1,15 @@
 """Checkpoints: many entries in few files, so that reading stays fast after many batches.
 
 Checkpoint n lists its parts; a part holds up to `PART` entries, gzipped, and is never changed. Checkpoint n + 1 keeps the full
-parts of n and adds new ones for the rest. Its number is put if absent, so checkpoints form a sequence, and each contains
-everything in those before it. Once old checkpoints are deleted, a writer that was frozen for a long time may put a used number
-again. So after a writer has put a checkpoint, it looks for a newer one: if there is one, its own is void. Only then are the
-entries' own files deleted. A reader that listed them before, and finds one gone, starts over.
+parts of n and adds new ones for the rest. A checkpoint's file is named by its number and put if absent, so checkpoints form a
+sequence, and each contains everything in the earlier checkpoints. Once old checkpoints are deleted, a writer that was frozen
+for a long time may use an old number again. So a writer that has put a checkpoint looks for a newer checkpoint: if there is a
+newer one, the writer's own checkpoint is void. Only after this check are the entries' own files deleted. A reader that listed
+the entries before, and finds one gone, starts over.
 
-Parts that no checkpoint names come from writers that died or lost the race. They are deleted together with old checkpoints,
-never earlier: an answer may be lost, and a part that seems unused may belong to the newest checkpoint.
-Must not know: which entries count (it is given them), Spark.
+Parts that no checkpoint names come from writers that died or lost the race. Such parts are deleted only together with old
+checkpoints: if the answer to a put was lost, a part that seems unused may belong to the newest checkpoint.
+Must not know: which entries count (callers pass them), Spark.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import CHECKPOINTS, number_of, numbered
 
 KIND: Final = "checkpoint"
-#: Entries of one part: a part is rewritten until it is full, so this bounds the cost of a checkpoint (about 2 MB of JSON).
+#: The most entries of a part. A part is rewritten until it is full, so this also limits the cost of a checkpoint (about 2 MB of
+#: JSON).
 PART: Final = 5_000
 #: Checkpoints that are kept, including the newest: readers may be about to read the older ones.
 KEPT: Final = 3
@@ -52,17 +54,17 @@ class _Index(msgspec.Struct):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read. Without a checkpoint: number 0 and no contents."""
+    """A checkpoint that was read. If the table has none: number 0 and no contents."""
 
     number: int = 0
     parts: tuple[Part, ...] = ()
     entries: tuple[BatchEntry, ...] = ()
     unreadable: tuple[UnreadableRecord, ...] = ()
-    """Unreadable parts of it, and unreadable newer checkpoints: their entries are missing here."""
+    """Unreadable parts of this checkpoint, and unreadable newer checkpoints; the entries in them are missing here."""
 
 
 def read_newest(files: Files) -> Checkpoint:
-    """Return the newest readable checkpoint; raise `AbsentFile` if it was superseded meanwhile."""
+    """Return the newest readable checkpoint. Raises `AbsentFile` if a newer checkpoint replaced it during the call."""
     unreadable: list[UnreadableRecord] = []
     for number in _numbers(files):
         try:
@@ -109,7 +111,8 @@ def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | Unre
 
 
 def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) -> bool:
-    """Write the checkpoint after `before`, the newest, with `entries` added, and delete what it makes unnecessary.
+    """Write the checkpoint that follows `before` (the newest), with `entries` added; delete the files that it makes
+    unnecessary.
 
     Each entry must count for certain. Return False if another task has written that checkpoint, or if something in the previous
     one cannot be read; then nothing was changed.
@@ -124,7 +127,8 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
 
     path, record = numbered(CHECKPOINTS, number), seal(KIND, _Index((*full, *made)))
     if not files.put_if_absent(path, record):
-        # The index names parts that only this call wrote: if it exists, the answer to an earlier put was lost.
+        # The index names parts that only this call wrote. So if this index exists, an earlier try put it, and the answer was
+        # lost.
         try:
             if files.read(path) != record:
                 return False
@@ -145,7 +149,7 @@ def _write_part(files: Files, number: int, entries: list[BatchEntry]) -> Part:
 
 
 def _delete_old(files: Files, newest_gone: int) -> None:
-    """Delete checkpoints up to this number, then their parts that no later one names."""
+    """Delete checkpoints up to this number, then their parts that no later checkpoint names."""
     needed: set[str] = set()
     gone: list[str] = []
     parts: list[str] = []

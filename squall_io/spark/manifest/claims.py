@@ -1,9 +1,9 @@
 """Ownership of writer ids: claims, numbered in epochs, and fences, which decide which batches of an earlier epoch count.
 
-A task that starts takes over its writer id: it puts the claim of the next epoch, for which there is one winner, and then
-makes sure that the fence of each epoch exists. The fence of epoch n names the batches of epoch n - 1 that count, for good. It
-is made from a listing that begins after claim n was put. Any task that finds the fence missing may make it, and the first one
-put is final. See `commit` for the proof.
+A task that starts takes over its writer id: it puts the claim of the next epoch, for which there is one winner, and then makes
+sure that the fence of each epoch exists. The fence of epoch n fixes for good which batches of epoch n - 1 count. It is made
+from a listing that begins after claim n was put. Any task that finds the fence missing may make it; the first fence that is put
+is final. See `commit` for the proof.
 
 A sweeper that only deletes leftovers of a dead task also claims the writer id (`retire`), but writes no rows. If the task
 turns out to be alive, it takes the writer id back (`take_back`), unless another task has claimed it.
@@ -57,9 +57,9 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     since: float
     """Seconds since 1970."""
     retired: bool = False
-    """No task writes in this epoch: a sweeper put the claim to end the epoch before."""
+    """Whether a sweeper put the claim to end the previous epoch; then no task writes in this epoch."""
     token: str = ""
-    """A task that takes its writer id back recognizes its own claim by this token if the answer was lost."""
+    """If the answer to a put was lost, a task that takes its writer id back recognizes its own claim by this token."""
 
     def __str__(self) -> str:
         return f"{self.owner}, incarnation {self.incarnation[0]}.{self.incarnation[1]}"
@@ -100,16 +100,18 @@ def read_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim:
 
 
 def read_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[int]:
-    """Return the batch numbers in the fence of an epoch: the batches of the previous epoch that count. `UnreadableRecord`."""
+    """Return the batch numbers in the fence of an epoch: the batches of the previous epoch that count. Raises
+    `UnreadableRecord`.
+    """
     path = fence_path(writer_id, epoch)
     return decode(FENCE, _Fence, files.read(path), path).counts
 
 
 def take_over(files: Files, writer_id: WriterId, incarnation: tuple[int, int], owner: str, now: float) -> int:
-    """Become the owner of a writer id; return its new epoch. `Superseded`: a newer incarnation has already claimed it.
+    """Become the owner of a writer id; return its new epoch. Raises `Superseded` if a newer incarnation has already claimed it.
 
     Of two tasks of the same incarnation, the later one wins. If the answer to a claim is lost, the next try claims the next
-    epoch; nothing was ever written in the epoch between.
+    epoch; nothing was ever written in the epoch of the lost answer.
     """
 
     def require_no_newer(newest: int) -> None:
@@ -121,7 +123,8 @@ def take_over(files: Files, writer_id: WriterId, incarnation: tuple[int, int], o
 
 
 def take_back(files: Files, writer_id: WriterId, epoch: int, claim: Claim) -> int:
-    """Become the owner again after a sweeper ended the epoch; return the new epoch. `Superseded`: another task has claimed it.
+    """Become the owner again after a sweeper ended the epoch; return the new epoch. Raises `Superseded` if another task has
+    claimed the writer id.
 
     epoch: the last epoch that this task owned. claim: the claim to put; its token is unique to this task. If a claim with that
         token exists, an earlier try put it and its answer was lost; nothing was ever written in its epoch.
@@ -140,7 +143,7 @@ def take_back(files: Files, writer_id: WriterId, epoch: int, claim: Claim) -> in
 
 
 def _claim_next(files: Files, writer_id: WriterId, claim: Claim, check: Callable[[int], None]) -> int:
-    """Put a claim of the epoch after the newest, which `check` allows or raises `Superseded`; return its epoch."""
+    """Put a claim of the epoch after the newest, unless `check` raises `Superseded` for the newest; return the new epoch."""
     while True:
         listing = list_claims(files)
         newest = listing.newest(writer_id)
@@ -154,7 +157,7 @@ def retire(files: Files, writer_id: WriterId, epoch: int, owner: str, now: float
     """End the newest epoch of a task presumed dead; return whether this call ended it.
 
     If the task is alive, it is superseded, and takes its writer id back. The claim carries the previous claim's incarnation, so
-    that a restarted task also gets its writer id.
+    that the task can also claim its writer id after a restart.
     """
     claim = _known_claim(files, writer_id, epoch)
     incarnation = (0, 0) if claim is None else claim.incarnation
@@ -163,7 +166,7 @@ def retire(files: Files, writer_id: WriterId, epoch: int, owner: str, now: float
 
 
 def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
-    """Return a claim, or None if it is damaged: the order of the epochs decides what counts, not their owners."""
+    """Return a claim, or None if it is damaged; what counts depends on the order of the epochs, not on their owners."""
     try:
         return read_claim(files, writer_id, epoch)
     except UnreadableRecord as problem:
@@ -173,7 +176,9 @@ def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
 
 
 def publish_fences(files: Files, writer_id: WriterId, newest: int, listing: Listing) -> None:
-    """Make sure that every fence up to the newest epoch exists, except those in the listing; the newest claim was seen."""
+    """Make sure that every fence up to the newest epoch exists; those in the listing do. The caller must have seen the newest
+    claim.
+    """
     for epoch in range(2, newest + 1):
         if (writer_id, epoch) not in listing.fences:
             publish_fence(files, writer_id, epoch)
@@ -192,7 +197,7 @@ def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[in
         if files.put_if_absent(path, seal(FENCE, {"counts": counts})):
             return frozenset(counts)
     except FilesUnavailable:
-        # A reader that makes the fence must not fail here: the new owner made it first, and swept the reader's temporary file.
+        # A reader that makes the fence must not fail if the new owner has made it first, and swept the reader's temporary file.
         if not files.exists(path):
             raise
     return read_fence(files, writer_id, epoch)

@@ -11,9 +11,9 @@ A batch of the owner of (writer id, epoch n) goes through these steps, each of w
 7. ack      the batch's tuples are acked.
 8. clear    `staging/<batch>/` is deleted.
 
-**What counts.** An entry that a checkpoint has counts. Any other entry of epoch n counts if there is no claim n + 1, or if
-fence n + 1 names it. A fence is put once (put if absent) and never changed. `state.read_state` lists the entries first, then
-claims and fences, and reads the newest checkpoint last.
+**What counts.** Readers see the rows of a batch if its entry counts. An entry counts if a checkpoint contains it. Any other
+entry of epoch n counts if there is no claim n + 1, or if fence n + 1 names it. A fence is put once (put if absent) and never
+changed. `state.read_state` lists the entries first, then claims and fences, and reads the newest checkpoint last.
 
 **Why it is right.** A call sees everything that was put before the call began, unless it was deleted (`files.Files`). Claims,
 fences and the newest checkpoint are never deleted. An entry is deleted only if a checkpoint has it, or if a fence leaves it
@@ -22,47 +22,50 @@ out.
 *The lemma.* Suppose a process found entry A of epoch n, and later found no claim n + 1. Then A counts for every read that
 begins after that. Proof: if there ever is a claim n + 1, it was put after A existed. Fence n + 1 is made from a listing that
 begins after its maker has seen claim n + 1, hence after A existed. If the listing shows A, the fence names it. Otherwise A was
-deleted before the listing; not by a sweeper, which deletes only entries that a fence leaves out, but because a checkpoint has
-A. That checkpoint is older than the fence. A reader looks for checkpoints after it has read the fence, so it finds this one,
-or a newer one, which contains all of it. Without a fence, the reader sees A itself, or finds it gone; then a checkpoint has A.
+deleted before the listing. No sweeper did that, since sweepers delete only entries that a fence leaves out; so a checkpoint has
+A, and is older than the fence. A reader looks for checkpoints after it has read the fence, so it finds this checkpoint, or a
+newer one, which contains the same entries. Without a fence, the reader sees A itself, or finds that A is gone; in that case, a
+checkpoint has A.
 
-*A batch that was acked counts for ever*: its owner put A, and later found no claim (step 6). *A batch that a reader has seen
-to count will count for ever*: the reader found A and later no claim, or a fence that names A, or a checkpoint that has A; none
-of these change. So the maker of a checkpoint may include all entries that it has seen to count.
+*A batch that was acked counts for ever*: its owner put its entry A, and later found no claim n + 1 (step 6). *A batch that a
+reader has seen to count will count for ever*: the reader found A and later no claim n + 1, or a fence that names A, or a
+checkpoint that has A. Fences do not change, and neither do checkpoints. So the maker of a checkpoint may include all entries
+that it has seen to count.
 
-*A batch that does not count is never acked.* Suppose fence n + 1 does not name A, and no checkpoint has it. Then A was put
-after the listing for the fence began, so after claim n + 1. Step 6 comes later still, and finds the claim.
+*A batch that does not count is never acked.* Suppose fence n + 1 does not name A, and no checkpoint has A. Then A was put after
+the listing for the fence began, so after claim n + 1 was put. Step 6 comes even later, and finds the claim.
 
-*Once.* Only its owner gives a batch its name: an epoch has one owner (its claim is put if absent), which numbers its batches
-one after the other. If the answer to step 5 is lost, the step is tried again. Then "taken" means success if the existing entry
-has this batch's digest, since no other task writes that name. If the name is taken, but the entry is gone when it is read, a
-checkpoint has it or a sweeper has deleted it. There is a sweeper only if there is a claim n + 1, so step 6 decides which.
-If an entry that a checkpoint has is put again, it is still the same batch.
+*Once.* An epoch has one owner, since its claim is put if absent. Only this owner names batches of the epoch, and it numbers
+them one after the other. If the answer to step 5 is lost, the step is tried again. Then "taken" means success if the existing
+entry has this batch's digest, since no other task writes that name. If the name is taken, but the entry is gone when it is
+read, a checkpoint has it or a sweeper has deleted it. There is a sweeper only if there is a claim n + 1, so step 6 decides
+which of the two happened. If an entry is put again although a checkpoint has it, both are the same batch.
 
 *Whole.* A reader learns a batch's files only from its entry, which is put after all of them are in place. Files with the name
-of another attempt do not belong to this attempt, whatever still writes to that attempt's folder.
+of another attempt do not belong to this attempt, even if Spark tasks still write to that attempt's folder.
 
 *Nothing of a dead owner is left* after a sweep that began when claim and fence n + 1 existed, except new files in the staging
-folder of a zombie. Step 3 saw no claim after step 2 had found the files, so every file that is ever moved was in the staging
-folder before claim n + 1. A sweeper looks there after that claim. It finds each file either in the staging folder, and deletes
-it, or moved, in the table's directory of the same name as in the staging folder (see `sweep`). Files that a zombie's Spark job
-writes later are never moved. The job creates the staging folder again, so the next sweeper finds it. An entry that a zombie
-puts later does not count, and the next sweeper deletes it too.
+folder of a zombie. Files are moved only if step 3 saw no claim after step 2 had found the files, so every file that is ever
+moved was in the staging folder before claim n + 1 was put. A sweeper looks for files after that claim was put. It finds each
+file either in the staging folder, or moved to the table's directory that has the same path as the file's directory in the
+staging folder (see `sweep`), and deletes it. Files that a zombie's Spark job writes later are never moved. The job creates the
+staging folder again, so the next sweeper finds it. An entry that a zombie puts later does not count, and the next sweeper
+deletes it too.
 
 *A sweeper need not own the writer id.* It must only make sure that claim and fence n + 1 exist before it reads what counts:
 from then on, a batch that does not count never will. Three kinds of sweepers do so: the next owner; a task of the same sink,
-for a task that is gone; and `squall table --sweep`, for submissions that have ended. The last puts a sweeper's claim if there
-is no claim (see `ended`). A task that was wrongly presumed dead finds the claim at step 3 or 6.
+for a task that is gone; and `squall table --sweep`, for submissions that have ended. The command puts a sweeper's claim if
+there is no claim n + 1 (see `ended`). A task that was wrongly presumed dead finds the claim at step 3 or 6.
 
 *An owner that is alive, and finds only sweepers' claims after its own, takes the writer id back* (`claims.take_back`). It puts
 the next claim if absent, so the new epoch also has one owner, and no other owner is superseded. If the entry of its current
 batch may have been put, it then checks whether that batch counts (`state.has_counted`). If fence n + 1 names the batch, or a
-checkpoint that is read after the fence has it, the batch counts for ever, and is acked. Otherwise it never will, even if the
-entry arrives late. For a task that put it into a later checkpoint would have seen it count when there was no claim n + 1; by
-the lemma, the fence would name it, or a checkpoint older than the fence would have it. Then the owner writes the rows again,
-as a batch of the new epoch, which goes through the same steps.
+checkpoint that is read after the fence has it, the batch counts for ever, and is acked. Otherwise the batch will never count,
+even if the entry arrives late: a task that put the entry into a later checkpoint would have seen it count while there was no
+claim n + 1; by the lemma, the fence would name the entry, or a checkpoint older than the fence would have it. So the owner
+writes the rows again, as a batch of the new epoch, which goes through the same steps.
 
-If a batch counts, all its files that are not in its entry may be deleted at any time, without a claim: its owner is past
+If a batch counts, those of its files that are not in its entry may be deleted at any time, without a claim: the owner is past
 step 4.
 
 **Possible duplicates.** If an owner dies between steps 5 and 7, it leaves a batch that counts but was not acked. Its tuples are
@@ -70,8 +73,8 @@ replayed, and their rows are written again in a batch of the next owner. The sam
 fence was made, but the owner found itself superseded at step 6. `key=` removes such rows on reading. An owner that takes its
 writer id back causes no duplicates: it knows whether its batch counts.
 
-**A reader without write access** that finds a claim without its fence cannot make the fence. It assumes that all entries of
-the epoch count: those that were acked, and perhaps one more (`State.uncertain`).
+**A reader without write access** that finds a claim without its fence cannot make the fence. It assumes that all entries of the
+previous epoch count: those that were acked, and perhaps one more (`TableState.uncertain`).
 Must not know: Spark, tuples, threads.
 """
 
@@ -135,7 +138,9 @@ class BatchCommit:
     _moved: bool = False
 
     def run(self) -> BatchEntry:
-        """Take steps 2 to 6; the entry, which counts. `Superseded`, `BatchLost`, `BatchConflict`, and what `Files` raises."""
+        """Take steps 2 to 6, and return the entry, which counts. Raises `Superseded`, `BatchLost`, `BatchConflict`, and errors
+        of `Files`.
+        """
         if self._moves is None:
             self.at("list")
             self._moves = self._list()
@@ -180,7 +185,7 @@ class BatchCommit:
         return moves
 
     def _move(self, source: str, file: DataFile) -> None:
-        """Rename a file to its place, unless an earlier try, whose answer was lost, did it."""
+        """Rename a file to its place, unless an earlier try, whose answer was lost, has already renamed it."""
         with suppress(AbsentFile):
             if self.files.move_if_absent(source, file.path):
                 return
@@ -195,7 +200,7 @@ class BatchCommit:
             )
 
     def _publish(self) -> BatchEntry:
-        """Put the manifest entry; return the one that exists."""
+        """Put the manifest entry; return the entry that is then in the table."""
         owner = self.owner
         entry = BatchEntry(
             self.name,
@@ -225,17 +230,17 @@ class BatchCommit:
         return there
 
     def _look(self) -> None:
-        """Whether this owner is still the owner. Raises `Superseded`."""
+        """Raise `Superseded` if this owner is no longer the owner."""
         require_owner(self.files, self.owner.writer_id, self.owner.epoch)
 
     def _lost(self, path: str) -> BatchLost:
-        """Return what a file that is gone means, if no new owner has swept it. Raises `Superseded`."""
+        """Return the error for a file that is gone. Raises `Superseded` if a new owner may have swept the file."""
         self._look()
         return BatchLost(f"batch {self.name}: {self.files.root}/{path} is gone, or a file in it")
 
 
 def is_data(status: FileStatus, below: int) -> bool:
-    """Return whether a file in a staging folder holds rows: no part of its path there is hidden, as Spark's own files are."""
+    """Return whether a file in a staging folder holds rows. Spark's other files there have a hidden part in their path."""
     return not status.is_folder and not any(map(is_hidden, status.path[below:].split("/")))
 
 

@@ -1,11 +1,11 @@
 """Leftovers of submissions that have ended: none of their tasks starts again to sweep them.
 
 A table does not know which topologies run. It only shows activity: what a submission's tasks have claimed, staged and
-committed, and when, by the file system's clock. A submission without activity for a long time is presumed ended. That is a
+committed, and when (by the file system's clock). A submission without activity for a long time is presumed ended. That is a
 guess, and no row may depend on it. So every batch that might still be committed is fenced off first: the sweeper claims its
-writer id (`claims.retire`). If the task is alive after all, it finds the claim as any zombie does: a batch of that epoch does
-not count and is not acked. The task takes its writer id back and writes the batch again. Nothing that is deleted after the
-claim can count (see `commit`).
+writer id (`claims.retire`). If the task is alive after all, it finds the claim as any zombie does: its batch of that epoch does
+not count and is not acked. The task takes its writer id back and writes the rows again in a new batch. Nothing that is deleted
+after the claim can count (see `commit`).
 
 A batch that counts needs no claim: all of its files are in its entry, and its owner moves no other files.
 Claims and fences stay, for zombies to find.
@@ -42,11 +42,11 @@ class Leftover:
     batch: BatchName
     files: int
     size: int
-    """Bytes, without its entry that does not count."""
+    """The bytes of these files. An entry that does not count is among the files, but its bytes are not added."""
     entry: BatchEntry | None
-    """Its entry if it counts; that entry's files stay."""
+    """The batch's entry if the batch counts; the files in the entry stay."""
     is_open: bool
-    """Whether it may still be committed, as far as the manifest shows."""
+    """Whether the batch may still be committed, as far as the manifest shows."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class SubmissionLeftovers:
     """A submitted topology that left files."""
 
     topology_id: str
-    """In the form of file names."""
+    """The topology's id in the form that file names contain."""
     last_sign: float
     """The last activity, in seconds since 1970 by the file system's clock."""
     leftovers: tuple[Leftover, ...]
@@ -75,7 +75,7 @@ class Leftovers:
 def find_leftovers(files: Files, age: float) -> Leftovers:
     """Find the leftovers of submissions, and which submissions have shown no activity for `age` seconds. Deletes nothing.
 
-    `UnreadableManifest`: the unreadable part may say that a batch counts.
+    Raises `UnreadableManifest` if part of the manifest cannot be read: that part may say that a batch counts.
     """
     staged = staged_batches(files)
     state = require_readable(files, read_state(files))
@@ -133,7 +133,7 @@ def _signs(
     signs = dict.fromkeys((batch.writer_id.topology_id for batch in below), 0.0)
     active: list[tuple[WriterId, float]] = []
     for batch, statuses in below.items():
-        # The times of folders count only if there are no files: object stores keep no times for folders.
+        # The times of folders are used only if there are no files: object stores keep no times for folders.
         for status in [status for status in statuses if not status.is_folder] or statuses:
             active.append((batch.writer_id, status.modified))
     for status in (*files.list(COMMITS), *files.list(TMP)):
@@ -141,9 +141,8 @@ def _signs(
         if committing is not None:
             active.append((committing.writer_id, status.modified))
     for entry in state.checkpoint.entries:
-        active.append(
-            (entry.batch.writer_id, min(entry.committed, now))
-        )  # by a worker's clock, which may be fast
+        # `committed` is a time of a worker's clock, which may be fast.
+        active.append((entry.batch.writer_id, min(entry.committed, now)))
     for status in files.list(CLAIMS):
         named = claim_of(status.name)
         if named is None or named[0].topology_id not in signs or named[2] != CLAIM:

@@ -42,7 +42,7 @@ class BatchEntry:
 
     batch: BatchName
     topology: str
-    """The full name, as information, like those below; the batch's name has them shortened."""
+    """The topology's full name. This and the next two are information; the batch's name has short forms of them."""
     topology_id: str
     component: str
     incarnation: tuple[int, int]
@@ -53,7 +53,7 @@ class BatchEntry:
     committed: float
     """Seconds since 1970, by the clock of the worker that wrote it."""
     replaces: tuple[str, ...] = ()
-    """Names of batches whose rows are now in this one's files: a compaction writes such entries."""
+    """Names of batches whose rows are now in this batch's files: a compaction writes such entries."""
 
     @property
     def size(self) -> int:
@@ -67,7 +67,7 @@ class BatchEntry:
 
     @property
     def content(self) -> str:
-        """A digest of everything but the commit time: two tries of one batch have the same."""
+        """A digest of everything except the commit time: it is the same for two tries of one batch."""
         fields = fields_of(self)
         del fields["committed"]
         return digest_of(canonical(fields))
@@ -92,7 +92,7 @@ def encode_entry(entry: BatchEntry) -> bytes:
 
 
 def decode_entry(data: bytes, path: str) -> BatchEntry:
-    """Return the entry in a file's bytes; `UnreadableRecord`, also if its batch is not the one in the file's name."""
+    """Return the entry in a file's bytes. Raises `UnreadableRecord`, also if its batch is not the batch in the file's name."""
     entry = entry_from(unseal(KIND, data, path), path)
     if path.rpartition("/")[2] != f"{entry.batch}.json":
         raise UnreadableRecord(path, f"is damaged: it holds the entry of batch {entry.batch}")

@@ -17,7 +17,7 @@ import msgspec
 from topology_api import SquallError
 
 _Record = TypeVar("_Record")
-#: The format number of records. A reader knows this one and earlier ones.
+#: The format number of records. This Squall reads this format and all earlier formats.
 FORMAT: Final = 1
 
 
@@ -54,8 +54,8 @@ def seal(kind: str, record: Mapping[str, Any] | msgspec.Struct) -> bytes:
 def build_type_info(*kinds: type) -> None:
     """Make msgspec build its description of these records during the import of their module.
 
-    Otherwise msgspec builds a description at its first use, without a lock, and two threads that do so at once crash the
-    process (seen with msgspec 0.22).
+    Otherwise msgspec builds a description at its first use, without a lock. If two threads do so at the same time, the process
+    crashes (seen with msgspec 0.22).
     """
     for kind in kinds:
         msgspec.json.Decoder(kind)
@@ -70,7 +70,7 @@ def convert(kind: str, record: type[_Record], fields: object, path: str) -> _Rec
     """Return the record with these JSON values, which were read from `path`. Raises `UnreadableRecord`."""
     try:
         return msgspec.convert(fields, record)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: a text that is not Unicode
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # UnicodeEncodeError: not Unicode
         raise UnreadableRecord(path, f"{_invalid(kind)}: {error}") from None
 
 

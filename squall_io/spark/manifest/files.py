@@ -24,7 +24,7 @@ class FilesError(SquallError):
 
 
 class FilesUnavailable(FilesError):
-    """The call may succeed later unchanged: server unreachable, safe mode, disk full, no DataNode. The outcome is unknown."""
+    """The same call may succeed later (server unreachable, safe mode, disk full, no DataNode). Its outcome is unknown."""
 
 
 class FilesRefused(FilesError):
@@ -42,7 +42,7 @@ class FileStatus:
     path: str
     """Relative to the table."""
     size: int
-    """Bytes; 0 of a folder."""
+    """Bytes; 0 for a folder."""
     is_folder: bool = False
     modified: float = 0.0
     """Seconds since 1970, by the file system's clock."""
@@ -59,16 +59,18 @@ def status_in(folder: str, name: str, size: int, is_folder: bool, modified: floa
 
 
 class Files(Protocol):
-    """The file system below one table. Every method may raise `FilesUnavailable` or `FilesRefused`. Any thread may call."""
+    """The file system below one table. Every method may raise `FilesUnavailable` or `FilesRefused`. Any thread may call any
+    method.
+    """
 
     root: str
     """The table's full path, as users write it: `hdfs://host:9000/warehouse/counts`."""
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
-        """Return the entries of a folder, by name; nothing if there is no such folder."""
+        """Return the entries of a folder, by name; an empty list if there is no such folder."""
 
     def walk(self, folder: str) -> builtins.list[FileStatus]:
-        """Return everything below a folder, folders included, by path; nothing if there is no such folder."""
+        """Return everything below a folder, folders included, by path; an empty list if there is no such folder."""
 
     def exists(self, path: str) -> bool:
         """Return whether there is such a file or folder."""
@@ -86,7 +88,9 @@ class Files(Protocol):
         """Create a file with this content, or replace the existing one, atomically."""
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file and create the target's folders; return whether the target was absent. `AbsentFile`: no source."""
+        """Rename a file and create the target's folders; return whether the target was absent. Raises `AbsentFile` if there is
+        no source.
+        """
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it; do nothing if there is none."""

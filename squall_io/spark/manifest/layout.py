@@ -17,7 +17,7 @@ PATH/                                            the table; every path below is 
 ```
 A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`. A *batch* is
 `<writer>.<epoch>.<number>`. An *attempt* is one Spark job that writes a batch, counted from 1. Each attempt has its own folder,
-so files that the tasks of a failed attempt still write are never among those of another one.
+so files that the tasks of a failed attempt still write are never among the files of another attempt.
 Must not know: file systems, what the files hold.
 """
 
@@ -69,7 +69,7 @@ def safe(name: str) -> str:
 
 @dataclass(frozen=True, order=True)
 class WriterId:
-    """One task of one submitted topology, by its file-name-safe parts: the key of all that it stores."""
+    """One task of one submitted topology, in parts that are safe in file names. The task's files are stored under this key."""
 
     topology_id: str
     component: str
@@ -97,21 +97,21 @@ class BatchName:
 
     @property
     def commit(self) -> str:
-        """The path of its manifest entry."""
+        """The path of the batch's manifest entry."""
         return f"{COMMITS}/{self}.json"
 
     @property
     def staging(self) -> str:
-        """The folder of its attempts."""
+        """The folder of the batch's attempts."""
         return f"{STAGING}/{self}"
 
     def attempt(self, number: int) -> str:
-        """Return the folder for Spark's `number`-th attempt at it."""
+        """Return the folder for Spark's `number`-th attempt to write the batch."""
         return f"{self.staging}/{number}"
 
     @property
     def data_prefix(self) -> str:
-        """The prefix of its data files' names, and of no other batch's."""
+        """The prefix of the names of the batch's data files; no other batch has it."""
         return f"{DATA_PREFIX}{self}-"
 
     def data_file(self, attempt: int, number: int, suffix: str) -> str:
@@ -125,7 +125,7 @@ def claim_path(writer_id: WriterId, epoch: int) -> str:
 
 
 def fence_path(writer_id: WriterId, epoch: int) -> str:
-    """Return the path of the fence of an epoch, which decides on the epoch before it."""
+    """Return the path of the fence of an epoch, which decides on the batches of the previous epoch."""
     return f"{CLAIMS}/{writer_id}.{epoch}.fence.json"
 
 
@@ -146,7 +146,7 @@ def batch_of(name: str) -> BatchName | None:
 
 
 def claim_of(name: str) -> tuple[WriterId, int, str] | None:
-    """Return writer id, epoch and "claim" or "fence" by the name of a file in the claims folder; None for any other name."""
+    """Return writer id, epoch and "claim" or "fence" from the name of a file in the claims folder; None for any other name."""
     found = _CLAIM.fullmatch(name)
     return found and (WriterId(found[1], found[2], int(found[3])), int(found[4]), found[5])
 

@@ -23,7 +23,7 @@ from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused
 from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, batch_of
 from topology_api import SquallError
 
-#: If a file disappears during the read, because a checkpoint was made, reading starts over, at most this often.
+#: If a file disappears during the read because a checkpoint was made, reading starts over. This is the limit of restarts.
 _ATTEMPTS: Final = 20
 #: The number of entries in separate files at which a checkpoint is made: reading a small file of HDFS costs about 5 ms.
 DUE: Final = 200
@@ -73,7 +73,7 @@ class TableState:
 
 
 def read_state(files: Files) -> TableState:
-    """Read the state of a table. Errors of `Files` come through."""
+    """Read the state of a table. Raises the errors of `Files`."""
     for _ in range(_ATTEMPTS):
         with suppress(AbsentFile):
             return _read(files)
@@ -88,10 +88,10 @@ def require_readable(files: Files, state: TableState) -> TableState:
 
 
 def has_counted(files: Files, batch: BatchName) -> bool:
-    """Return whether a batch of a past epoch counts, whose entry was put or may have been. The answer is final.
+    """Return whether a batch of a past epoch, whose entry was or may have been put, counts. The answer is final.
 
-    `UnreadableRecord`: the record that decides cannot be read. The caller has seen the claim after the batch's epoch; its fence
-    is read first, and the checkpoint after it: see `commit`.
+    Raises `UnreadableRecord` if the record that decides cannot be read. The caller must have seen the claim of the next epoch.
+    The fence of that epoch is read first, and then the checkpoint: see `commit`.
     """
     if batch.number in publish_fence(files, batch.writer_id, batch.epoch + 1):
         return True
@@ -109,7 +109,7 @@ class _Verdict:
     """The numbers of the batches that count; None: all."""
     certain: bool = True
     problem: UnreadableRecord | None = None
-    """The fence cannot be read, so it is unknown what counts."""
+    """Whether the fence cannot be read, so that it is unknown which batches count."""
 
     def has(self, batch: BatchName) -> bool:
         """Return whether a batch of the epoch counts."""
@@ -152,16 +152,16 @@ def _read(files: Files) -> TableState:
 
 
 def _decide(files: Files, writer_id: WriterId, epoch: int, claims: Listing) -> _Verdict:
-    """Return what counts of an epoch: all of it if no claim follows."""
+    """Return which batches of an epoch count: all of them if no claim follows."""
     after = (writer_id, epoch + 1)
     if after not in claims.claims:
         return _Verdict()
     try:
         if after in claims.fences:
-            # The fence has decided. If it cannot be read, the batches must not be assumed to count.
+            # The fence has decided. If the fence cannot be read, the batches must not be assumed to count.
             return _Verdict(read_fence(files, *after))
         try:
-            # The new owner has put its claim but not its fence, and may have died in between. Any reader may make the fence.
+            # The new owner has put its claim but not yet the fence, and may be dead. Any reader may make the fence.
             return _Verdict(publish_fence(files, *after))
         except FilesRefused:
             return _Verdict(certain=False)
@@ -177,12 +177,13 @@ def _read_entry(files: Files, batch: BatchName) -> BatchEntry | UnreadableRecord
 
 
 def checkpoint_if_due(files: Files) -> bool:
-    """Make a checkpoint if one is due; return whether one was made. Costs one listing if not."""
+    """Make a checkpoint if one is due; return whether one was made. If none is due, the call costs one listing."""
     if len(files.list(COMMITS)) < DUE:
         return False
     state = read_state(files)
     if state.checkpoint.unreadable:
         return False
-    # Such a file is left if the checkpoint's writer died before deleting it, or if a commit whose answer was lost was retried.
+    # The file of an entry that a checkpoint has remains if the checkpoint's writer died before deleting it, or if a commit was
+    # # retried because its answer was lost.
     map_concurrently(files.delete, [batch.commit for batch in state.needless])
     return len(state.uncovered) >= DUE and write_next(files, state.checkpoint, state.uncovered)

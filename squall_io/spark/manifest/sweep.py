@@ -2,14 +2,15 @@
 
 Leftover data files exist only as long as the batch's staging folder: the folder is made before anything else, and the batch's
 owner deletes it last, once the batch is acked. So a sweeper only needs to check the staging folders of the writer id's earlier
-epochs. A batch's data is in partition directories that its attempts also have, since moving files out of an attempt leaves its
-directories behind, empty. Entries that do not count are visible as such, and temporary files carry their owner's name.
+epochs. A batch's moved files are in partition directories that still exist in its attempts' folders: moving a file out leaves
+its directory behind, empty. Entries that do not count are found without the folder, and temporary files carry their owner's
+name.
 
-Only past epochs are swept, which have a later claim and its fence. Nothing that is deleted there can ever count, even
-if two tasks sweep at once (see `commit`). A task sweeps its own writer id after it took it over, and the writer ids of its
-sink's tasks that are gone (their index is not below the sink's parallelism). Of the latter it takes over only those whose
-newest owner left files: otherwise every start that cannot sweep would add claims. A task never touches writer ids of other
-components or topologies: see `ended`.
+Only past epochs are swept: those with a later claim and its fence. No batch whose files are deleted there can ever count, even
+if two tasks sweep at once (see `commit`). After a task has taken over its own writer id, it sweeps that id, and the writer ids
+of tasks of its sink that are gone (their index is not below the sink's parallelism). It takes over the id of such a task only
+if the newest owner left files: otherwise every start that cannot sweep would add claims. A task never touches writer ids of
+other components or topologies: see `ended`.
 Must not know: Spark.
 """
 
@@ -34,7 +35,7 @@ from squall_io.spark.manifest.layout import (
 )
 from squall_io.spark.manifest.state import read_state
 
-#: Seconds after which temporary files of no writer id (of schemas and checkpoints) are deleted.
+#: Seconds after which temporary files that belong to no writer id (those of schemas and checkpoints) are deleted.
 TMP_AGE: Final = 24 * 3600.0
 
 
@@ -44,7 +45,9 @@ def sweep(files: Files, writer_id: WriterId, epoch: int) -> int:
 
 
 def sweep_before(files: Files, epochs: Mapping[WriterId, int]) -> int:
-    """Delete the leftovers of writer ids' epochs before `epochs`, whose claims and fences exist; return how many data files.
+    """Delete the leftovers of each writer id's epochs before its epoch in `epochs`; return how many data files were deleted.
+
+    The claims and fences of `epochs` must exist.
 
     Deletes nothing if part of the manifest cannot be read: that part may say that a batch counts.
     """
@@ -68,9 +71,8 @@ def sweep_gone(
 
     A writer id whose newest owner left something is taken over first, unless a task with a newer incarnation owns it.
     """
-    left = {
-        batch.writer_id: batch.epoch for batch in sorted(staged_batches(files))
-    }  # the newest epoch of each
+    # The newest epoch of each writer id.
+    left = {batch.writer_id: batch.epoch for batch in sorted(staged_batches(files))}
     listing = list_claims(files)
     epochs: dict[WriterId, int] = {}
     for writer_id in sorted(left.keys() & listing.writer_ids):
@@ -90,7 +92,7 @@ def sweep_gone(
 
 
 def now_of(files: Files) -> float:
-    """Return seconds since 1970 by the file system's own clock, which dates its files. It puts a file, and deletes it."""
+    """Return seconds since 1970 by the file system's own clock, which dates its files. Puts and deletes a temporary file."""
     path = f"{TMP}/clock.{secrets.token_hex(8)}"
     files.replace(path, b"")
     try:
@@ -102,7 +104,7 @@ def now_of(files: Files) -> float:
 def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> int:
     """Delete a batch's staging folder, and its data files except those in `keep`; return how many data files were deleted."""
     below = files.walk(batch.staging)
-    # First files that could still be moved, then moved ones; last the folders, which show where to look.
+    # Files that could still be moved are deleted first, then moved files. The folders are last: they show where to look.
     map_concurrently(files.delete, [status.path for status in below if not status.is_folder])
     found = [status.path for status in moved_files(files, batch, below) if status.path not in keep]
     map_concurrently(files.delete, found)
@@ -111,7 +113,7 @@ def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> i
 
 
 def moved_files(files: Files, batch: BatchName, staged: Iterable[FileStatus]) -> list[FileStatus]:
-    """Return a batch's files in the table's directories, found by the contents of its staging folder."""
+    """Return a batch's files in those of the table's directories that its staging folder has too."""
     start = len(batch.staging) + 1
     # Without the attempt's number: the attempt's own folder becomes "", the table's root.
     paths = {status.path[start:].partition("/")[2] for status in staged if status.is_folder}
@@ -131,17 +133,18 @@ def _is_over(batch: BatchName, epochs: Mapping[WriterId, int]) -> bool:
 
 
 def _sweep_tmp(files: Files, epochs: Mapping[WriterId, int]) -> None:
-    """Delete temporary files of writer ids' earlier epochs, and old ones of no writer id: `<file>.<random>`."""
+    """Delete temporary files (`<file>.<random>`) of writer ids' earlier epochs, and old files that belong to no writer id."""
     unowned: list[FileStatus] = []
     for status in files.list(TMP):
         name = status.name.rpartition(".")[0]
         batch, claim = batch_of(name), claim_of(name)
         if batch is None and claim is None:
             unowned.append(status)
-        # The claim and fence of the epoch itself exist, so another task that is putting one is too late.
+        # The claim and fence of the epoch itself exist, so another task that is putting the same claim or fence is too late.
         elif (batch and _is_over(batch, epochs)) or (claim and claim[1] <= epochs.get(claim[0], 0)):
             files.delete(status.path)
     if unowned:
-        # A claim was put a moment ago, so its time is now by the file system's clock, which counts here.
+        # A claim was put a moment ago, so the newest time of a claim is the present by the file system's clock, which dates all
+        # files.
         now = max((status.modified for status in files.list(CLAIMS)), default=0.0)
         map_concurrently(files.delete, [status.path for status in unowned if status.modified < now - TMP_AGE])

@@ -3,7 +3,7 @@
 `table.json` is put once, by the first writer. Schemas are numbered and put if absent, so two sinks that start at the same time
 with new columns agree on their order. Entries name the number of the schema of their rows.
 A table is not created in a folder that already has visible files: readers of the folder would take them for rows of the table.
-For a table of versions, the record only says so: the first version defines how rows are written.
+The record of a table of versions may say only that it is one: the first version defines how rows are written.
 Must not know: rows, Spark's sessions, who owns what.
 """
 
@@ -81,7 +81,9 @@ def read_table(files: Files) -> TableRecord:
 
 
 def open_table(files: Files, wanted: TableRecord) -> TableRecord:
-    """Create the table, or check that it is as wanted; `TableMismatch` names both, `FolderTaken` the files in its place."""
+    """Create the table, or check that it is as wanted. Raises `TableMismatch`, which names both records, or `FolderTaken`,
+    which names the files in the folder.
+    """
     if not find_table(files, wanted) and not files.put_if_absent(TABLE, seal(KIND, wanted)):
         find_table(files, wanted)
     return wanted
@@ -94,7 +96,7 @@ def correct_table(files: Files, settled: TableRecord) -> None:
 
 
 def find_table(files: Files, wanted: TableRecord) -> bool:
-    """Return whether the table exists, as wanted; False: it may be created. `TableMismatch`, `FolderTaken`."""
+    """Return whether the table exists as wanted; False if it may be created. Raises `TableMismatch` or `FolderTaken`."""
     try:
         existing = read_table(files)
     except NoTable:
@@ -102,9 +104,8 @@ def find_table(files: Files, wanted: TableRecord) -> bool:
         if not visible:
             return False
         try:
-            existing = read_table(
-                files
-            )  # its files may be newer than the first read, and the record is put before them
+            # The table may have been created since the first read; its record is put before its other files.
+            existing = read_table(files)
         except NoTable:
             more = ", and more" if len(visible) > _NAMED else ""
             raise FolderTaken(
@@ -117,7 +118,7 @@ def find_table(files: Files, wanted: TableRecord) -> bool:
 
 
 def mismatch(files: Files, existing: TableRecord, wanted: TableRecord) -> TableMismatch:
-    """Return the error that names both."""
+    """Return the error that names both records."""
     return TableMismatch(
         f"{files.root} is another table already:\n  existing: {describe(existing)}\n  wanted:   {describe(wanted)}\n"
         "Give another path, or write what the table has."
@@ -158,7 +159,9 @@ def latest_schema(files: Files) -> NumberedSchema | None:
 
 
 def agree_on_schema(files: Files, wanted: Schema) -> NumberedSchema:
-    """Return the table's schema with the wanted columns, added if need be; `TableMismatch` names both schemas."""
+    """Return the table's schema, to which missing columns of `wanted` are added. Raises `TableMismatch`, which names both
+    schemas.
+    """
     while True:
         latest = latest_schema(files) or NumberedSchema(0, Schema(()))
         merged, problems = merge(latest.schema, wanted) if latest.number else (wanted, [])

@@ -1,4 +1,4 @@
-"""File systems that a table can lie on: the one that a path names, opened."""
+"""The file systems that can hold a table. `opening.open_files` opens the file system that a path names."""
 
 from squall_io.spark.stores.opening import WEBHDFS, open_files
 from squall_io.spark.stores.paths import InvalidPath, check_path

@@ -23,7 +23,7 @@ from squall_io.spark.stores.renaming import RenamingFiles
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Bytes that one call reads from the JVM. They cross as text, so a large file is read in pieces.
+#: Bytes that one call reads from the JVM. Py4J transfers them as text, so a large file is read in pieces.
 _SLICE: Final = 1 << 20
 
 # Fields of FileStatusProto, whose numbers Hadoop keeps for good, and the wire types of protobuf.
@@ -44,12 +44,13 @@ _LAUNCH: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
-#: Defaults of Hadoop's client, and values that suit a caller that retries: (setting, Hadoop's, Squall's). Settings that
-#: have another value are left alone.
+#: Defaults of Hadoop's client, and values that suit a caller that retries: (setting, Hadoop's, Squall's). Settings with other
+#: values than Hadoop's are not changed.
 _SETTINGS: Final = (
     # The first check whether a closed file has reached its DataNodes: 400 ms would be most of a small file's time.
     ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "400", "10"),
-    # A NameNode that is away is reported after 2 seconds, not 10; one that drops packets after 20 seconds, not 15 minutes.
+    # A NameNode that is down is reported after 2 seconds, not 10; a NameNode whose packets are dropped after 20 seconds, not 15
+    # minutes.
     ("ipc.client.connect.max.retries", "10", "2"),
     ("ipc.client.connect.max.retries.on.timeouts", "45", "0"),
     # How long a frozen NameNode or DataNode holds up a call.
@@ -69,8 +70,9 @@ class Jvm:
 
     @classmethod
     def of_session(cls, session: SparkSession) -> Jvm:
-        """Return the JVM of a classic session, with a copy of its Hadoop configuration; raise `FilesUnavailable`
-        if the session was stopped."""
+        """Return the JVM of a classic session, with a copy of its Hadoop configuration. Raises `FilesUnavailable` if the
+        session was stopped.
+        """
         with translated_errors("cannot use the JVM of the Spark session"):
             context: Any = session.sparkContext
             if context._jsc is None:
@@ -93,7 +95,7 @@ class Jvm:
             with translated_errors("cannot use the JVM that was started for access to file systems"):
                 configuration = process.gateway.jvm.org.apache.hadoop.conf.Configuration()
                 for name, value in conf.items():
-                    # Not on the command line, which every user of the machine can read.
+                    # These settings are not on the command line, which every user of the machine can read.
                     if name.startswith(HADOOP_PREFIX):
                         configuration.set(name.removeprefix(HADOOP_PREFIX), value)
                 return cls(process.gateway, _suited(configuration), process)
@@ -102,7 +104,7 @@ class Jvm:
             raise
 
     def lent(self) -> Jvm:
-        """Return the same JVM for a user that must not end it."""
+        """Return the same JVM for a caller that must not end it."""
         return Jvm(self.gateway, self.configuration)
 
     def close(self) -> None:
@@ -120,14 +122,14 @@ def _suited(configuration: Any) -> Any:
 
 
 class HadoopFiles(RenamingFiles):
-    """Hadoop's file system at a table's path. `read_only`: why nothing may be written to it."""
+    """Hadoop's file system at a table's path. `read_only`: why nothing may be written to it; None: writing is allowed."""
 
     def __init__(self, path: str, jvm: Jvm, *, read_only: str | None = None) -> None:
         super().__init__(path)
         self._jvm = jvm
         self._read_only = read_only
         with self._translated_errors("open", ""):
-            # Each part of a name is a call to the JVM.
+            # Py4J calls the JVM for each part of a Java name.
             java = jvm.java
             hadoop = java.org.apache.hadoop
             self._path = hadoop.fs.Path
@@ -167,7 +169,7 @@ class HadoopFiles(RenamingFiles):
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return a file's bytes."""
         with self._translated_errors("read", path), self._opened(path) as stream:
-            if offset and stream.skip(offset) < offset:  # a file system may skip less for no reason
+            if offset and stream.skip(offset) < offset:  # a file system may skip fewer bytes for no reason
                 if offset >= self._system.getFileStatus(self._at(path)).getLen():
                     return b""
                 stream.seek(offset)
@@ -193,7 +195,7 @@ class HadoopFiles(RenamingFiles):
 
     def close(self) -> None:
         """Close the connections, and end the JVM if it was started here."""
-        with suppress(Exception):  # the JVM may be gone already, in any state
+        with suppress(Exception):  # the JVM may have ended, or may be ending
             self._system.close()
         self._jvm.close()
 
@@ -257,7 +259,7 @@ def decode_statuses(folder: str, data: bytes, number: int) -> list[FileStatus]:
     """Decode `number` statuses that Hadoop's client wrote (`FileStatus.write`), and return them by path. Each is a length in 4
     bytes and a protobuf message `FileStatusProto`; padding follows the last one.
 
-    A whole listing reaches Python in one call. To ask Java for the four fields would take four calls per entry.
+    A whole listing reaches Python in one call. Asking Java for the four fields would take four calls per entry.
     """
     found = []
     at = 0

@@ -1,12 +1,12 @@
 """Translates errors of Hadoop's client: a table of its exception classes, for the Java client and for WebHDFS, and a context
 for calls to Java through Py4J.
 
-Only classes decide; texts are for users. An exception that is not in the table is assumed to pass: `FilesUnavailable`.
+Only classes decide; texts are for users. An exception that is not in the table is presumed to be temporary: `FilesUnavailable`.
 
 Once a process has had a Spark session, PySpark converts each exception that Py4J raises, and asks the *session's* JVM about
-it, even if another JVM raised it. In the session's JVM, the reference to another JVM's exception means nothing, or another
-object: the conversion fails, or makes an exception of a wrong class. (It also fails once there is no session.) So the
-exception that Py4J raised first is found in the context of the final one, and is examined in its own JVM.
+it, even if another JVM raised it. In the session's JVM, a reference to another JVM's exception names no object, or a different
+one: the conversion fails, or makes an exception of a wrong class. (It also fails once there is no session.) So the exception
+that Py4J raised first is found in the context of the final one, and is examined in its own JVM.
 Must not know: which call was made.
 """
 
@@ -78,7 +78,7 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     ),
     "org.apache.hadoop.hdfs.protocol.FSLimitException": (FilesRefused, _NAME),
     "org.apache.hadoop.hdfs.protocol.QuotaExceededException": (FilesRefused, _QUOTA),
-    # WebHDFS names only an exception's own class.
+    # WebHDFS names only an exception's own class, so its subclasses are listed too.
     "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException": (FilesRefused, _QUOTA),
     "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException": (FilesRefused, _QUOTA),
     "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException": (FilesRefused, _NAME),
@@ -202,7 +202,7 @@ def _thrown_before(error: BaseException | None, handled: BaseException | None) -
 
 
 def _is_py4js(error: BaseException) -> bool:
-    """Return whether it is an exception of Py4J."""
+    """Return whether an exception is one of Py4J's."""
     return any(kind.__module__.partition(".")[0] == "py4j" for kind in type(error).__mro__)
 
 

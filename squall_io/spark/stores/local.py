@@ -23,7 +23,7 @@ from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.paths import check_path, folder_of
 from squall_io.spark.stores.renaming import OpenStore
 
-#: Errors that remain until someone changes something, and what to change. All other errors may pass.
+#: Errors that remain until someone changes something, and what to change. All other errors may be temporary.
 _REFUSED: Final = {
     errno.EACCES: "give the worker's user read and write permission on this folder, or another path",
     errno.EPERM: "the worker's user must own the files here, and the file system must have hard links",
@@ -116,7 +116,7 @@ class LocalFiles(OpenStore):
             _sync(old)
             if not _name(old, new):
                 return False
-            # The file has its new name; another process may delete the old name first.
+            # The file has its new name; another process may have deleted the old one.
             with suppress(FileNotFoundError):
                 os.unlink(old)
         return True
@@ -135,7 +135,7 @@ class LocalFiles(OpenStore):
                 except FileNotFoundError:
                     if not os.path.lexists(target):
                         return
-                    # another process deletes in this folder too, and was faster with a file
+                    # another process deletes in this folder too, and was faster
                 except OSError as error:
                     if error.errno != errno.ENOTEMPTY:
                         raise
@@ -163,7 +163,7 @@ class LocalFiles(OpenStore):
         return found
 
     def _finish(self, path: str, data: bytes, act: Callable[[str], _T]) -> _T:
-        """Write a file under a temporary name, let `act` give it its own name, and remove the temporary one.
+        """Write a file under a temporary name, let `act` give the file its final name, and remove the temporary name.
 
         If a sweeper deletes the temporary file, or its folder, the file is written again.
         """
@@ -214,7 +214,9 @@ def _name(file: str, name: str) -> bool:
 
 
 def _into(folder: str, act: Callable[[], _T]) -> _T:
-    """Let `act` create a file in a folder, which is created if missing; repeat that if others delete the folder meanwhile."""
+    """Let `act` create a file in a folder, which is created if missing. Try again if other processes delete the folder
+    meanwhile.
+    """
     for _ in range(_TRIES):
         try:
             return act()

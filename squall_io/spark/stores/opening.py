@@ -49,7 +49,8 @@ def open_files(
     jvm: Jvm | None = None,
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> OpenStore:
-    """Open the file system at a table's path; `InvalidPath`, `NotInstalled`, and errors of `Files` if it does not answer.
+    """Open the file system at a table's path. Raises `InvalidPath`, `NotInstalled`, and errors of `Files` if the file system
+    does not answer.
 
     conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to use
         instead of a session's; it stays open. If the session's JVM ends, the store must be opened again.
@@ -154,7 +155,9 @@ def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
 
 
 def _require_no_other_default(path: str, session: SparkSession | None, conf: Mapping[str, str]) -> None:
-    """Raise `FilesRefused` for a path without a scheme if Hadoop's default file system is another one: it is ambiguous."""
+    """Raise `FilesRefused` for a path without a scheme if Hadoop's default is not this machine's file system: the path is
+    ambiguous.
+    """
     default = conf.get("spark.hadoop.fs.defaultFS")
     java = getattr(session, "_jsc", None)  # Spark Connect has none
     if default is None and java is not None:

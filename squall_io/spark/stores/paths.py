@@ -153,7 +153,7 @@ def _form_problem(scheme: str, authority: str, below: str) -> str | None:
 
 
 def _host_problem(scheme: str, authority: str) -> str | None:
-    """Return why there is no such file system, or why the host or the port is impossible."""
+    """Return why there is no file system of this scheme, or why the host or the port is impossible."""
     if scheme in ("http", "https"):
         return f"{scheme}:// is not a file system; write hdfs://host:port/folder, with the port of the NameNode's fs.defaultFS"
     if not authority:
@@ -168,7 +168,7 @@ def _host_problem(scheme: str, authority: str) -> str | None:
 
 
 def _name_problem(text: str, parts: Sequence[str]) -> str | None:
-    """Return why a path with these parts cannot be a table."""
+    """Return why a path with these parts cannot be the path of a table."""
     if not parts:
         return "it is the root of a file system; give a folder below it, of the table alone"
     if ".." in parts:

@@ -1,4 +1,5 @@
-"""`Files` for file systems with atomic renames: a rename to an absent name has one winner, a rename over a file is one step.
+"""`Files` for file systems with atomic renames: a rename to an absent name has one winner, and a rename over an existing file
+is one step.
 
 A file is written under a name in `_squall/tmp`, then renamed. `sweep` deletes files that a crash leaves there.
 Must not know: how the calls are made.
@@ -56,8 +57,9 @@ class RenamingFiles(OpenStore):
 
     @abstractmethod
     def _rename(self, source: str, target: str, over: bool) -> None:
-        """Rename a file in one step; raise `FileTaken` unless `over` allows replacing, `AbsentFile` without source
-        or folder."""
+        """Rename a file in one step. Raises `FileTaken` if the target exists and `over` is False, and `AbsentFile` if the
+        source or the target's folder is missing.
+        """
 
     @abstractmethod
     def _make_folder(self, path: str) -> None:
@@ -94,7 +96,7 @@ class RenamingFiles(OpenStore):
         except AbsentFile as error:
             raise FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
         except FilesRefused:
-            with suppress(FilesError):  # the first error is raised, whatever this call does
+            with suppress(FilesError):  # the first error is raised, even if this call fails too
                 self.delete(written)
             raise
         if not done:

@@ -1,4 +1,5 @@
-"""`Files` on HDFS through WebHDFS: plain HTTP without a JVM, for Spark Connect. fsspec lacks the rename options of commits.
+"""`Files` on HDFS through WebHDFS: plain HTTP without a JVM, for Spark Connect. fsspec lacks the rename options that commits
+need.
 
 Renames use the options NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode gives, so
 this machine must be able to connect to them.
@@ -134,7 +135,7 @@ class WebHdfsFiles(RenamingFiles):
             while data := response.read(_SLICE):
                 yield data
             if response.length:
-                raise http.client.IncompleteRead(b"", response.length)  # as `read(_SLICE)` does not
+                raise http.client.IncompleteRead(b"", response.length)  # `read(_SLICE)` does not raise it
 
     def _ask(self, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
         """Return the NameNode's answer to a call."""
@@ -193,7 +194,7 @@ def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.netloc, timeout=_PATIENCE)
     try:
-        # A NameNode's addresses of DataNodes may have letters that HTTP does not allow.
+        # The DataNode addresses that a NameNode gives may have letters that HTTP does not allow.
         target = quote(f"{parts.path}?{parts.query}", safe=string.printable)
         connection.request(method, target, body=data, headers={"Content-Type": "application/octet-stream"})
         response = connection.getresponse()
@@ -213,7 +214,7 @@ def _unreachable(what: str, server: str, error: Exception) -> Exception:
 
 
 def _failure(what: str, status: int, body: bytes) -> Exception:
-    """Return the error for an answer."""
+    """Return the error that an answer reports."""
     try:
         remote = json.loads(body)["RemoteException"]
         thrown = Thrown([str(remote["javaClassName"])], str(remote.get("message") or ""))
