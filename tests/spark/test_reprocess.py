@@ -143,7 +143,7 @@ def test_results_are_partitioned_in_any_format_and_may_be_reprocessed_too(
     place.outcome("--sql", "select 'c' as word, 1 as other from rows limit 1")  # format and partitions stay
     assert rows(spark, place.output) == [("c", 1)]
     wrong = place.run("--sql", "select 1 as n from rows", "--format", "orc")
-    assert wrong.exit_code == 1 and "is another table already" in wrong.output
+    assert wrong.exit_code == 1 and "is already a different table" in wrong.output
 
     second = str(place.folder / "second")
     arguments = [
@@ -290,7 +290,7 @@ def test_after_a_failed_first_run_the_next_one_may_use_another_format(
     assert right["version"] == 1
     assert rows(spark, place.output) == [("a", 1), ("a", 3), ("b", 2)]
     refused = place.run("--sql", "select * from rows", "--format", "csv")
-    assert "is another table already" in refused.stderr, "a published result fixes the format"
+    assert "is already a different table" in refused.stderr, "a published result fixes the format"
 
 
 def test_an_interrupted_job_leaves_nothing(spark: SparkSession, place: Place) -> None:

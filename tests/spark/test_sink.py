@@ -119,7 +119,7 @@ def test_a_table_of_another_schema_is_refused_at_the_start_with_both_named(
     text = str(raised.value)
     assert "column 'count' is bigint, and string is wanted" in text
     assert "word string, count bigint NOT NULL" in text and "word string, count string" in text
-    with pytest.raises(TopologyFailed, match="is another table already"):
+    with pytest.raises(TopologyFailed, match="is already a different table"):
         run_bolt(SparkSink(str(tmp_path), SCHEMA, "orc"), [("a", 1)], source_fields=FIELDS)
 
 

@@ -154,7 +154,7 @@ def test_an_invalid_table_and_one_of_another_kind_are_named(table: str, tmp_path
         SinkTask(files, "n int")
     stream = reprocess("--sql", "select 1", "--input", table, "--output", str(tmp_path / "other"))
     assert stream.exit_code == 1
-    assert "is another table already" in stream.output
+    assert "is already a different table" in stream.output
 
 
 def test_no_result_goes_into_a_folder_with_foreign_files(table: str, tmp_path: Path, no_spark: None) -> None:

@@ -432,7 +432,7 @@ def test_a_failed_cleanup_is_logged_and_the_next_owner_does_it(
     commit = life.commit(world.rows(2))
     with gated(world, away(10**9, 0, done=False)):
         life.tidy(commit)
-    assert "is committed; clearing up after it" in caplog.text
+    assert "is committed, but clearing up after it failed" in caplog.text
     opened(world, incarnation=(1, 1))
     assert [entry.rows for entry in world.state().entries] == [2]
     assert not any(path.startswith(f"{STAGING}/") for path in world.store.folders)

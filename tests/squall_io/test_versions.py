@@ -381,7 +381,7 @@ def test_a_first_run_killed_at_any_call_binds_nothing_unless_its_result_is_publi
         versions.settle(disk)
         if versions.newest_number(disk):
             bound += 1
-            with pytest.raises(TableMismatch, match="is another table already"):
+            with pytest.raises(TableMismatch, match="is already a different table"):
                 go(disk, AS_CSV)
         else:
             assert go(disk, AS_CSV).version.number == 1, step

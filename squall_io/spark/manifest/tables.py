@@ -120,7 +120,7 @@ def find_table(files: Files, wanted: TableRecord) -> bool:
 def mismatch(files: Files, existing: TableRecord, wanted: TableRecord) -> TableMismatch:
     """Return the error that names both records."""
     return TableMismatch(
-        f"{files.root} is another table already:\n  existing: {describe(existing)}\n  wanted:   {describe(wanted)}\n"
+        f"{files.root} is already a different table:\n  existing: {describe(existing)}\n  wanted:   {describe(wanted)}\n"
         "Give another path, or write what the table has."
     )
 

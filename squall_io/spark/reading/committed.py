@@ -1,18 +1,18 @@
 """Reads a table: the rows of committed batches, and only those, as a Spark DataFrame.
 
-The manifest is read once, when the frame is made, to find the files that count; Spark then reads exactly those. So a frame
-shows one moment of the table, however often it is run and whatever is committed meanwhile.
+The manifest is read once, when the frame is made, to find the files that count; Spark then reads exactly these files. So a
+frame always shows the same moment of the table, even if it is run again after further commits.
 
 **Replays.** A batch that counts but was never acked is replayed: its rows are written again in a later batch. With `key`, the
-row that was committed first is kept, so rows that a reader has seen do not change. `BatchEntry.committed` decides which is
-first (by the clocks of the workers that wrote), and within a batch the row's place in its files.
+row that was committed first is kept, so rows that a reader has seen do not change. The first row is that of the batch with the
+earliest `BatchEntry.committed` (by the clocks of the workers that wrote); within a batch, the place in its files decides.
 
-**Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: those
-files are read with the schema that they were written with.
+**Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: CSV files are
+read with the schema that they were written with.
 
 **A plain reader** (`spark.read`, or a Hive table over the path) sees the same files, since they are in Hive's layout and
-everything else is in the hidden folder `_squall`. It may also see a batch just before it is committed, every replay, and until
-the next sweep a batch that will never be committed.
+everything else is in the hidden folder `_squall`. It may also see a batch just before the commit, every replay, and, until the
+next sweep, batches that will never be committed.
 Must not know: how batches get into the table.
 """
 
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The most tasks of the job in which Spark first looks at each file. Spark's default is 10,000: for 10,000 files that took over
-#: 60 s on two cores, and 4 s with this limit.
+#: The most tasks of the job in which Spark first looks at each file. Spark's default is 10,000: for 10,000 files, the job took
+#: over #: 60 s on two cores; with this limit it takes 4 s.
 _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS: Final = 64
 #: The setting belongs to the session, so only one thread at a time changes it.
 _listing = threading.Lock()
-#: Extra columns while replays are being found: the name of a row's file, the row's place in it, the
-#: file's place in the order of commits, the row's rank among those with its key.
+#: Extra columns while replays are being found: the name of a row's file, the row's place in the file, the #: file's place in
+#: the order of commits, the row's rank among the rows with the same key.
 _FILE: Final = "__squall_file"
 _ROW: Final = "__squall_row"
 _PLACE: Final = "__squall_place"
@@ -81,13 +81,13 @@ def read_committed(
 
     path: the table's folder; a relative path is on this machine, below the working directory.
     since, until: only batches committed at or after `since` and before `until`: a datetime with tzinfo, ISO text with a zone,
-        or seconds since 1970. A batch has its worker's time, and becomes visible a moment later: to continue where the last
-        read ended, give an `until` a minute or more in the past.
-    key: names of columns; of rows that are equal in all of them, the first committed one is kept, or none if that was
-        before `since`. All rows with a null in the key are kept.
-    unreadable: what to do if records of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all.
+        or seconds since 1970. A batch's time is that of its worker's clock, and the batch becomes visible a moment later. To
+        continue where the last read ended, give an `until` a minute or more in the past.
+    key: names of columns. Of the rows that are equal in all these columns, only the row that was committed first is kept, or
+    none if that row was committed before `since`. All rows with a null in the key are kept. unreadable: what to do if records
+    of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all of them.
         "skip": read the rows of the other batches, and log what is missing.
-    `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect, HDFS
+    Raises `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect, HDFS
     is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`.
     """
     with _opened(spark, path) as files:
@@ -96,7 +96,7 @@ def read_committed(
 
 
 def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
-    """Open the file system at a path, as a session reaches it; with Spark Connect a setting says where WebHDFS is."""
+    """Open the file system at a path in the way that fits the session; with Spark Connect, a setting says where WebHDFS is."""
     hint = "as in read_committed(spark, '/tables/counts')"
     if not (hasattr(spark, "conf") and hasattr(spark, "read")):  # PySpark has two classes of sessions
         raise CannotRead(f"the session is {typed(spark)}: give a SparkSession, then the path, {hint}")
@@ -141,12 +141,12 @@ class Selection:
     span: Span
     inside: tuple[CommittedBatch, ...]
     before: tuple[CommittedBatch, ...] = ()
-    """Earlier batches that may have the first rows of keys, whose replays are left out."""
+    """Earlier batches, which may have the first row of a key; later rows with such a key are left out."""
     key: tuple[str, ...] = ()
 
     @property
     def read(self) -> RunInput:
-        """What is read, for the record of a version: the same files with the same columns give the same rows."""
+        """The input, for the record of a version: the same files with the same columns give the same rows."""
         parts = [[[batch.paths, str(batch.schema)] for batch in part] for part in (self.inside, self.before)]
         digest = digest_of(canonical({"schema": str(self.source.schema), "key": self.key, "batches": parts}))
         rows = sum(batch.rows for batch in self.inside)
@@ -161,7 +161,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class KeyCounts:
-    """The number of rows of a table that are replays of others."""
+    """Numbers that show how many rows of a table are replays."""
 
     key: tuple[str, ...]
     rows: int
@@ -263,7 +263,7 @@ def _result(files: Files) -> TableContents:
 def _frame(
     spark: SparkSession, source: TableContents, batches: Sequence[CommittedBatch], tagged: bool = False
 ) -> DataFrame:
-    """Return the rows of batches; `tagged`: with the place of each, as _FILE and _ROW."""
+    """Return the rows of batches; if `tagged`, with the place of each row in the columns _FILE and _ROW."""
     groups: dict[Schema, list[str]] = {}
     for batch in batches:
         groups.setdefault(batch.schema, []).extend(batch.paths)
@@ -281,7 +281,7 @@ def _frame(
 def _load(
     spark: SparkSession, source: TableContents, written: Schema, paths: Sequence[str], tagged: bool
 ) -> DataFrame:
-    """Return the rows in files with the columns of `written`, as columns of the table."""
+    """Read files that have the columns of `written`; return their rows with the columns of the table."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import functions as F
 
@@ -340,7 +340,7 @@ def _row_in_file(metadata: Column, file_format: str) -> Column:
 
 
 def _first_rows(spark: SparkSession, choice: Selection) -> DataFrame:
-    """Return the rows of `inside` with a key that no row of `before` has, and of those with the same key the first."""
+    """Return the rows of `inside` whose key no row of `before` has; of rows with the same key, only the first."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -348,7 +348,7 @@ def _first_rows(spark: SparkSession, choice: Selection) -> DataFrame:
     rows = rows.join(F.broadcast(_places(spark, choice.inside)), _FILE, "left")
     place = F.struct(_PLACE, _ROW)
     columns = [rows[quoted(name)] for name in choice.key]
-    # A row with a null in its key is the only one of its group.
+    # A row with a null in its key is alone in its group.
     group = Window.partitionBy(*columns, F.when(_any_null(columns), place))
     ranked = rows.withColumn(_RANK, F.row_number().over(group.orderBy(place)))
     first = ranked.where(F.col(_RANK) == 1).select(*map(quoted, choice.source.schema.names))
@@ -360,7 +360,9 @@ def _first_rows(spark: SparkSession, choice: Selection) -> DataFrame:
 
 
 def _places(spark: SparkSession, batches: Sequence[CommittedBatch]) -> DataFrame:
-    """Return each file's place in the order of commits, by its name, which contains its batch's name and so is unique."""
+    """Return each file's name with its place in the order of commits. A file's name is unique: it contains that of the
+    batch.
+    """
     from pyspark.sql import functions as F
 
     names = [path.rpartition("/")[2] for batch in batches for path in batch.paths]
@@ -399,5 +401,5 @@ def _has_map(kind: Type) -> bool:
 
 
 def _any_null(columns: Sequence[Column]) -> Column:
-    """Return whether one of the columns is null."""
+    """Return a column that says whether one of these columns is null."""
     return reduce(or_, (column.isNull() for column in columns))

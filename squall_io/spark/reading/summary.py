@@ -83,7 +83,7 @@ class TableSummary:
 
     @property
     def size(self) -> int:
-        """Bytes of those files."""
+        """The size of the files, in bytes."""
         return sum(part.size for part in self.parts)
 
     @cached_property
@@ -106,16 +106,17 @@ class StreamSummary:
     batches: int
     writers: tuple[WriterSummary, ...]
     replaced: int
-    """Batches whose rows are in the files of another one."""
+    """Batches whose rows are in the files of another batch."""
     abandoned: int
     """Batches of superseded owners, which do not count."""
     uncertain: int
-    """Batches that may turn out not to count: their task has a new owner, whose fence does not exist yet, and this process may
-    only read."""
+    """Batches that may turn out not to count: their writer id has a new owner, whose fence does not exist yet, and this process
+    may only read.
+    """
     writing: int
-    """Batches that are being written, or were when their topology ended."""
+    """Batches that are being written, or were being written when their topology ended."""
     leftover: int
-    """Staging folders of batches that are done or abandoned; the next owner of their task, if any, sweeps them."""
+    """Staging folders of batches that are done or abandoned; the next owner of their writer id, if any, sweeps them."""
     checkpoint: int
     """The newest checkpoint's number; 0 if there is none yet."""
     loose: int
@@ -123,7 +124,7 @@ class StreamSummary:
 
 
 def table_summary(files: Files) -> TableSummary:
-    """Summarize the manifest; `NoTable`, `UnreadableRecord`, and errors of `Files`."""
+    """Summarize the manifest. Raises `NoTable`, `UnreadableRecord`, and errors of `Files`."""
     table = read_table(files)
     if table.holds == RESULTS:
         versions = tuple(kept_versions(files))
@@ -190,7 +191,7 @@ class FileProblem:
 
     path: str
     of: str
-    """The batch or version that it belongs to: `batch words-1.store.0.1.7`."""
+    """The batch or version that the file belongs to: `batch words-1.store.0.1.7`."""
     why: str
 
     def __str__(self) -> str:
@@ -210,14 +211,16 @@ class Verification:
 
 
 def verify(files: Files, progress: Progress = lambda done, total, size: None) -> Verification:
-    """Read every committed file, or those of every kept version, and compare existence, size and digest."""
+    """Read every committed file, or every file of the kept versions, and compare existence, size and digest with the
+    manifest.
+    """
     if read_table(files).holds == RESULTS:
         versions = kept_versions(files)
         return _compare(
             files, [(f"version {each.number}", file) for each in versions for file in each.files], progress
         )
     state = read_state(files)
-    # Listed after the state, so every file of its batches exists.
+    # The files are listed after the state was read, so all files of its batches already exist.
     listed = [status.path for status in files.walk("") if _is_data(status)]
     known = {file.path for entry in (*state.entries, *state.replaced) for file in entry.files}
     wanted = [(f"batch {entry.batch}", file) for entry in state.entries for file in entry.files]
@@ -246,13 +249,13 @@ def _compare(files: Files, wanted: Sequence[tuple[str, DataFile]], progress: Pro
 
 
 def _is_data(status: FileStatus) -> bool:
-    """Return whether it is a file in the table's Hive layout that a sink has named."""
+    """Return whether this is a data file: it is in the table's Hive layout, under a name that a sink gave it."""
     hidden = status.path.startswith(f"{FOLDER}/")
     return not (status.is_folder or hidden) and status.name.startswith(DATA_PREFIX)
 
 
 def _is_stray(path: str, state: TableState) -> bool:
-    """Return whether a file without an entry is a leftover, not a file that is about to be committed."""
+    """Return whether a file without an entry is a leftover, and not a file that is about to be committed."""
     batch = batch_of(path.rpartition("/")[2])
     return batch is None or not _under_way(batch, state)
 

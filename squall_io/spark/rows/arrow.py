@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from squall_io.spark.rows.schema import Schema
 
-#: Arrow's names of types without parameters, where they differ.
+#: Arrow's names of types without parameters, where they differ from Spark's.
 _NAMES: Final = {
     "boolean": "bool",
     "tinyint": "int8",
@@ -37,7 +37,7 @@ def arrow_schema(schema: Schema) -> pyarrow.Schema:
 
 
 def joined(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
-    """Join tables of one schema to one table with unchunked columns, since Spark makes a partition of each chunk."""
+    """Join tables of one schema into one table with unchunked columns, since Spark makes a partition of each chunk."""
     import pyarrow
 
     return tables[0] if len(tables) == 1 else pyarrow.concat_tables(tables).combine_chunks()

@@ -1,8 +1,8 @@
-"""Turns rows of plain Python values into an Arrow table that Spark takes unchanged, and gives a reason for every other row.
+"""Turns rows of plain Python values into an Arrow table that Spark takes unchanged; for rows that do not fit, gives the reason.
 
-The values of a column are checked together: types as a set, numbers while they are packed, texts after they are joined. Only if
-this check cannot accept all of them are they checked one by one, by values.py. Measured for (string, bigint, timestamp): under
-half a microsecond per row, so the check costs little beside Arrow's own conversion.
+The values of a column are checked together: types as a set, numbers while they are packed, texts after they are joined. If this
+check cannot accept all values, values.py checks them one by one. Measured for (string, bigint, timestamp): under half a
+microsecond per row, so the check costs little beside Arrow's own conversion.
 Must not know: tuples, sessions, where the rows go, except what their file format cannot store.
 """
 
@@ -103,8 +103,8 @@ def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     if isinstance(values, array):
         return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
     if kind == pyarrow.timestamp("us", tz="UTC"):
-        # Arrow calls Python for the offset of each value's zone: 190 ns per value; this takes 50. The difference of two
-        # times in one zone needs no offset.
+        # Arrow calls Python for the offset of each value's zone, which takes 190 ns per value; the code below takes 50. The #
+        # difference of two times in one zone needs no offset.
         try:
             since = list(map(sub, values, repeat(_EPOCH)))
         except TypeError:  # there is a None among them
@@ -123,7 +123,7 @@ class _Column:
         self._plain, self._fit = _bulk_check(column, rules)
 
     def all_fit(self, values: Sequence[Any]) -> Sequence[object] | None:
-        """Return the values if all of them certainly fit, else None: then check each one."""
+        """Return the values if all of them certainly fit. Otherwise return None: each value must be checked."""
         types = set(map(type, values))
         if NoneType not in types:
             return self._fit(values) if types <= {self._plain} else None
@@ -197,7 +197,7 @@ def _packed(code: str) -> Fit:
 
 
 def _is_float32(values: Sequence[float]) -> bool:
-    # By `struct` with "<": `array`, and packing as the machine has it, give infinity for values that are too large.
+    # With "<", `struct` refuses values that are too large; without it, `struct` makes them infinity, and so does `array`.
     struct.pack(f"<{len(values)}f", *values)
     return True
 
@@ -226,7 +226,7 @@ def _fits_decimal(kind: Decimal) -> Fit:
     return _fits_if(lambda values: all(scaled(value).is_finite() for value in values))
 
 
-#: By type: the Python type whose values may fit unchanged, and their check.
+#: For each type: the Python type whose values may fit unchanged, and the check of such values.
 _BULK: Final[Mapping[str, tuple[type, Fit]]] = {
     "boolean": (bool, _unchanged),
     "tinyint": (int, _packed("b")),

@@ -1,9 +1,9 @@
 """The file formats of a table: Spark's options for writing and reading each, so that rows are read as they were written.
 
 Spark's own defaults lose data: CSV ignores a row that is an empty line and truncates microseconds, and JSON reads a broken
-line as nulls. With the options here, every row is read as it was written. Types that a format cannot store are refused when
-the sink is built (`format_problems`), values in their row (`unkept`, called by checker.py). Tests verify it with
-generated rows.
+line as nulls. With the options here, every row is read as it was written. Types that a format cannot store are refused when the
+sink is built (`format_problems`); values that it cannot store are refused with their row (`unkept`, called by checker.py).
+Tests verify all this with generated rows.
 Must not know: sessions, paths, manifests.
 """
 
@@ -20,14 +20,14 @@ from topology_api.wording import listed, nearest, shown, typed
 
 #: Spark's name for the folder of a null partition value; it reads the empty string and this text as null, too.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-#: Null in CSV, as in Hive. Spark's default is an empty text: with a single column, a null would be an empty line, so no row.
+#: Null in CSV, as in Hive. Spark's default is an empty text: a null in a single column would be an empty line, so no row.
 CSV_NULL: Final = "\\N"
 
 #: The longest name of a folder that HDFS and local file systems accept, in bytes.
 _LONGEST_NAME: Final = 255
 #: Characters that Spark writes as %XX in the names of partitions' folders, besides control characters (ExternalCatalogUtils).
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
-#: Days skipped by the Gregorian calendar reform; orc reads each of them as the first day after.
+#: Days skipped by the Gregorian calendar reform; orc reads each of them as the day after the gap.
 _ORC_GAP: Final = (date(1582, 10, 5), date(1582, 10, 14))
 _ORC_GAP_TEXT: Final = "orc has no 5 to 14 October 1582"
 _PARTITION_TYPES: Final = frozenset({*WHOLE, "boolean", "string", "date"})
@@ -171,7 +171,7 @@ def _meant(name: object, schema: Schema) -> str:
 
 
 def unkept(file_format: str, column: str, partitioned: bool) -> dict[str, Callable[[Any], str | None]]:
-    """Return, by names of simple types, functions that say why a value would be lost; None: it is kept.
+    """Return, by names of simple types, functions that say why a value would be lost, or return None if it is kept.
 
     partitioned: whether the table is partitioned by this column.
     """

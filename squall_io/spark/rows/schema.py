@@ -30,7 +30,7 @@ from topology_api.wording import nearest, shown, typed
 
 MAX_COLUMNS: Final = 10_000
 MAX_DEPTH: Final = 32
-"""Nesting of types that Python's, Spark's and the formats' own recursions handle easily."""
+"""The deepest nesting of types: Python's, Spark's and the formats' own recursions handle it easily."""
 
 _ALIASES: Final = {
     "byte": "tinyint",
@@ -81,14 +81,14 @@ _TOKEN: Final = re.compile(
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[01][0-7]{2}|.)", re.DOTALL)
 _LETTERS: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
 _SHOWN: Final = 50
-"""Characters that an error shows on each side of its place."""
+"""How many characters an error shows on each side of its place."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, in order. Its text is DDL that Spark parses to the same."""
+    """The columns of a table, in order. Its text is DDL that Spark parses to the same columns."""
 
     columns: tuple[Column, ...]
 
@@ -107,7 +107,8 @@ class Schema:
 
 
 def merge(old: Schema, new: Schema) -> tuple[Schema, list[str]]:
-    """Return the old schema with the new one's columns added, and the obstacles; with obstacles, the old one unchanged.
+    """Return the old schema with the new schema's columns added, and the obstacles; if there are any, the old schema is
+    unchanged.
 
     Columns keep the old order and spelling, new ones follow. A column may become nullable; it may not become
     NOT NULL, since rows with nulls may exist.
@@ -204,7 +205,7 @@ class _Parser:
             self._unexpected(token, f"{sign!r} of {of}")
 
     def _list(self, item: Callable[[], T], closing: str, of: str) -> list[T]:
-        """Return items separated by commas, up to the end of the list: a sign, or "end"."""
+        """Return items separated by commas, up to `closing`: a sign, or "end" for the end of the text."""
         items = [item()]
         while True:
             if len(items) > MAX_COLUMNS:
@@ -270,7 +271,7 @@ class _Parser:
         if token.kind != "text":
             self._unexpected(token, "the text of COMMENT, in quotes,")
         quote = token.text[0]
-        # A doubled quote is one quote, except an escaped one.
+        # A doubled quote is one quote, unless it is escaped.
         inside = re.sub(rf"\\.|{quote}{quote}", lambda found: found.group().replace(quote * 2, quote),
                         token.text[1:-1], flags=re.DOTALL)  # fmt: skip
         try:

@@ -1,6 +1,6 @@
 """The types that a column of a Spark table may have in Squall, as plain values whose text is Spark's DDL.
 
-These are only types that every way into Spark and out of it preserves. The parser refuses intervals, variants, `char(n)` and
+All of these types are preserved on every way into Spark and out of it. The parser refuses intervals, variants, `char(n)` and
 similar types by name. Must not know: how the text is parsed (schema.py), values (values.py), file formats (formats.py).
 """
 
@@ -40,7 +40,7 @@ class Simple:
     name: str
 
     def __str__(self) -> str:
-        # What plain `timestamp` means is a setting of the session, spark.sql.timestampType.
+        # The meaning of plain `timestamp` depends on the session's setting spark.sql.timestampType.
         return "timestamp_ltz" if self.name == "timestamp" else self.name
 
 
@@ -91,7 +91,7 @@ Type = Simple | Decimal | Array | Map | Struct
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table or a field of a struct. Two that differ only in their comments are equal."""
+    """A column of a table or a field of a struct. Two columns that differ only in their comments are equal."""
 
     name: str
     type: Type
@@ -100,7 +100,7 @@ class Column:
 
     @property
     def declaration(self) -> str:
-        """The part of its DDL that follows the name."""
+        """The part of the column's DDL that follows the name."""
         null = "" if self.nullable else " NOT NULL"
         comment = "" if self.comment is None else f" COMMENT '{self.comment.translate(_ESCAPES)}'"
         return f"{self.type}{null}{comment}"

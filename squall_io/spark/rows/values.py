@@ -1,8 +1,8 @@
 """Checks one value of a row: whether a column's type accepts it. Converts it to a plain Python value.
 
 Nothing is rounded, truncated or guessed. A value that does not have exactly this type is refused, with its place in the row
-(`tags[3]`, `who.age`), the value and the expected type. Scalars of NumPy and pandas count as their contents; neither library
-is imported.
+(`tags[3]`, `who.age`), the value and the expected type. Scalars of NumPy and pandas are treated as their contents; neither
+library is imported.
 Must not know: columns of many rows (checker.py), Arrow, why a format loses a value (formats.py passes `Rules`).
 """
 
@@ -21,7 +21,7 @@ from topology_api.wording import listed, nearest, shown, typed
 
 #: For names of simple types: a function that returns why a value would be lost when it is written, or None.
 Rules = Mapping[str, Callable[[Any], "str | None"]]
-#: Converts a value to the plain one; raises `BadValue`.
+#: Converts a value to a plain Python value; raises `BadValue`.
 Convert = Callable[[Any], Any]
 
 _FLOAT32: Final = struct.Struct("<f")
@@ -85,7 +85,9 @@ def _kept(convert: Convert, rule: Callable[[Any], str | None]) -> Convert:
 
 
 def _unboxed(value: Any) -> Any:
-    """Return the contents of a NumPy scalar; any other value unchanged. (NumPy's dates exceed Python's, and stay.)"""
+    """Return the contents of a NumPy scalar; any other value unchanged. (NumPy's dates have a larger range than Python's, so
+    they stay.)
+    """
     if type(value) in (int, str, float):
         return value
     return value if _numpy_type(value) in ("", "ndarray", "datetime64", "timedelta64") else value.item()
@@ -185,7 +187,7 @@ def _decimal(kind: Decimal) -> Convert:
 def _string(value: Any) -> str:
     if not isinstance(value, str):
         raise _refused(value, "string")
-    plain = str.__str__(value)  # for a member of an Enum, its value
+    plain = str.__str__(value)  # the value, for a member of an Enum
     try:
         plain.encode()
     except UnicodeEncodeError:
@@ -299,7 +301,7 @@ def _map(kind: Map, convert_key: Convert, convert_value: Convert) -> Convert:
                 plain.append((plain_key, convert_value(each)))
             except BadValue as bad:
                 raise bad.within(f"[{shown(key)}]") from None
-        # 1 and True, or a date and NumPy's of the same day, may be two keys of a dict and one of the map.
+        # Two keys of a dict may become one key of the map: for example a date, and NumPy's date of the same day.
         if len({key for key, _ in plain}) != len(plain):
             raise BadValue(f"{typed(value)} holds a key twice")
         return plain

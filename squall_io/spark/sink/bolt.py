@@ -2,8 +2,9 @@
 
     SparkSink("hdfs://namenode:9000/warehouse/counts", "word string, count bigint")
 
-Tuples that do not fit the schema fail one by one; the others continue. A batch's tuples are acked once it is in the table and
-counts (`manifest.commit`). While storage or Spark is unavailable, the sink waits: spouts slow down and nothing is lost.
+Tuples that do not fit the schema fail one by one; the others continue. A batch's tuples are acked once the batch is in the
+table and is known to count (`manifest.commit`). While storage or Spark is unavailable, the sink waits: spouts slow down and
+nothing is lost.
 Must not know: how files are written, what a manifest is.
 """
 
@@ -33,13 +34,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 #: Tuples that are converted to Arrow at once. A C call blocks all other threads: 20 ms for a column of a million values. With
-#: this many, the worker's loop does not notice it, and the values stay in the processor's cache.
+#: #: so few tuples per call, the worker's loop does not notice the call, and the values stay in the processor's cache.
 SLICE: Final = 4096
 
-#: Advice if another task owns the writer id; reported once, as an error of the component.
+#: Advice if another task owns the writer id. It is reported once, as an error of the component.
 _WHEN_SUPERSEDED: Final = (
-    "Usually its worker was declared dead, another one runs this task, and this one is ended soon. If tuples keep failing,"
-    " check whether a copy of the cluster's store runs the topology a second time, and restart its workers: squall rebalance"
+    "Usually this worker was declared dead, another worker now runs this task, and this worker will be ended soon. If tuples"
+    " keep failing, check whether a second cluster, made from a copy of this cluster's store, runs the topology too, and"
+    " restart the topology's workers: squall rebalance"
 )
 
 Row = tuple[Any, ...]
@@ -54,7 +56,7 @@ class SparkSink(BatchBolt):
 
     path: the table's path in Spark's form: `hdfs://...`, `file:///...`.
     schema: Spark's DDL text, `"word string, count bigint NOT NULL"`; its names are fields of the tuples.
-    format: parquet, orc, json or csv. compression: one of the format's; None: its default.
+    format: parquet, orc, json or csv. compression: one that the format has; None: the format's default.
     partition_by: columns whose values become folders.
     batch_size, batch_interval: a batch is committed at this many rows, or this many seconds after its first row; None: the
         defaults of the class, 10,000 and 5.0.
@@ -232,7 +234,7 @@ def _made_by(getter: _Getter, tups: Sequence[Tuple]) -> list[Row]:
 
 
 def _as_they_are(values: Row) -> Row:
-    """Return the values of a stream whose fields are the columns. Making a new tuple would take half of the time."""
+    """Return the values of a stream whose fields are the columns. Copying them would double the time for making rows."""
     return values
 
 

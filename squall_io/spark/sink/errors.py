@@ -37,11 +37,11 @@ _OUTSIDE: Final = (
     "javax.security.sasl.",
     *(f"org.apache.hadoop.{package}." for package in ("fs", "hdfs", "io.retry", "ipc", "net", "security")),
 )
-#: Of java.io, only these are errors of storage: the others report objects, texts or classes in a wrong format.
+#: Only these exceptions of java.io are errors of storage: the others report objects, texts or classes in a wrong format.
 _OUTSIDE_IO: Final = re.compile(
     r"java\.io\.(?:EOF|FileNotFound|IO|InterruptedIO|SyncFailed|UncheckedIO)Exception"
 )
-#: Of java.net, all except these.
+#: All exceptions of java.net except these are errors of the network.
 _NO_NETWORK: Final = frozenset({"java.net.MalformedURLException", "java.net.URISyntaxException"})
 #: Exceptions of executors that do not have the driver's classes.
 _OTHER_CLASSES: Final = ("java.io.InvalidClassException", "java.io.StreamCorruptedException")
@@ -50,11 +50,11 @@ _GONE: Final = re.compile(
     r"ExecutorLostFailure|executor (?:driver )?(?:lost|exited)|FetchFailed|[Ss]topped SparkContext|shut ?down"
     r"|UNAVAILABLE|RETRIES_EXCEEDED|SESSION_(?:NOT_FOUND|CHANGED|CLOSED)"
 )
-#: gRPC's codes of calls that a retry cannot help.
+#: gRPC's codes for failures that a retry cannot help.
 _SENSELESS: Final = re.compile(
     r"INVALID_ARGUMENT|UNAUTHENTICATED|PERMISSION_DENIED|UNIMPLEMENTED|RESOURCE_EXHAUSTED|OUT_OF_RANGE"
 )
-#: The message in gRPC's error about a Spark Connect server.
+#: Matches the message in gRPC's error about a Spark Connect server.
 _DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
 #: Spark's own wrapper exceptions, which do not name the reason.
 _WRAPPING: Final = ("org.apache.spark.", "py4j.")
@@ -84,7 +84,7 @@ class Verdict(Enum):
     AGAIN = "again"
     """Retry without limit: storage or Spark is unavailable."""
     REFUSED = "refused"
-    """Do not retry: it fails until someone changes something."""
+    """Do not retry: the call fails until someone changes something."""
     UNKNOWN = "unknown"
     """Retry a few times."""
 
@@ -94,7 +94,8 @@ def verdict_on(error: BaseException) -> Verdict:
     if isinstance(error, FilesUnavailable):
         return Verdict.AGAIN
     if isinstance(error, BatchLost):
-        # It may have been an accident. If something deletes or hides the files of each batch, it will do so again.
+        # The loss of a batch's files may have been an accident. If something deletes or hides the files of each batch, this #
+        # error will come again.
         return Verdict.UNKNOWN
     if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
         return Verdict.REFUSED
@@ -130,7 +131,9 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
     if causes:
         name = causes[-1].classes[0]
         help_ = (
-            "; have its executors the same Spark and Java as this worker?" if name in _OTHER_CLASSES else ""
+            "; do its executors have the same Spark and Java as this worker?"
+            if name in _OTHER_CLASSES
+            else ""
         )
         return shortened(f"Spark: {causes[-1].message} ({causes[-1].name})") + help_
     text = text_of(error)
@@ -155,13 +158,13 @@ def _causes_of(error: BaseException) -> list[Thrown]:
 
 
 def _is_no_storage(cause: Thrown) -> bool:
-    """Whether a cause has a class of storage or network errors, but is not such an error."""
+    """Return whether a cause is in a package of storage or network errors, but is not such an error."""
     name = cause.classes[0]
     return name in _NO_NETWORK or (name.startswith("java.io.") and not _OUTSIDE_IO.fullmatch(name))
 
 
 def text_of(error: BaseException) -> str:
-    """Return an error's text; "" if it must be read from Java, and Java is gone."""
+    """Return an error's text; "" if the text must be read from Java, and Java is gone."""
     with suppress(Exception):
         return str(error)
     return ""
@@ -180,9 +183,9 @@ def _trace_of(error: BaseException) -> str:
 class Retries:
     """The retries of one piece of work.
 
-    what: the trouble, for the log and the error: "batch x of 10 rows is not in hdfs://...". limit: seconds after the first
-        failure after which retries end, even if one might succeed later; None: no limit. stopped: whether the worker is ending,
-        which also ends the retries.
+    what: the trouble, for the log and the error: "batch x of 10 rows is not in hdfs://...". limit: retries end this many
+        seconds after the first failure, even if a later retry might succeed; None: no limit. stopped: whether the worker is
+        ending, which also ends the retries.
     """
 
     what: str
@@ -201,7 +204,7 @@ class Retries:
     _logged: float = field(default=0.0, init=False)
 
     def failed(self, error: Exception, in_doubt: bool = False) -> None:
-        """Wait until the next attempt is due, or raise `NotCommitted`, which ends the retries.
+        """Wait until the next attempt is due, or end the retries: raise `NotCommitted`.
 
         in_doubt: the attempt may have succeeded, so retries must not end while the worker runs.
         """
@@ -236,7 +239,7 @@ class Retries:
         return 0.0 if self.since is None else self.now() - self.since
 
     def pause(self, seconds: float, reason: str) -> None:
-        """Sleep, and report progress and the reason; `NotCommitted` once the worker ends."""
+        """Sleep, and report progress and the reason. Raises `NotCommitted` once the worker is ending."""
         until = self.now() + seconds
         while True:
             if self.stopped():

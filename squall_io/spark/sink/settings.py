@@ -65,7 +65,7 @@ class SinkSettings:
 def parsed(
     given: Any, kinds: Any, parse: Callable[[Any], _Parsed], wrong: str, problems: list[str]
 ) -> _Parsed | None:
-    """Return an argument's value; None, and a sentence in `problems`, if it is of the wrong kind or cannot be parsed."""
+    """Return an argument's value. If it is of the wrong kind or cannot be parsed: None, and a sentence in `problems`."""
     if not isinstance(given, kinds):
         problems.append(wrong)
         return None

@@ -1,8 +1,8 @@
 """The writer of one task of a sink: opens the table, commits batches, retries while storage or Spark is unavailable.
 
-Once publishing has begun, a batch may be in the table, even if an error was returned. From then on it is never given up,
-since its tuples would be replayed and their rows duplicated. Before that, an error that retries cannot solve ends the batch.
-If a sweep presumed this task dead and claimed its writer id, the task takes the writer id back.
+Once publishing has begun, a batch may be in the table, even if an error was returned. From then on the batch is never given up,
+since its tuples would be replayed and their rows duplicated. Before publishing, an error that retries cannot solve ends the
+batch. If a sweep presumed this task dead and claimed its writer id, the task takes the writer id back.
 Must not know: tuples.
 """
 
@@ -106,8 +106,8 @@ class SinkWriter:
     def open(self) -> None:
         """Start Spark, open the table, take over the writer id and clean up after its last owner.
 
-        `NotCommitted`: storage or Spark was unavailable for too long. A mistake is raised unchanged: `TableMismatch`,
-        `FilesRefused`, ...
+        Raises `NotCommitted` if storage or Spark was unavailable for too long. Errors that a user must correct are raised
+        unchanged: `TableMismatch`, `FilesRefused`, ...
         """
         try:
             retries = self._new_retries(f"the table {self._settings.path} cannot be opened", START_SECONDS)
@@ -156,7 +156,7 @@ class SinkWriter:
         self._session = session
 
     def _agree(self) -> None:
-        """Create the table, or check that it is the intended one."""
+        """Create the table, or check that the existing table is the intended one."""
         self._at("table")
         settings = self._settings
         open_table(self._store, TableRecord(ROWS, settings.file_format, settings.partition_by))
@@ -198,7 +198,9 @@ class SinkWriter:
         )
 
     def _require_found(self, name: BatchName) -> None:
-        """Check that this process sees what Spark has just written; `NotCommitted`, or `Superseded` if a new owner swept it."""
+        """Check that this process sees the files that Spark has just written. Raises `NotCommitted`, or `Superseded` if a new
+        owner swept them.
+        """
         folder = name.attempt(1)
         if any(is_data(status, len(folder) + 1) for status in self._store.walk(folder)):
             return
@@ -206,8 +208,8 @@ class SinkWriter:
         master = SessionRequest.of(self._settings.master, self._settings.conf).place
         raise NotCommitted(
             f"Spark (master {master}) reports that it wrote a row to {self._store.root}/{folder}, but no file of it is there:"
-            " Spark's executors write to another file system than this worker's, or elsewhere in it. Give a path that all"
-            " hosts share (hdfs://...), or a master local[N]; and no output committer of your own in conf"
+            " Spark's executors write to a different file system, or to a different folder of this worker's. Give a path that"
+            " all hosts share (hdfs://...), or a master local[N], and remove any output committer of your own from conf"
         )
 
     # Committing.
@@ -215,7 +217,7 @@ class SinkWriter:
     def commit(self, rows: pyarrow.Table) -> BatchCommit:
         """Commit rows to the table as one batch; return its commit, for `tidy` after the tuples are acked.
 
-        `Superseded`; `NotCommitted`: the batch is not in the table.
+        Raises `Superseded` if another task owns the writer id, and `NotCommitted` if the batch is not in the table.
         """
         if self._superseded is not None:
             raise self._superseded
@@ -244,7 +246,7 @@ class SinkWriter:
                     retries.failed(error, in_doubt=batch.in_doubt and not hopeless)
         except NotCommitted:
             if not batch.in_doubt:
-                with suppress(FilesError):  # if that is possible now
+                with suppress(FilesError):  # the next sweep deletes what remains
                     delete_leftovers(self._store, batch.name, ())
             raise
         finally:
@@ -253,7 +255,7 @@ class SinkWriter:
     def tidy(self, commit: BatchCommit) -> None:
         """Delete the batch's staging folder, and make a checkpoint if one is due.
 
-        Errors are logged: the batch counts, and the next owner cleans up.
+        Errors are only logged: the batch counts, and the next owner cleans up.
         """
         try:
             with keep_alive(self._progress):
@@ -264,7 +266,7 @@ class SinkWriter:
         except Exception as error:
             self._suspect = True
             self._log.warning(
-                "batch %s is committed; clearing up after it: %s", commit.name, reason_of(error)
+                "batch %s is committed, but clearing up after it failed: %s", commit.name, reason_of(error)
             )
 
     def close(self) -> None:
@@ -306,7 +308,7 @@ class SinkWriter:
                 wall=time.time,
                 at=lambda step: self._step(batch, step),
             )
-        batch.commit.files = self._store  # it may have changed since the last attempt
+        batch.commit.files = self._store  # the store may be a new one since the last attempt
         batch.commit.run()
         return batch.commit
 
@@ -317,7 +319,7 @@ class SinkWriter:
         self._at(step)
 
     def _take_back(self, batch: _Batch) -> None:
-        """Become the owner of the writer id again, in the next epoch; `Superseded`: another task owns it."""
+        """Become the owner of the writer id again, in the next epoch. Raises `Superseded` if another task owns it."""
         self._step(batch, "claim")
         ended = self._owner.epoch
         claim = Claim(self._context.incarnation, self._whose, time.time(), token=self._token)
@@ -326,7 +328,7 @@ class SinkWriter:
         self._number = 0
         self._ended = False
         self._log.warning(
-            "epoch %d of %s was ended by squall table --sweep, which presumes tasks dead that wrote nothing for"
+            "epoch %d of %s was ended by squall table --sweep: it presumes that a task is dead if it wrote nothing for"
             " --older-than seconds; this task continues in epoch %d",
             ended,
             self._writer_id,
@@ -334,7 +336,9 @@ class SinkWriter:
         )
 
     def _counts_or_restarts(self, batch: _Batch) -> bool:
-        """Whether a batch of this writer's past epoch counts. If not, make it a new batch of the current epoch."""
+        """Return whether a batch from an earlier epoch of this writer counts. If not, make it a new batch of the current
+        epoch.
+        """
         if batch.in_doubt and has_counted(self._store, batch.name):
             return True
         batch.in_doubt = False

@@ -27,7 +27,7 @@ _ROWS_OF_A_FILE: Final = 250_000
 #: Settings of the writing session, in addition to the user's. It is a separate session (`newSession`), so that the user's own
 #: session keeps its settings.
 WRITE_CONF: Final = {
-    # One Arrow batch becomes one task and one file, since HDFS handles small files badly. A huge batch becomes several.
+    # One Arrow batch becomes one task and one file, since HDFS handles small files badly. A huge batch becomes several files.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_OF_A_FILE),
     "spark.sql.execution.arrow.localRelationThreshold": "0",
     "spark.sql.session.timeZone": "UTC",
@@ -40,8 +40,8 @@ WRITE_CONF: Final = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
 }
-#: Additional settings with Spark Connect. Up to this many bytes of rows are sent within the write call, which can hold 128 MiB.
-#: More rows (by default, more than 1 MiB) are sent ahead of it, and the server keeps them until the session ends.
+#: Additional settings with Spark Connect. Up to this size, rows are sent within the write call, which can hold 128 MiB.
+#: Larger batches (by default, of more than 1 MiB) are sent before the call, and the server keeps them until the session ends.
 CONNECT_CONF: Final = {"spark.sql.session.localRelationCacheThreshold": str(64 << 20)}
 
 
