@@ -247,7 +247,7 @@ def test_a_spark_that_writes_to_another_file_system_is_refused_at_the_start(worl
     world.elsewhere = True
     started = world.time
     with pytest.raises(
-        NotCommitted, match=r"master local\[\*\].*_squall/staging.*another file system than this"
+        NotCommitted, match=r"master local\[\*\].*_squall/staging.*to a different file system"
     ):
         world.life().open()
     assert world.time == started
