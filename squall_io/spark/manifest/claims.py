@@ -18,17 +18,10 @@ from typing import Final
 
 import msgspec
 
+from squall_io.spark.manifest import layout
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
 from squall_io.spark.manifest.files import Files, FilesUnavailable
-from squall_io.spark.manifest.layout import (
-    CLAIMS,
-    COMMITS,
-    WriterId,
-    batch_of,
-    claim_of,
-    claim_path,
-    fence_path,
-)
+from squall_io.spark.manifest.layout import WriterId
 from topology_api import SquallError
 
 CLAIM: Final = "claim"
@@ -88,14 +81,14 @@ class Listing:
 
 def list_claims(files: Files) -> Listing:
     """List the folder of claims."""
-    known = {named for status in files.list(CLAIMS) if (named := claim_of(status.name))}
+    known = {named for status in files.list(layout.CLAIMS) if (named := layout.claim_of(status.name))}
     claims, fences = (frozenset(each[:2] for each in known if each[2] == kind) for kind in (CLAIM, FENCE))
     return Listing(claims, fences)
 
 
 def read_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim:
     """Return the claim of an epoch. Raises `UnreadableRecord`."""
-    path = claim_path(writer_id, epoch)
+    path = layout.claim_path(writer_id, epoch)
     return decode(CLAIM, Claim, files.read(path), path)
 
 
@@ -103,7 +96,7 @@ def read_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[int]:
     """Return the batch numbers in the fence of an epoch: the batches of the previous epoch that count. Raises
     `UnreadableRecord`.
     """
-    path = fence_path(writer_id, epoch)
+    path = layout.fence_path(writer_id, epoch)
     return decode(FENCE, _Fence, files.read(path), path).counts
 
 
@@ -148,7 +141,7 @@ def _claim_next(files: Files, writer_id: WriterId, claim: Claim, check: Callable
         listing = list_claims(files)
         newest = listing.newest(writer_id)
         check(newest)
-        if files.put_if_absent(claim_path(writer_id, newest + 1), seal(CLAIM, claim)):
+        if files.put_if_absent(layout.claim_path(writer_id, newest + 1), seal(CLAIM, claim)):
             publish_fences(files, writer_id, newest + 1, listing)
             return newest + 1
 
@@ -162,7 +155,7 @@ def retire(files: Files, writer_id: WriterId, epoch: int, owner: str, now: float
     claim = _known_claim(files, writer_id, epoch)
     incarnation = (0, 0) if claim is None else claim.incarnation
     record = Claim(incarnation, owner, now, retired=True)
-    return files.put_if_absent(claim_path(writer_id, epoch + 1), seal(CLAIM, record))
+    return files.put_if_absent(layout.claim_path(writer_id, epoch + 1), seal(CLAIM, record))
 
 
 def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
@@ -189,10 +182,10 @@ def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[in
 
     The caller must have seen the claim of that epoch.
     """
-    batches = [batch_of(status.name) for status in files.list(COMMITS)]
+    batches = [layout.batch_of(status.name) for status in files.list(layout.COMMITS)]
     before = (writer_id, epoch - 1)
     counts = sorted({batch.number for batch in batches if batch and (batch.writer_id, batch.epoch) == before})
-    path = fence_path(writer_id, epoch)
+    path = layout.fence_path(writer_id, epoch)
     try:
         if files.put_if_absent(path, seal(FENCE, {"counts": counts})):
             return frozenset(counts)
@@ -205,7 +198,7 @@ def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[in
 
 def require_owner(files: Files, writer_id: WriterId, epoch: int) -> None:
     """Raise `Superseded` if the writer id was claimed after this epoch."""
-    if not files.exists(claim_path(writer_id, epoch + 1)):
+    if not files.exists(layout.claim_path(writer_id, epoch + 1)):
         return
     try:
         by = str(read_claim(files, writer_id, epoch + 1))

@@ -19,20 +19,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
+from squall_io.spark.manifest import sweep
 from squall_io.spark.manifest.claims import CLAIM, list_claims, publish_fences, read_claim, retire
 from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import Files, FileStatus
 from squall_io.spark.manifest.layout import CLAIMS, COMMITS, TMP, BatchName, WriterId, batch_of, claim_of
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
-from squall_io.spark.manifest.sweep import (
-    TMP_AGE,
-    delete_leftovers,
-    moved_files,
-    now_of,
-    staged_batches,
-    sweep_before,
-)
 
 
 @dataclass(frozen=True)
@@ -77,20 +70,20 @@ def find_leftovers(files: Files, age: float) -> Leftovers:
 
     Raises `UnreadableManifest` if part of the manifest cannot be read: that part may say that a batch counts.
     """
-    staged = staged_batches(files)
+    staged = sweep.staged_batches(files)
     state = require_readable(files, read_state(files))
     # A batch without a claim belongs to no known writer.
     known = [batch for batch in staged if 0 < batch.epoch <= state.claims.newest(batch.writer_id)]
     below: dict[BatchName, Sequence[FileStatus]] = dict.fromkeys(state.abandoned, ())
     below |= {batch: files.walk(batch.staging) for batch in known}
-    now = now_of(files)
+    now = sweep.now_of(files)
     signs = _signs(files, state, below, now, now - age)
     left = [_leftover(files, batch, below[batch], state) for batch in sorted(below)]
     submissions = [
         SubmissionLeftovers(name, signs[name], tuple(group))
         for name, group in groupby(left, lambda each: each.batch.writer_id.topology_id)
     ]
-    old = now - max(age, TMP_AGE)
+    old = now - max(age, sweep.TMP_AGE)
     return Leftovers(
         ended=tuple(each for each in submissions if each.last_sign <= now - age),
         others=tuple(each for each in submissions if each.last_sign > now - age),
@@ -107,10 +100,10 @@ def sweep_ended(files: Files, found: Leftovers, owner: str, now: float) -> None:
     epochs = {each.batch.writer_id: listing.newest(each.batch.writer_id) for each in left}
     for writer_id, newest in epochs.items():
         publish_fences(files, writer_id, newest, listing)
-    sweep_before(files, epochs)
+    sweep.sweep_before(files, epochs)
     for each in left:
         if each.entry is not None:
-            delete_leftovers(files, each.batch, each.entry.paths)
+            sweep.delete_leftovers(files, each.batch, each.entry.paths)
     for path in found.temporary:
         files.delete(path)
 
@@ -120,7 +113,7 @@ def _leftover(files: Files, batch: BatchName, below: Sequence[FileStatus], state
     entry = state.counted.get(batch)
     keep = set() if entry is None else entry.paths
     lost = [status for status in below if not status.is_folder]
-    lost += [status for status in moved_files(files, batch, below) if status.path not in keep]
+    lost += [status for status in sweep.moved_files(files, batch, below) if status.path not in keep]
     is_open = entry is None and batch.epoch == state.claims.newest(batch.writer_id)
     count = len(lost) + (batch in state.abandoned)
     return Leftover(batch, count, sum(status.size for status in lost), entry, is_open)

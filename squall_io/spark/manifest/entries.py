@@ -10,15 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from squall_io.spark.manifest.envelopes import (
-    UnreadableRecord,
-    build_type_info,
-    canonical,
-    convert,
-    digest_of,
-    seal,
-    unseal,
-)
+from squall_io.spark.manifest import envelopes
+from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.layout import BatchName, batch_of
 
 KIND: Final = "commit"
@@ -70,7 +63,7 @@ class BatchEntry:
         """A digest of everything except the commit time: it is the same for two tries of one batch."""
         fields = fields_of(self)
         del fields["committed"]
-        return digest_of(canonical(fields))
+        return envelopes.digest_of(envelopes.canonical(fields))
 
 
 def fields_of(entry: BatchEntry) -> dict[str, Any]:
@@ -83,20 +76,20 @@ def entry_from(fields: object, path: str) -> BatchEntry:
     if isinstance(fields, dict):
         batch = batch_of(str(fields.get("batch")))
         fields = {"replaces": None, **fields, "batch": None if batch is None else asdict(batch)}
-    return convert("manifest entry", BatchEntry, fields, path)
+    return envelopes.convert("manifest entry", BatchEntry, fields, path)
 
 
 def encode_entry(entry: BatchEntry) -> bytes:
     """Return the bytes of an entry's file."""
-    return seal(KIND, fields_of(entry))
+    return envelopes.seal(KIND, fields_of(entry))
 
 
 def decode_entry(data: bytes, path: str) -> BatchEntry:
     """Return the entry in a file's bytes. Raises `UnreadableRecord`, also if its batch is not the batch in the file's name."""
-    entry = entry_from(unseal(KIND, data, path), path)
+    entry = entry_from(envelopes.unseal(KIND, data, path), path)
     if path.rpartition("/")[2] != f"{entry.batch}.json":
         raise UnreadableRecord(path, f"is damaged: it holds the entry of batch {entry.batch}")
     return entry
 
 
-build_type_info(BatchEntry)
+envelopes.build_type_info(BatchEntry)

@@ -52,10 +52,10 @@ class FileStatus:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
 
-
-def status_in(folder: str, name: str, size: int, is_folder: bool, modified: float) -> FileStatus:
-    """Return the status of an entry of this name in a folder."""
-    return FileStatus(f"{folder}/{name}" if folder else name, 0 if is_folder else size, is_folder, modified)
+    @classmethod
+    def of_entry(cls, folder: str, name: str, size: int, is_folder: bool, modified: float) -> FileStatus:
+        """Return the status of an entry of this name in a folder."""
+        return cls(f"{folder}/{name}" if folder else name, 0 if is_folder else size, is_folder, modified)
 
 
 class Files(Protocol):

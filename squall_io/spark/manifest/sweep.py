@@ -21,18 +21,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from squall_io.spark.concurrently import map_concurrently
+from squall_io.spark.manifest import layout
 from squall_io.spark.manifest.claims import Superseded, list_claims, publish_fences, take_over
 from squall_io.spark.manifest.files import Files, FileStatus
-from squall_io.spark.manifest.layout import (
-    CLAIMS,
-    STAGING,
-    TMP,
-    BatchName,
-    WriterId,
-    batch_of,
-    claim_of,
-    is_hidden,
-)
+from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.state import read_state
 
 #: Seconds after which temporary files that belong to no writer id (those of schemas and checkpoints) are deleted.
@@ -93,10 +85,10 @@ def sweep_gone(
 
 def now_of(files: Files) -> float:
     """Return seconds since 1970 by the file system's own clock, which dates its files. Puts and deletes a temporary file."""
-    path = f"{TMP}/clock.{secrets.token_hex(8)}"
+    path = f"{layout.TMP}/clock.{secrets.token_hex(8)}"
     files.replace(path, b"")
     try:
-        return max((status.modified for status in files.list(TMP) if status.path == path), default=0.0)
+        return max((status.modified for status in files.list(layout.TMP) if status.path == path), default=0.0)
     finally:
         files.delete(path)
 
@@ -117,14 +109,16 @@ def moved_files(files: Files, batch: BatchName, staged: Iterable[FileStatus]) ->
     start = len(batch.staging) + 1
     # Without the attempt's number: the attempt's own folder becomes "", the table's root.
     paths = {status.path[start:].partition("/")[2] for status in staged if status.is_folder}
-    directories = sorted(path for path in paths if not any(map(is_hidden, path.split("/"))))
+    directories = sorted(path for path in paths if not any(map(layout.is_hidden, path.split("/"))))
     listed = map_concurrently(files.list, directories)
     return [status for found in listed for status in found if status.name.startswith(batch.data_prefix)]
 
 
 def staged_batches(files: Files) -> list[BatchName]:
     """Return the batches that have a staging folder."""
-    return [batch for status in files.list(STAGING) if (batch := batch_of(status.name)) is not None]
+    return [
+        batch for status in files.list(layout.STAGING) if (batch := layout.batch_of(status.name)) is not None
+    ]
 
 
 def _is_over(batch: BatchName, epochs: Mapping[WriterId, int]) -> bool:
@@ -135,9 +129,9 @@ def _is_over(batch: BatchName, epochs: Mapping[WriterId, int]) -> bool:
 def _sweep_tmp(files: Files, epochs: Mapping[WriterId, int]) -> None:
     """Delete temporary files (`<file>.<random>`) of writer ids' earlier epochs, and old files that belong to no writer id."""
     unowned: list[FileStatus] = []
-    for status in files.list(TMP):
+    for status in files.list(layout.TMP):
         name = status.name.rpartition(".")[0]
-        batch, claim = batch_of(name), claim_of(name)
+        batch, claim = layout.batch_of(name), layout.claim_of(name)
         if batch is None and claim is None:
             unowned.append(status)
         # The claim and fence of the epoch itself exist, so another task that is putting the same claim or fence is too late.
@@ -146,5 +140,5 @@ def _sweep_tmp(files: Files, epochs: Mapping[WriterId, int]) -> None:
     if unowned:
         # A claim was put a moment ago, so the newest time of a claim is the present by the file system's clock, which dates all
         # files.
-        now = max((status.modified for status in files.list(CLAIMS)), default=0.0)
+        now = max((status.modified for status in files.list(layout.CLAIMS)), default=0.0)
         map_concurrently(files.delete, [status.path for status in unowned if status.modified < now - TMP_AGE])

@@ -19,20 +19,10 @@ from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from squall_io.spark.replay import records
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.problems import ReplayFailed
-from squall_io.spark.replay.records import (
-    BEGIN,
-    ERRORS,
-    MOST_BYTES,
-    NO_TASK,
-    Buffer,
-    Checked,
-    ErrorNote,
-    Record,
-    arrived,
-    decode_note,
-)
+from squall_io.spark.replay.records import Buffer, Checked, ErrorNote, Record
 from squall_io.spark.replay.tasks import route_rows, run_tasks
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.checker import RowChecker
@@ -91,7 +81,7 @@ def component_records(
 
     beginnings = spark.range(first, first + count, 1, 1).select(
         sql.col("id").cast("int").alias("target"),
-        sql.lit(BEGIN).alias("stream"),
+        sql.lit(records.BEGIN).alias("stream"),
         sql.lit(-1).cast("bigint").alias("sender"),
         sql.lit(-1).cast("bigint").alias("seq"),
         sql.lit(b"").cast("binary").alias("blob"),
@@ -105,34 +95,34 @@ def component_records(
 # Outputs and errors.
 
 
-def output_rows(records: DataFrame, plan: ReplayPlan, key: StreamKey, schema: Schema) -> DataFrame:
+def output_rows(sent: DataFrame, plan: ReplayPlan, key: StreamKey, schema: Schema) -> DataFrame:
     """Return the tuples of an output as rows of its schema."""
 
     def in_worker(batches: Batches) -> Batches:
         checker = RowChecker(schema)
         for record in from_arrow(batches):
-            yield from from_blob(arrived(record), checker)
+            yield from from_blob(records.arrived(record), checker)
 
-    return noted(records, plan.number_of[key]).mapInArrow(in_worker, str(schema))
+    return noted(sent, plan.number_of[key]).mapInArrow(in_worker, str(schema))
 
 
-def error_rows(records: Sequence[DataFrame], plan: ReplayPlan) -> DataFrame:
+def error_rows(sent: Sequence[DataFrame], plan: ReplayPlan) -> DataFrame:
     """Return the reported errors."""
     sources = [str(key) for key in plan.sources]
 
     def in_worker(batches: Batches) -> Batches:
         for record in from_arrow(batches):
-            yield errors_to_arrow(decode_note(arrived(record)), sources)
+            yield errors_to_arrow(records.decode_note(records.arrived(record)), sources)
 
-    every = reduce(lambda one, other: one.unionAll(other), (noted(each, ERRORS) for each in records))
+    every = reduce(lambda one, other: one.unionAll(other), (noted(each, records.ERRORS) for each in sent))
     return every.mapInArrow(in_worker, ERROR_ROWS)
 
 
-def noted(records: DataFrame, stream: int) -> DataFrame:
+def noted(sent: DataFrame, stream: int) -> DataFrame:
     """Return the records without a target task, of one stream or one kind of note."""
     from pyspark.sql import functions as sql
 
-    return records.where((sql.col("target") == NO_TASK) & (sql.col("stream") == stream))
+    return sent.where((sql.col("target") == records.NO_TASK) & (sql.col("stream") == stream))
 
 
 # Arrow.
@@ -147,7 +137,7 @@ def from_arrow(batches: Iterable[pa.RecordBatch]) -> Iterator[Record]:
             yield Record(target, stream, sender, seq, memoryview(blobs[place].as_buffer()))
 
 
-def to_arrow(records: Iterable[Record]) -> Batches:
+def to_arrow(sent: Iterable[Record]) -> Batches:
     """Yield records as Arrow batches of limited size."""
     import pyarrow as pa
 
@@ -160,7 +150,7 @@ def to_arrow(records: Iterable[Record]) -> Batches:
 
     waiting: list[tuple[int, int, int, int, Buffer]] = []
     size = 0
-    for target, stream, sender, seq, blob in records:
+    for target, stream, sender, seq, blob in sent:
         for each in to_blobs(blob) if isinstance(blob, Checked) else (blob,):
             waiting.append((target, stream, sender, seq, each))
             size += len(each)
@@ -176,7 +166,7 @@ def to_blobs(tuples: Checked) -> Iterator[bytes]:
     import pyarrow as pa
 
     table = tuples.checker.table(tuples.columns)
-    blobs = min(table.num_rows, table.nbytes // MOST_BYTES + 1)
+    blobs = min(table.num_rows, table.nbytes // records.MOST_BYTES + 1)
     each = -(-table.num_rows // blobs)
     for start in range(0, table.num_rows, each):
         into = pa.BufferOutputStream()

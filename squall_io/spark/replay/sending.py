@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from squall_io.spark.replay import records
 from squall_io.spark.replay.inference import TypeConflict, kinds_of, merge_all, schema_of
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.records import (
-    ERRORS,
-    FIRST,
-    MOST_BYTES,
-    MOST_ROWS,
-    MOST_TUPLES,
-    NO_TASK,
-    TOTALS,
     Buffer,
     Checked,
     ErrorNote,
@@ -25,9 +19,6 @@ from squall_io.spark.replay.records import (
     Totals,
     Tuples,
     Unpicklable,
-    dumps,
-    encode_all,
-    origin_of,
 )
 from squall_io.spark.rows.checker import Columns, RowChecker
 from topology_api.tuples import Source
@@ -79,20 +70,20 @@ class Sender:
 
     def pop_records(self) -> list[Record]:
         """Return the records since the last call."""
-        records, self.records = self.records, []
-        return records
+        made, self.records = self.records, []
+        return made
 
     def drain(self, dirty: list[Outbox], everything: bool = False) -> list[Outbox]:
         """Send the contents of outboxes that are full enough, or of all; return the others."""
         left = []
         for box in dirty:
-            least = self.least_rows if box.target == NO_TASK else self.least
+            least = self.least_rows if box.target == records.NO_TASK else self.least
             if len(box.rows) < least and not everything:
                 left.append(box)
                 continue
             batch = box.dequeue(len(box.rows))
             tuples = Tuples(list(batch.rows), list(batch.roots), batch.more)
-            if box.target == NO_TASK:
+            if box.target == records.NO_TASK:
                 self.put_out(box.source, tuples)
             elif box.target in self.plan.running:
                 self.send(box.source, box.target, tuples)
@@ -105,12 +96,12 @@ class Sender:
             self.refuse(source, single, 0, why_unpicklable(source, single.rows[0]))
 
         stream = self.plan.number_of[StreamKey(source.component, source.stream)]
-        blobs = list(encode_all(tuples, refuse))
+        blobs = list(records.encode_all(tuples, refuse))
         for blob in blobs:
             self.put(target, stream, blob)
         if blobs:
             size = max(1, sum(map(len, blobs)) // len(tuples.rows))
-            self.least = max(1, min(MOST_TUPLES, MOST_BYTES // 4 // size))
+            self.least = max(1, min(records.MOST_TUPLES, records.MOST_BYTES // 4 // size))
 
     def put_out(self, source: Source, tuples: Tuples) -> None:
         """Put tuples into the frame of an output; a tuple that does not fit is an error of its emitter."""
@@ -126,8 +117,8 @@ class Sender:
                 self.refuse(source, tuples, start + at, why)
             start += len(rows)
             if columns.rows:
-                self.put(NO_TASK, stream, Checked(columns, checker))
-                self.least_rows = max(1, min(MOST_ROWS, MOST_BYTES // 4 // size_of(columns)))
+                self.put(records.NO_TASK, stream, Checked(columns, checker))
+                self.least_rows = max(1, min(records.MOST_ROWS, records.MOST_BYTES // 4 // size_of(columns)))
 
     def put(self, target: int, stream: int, blob: Buffer | Checked) -> None:
         """Add one record."""
@@ -172,12 +163,12 @@ class Sender:
         """Record an error of the task. values: the tuple's values, or their text."""
         totals = self.totals
         stream = None if source is None else str(StreamKey(source.component, source.stream))
-        origins = tuple(origin_of(root) for root in dict.fromkeys(roots) if root > 0)
+        origins = tuple(records.origin_of(root) for root in dict.fromkeys(roots) if root > 0)
         component, index = self.plan.place_of[totals.task]
         text = values if values is None or isinstance(values, str) else short(values, 1000)
         note = ErrorNote(component, totals.task, index, call, stream, text, error, trace, origins)
         totals.errors += 1
-        if len(totals.first) < FIRST:
+        if len(totals.first) < records.FIRST:
             totals.first.append(note.text)
         self.errors.append(note)
         if len(self.errors) >= _ERRORS_AT_ONCE:
@@ -186,7 +177,7 @@ class Sender:
     def flush_errors(self) -> None:
         """Send the pending errors."""
         if self.errors:
-            self.put(self.heir, ERRORS, dumps(self.errors))
+            self.put(self.heir, records.ERRORS, records.dumps(self.errors))
             self.errors = []
 
     @property
@@ -198,13 +189,13 @@ class Sender:
     def finish(self) -> None:
         """Send the notes, after everything else."""
         self.flush_errors()
-        self.put(self.heir, TOTALS, dumps(self.totals))
+        self.put(self.heir, records.TOTALS, records.dumps(self.totals))
 
 
 def size_of(columns: Columns) -> int:
     """Return the approximate bytes of a row as a pickle, from a few samples."""
     some = range(0, columns.rows, -(-columns.rows // _LOOKED_AT))
-    sizes = [len(dumps([values[at] for values in columns.values])) for at in some]
+    sizes = [len(records.dumps([values[at] for values in columns.values])) for at in some]
     return sum(sizes) // len(sizes)
 
 
@@ -212,7 +203,7 @@ def why_unpicklable(source: Source, row: Row) -> str:
     """Return why a row cannot be pickled, with the first field at fault."""
     for name, value in zip(source.fields, row):
         try:
-            dumps(value)
+            records.dumps(value)
         except Unpicklable as error:
             return (
                 f"field {name!r} of stream {source.stream!r} cannot be pickled, so it cannot be sent: {error}"
@@ -224,6 +215,6 @@ def add_output(output: StreamOutput) -> None:
     """Route a stream's tuples also into a frame, by a route that picks its target, as for a stream with one reader. Unlike
     fixed outboxes, that keeps the emitter's fast path.
     """
-    output.picked.append(OutputRoute(Outbox(output.source, NO_TASK)))
+    output.picked.append(OutputRoute(Outbox(output.source, records.NO_TASK)))
     output.only, output.key = None, -1  # the cache of the previous routes
     output.shorten()

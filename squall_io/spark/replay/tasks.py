@@ -24,21 +24,10 @@ from operator import attrgetter
 from random import Random
 from typing import Final
 
+from squall_io.spark.replay import records
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
 from squall_io.spark.replay.problems import ReplayFailed
-from squall_io.spark.replay.records import (
-    BEGIN,
-    ERRORS,
-    TOTALS,
-    Record,
-    Row,
-    Totals,
-    arrived,
-    decode,
-    first_root,
-    partition_sender,
-    sent_by_partition,
-)
+from squall_io.spark.replay.records import Record, Row, Totals
 from squall_io.spark.replay.sending import Sender, add_output
 from topology_api import EmitError, FailTuple, Failure, SquallError
 from topology_api.tuples import Tuple
@@ -60,23 +49,23 @@ _EMITS: Final = 8192
 _COLLECTIONS: Final = (10_000, 10, 10)
 
 
-def run_tasks(plan: ReplayPlan, records: Iterable[Record]) -> Iterator[Record]:
+def run_tasks(plan: ReplayPlan, arriving: Iterable[Record]) -> Iterator[Record]:
     """Run the tasks of these records, which are sorted: all records of a task follow each other."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECTIONS)
     try:
-        for target, own in groupby(records, key=attrgetter("target")):
+        for target, own in groupby(arriving, key=attrgetter("target")):
             yield from run_task(plan, target, own)
     finally:
         gc.set_threshold(*before)
 
 
-def run_task(plan: ReplayPlan, target: int, records: Iterable[Record]) -> Iterator[Record]:
+def run_task(plan: ReplayPlan, target: int, arriving: Iterable[Record]) -> Iterator[Record]:
     """Run one task from beginning to end."""
     with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
         run = TaskRun(plan, target, directory)
         try:
-            for record in records:
+            for record in arriving:
                 run.receive(record)
                 yield from run.sender.pop_records()
             run.end()
@@ -124,10 +113,10 @@ class TaskRun:
 
     def receive(self, record: Record) -> None:
         """Process one record: the beginning, a note to pass on, or tuples."""
-        if record.stream == BEGIN:
+        if record.stream == records.BEGIN:
             self.begin()
-        elif record.stream in (ERRORS, TOTALS):
-            self.sender.put(self.sender.heir, record.stream, bytes(arrived(record)))
+        elif record.stream in (records.ERRORS, records.TOTALS):
+            self.sender.put(self.sender.heir, record.stream, bytes(records.arrived(record)))
         elif not self.given_up:
             self.execute(record)
 
@@ -161,10 +150,10 @@ class TaskRun:
             )
         key = self.plan.streams[record.stream]
         try:
-            tuples = decode(arrived(record))
+            tuples = records.decode(records.arrived(record))
         except Exception as error:  # of the user's own classes
             return self.fail_for_good(f"tuples of {str(key)!r} cannot be unpickled here: {describe(error)}")
-        partition = sent_by_partition(record.sender)
+        partition = records.sent_by_partition(record.sender)
         tasks = self.plan.tasks_of[key.component]
         sender = record.sender if partition is None else tasks[partition % len(tasks)]
         box = Outbox(self.environment.plan.source(key.component, sender, key.stream), self.target)
@@ -295,9 +284,11 @@ class Routing:
         index = partition % spec.parallelism
         task = plan.tasks_of[name][index]
         self.totals = Totals(name, task)
-        self.sender = Sender(plan, partition_sender(number, partition), plan.heir_of(key), self.totals)
+        self.sender = Sender(
+            plan, records.partition_sender(number, partition), plan.heir_of(key), self.totals
+        )
         self.dirty: list[Outbox] = []
-        self.root = first_root(number, partition)
+        self.root = records.first_root(number, partition)
         environment = environment_of(plan, directory, AsyncThread(name), lambda: None)
         context = build_context(environment, task, name, index)
         context.random = Random(f"{environment.plan.seed}/{name}/{partition}/user")

@@ -40,18 +40,10 @@ from typing import Any, Final
 import msgspec
 
 from squall_io.spark.concurrently import map_concurrently
-from squall_io.spark.manifest import tables
+from squall_io.spark.manifest import envelopes, tables
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.entries import DataFile
-from squall_io.spark.manifest.envelopes import (
-    UnreadableRecord,
-    build_type_info,
-    canonical,
-    convert,
-    digest_of,
-    seal,
-    unseal,
-)
+from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import RESULTS, VERSIONS, number_of, numbered
 from squall_io.spark.manifest.sweep import now_of
@@ -113,7 +105,7 @@ class Run:
             "settings": self.settings,
             "table": _without_kind(self.table),
         }
-        return digest_of(canonical(fields)).removeprefix("sha256:")[:16]
+        return envelopes.digest_of(envelopes.canonical(fields)).removeprefix("sha256:")[:16]
 
 
 @dataclass(frozen=True)
@@ -242,7 +234,9 @@ def begin(files: Files, run: Run) -> Attempt | Version:
         if newest.run == run.id:
             return newest
     attempt = Attempt(f"{run.id}-{secrets.token_hex(8)}", base)
-    files.put_if_absent(_begun_path(attempt.name), canonical({"job": run.job, "command": run.command}))
+    files.put_if_absent(
+        _begun_path(attempt.name), envelopes.canonical({"job": run.job, "command": run.command})
+    )
     keep_alive(files, attempt)
     return attempt
 
@@ -429,7 +423,7 @@ def _dead(files: Files, attempts: list[str]) -> list[str]:
 
 def _sweep(files: Files, attempt: str) -> bool:
     """Delete an attempt's folder, unless it is being published or already is."""
-    if not files.put_if_absent(_seal_path(attempt), seal(SWEEP, {})):
+    if not files.put_if_absent(_seal_path(attempt), envelopes.seal(SWEEP, {})):
         return False
     return _sweep_sealed(files, attempt)
 
@@ -448,15 +442,15 @@ def _sweep_sealed(files: Files, attempt: str) -> bool:
 def _fate_in(data: bytes, path: str) -> str:
     """Return whether a seal is a publisher's or a sweeper's. Raises `UnreadableRecord`."""
     try:
-        unseal(SWEEP, data, path)
+        envelopes.unseal(SWEEP, data, path)
     except UnreadableRecord:
-        unseal(PUBLISH, data, path)
+        envelopes.unseal(PUBLISH, data, path)
         return PUBLISH
     return SWEEP
 
 
 def _record_of(kind: str, version: Version) -> bytes:
-    return seal(kind, {**msgspec.to_builtins(version), "table": _without_kind(version.table)})
+    return envelopes.seal(kind, {**msgspec.to_builtins(version), "table": _without_kind(version.table)})
 
 
 def _without_kind(table: tables.TableRecord) -> dict[str, Any]:
@@ -468,14 +462,14 @@ _FILE_FIELDS: Final = frozenset(("path", "size", "digest"))
 
 def _version_from(kind: str, data: bytes, path: str) -> Version:
     """Return the version in a record of this kind that was read from `path`. Raises `UnreadableRecord`."""
-    fields = unseal(kind, data, path)
+    fields = envelopes.unseal(kind, data, path)
     if isinstance(fields.get("table"), dict):
         fields["table"]["holds"] = tables.RESULTS
     files = fields.get("files")
     for file in files if isinstance(files, list) else ():
         if isinstance(file, dict) and not file.keys() <= _FILE_FIELDS:
             raise UnreadableRecord(path, f"is not a valid version: a file with the fields {sorted(file)}")
-    return convert("version", Version, fields, path)
+    return envelopes.convert("version", Version, fields, path)
 
 
-build_type_info(RunInput, Version)
+envelopes.build_type_info(RunInput, Version)

@@ -13,19 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple, NoReturn, TypeVar
 
-from squall_io.spark.rows.types import (
-    MAX_PRECISION,
-    SIMPLE,
-    Array,
-    Column,
-    Decimal,
-    Map,
-    SchemaError,
-    Simple,
-    Struct,
-    Type,
-    same_name,
-)
+from squall_io.spark.rows import types
+from squall_io.spark.rows.types import Array, Column, Decimal, Map, SchemaError, Simple, Struct, Type
 from topology_api.wording import nearest, shown, typed
 
 MAX_COLUMNS: Final = 10_000
@@ -67,7 +56,7 @@ _AFTER_TYPE: Final = {
     "collate": "files keep no collation: leave COLLATE out",
     "null": "a column may hold nulls unless NOT NULL follows its type: leave NULL out",
 }
-_KNOWN: Final = frozenset({*SIMPLE, *_ALIASES, *_DECIMALS, "array", "map", "struct"})
+_KNOWN: Final = frozenset({*types.SIMPLE, *_ALIASES, *_DECIMALS, "array", "map", "struct"})
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>[ \t\r\n]+|--[^\r\n]*|/\*(?!\+).*?\*/)
@@ -99,8 +88,8 @@ class Schema:
 
     def column(self, name: str) -> Column | None:
         """Return the column of this name, ignoring case as Spark does."""
-        wanted = same_name(name)
-        return next((column for column in self.columns if same_name(column.name) == wanted), None)
+        wanted = types.same_name(name)
+        return next((column for column in self.columns if types.same_name(column.name) == wanted), None)
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.columns))
@@ -227,8 +216,8 @@ class _Parser:
         known: dict[str, str] = {}
         columns = self._list(lambda: self._column(depth), closing, of)
         for column, at in columns:
-            other = known.get(same_name(column.name))
-            known[same_name(column.name)] = column.name
+            other = known.get(types.same_name(column.name))
+            known[types.same_name(column.name)] = column.name
             if other is not None:
                 what = (
                     "twice" if other == column.name else f"besides {other!r}, and Spark does not look at case"
@@ -327,8 +316,8 @@ class _Parser:
         at = self._take().at
         numbers = self._list(self._number, ")", "decimal")
         precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
-        if len(numbers) > 2 or not 1 <= precision <= MAX_PRECISION or scale > precision:
-            self._fail(at, f"a decimal takes its number of digits, 1 to {MAX_PRECISION}, and how many of them are behind "
+        if len(numbers) > 2 or not 1 <= precision <= types.MAX_PRECISION or scale > precision:
+            self._fail(at, f"a decimal takes its number of digits, 1 to {types.MAX_PRECISION}, and how many of them are behind "
                            "the point: decimal(10,2)")  # fmt: skip
         return Decimal(precision, scale)
 

@@ -18,19 +18,13 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from squall_io.spark.manifest import tables
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.files import AbsentFile, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
 from squall_io.spark.manifest.state import read_state, require_readable
-from squall_io.spark.manifest.tables import (
-    ROWS,
-    TableRecord,
-    describe,
-    latest_schema,
-    read_schema,
-    read_table,
-)
+from squall_io.spark.manifest.tables import TableRecord
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
@@ -127,7 +121,7 @@ class BatchUnits(Units):
         """Open the table, and check that it has the wanted columns."""
         require_packages()
         super().open(context)
-        table = read_table(self._files)
+        table = tables.read_table(self._files)
         self._check(table)
         self._format = table.file_format
 
@@ -192,11 +186,11 @@ class BatchUnits(Units):
     def _check(self, table: TableRecord) -> None:
         """Raise `CannotStream` if the table has no batches or lacks requested columns."""
         root = self._files.root
-        if table.holds != ROWS:
+        if table.holds != tables.ROWS:
             raise CannotStream(
-                f"{root} holds {describe(table)}: only rows of batches can be read as a stream"
+                f"{root} holds {tables.describe(table)}: only rows of batches can be read as a stream"
             )
-        newest = latest_schema(self._files)
+        newest = tables.latest_schema(self._files)
         if newest is None:
             raise CannotStream(
                 f"the table at {root} has no schema yet: its sink is starting; try again in a moment"
@@ -211,7 +205,7 @@ class BatchUnits(Units):
 
     def _schema(self, number: int) -> Schema:
         if number not in self._schemas:
-            self._schemas[number] = read_schema(self._files, number).schema
+            self._schemas[number] = tables.read_schema(self._files, number).schema
         return self._schemas[number]
 
     def _batches(self) -> dict[Unit, BatchEntry]:

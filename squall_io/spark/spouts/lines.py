@@ -15,16 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.spouts.discovery import (
-    SPLIT_BYTES,
-    FileDiscovery,
-    FoundFile,
-    Split,
-    UnreadableFile,
-    covers,
-    source_of,
-    splits_of,
-)
+from squall_io.spark.spouts import discovery
+from squall_io.spark.spouts.discovery import FileDiscovery, FoundFile, Split, UnreadableFile
 from squall_io.spark.spouts.positions import Unit
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
 from squall_io.spark.spouts.text_lines import LONGEST, Damaged, Line, ShortFile, lines_of_split, packed_lines
@@ -76,7 +68,7 @@ class HdfsLines(ReadingSpout):
         fields: Sequence[str] = ("line",),
         encoding: str = "utf-8",
         errors: str = "strict",
-        split_bytes: int = SPLIT_BYTES,
+        split_bytes: int = discovery.SPLIT_BYTES,
         follow: bool = False,
         positions: str | None = None,
         replay: Replay | None = ReadingSpout.replay,
@@ -110,7 +102,7 @@ class SplitUnits(Units):
 
     def __init__(self, spout: HdfsLines) -> None:
         self._spout = spout
-        self._source = source_of(spout.path)
+        self._source = discovery.source_of(spout.path)
         self._splits: list[Split] = []
         #: Splits with a skipped line that was reported.
         self._reported: set[Unit] = set()
@@ -149,16 +141,16 @@ class SplitUnits(Units):
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
         """Return the splits of new files; None without `follow`."""
-        discovery, context = self._discovery, self._context
-        if discovery.problems:
-            raise discovery.problems.popleft()
+        found, context = self._discovery, self._context
+        if found.problems:
+            raise found.problems.popleft()
         if not self._follow:
             return None
-        return self._cut(discovery.poll(context.index == 0, context.now())), POLL_SECONDS
+        return self._cut(found.poll(context.index == 0, context.now())), POLL_SECONDS
 
     def _cut(self, files: Iterable[FoundFile]) -> list[Unit]:
         first = len(self._splits)
-        self._splits += splits_of(files)
+        self._splits += discovery.splits_of(files)
         return [Unit(_SERIES, number) for number in range(first, len(self._splits))]
 
     def _is_folder(self) -> bool | None:
@@ -218,11 +210,15 @@ class SplitUnits(Units):
 
 def _path_problems(path: object, positions: object) -> Iterator[str]:
     try:
-        source = source_of(path)  # type: ignore[arg-type]
+        source = discovery.source_of(path)  # type: ignore[arg-type]
     except (InvalidPath, TypeError) as error:
         yield str(error) if isinstance(error, InvalidPath) else f"path is {typed(path)}: give a str"
         return
-    if isinstance(positions, str) and not list(path_problems(positions, "")) and covers(source, positions):
+    if (
+        isinstance(positions, str)
+        and not list(path_problems(positions, ""))
+        and discovery.covers(source, positions)
+    ):
         yield (
             f"positions: {positions} is among what is read of {path}: give a folder elsewhere, or one whose name begins"
             ' with "_"'

@@ -17,17 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
-from squall_io.spark.spouts.positions import (
-    OpenUnit,
-    PositionRecords,
-    Positions,
-    ReaderIdentity,
-    Unit,
-    agree,
-    default_folder,
-    owner_name,
-    require_reader,
-)
+from squall_io.spark.spouts import positions
+from squall_io.spark.spouts.positions import OpenUnit, PositionRecords, Positions, ReaderIdentity, Unit
 from squall_io.spark.spouts.steady_stores import open_steady
 from squall_io.spark.stores import InvalidPath, OpenStore, check_path
 from topology_api import Failure, Fields, InvalidConfig, Replay, Spout, SquallError
@@ -63,16 +54,16 @@ class ReadingSpout(Spout):
         self,
         fields: Sequence[str],
         follow: bool,
-        positions: str | None,
+        folder: str | None,
         replay: Replay | None,
         conf: Mapping[str, str] | None,
         problems: list[str],
     ) -> None:
-        """problems: the problems of the other arguments; `InvalidConfig` lists all."""
+        """folder: for positions. problems: the problems of the other arguments; `InvalidConfig` lists all."""
         if not isinstance(follow, bool):
             problems.append(f"follow is {typed(follow)}: give True or False")
-        if positions is not None:
-            problems += path_problems(positions, "positions")
+        if folder is not None:
+            problems += path_problems(folder, "positions")
         if replay is not None and not isinstance(replay, Replay):
             problems.append(
                 f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
@@ -84,7 +75,7 @@ class ReadingSpout(Spout):
         self.follow = follow
         self.replay = replay
         self.conf = dict(conf or {})
-        self._positions = positions
+        self._positions = folder
 
     def _units(self) -> Units:
         """Return the units of this task."""
@@ -194,10 +185,10 @@ class Units(ABC):
 class ReadingTask:
     """The work of one task. All methods are called in the task's own thread."""
 
-    def __init__(self, units: Units, context: Context, positions: str | None) -> None:
+    def __init__(self, units: Units, context: Context, folder: str | None) -> None:
         self._units = units
         self._context = context
-        self._folder = positions
+        self._folder = folder
         self._positions = Positions(context.index, context.parallelism)
         self._records: PositionRecords | None = None
         self._store: OpenStore | None = None
@@ -224,12 +215,14 @@ class ReadingTask:
         context, units = self._context, self._units
         units.open(context)
         if self._store is None:
-            folder = self._folder or default_folder(units.home, context.topology_id, context.component)
+            folder = self._folder or positions.default_folder(
+                units.home, context.topology_id, context.component
+            )
             self._store = units.positions(folder)
         reader = ReaderIdentity(context.topology, context.component, units.reads)
         try:
-            require_reader(self._store, reader)
-            snapshot = agree(self._store, context.topology_id, units.snapshot)
+            positions.require_reader(self._store, reader)
+            snapshot = positions.agree(self._store, context.topology_id, units.snapshot)
         except FilesRefused as error:
             raise FilesRefused(
                 f"{error}; {context.component} stores its positions in {self._store.root}: if it cannot write there, give"
@@ -237,7 +230,7 @@ class ReadingTask:
             ) from None
         self._positions = Positions(context.index, context.parallelism)
         records = PositionRecords(
-            self._store, self._positions, owner_name(context.topology_id, context.incarnation)
+            self._store, self._positions, positions.owner_name(context.topology_id, context.incarnation)
         )
         records.load()
         self._queue(units.units(snapshot))

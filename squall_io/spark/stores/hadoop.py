@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable, status_in
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, start_jvm
 from squall_io.spark.session.request import HADOOP_PREFIX
 from squall_io.spark.stores.hadoop_errors import translated_errors
@@ -278,7 +278,9 @@ def _decode(folder: str, message: bytes) -> FileStatus:
             numbers[field] = value
         elif field == _PATH:
             name = value.decode().rstrip("/").rpartition("/")[2]
-    return status_in(folder, name, numbers[_LENGTH], numbers[_TYPE] == _FOLDER, numbers[_MODIFIED] / 1000)
+    return FileStatus.of_entry(
+        folder, name, numbers[_LENGTH], numbers[_TYPE] == _FOLDER, numbers[_MODIFIED] / 1000
+    )
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

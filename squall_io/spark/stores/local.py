@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable, status_in
+from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.paths import check_path, folder_of
 from squall_io.spark.stores.renaming import OpenStore
@@ -155,9 +155,8 @@ class LocalFiles(OpenStore):
                 for entry in entries:
                     with suppress(FileNotFoundError):  # deleted meanwhile
                         status = entry.stat()  # for a link, the status of its target
-                        found.append(
-                            status_in(folder, entry.name, status.st_size, entry.is_dir(), status.st_mtime)
-                        )
+                        size, modified = status.st_size, status.st_mtime
+                        found.append(FileStatus.of_entry(folder, entry.name, size, entry.is_dir(), modified))
         except FileNotFoundError:
             return []
         return found

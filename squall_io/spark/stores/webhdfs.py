@@ -24,14 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from squall_io.spark.manifest.files import (
-    AbsentFile,
-    FilesError,
-    FilesRefused,
-    FileStatus,
-    FilesUnavailable,
-    status_in,
-)
+from squall_io.spark.manifest.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.stores.hadoop_errors import Thrown, error_of
 from squall_io.spark.stores.paths import folder_of
 from squall_io.spark.stores.renaming import RenamingFiles
@@ -235,4 +228,4 @@ def _location(what: str, answer: Any) -> str:
 
 def _status(folder: str, fields: Any) -> FileStatus:
     is_folder, modified = fields["type"] == "DIRECTORY", fields["modificationTime"] / 1000
-    return status_in(folder, fields["pathSuffix"], fields["length"], is_folder, modified)
+    return FileStatus.of_entry(folder, fields["pathSuffix"], fields["length"], is_folder, modified)
