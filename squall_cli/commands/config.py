@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import click
 
@@ -24,7 +25,7 @@ from squall_cli.terminal.lines import plain
 from squall_cli.terminal.tables import TableColumn, lines_of, table
 from topology_api.options import OPTIONS, defaults
 
-COLUMNS = (TableColumn("OPTION"), TableColumn("VALUE"), TableColumn("UNIT"), TableColumn("FROM"))
+COLUMNS: Final = [TableColumn[object](head) for head in ("OPTION", "VALUE", "UNIT", "FROM")]
 
 
 @dataclass(frozen=True)

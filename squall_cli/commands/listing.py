@@ -16,7 +16,7 @@ from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import PLACED, held_up, no_workers, on_trial
 from squall_cli.terminal.formats import cropped_inside, short, span
 from squall_cli.terminal.lines import harmless
-from squall_cli.terminal.tables import Cell, TableColumn, show, table
+from squall_cli.terminal.tables import TableColumn, bad_when_some, show, table_of
 
 #: Seconds within which Nimbus places the workers of a new submission if slots are free.
 SOON_SECS: Final = 2.0
@@ -27,17 +27,17 @@ _STYLE_BY_REQUEST = {"run": "good", "pause": "dim", "drain": "warn", "stop": "di
 STYLES: dict[str, str] = {state: _STYLE_BY_REQUEST[state.asks] for state in TopologyState}
 STYLES |= {"FAILED": "bad", "BAD": "bad"}
 
-COLUMNS = (
-    TableColumn("NAME", elastic=True),
-    TableColumn("STATE"),
-    TableColumn("UPTIME", number=True, rank=3),
-    TableColumn("WORKERS", number=True, rank=4),
-    TableColumn("TASKS", number=True, rank=5),
-    TableColumn("EMITTED", number=True, rank=2),
-    TableColumn("ACKED", number=True, rank=2),
-    TableColumn("FAILED", number=True),
-    TableColumn("PENDING", number=True, rank=1),
-    TableColumn("ERRORS", number=True, rank=1),
+COLUMNS: Final[tuple[TableColumn[TopologySummary], ...]] = (
+    TableColumn("NAME", lambda each: each.name, elastic=True),
+    TableColumn("STATE", lambda each: (each.state, STYLES.get(each.state, ""))),
+    TableColumn("UPTIME", lambda each: span(each.uptime_secs), number=True, rank=3),
+    TableColumn("WORKERS", lambda each: short(each.workers), number=True, rank=4),
+    TableColumn("TASKS", lambda each: short(each.tasks), number=True, rank=5),
+    TableColumn("EMITTED", lambda each: short(each.emitted), number=True, rank=2),
+    TableColumn("ACKED", lambda each: short(each.acked), number=True, rank=2),
+    TableColumn("FAILED", lambda each: bad_when_some(each.failed), number=True),
+    TableColumn("PENDING", lambda each: short(each.pending), number=True, rank=1),
+    TableColumn("ERRORS", lambda each: bad_when_some(each.errors), number=True, rank=1),
 )
 
 
@@ -57,30 +57,13 @@ def listing(cluster: ClusterOptions) -> None:
     if not cluster.answer_list(shown, answer.topologies, NOTHING):
         return
     topologies = sorted(answer.topologies, key=lambda each: each.name)
-    show(table(COLUMNS, map(row, topologies)), sys.stdout)
+    show(table_of(COLUMNS, topologies), sys.stdout)
     supervisors: Sequence[SupervisorEntry] = ()
     if any(waits_for_slots(each, each.workers) for each in topologies):
         with cluster_client.about(client):
             supervisors = client.supervisors()
     for line in reasons(topologies, supervisors):
         click.echo(line)
-
-
-def row(topology: TopologySummary) -> list[Cell]:
-    state = topology.state
-    return [
-        topology.name,
-        (state, STYLES.get(state, "")),
-        span(topology.uptime_secs),
-        *map(short, (topology.workers, topology.tasks, topology.emitted, topology.acked)),
-        _bad_when_some(topology.failed),
-        short(topology.pending),
-        _bad_when_some(topology.errors),
-    ]
-
-
-def _bad_when_some(number: int) -> Cell:
-    return short(number), "bad" if number else ""
 
 
 def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[SupervisorEntry]) -> list[str]:

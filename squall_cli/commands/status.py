@@ -8,13 +8,14 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from squall.api.answers import ErrorEntry, ErrorsAnswer, SupervisorEntry, TopologyAnswer, WorkerEntry
 from squall.reports.error_reports import raised
 from squall.status import ComponentStatus
+from squall.values import TaskRow
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
 from squall_cli.cluster.events import on_one_line, own_paths
@@ -25,23 +26,19 @@ from squall_cli.commands.listing import STYLES, waits_for_slots
 from squall_cli.terminal.component_table import rows_of, table_without_rates
 from squall_cli.terminal.formats import columns_of, cropped_inside, duration, moment, plural, to_type
 from squall_cli.terminal.lines import Line, harmless, plain, width_of, write_lines
-from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table
-
-if TYPE_CHECKING:
-    from squall.values import TaskRow
-
+from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table_of
 
 #: How many of the latest notes about its workers are shown; --json has all that are kept.
 MOST_NOTES: Final = 3
 #: The most lines of a note on a screen; a note may end with a long text that a worker wrote.
 MOST_LINES: Final = 10
-WORKER_COLUMNS: Final = (
-    TableColumn("WORKER", elastic=True),
-    TableColumn("HOST", elastic=True),
-    TableColumn("SLOT", number=True, rank=2),
-    TableColumn("STATE"),
-    TableColumn("RESTARTS", number=True, rank=3),
-    TableColumn("TASKS", elastic=True, rank=1),
+WORKER_COLUMNS: Final[tuple[TableColumn[WorkerEntry], ...]] = (
+    TableColumn("WORKER", lambda each: each.worker, elastic=True),
+    TableColumn("HOST", lambda each: each.host or "-", elastic=True),  # its supervisor may be gone
+    TableColumn("SLOT", lambda each: str(each.slot), number=True, rank=2),
+    TableColumn("STATE", lambda each: (each.state, "" if each.state in ("RUNNING", "STOPPED") else "warn")),
+    TableColumn("RESTARTS", lambda each: restarts_of(each), number=True, rank=3),
+    TableColumn("TASKS", lambda each: tasks_text(each.tasks), elastic=True, rank=1),
 )
 
 
@@ -111,21 +108,12 @@ def how_long(found: TopologyAnswer) -> str:
 def worker_lines(workers: list[WorkerEntry], width: int) -> list[Line]:
     """Return a table with a row for each worker, host by host."""
     ordered = sorted(workers, key=lambda worker: (str(worker.host), worker.slot))
-    made = table(WORKER_COLUMNS, map(worker_row, ordered))
-    return lines_of(made, width, note=True) if workers else []
+    return lines_of(table_of(WORKER_COLUMNS, ordered), width, note=True) if workers else []
 
 
-def worker_row(worker: WorkerEntry) -> list[Cell]:
-    state = worker.state
+def restarts_of(worker: WorkerEntry) -> Cell:
     restarts = worker.incarnation.restart
-    return [
-        worker.worker,
-        worker.host or "-",  # its supervisor is gone
-        str(worker.slot),
-        (state, "" if state in ("RUNNING", "STOPPED") else "warn"),
-        (str(restarts), "warn" if restarts else "dim"),
-        tasks_text(worker.tasks),
-    ]
+    return str(restarts), "warn" if restarts else "dim"
 
 
 def tasks_text(tasks: Sequence[TaskRow]) -> str:

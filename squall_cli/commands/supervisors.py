@@ -19,7 +19,7 @@ from squall_cli.cluster.placed import LAG_SECS
 from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
 from squall_cli.terminal.formats import plural, to_type
-from squall_cli.terminal.tables import Cell, TableColumn, show, table
+from squall_cli.terminal.tables import Cell, TableColumn, show, table_of
 from topology_api.errors import SquallError
 from topology_api.wording import listed, nearest
 
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 NOTHING: Final = "There are no supervisors; `squall supervisor` starts one on its host."
-COLUMNS: Final = (
-    TableColumn("HOST", elastic=True),
-    TableColumn("STATE"),
-    TableColumn("USED", number=True),
-    TableColumn("SLOTS", number=True),
-    TableColumn("CPUS", number=True, rank=4),
-    TableColumn("MEMORY", number=True, rank=5),
-    TableColumn("SQUALL", rank=3),
-    TableColumn("PYTHON", rank=3),
-    TableColumn("ID", rank=2),
-    TableColumn("WORKERS OF", elastic=True, rank=1),
+COLUMNS: Final[tuple[TableColumn[SupervisorEntry], ...]] = (
+    TableColumn("HOST", lambda each: each.host, elastic=True),
+    TableColumn("STATE", lambda each: state_of(each)),
+    TableColumn("USED", lambda each: str(each.used), number=True),
+    TableColumn("SLOTS", lambda each: str(each.slots), number=True),
+    TableColumn("CPUS", lambda each: resource(each, "cpus", 1, "{:g}"), number=True, rank=4),
+    TableColumn("MEMORY", lambda each: resource(each, "memory_bytes", 2**30, "{:.1f}G"), number=True, rank=5),
+    TableColumn("SQUALL", lambda each: each.versions.get("squall", "-"), rank=3),
+    TableColumn("PYTHON", lambda each: each.versions.get("python", "-"), rank=3),
+    TableColumn("ID", lambda each: each.id, rank=2),
+    TableColumn("WORKERS OF", lambda each: workers_of(each), elastic=True, rank=1),
 )
 
 
@@ -58,29 +58,23 @@ def supervisors(cluster: ClusterOptions) -> None:
     if not cluster.answer_list(shown, answer.supervisors, NOTHING):
         return
     there = sorted(answer.supervisors, key=lambda each: (each.host, each.id))
-    show(table(COLUMNS, map(row, there)), sys.stdout)
+    show(table_of(COLUMNS, there), sys.stdout)
     if sys.stdout.isatty():
         click.echo(f"\n{summary(there)}")
     else:
         click.echo(summary(there), err=True)  # stdout has only the table, for pipes
 
 
-def row(supervisor: SupervisorEntry) -> list[Cell]:
-    versions, resources = supervisor.versions, supervisor.resources
+def resource(supervisor: SupervisorEntry, name: str, unit: int, form: str) -> str:
+    """Return a resource of a host in a unit; a dash if it is not known."""
+    amount = supervisor.resources.get(name)
+    return "-" if amount is None else form.format(amount / unit)
+
+
+def workers_of(supervisor: SupervisorEntry) -> str:
+    """Return the topologies that have workers there, and how many each has."""
     workers = Counter(worker.topology for worker in supervisor.workers)
-    cpus, memory = resources.get("cpus"), resources.get("memory_bytes")
-    return [
-        supervisor.host,
-        state_of(supervisor),
-        str(supervisor.used),
-        str(supervisor.slots),
-        "-" if cpus is None else f"{cpus:g}",
-        "-" if memory is None else f"{memory / 2**30:.1f}G",
-        versions.get("squall", "-"),
-        versions.get("python", "-"),
-        supervisor.id,
-        ", ".join(f"{name} {number}" for name, number in sorted(workers.items())),
-    ]
+    return ", ".join(f"{name} {number}" for name, number in sorted(workers.items()))
 
 
 def state_of(supervisor: SupervisorEntry) -> Cell:

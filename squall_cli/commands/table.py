@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
@@ -21,41 +21,49 @@ from squall_cli.spark import table_sweep
 from squall_cli.spark.started_spark import StartedSpark
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import harmless
-from squall_cli.terminal.tables import TableColumn, show
-from squall_cli.terminal.tables import table as drawn
+from squall_cli.terminal.tables import TableColumn, show, table_of
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
     from squall_io.spark.reading.committed import KeyCounts
-    from squall_io.spark.reading.summary import StreamSummary, TableSummary, Verification
+    from squall_io.spark.reading.summary import (
+        PartitionSummary,
+        StreamSummary,
+        TableSummary,
+        Verification,
+        WriterSummary,
+    )
+    from squall_io.spark.results.versions import Version
     from squall_io.spark.stores import OpenStore
 
+
+T = TypeVar("T")
 
 #: The most partitions that are shown, the last ones by name; --json has all.
 MOST_PARTITIONS: Final = 20
 #: The most problems, or files of no batch, that are named.
 MOST_NAMED: Final = 50
 
-WRITERS = (
-    TableColumn("TOPOLOGY", elastic=True),
-    TableColumn("COMPONENT", elastic=True),
-    TableColumn("BATCHES", number=True),
-    TableColumn("ROWS", number=True),
-    TableColumn("SIZE", number=True),
-    TableColumn("LAST COMMIT", rank=1),
+WRITERS: Final[tuple[TableColumn[WriterSummary], ...]] = (
+    TableColumn("TOPOLOGY", lambda each: each.topology, elastic=True),
+    TableColumn("COMPONENT", lambda each: each.component, elastic=True),
+    TableColumn("BATCHES", lambda each: formats.whole(each.batches), number=True),
+    TableColumn("ROWS", lambda each: formats.whole(each.rows), number=True),
+    TableColumn("SIZE", lambda each: formats.in_bytes(each.size), number=True),
+    TableColumn("LAST COMMIT", lambda each: formats.moment(each.last_commit), rank=1),
 )
-VERSIONS = (
-    TableColumn("VERSION", number=True),
-    TableColumn("MADE BY", elastic=True),
-    TableColumn("ROWS", number=True),
-    TableColumn("FILES", number=True),
-    TableColumn("SIZE", number=True),
-    TableColumn("PUBLISHED", rank=1),
+VERSIONS: Final[tuple[TableColumn[Version], ...]] = (
+    TableColumn("VERSION", lambda each: str(each.number), number=True),
+    TableColumn("MADE BY", lambda each: each.job, elastic=True),
+    TableColumn("ROWS", lambda each: formats.whole(each.rows), number=True),
+    TableColumn("FILES", lambda each: formats.whole(len(each.files)), number=True),
+    TableColumn("SIZE", lambda each: formats.in_bytes(each.size), number=True),
+    TableColumn("PUBLISHED", lambda each: formats.moment(each.published), rank=1),
 )
-PARTITIONS = (
-    TableColumn("PARTITION", elastic=True),
-    TableColumn("FILES", number=True),
-    TableColumn("SIZE", number=True),
+PARTITIONS: Final[tuple[TableColumn[PartitionSummary], ...]] = (
+    TableColumn("PARTITION", lambda each: each.path, elastic=True),
+    TableColumn("FILES", lambda each: formats.whole(each.files), number=True),
+    TableColumn("SIZE", lambda each: formats.in_bytes(each.size), number=True),
 )
 
 
@@ -186,32 +194,11 @@ def print_summary(found: TableSummary) -> None:
         numbered = f" {found.stream.schemas}" if found.stream else ""
         click.echo(f"schema{numbered}: {harmless(str(found.schema))}")
     click.echo(f"\n{totals(found)}")
-    whole, in_bytes, moment = formats.whole, formats.in_bytes, formats.moment
-    writers = found.stream.writers if found.stream else ()
-    print_rows(
-        WRITERS,
-        [
-            (
-                w.topology,
-                w.component,
-                whole(w.batches),
-                whole(w.rows),
-                in_bytes(w.size),
-                moment(w.last_commit),
-            )
-            for w in writers
-        ],
-    )
-    print_rows(
-        VERSIONS,
-        [
-            (str(v.number), v.job, whole(v.rows), whole(len(v.files)), in_bytes(v.size), moment(v.published))
-            for v in found.versions
-        ],
-    )
+    print_rows(WRITERS, found.stream.writers if found.stream else ())
+    print_rows(VERSIONS, found.versions)
     if found.table.partition_by:
         shown = found.partitions[-MOST_PARTITIONS:]  # the last by name: usually they are days
-        print_rows(PARTITIONS, [(part.path, whole(part.files), in_bytes(part.size)) for part in shown])
+        print_rows(PARTITIONS, shown)
         more = len(found.partitions) - len(shown)
         if more:
             click.echo(f"and {formats.plural(more, 'partition')} before them (--json has all)")
@@ -220,11 +207,11 @@ def print_summary(found: TableSummary) -> None:
         click.echo("\n" + "\n".join(notes))
 
 
-def print_rows(columns: tuple[TableColumn, ...], rows: list[tuple[str, ...]]) -> None:
-    """Print rows as a table below an empty line, if there are any."""
-    if rows:
+def print_rows(columns: Sequence[TableColumn[T]], things: Sequence[T]) -> None:
+    """Print things as the rows of a table below an empty line, if there are any."""
+    if things:
         click.echo()
-        show(drawn(columns, rows), sys.stdout)
+        show(table_of(columns, things), sys.stdout)
 
 
 def totals(found: TableSummary) -> str:
@@ -275,10 +262,8 @@ def print_swept(swept: table_sweep.Sweep | None) -> None:
     """Print what was swept, and what was left."""
     if swept is None:
         return
+    print_rows(table_sweep.COLUMNS, swept.found.ended)
     click.echo()
-    if swept.found.ended:
-        show(drawn(table_sweep.COLUMNS, table_sweep.rows(swept)), sys.stdout)
-        click.echo()
     for line in table_sweep.lines(swept):
         click.echo(line)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -20,23 +19,23 @@ from squall_cli.local.rates import Rates
 from squall_cli.options.kinds import Seconds
 from squall_cli.terminal.formats import cropped, latency, plural, rate, short
 from squall_cli.terminal.lines import Line, console, harmless, is_terminal, painted, styles_of
-from squall_cli.terminal.tables import Cell, Table, TableColumn, lines_of, show, table
+from squall_cli.terminal.tables import TableColumn, bad_when_some, lines_of, show, table_of
 
 if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
 
 
-COLUMNS: Final = (
-    TableColumn("TOPOLOGY", elastic=True),
-    TableColumn("COMPONENT", elastic=True),
-    TableColumn("KIND", rank=4),
-    TableColumn("TASKS", number=True, rank=3),
-    TableColumn("RATE/s", number=True),
-    TableColumn("FAILED", number=True, rank=1),
-    TableColumn("PENDING", number=True, rank=2),
-    TableColumn("p99", number=True, rank=2),
-    TableColumn("ERRORS", number=True, rank=1),
-    TableColumn("WHY IDLE", elastic=True, rank=5),
+COLUMNS: Final[tuple[TableColumn[Busy], ...]] = (
+    TableColumn("TOPOLOGY", lambda each: each.topology, elastic=True),
+    TableColumn("COMPONENT", lambda each: each.name, elastic=True),
+    TableColumn("KIND", lambda each: (each.component.kind, "dim"), rank=4),
+    TableColumn("TASKS", lambda each: short(each.component.tasks), number=True, rank=3),
+    TableColumn("RATE/s", lambda each: (rate(each.rate), "head" if each.rate else "dim"), number=True),
+    TableColumn("FAILED", lambda each: bad_when_some(each.component.failed), number=True, rank=1),
+    TableColumn("PENDING", lambda each: each.of_spout(short(each.component.pending)), number=True, rank=2),
+    TableColumn("p99", lambda each: each.of_spout(latency(each.component.p99)), number=True, rank=2),
+    TableColumn("ERRORS", lambda each: bad_when_some(each.component.errors), number=True, rank=1),
+    TableColumn("WHY IDLE", lambda each: (each.component.idle, "dim"), elastic=True, rank=5),
 )
 #: Rows of the window for the summary, the table's header and the footer.
 AROUND: Final = 5
@@ -50,6 +49,10 @@ class Busy:
     name: str
     component: ComponentStatus
     rate: float | None
+
+    def of_spout(self, text: str) -> str:
+        """Return a text that is shown only for spouts."""
+        return text if self.component.kind == "spout" else ""
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,7 @@ def top(cluster: ClusterOptions, delay: float) -> None:
         cluster_client.echo_json(as_values(moment))
     else:
         click.echo(summary(moment))
-        show(table_of(moment.busy), sys.stdout)
+        show(table_of(COLUMNS, moment.busy), sys.stdout)
 
 
 class WatchedCluster:
@@ -142,28 +145,6 @@ def summary(moment: ClusterMoment) -> str:
         f"{rate(moment.rate)} tuples/s executed, {plural(cluster.topologies, 'topology', 'topologies')},"
         f" {plural(cluster.supervisors, 'supervisor')}, {slots.used} of {plural(slots.total, 'slot')} used; {leader}"
     )
-
-
-def table_of(busy: Sequence[Busy]) -> Table:
-    """Return a table with a row for each component."""
-    return table(COLUMNS, [row(each) for each in busy])
-
-
-def row(each: Busy) -> list[Cell]:
-    component = each.component
-    spout = component.kind == "spout"
-    return [
-        each.topology,
-        each.name,
-        (component.kind, "dim"),
-        short(component.tasks),
-        (rate(each.rate), "head" if each.rate else "dim"),
-        (short(component.failed), "bad" if component.failed else ""),
-        short(component.pending) if spout else "",
-        latency(component.p99) if spout else "",
-        (short(component.errors), "bad" if component.errors else ""),
-        (component.idle, "dim"),
-    ]
 
 
 def as_values(moment: ClusterMoment) -> dict[str, object]:
@@ -211,6 +192,6 @@ def picture(moment: ClusterMoment, problem: str, width: int, height: int) -> lis
     foot = (f"and {plural(more, 'less busy component')}; " if more > 0 else "") + "Ctrl-C ends"
     if problem:
         foot = f"last known state: {harmless(problem)}"
-    drawn = lines_of(table_of(moment.busy[:room]), width)
+    drawn = lines_of(table_of(COLUMNS, moment.busy[:room]), width)
     head = cropped(summary(moment), width)
     return [((head, ""),), (), *drawn, (), ((cropped(foot, width), "bad" if problem else "dim"),)]

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 #: Seconds without a write after which a topology counts as ended, by default.
 OLD: Final = 24 * 3600.0
 
-COLUMNS: Final = (
-    TableColumn("LEFT BY", elastic=True),
-    TableColumn("BATCHES", number=True),
-    TableColumn("FILES", number=True),
-    TableColumn("SIZE", number=True),
-    TableColumn("LAST SIGN OF LIFE", rank=1),
+COLUMNS: Final[tuple[TableColumn[SubmissionLeftovers], ...]] = (
+    TableColumn("LEFT BY", lambda each: each.topology_id, elastic=True),
+    TableColumn("BATCHES", lambda each: formats.whole(len(each.leftovers)), number=True),
+    TableColumn("FILES", lambda each: formats.whole(_files(each)), number=True),
+    TableColumn("SIZE", lambda each: formats.in_bytes(_size(each)), number=True),
+    TableColumn("LAST SIGN OF LIFE", lambda each: formats.moment(each.last_sign), rank=1),
 )
 
 
@@ -63,20 +63,6 @@ def sweep(files: Files, age: float, dry: bool) -> Sweep:
         owner = f"squall table --sweep on {socket.gethostname()}, process {os.getpid()}"
         sweep_ended(files, found, owner, time.time())
     return Sweep(found, age, dry)
-
-
-def rows(done: Sweep) -> list[tuple[str, ...]]:
-    """Return the rows of the table of leftovers."""
-    return [
-        (
-            each.topology_id,
-            formats.whole(len(each.leftovers)),
-            formats.whole(_files(each)),
-            formats.in_bytes(_size(each)),
-            formats.moment(each.last_sign),
-        )
-        for each in done.found.ended
-    ]
 
 
 def lines(done: Sweep) -> Iterator[str]:

@@ -13,8 +13,8 @@ from typing import Final
 
 from squall.status import ComponentStatus
 from squall_cli.terminal import formats
-from squall_cli.terminal.lines import NO_LIMIT, Line, harmless
-from squall_cli.terminal.tables import GAP, Cell, TableColumn, lines_of, table, total
+from squall_cli.terminal.lines import NO_LIMIT, Line, Piece, harmless
+from squall_cli.terminal.tables import GAP, Cell, TableColumn, lines_of, table_of, total
 
 #: Head and width of the column with the reason why a spout is idle or a bolt waits; longer reasons get separate lines.
 WHY_IDLE: Final = "WHY IDLE"
@@ -25,19 +25,19 @@ MOST_REASONS: Final = 3
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
 #: Columns that only wide windows have. The others are dropped by rank.
 WIDE: Final = ("KIND", WHY_IDLE)
-COLUMNS: Final = (
-    TableColumn("COMPONENT", elastic=True, shortest=10),
-    TableColumn("KIND", width=5),
-    TableColumn("TASKS", number=True, rank=6, width=5),
-    TableColumn("EMITTED", number=True, rank=1, width=7),
-    TableColumn("EXECUTED", number=True, rank=2, width=8),
-    TableColumn("ACKED", number=True, rank=4, width=6),
-    TableColumn("FAILED", number=True, width=6),
-    TableColumn("PENDING", number=True, width=7),
-    TableColumn("RATE/s", number=True, width=6),
-    TableColumn("p50", number=True, rank=5, width=6),
-    TableColumn("p99", number=True, rank=3, width=6),
-    TableColumn(WHY_IDLE, width=IDLE_WIDTH),
+COLUMNS: Final[tuple[TableColumn[Row], ...]] = (
+    TableColumn("COMPONENT", lambda row: row.name, elastic=True, shortest=10),
+    TableColumn("KIND", lambda row: (row.component.kind, "dim"), width=5),
+    TableColumn("TASKS", lambda row: (row.count(row.component.tasks), "dim"), number=True, rank=6, width=5),
+    TableColumn("EMITTED", lambda row: row.count(row.component.emitted), number=True, rank=1, width=7),
+    TableColumn("EXECUTED", lambda row: row.of_bolt(row.component.executed), number=True, rank=2, width=8),
+    TableColumn("ACKED", lambda row: row.count(row.component.acked), number=True, rank=4, width=6),
+    TableColumn("FAILED", lambda row: row.failed, number=True, width=6),
+    TableColumn("PENDING", lambda row: row.of_spout(row.component.pending), number=True, width=7),
+    TableColumn("RATE/s", lambda row: formats.rate(row.rate), number=True, width=6),
+    TableColumn("p50", lambda row: row.latency(row.component.p50), number=True, rank=5, width=6),
+    TableColumn("p99", lambda row: row.latency(row.component.p99), number=True, rank=3, width=6),
+    TableColumn(WHY_IDLE, lambda row: row.idle, width=IDLE_WIDTH),
 )
 #: Widths of columns with counts in full (up to 999,999,999).
 IN_FULL: Final = {"EMITTED": 11, "EXECUTED": 11, "ACKED": 11, "FAILED": 9, "RATE/s": 9}
@@ -45,44 +45,43 @@ IN_FULL: Final = {"EMITTED": 11, "EXECUTED": 11, "ACKED": 11, "FAILED": 9, "RATE
 
 @dataclass(frozen=True)
 class Row:
-    """One component's figures. `rate` is None where it is unknown."""
+    """One component's figures. `rate` is None where it is unknown; `count` makes the text of a count."""
 
     name: str
     component: ComponentStatus
     rate: float | None
+    count: Callable[[int], str] = formats.short
+
+    def of_bolt(self, number: int) -> str:
+        """Return a count that only bolts have: executions."""
+        return "" if self.component.kind == "spout" else self.count(number)
+
+    def of_spout(self, number: int) -> str:
+        """Return a count that only spouts have, always in short: open trees."""
+        return formats.short(number) if self.component.kind == "spout" else ""
+
+    def latency(self, seconds: float | None) -> str:
+        """Return a latency; only spouts have one."""
+        return formats.latency(seconds) if self.component.kind == "spout" else ""
+
+    @property
+    def failed(self) -> Cell:
+        return self.count(self.component.failed), "bad" if self.component.failed else ""
+
+    @property
+    def why_idle(self) -> str:
+        """Return the idle reason, which user code may have given, as one harmless line."""
+        return harmless(" ".join(self.component.idle.split()))
+
+    @property
+    def idle(self) -> Piece:
+        """Return the beginning of the idle reason, and its style."""
+        style = "dim" if self.component.idle in HARMLESS else "warn"
+        return formats.cropped(self.why_idle, IDLE_WIDTH), style
 
 
 def _in_full(number: int) -> str:
     return formats.whole(number) if number < 10**9 else formats.short(number)
-
-
-def _why_idle(row: Row) -> str:
-    """Return the idle reason, which user code may have given, as one harmless line."""
-    return harmless(" ".join(row.component.idle.split()))
-
-
-def _idle_style(row: Row) -> str:
-    return "dim" if row.component.idle in HARMLESS else "warn"
-
-
-def _cells(row: Row, count: Callable[[int], str]) -> tuple[Cell, ...]:
-    """Return a cell for each column; executions only of bolts, trees and latencies only of spouts."""
-    component = row.component
-    spout = component.kind == "spout"
-    return (
-        row.name,
-        (component.kind, "dim"),
-        (count(component.tasks), "dim"),
-        count(component.emitted),
-        "" if spout else count(component.executed),
-        count(component.acked),
-        (count(component.failed), "bad" if component.failed else ""),
-        formats.short(component.pending) if spout else "",
-        formats.rate(row.rate),
-        formats.latency(component.p50) if spout else "",
-        formats.latency(component.p99) if spout else "",
-        (formats.cropped(_why_idle(row), IDLE_WIDTH), _idle_style(row)),
-    )
 
 
 def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float | None]) -> list[Row]:
@@ -125,7 +124,7 @@ def _table(
             replace(column, width=widths.get(column.head, column.width) if running else None)
             for column in COLUMNS
         ]
-        made = table(columns, [_cells(row, count) for row in rows]).without(without)
+        made = table_of(columns, [replace(row, count=count) for row in rows]).without(without)
         if total(made.widths) <= width:
             return lines_of(made, width, GAP), IDLE_WIDTH
     return lines_of(made.without(WIDE), width, gap=1, note=not running), 0
@@ -135,9 +134,8 @@ def _reasons(rows: Sequence[Row], room: int, width: int) -> list[Line]:
     """Return lines with the reasons that are wider than `room`: in a pipe all of them and in full."""
     lines: list[Line] = []
     for row in rows:
-        why = _why_idle(row)
-        if formats.columns_of(why) > room:
+        if formats.columns_of(row.why_idle) > room:
             is_idle = " is idle" if row.component.kind == "spout" else ""
-            text = formats.cropped(f"{row.name}{is_idle}: {why}", width)
-            lines.append(((text, _idle_style(row)),))
+            text = formats.cropped(f"{row.name}{is_idle}: {row.why_idle}", width)
+            lines.append(((text, row.idle[1]),))
     return lines if width == NO_LIMIT else lines[:MOST_REASONS]

@@ -8,13 +8,14 @@ Must not know: what the rows mean.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import IO, Final
+from typing import IO, Any, Final, Generic, TypeVar
 
-from squall_cli.terminal.formats import columns_of, cropped
+from squall_cli.terminal.formats import columns_of, cropped, short
 from squall_cli.terminal.lines import NO_LIMIT, Line, Piece, harmless, width_of, write_lines
 
+T = TypeVar("T")
 Cell = str | Piece
 """A text, or a text and its style."""
 
@@ -26,11 +27,12 @@ _BREAK: Final = re.compile(r"[^\S ]+")
 
 
 @dataclass(frozen=True)
-class TableColumn:
-    """A column: its head, whether it holds numbers, whether it may be cut, its rank (0: never dropped), the least width to cut
-    it to, and its width if fixed: then longer cells are cut."""
+class TableColumn(Generic[T]):
+    """A column: its head, the cell of a thing that has a row, whether it holds numbers, whether it may be cut, its rank (0:
+    never dropped), the least width to cut it to, and its width if fixed: then longer cells are cut."""
 
     head: str
+    cell: Callable[[T], Cell] = str
     number: bool = False
     elastic: bool = False
     rank: int = 0
@@ -42,7 +44,7 @@ class TableColumn:
 class Table:
     """Columns, and rows with a cell for each column."""
 
-    columns: tuple[TableColumn, ...]
+    columns: tuple[TableColumn[Any], ...]
     rows: tuple[tuple[Piece, ...], ...]
 
     def only(self, kept: Sequence[int]) -> Table:
@@ -63,7 +65,12 @@ class Table:
         ]
 
 
-def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell]]) -> Table:
+def table_of(columns: Sequence[TableColumn[T]], things: Iterable[T]) -> Table:
+    """Make a table with a row for each thing."""
+    return table(columns, ([column.cell(thing) for column in columns] for thing in things))
+
+
+def table(columns: Sequence[TableColumn[Any]], rows: Iterable[Sequence[Cell]]) -> Table:
     """Make a table with one-line cells, free of control characters. Blanks stay as they are."""
     return Table(tuple(columns), tuple(tuple(map(_one_line, row)) for row in rows))
 
@@ -71,6 +78,11 @@ def table(columns: Sequence[TableColumn], rows: Iterable[Sequence[Cell]]) -> Tab
 def _one_line(cell: Cell) -> Piece:
     text, style = (cell, "") if isinstance(cell, str) else cell
     return harmless(_BREAK.sub(" ", text)), style
+
+
+def bad_when_some(number: int) -> Cell:
+    """Return a short count, highlighted unless it is 0."""
+    return short(number), "bad" if number else ""
 
 
 def total(widths: Sequence[int], gap: int = GAP) -> int:
