@@ -48,6 +48,71 @@ Progress = Callable[[int], object]
 """Called with the number of bytes transferred so far."""
 
 
+# Bodies: the bytes of files, in pieces, and answers, which are read completely or not at all
+
+
+class OfTheFile(Exception):
+    """Reading or writing the caller's file failed with the error that is the argument. The connection is not at fault, so the
+    caller gets that error."""
+
+
+def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
+    """Reads exactly the announced number of bytes, even if the file grows meanwhile."""
+    done = 0
+    with source.open("rb") as file:
+        while done < size:
+            try:
+                piece = file.read(min(_PIECE, size - done))
+            except OSError as error:
+                raise OfTheFile(error) from error
+            if not piece:
+                raise OfTheFile(OSError(f"{source} has become shorter while it was sent"))
+            yield piece
+            done += len(piece)
+            if progress is not None:
+                progress(done)
+
+
+def copy_to(target: BinaryIO, response: http.client.HTTPResponse, limit: int | None) -> str:
+    """Write an answer into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
+    digest = hashlib.sha256()
+    done = 0
+    while piece := response.read(_PIECE):
+        done += len(piece)
+        if limit is not None and done > limit:
+            raise SquallError(f"the file is larger than the {limit} bytes that are allowed")
+        digest.update(piece)
+        try:
+            target.write(piece)
+        except OSError as error:
+            raise OfTheFile(error) from error
+    if response.length:  # read() with a size does not complain when the connection ends early
+        raise http.client.IncompleteRead(b"", response.length)
+    return digest.hexdigest()
+
+
+def read_json(response: http.client.HTTPResponse) -> Any:
+    """Return the JSON of an answer, None for an empty one."""
+    data = read_all(response)
+    try:
+        return json.loads(data) if data else None
+    except (ValueError, RecursionError) as error:
+        raise SquallError(f"the answer is not JSON ({error}): is a Squall there? {data[:80]!r}") from None
+
+
+def read_all(response: http.client.HTTPResponse) -> bytes:
+    """Return all bytes of an answer; raise IncompleteRead if it ended early."""
+    data = response.read(LONGEST_ANSWER + 1)
+    if len(data) > LONGEST_ANSWER:
+        raise SquallError(f"the answer is longer than {LONGEST_ANSWER} bytes: it is not read")
+    if response.length:
+        raise http.client.IncompleteRead(data, response.length)
+    return data
+
+
+# Errors and requests
+
+
 class Unreachable(SquallError):
     """No server answered. `sent`: the request may still have arrived and been carried out."""
 
@@ -91,11 +156,11 @@ def at(*parts: str) -> str:
 class _Request:
     method: str
     target: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(default_factory=dict)
     #: Makes a body for each attempt.
-    body: Callable[[], Any]
+    body: Callable[[], Any] = lambda: None
     #: Reads a good answer.
-    read: Callable[[http.client.HTTPResponse], Any]
+    read: Callable[[http.client.HTTPResponse], Any] = read_json
     #: Whether it is safe to send it again when the first attempt may have arrived.
     repeatable: bool = True
     #: How long to wait for its answer, in seconds; None: as long as the client usually waits.
@@ -104,11 +169,6 @@ class _Request:
     authorization: str | None = field(default=None, repr=False)
     #: The servers that have not answered it.
     silent: dict[Address, Unreachable] = field(default_factory=dict)
-
-    @property
-    def changes(self) -> bool:
-        """Return whether the request changes something."""
-        return self.method in ("POST", "DELETE")
 
 
 @dataclass(eq=False, repr=False)
@@ -132,6 +192,7 @@ class Client:
             raise SquallError(f"no {self.what} to ask: there is no URL")
         self.addresses = [Address.of(url) for url in self.urls]
         self._pool = ConnectionPool(self.ca, self.timeout)
+        self._and_advice = f"; {self.advice}" if self.advice else ""
         #: Whether the server there answered the last time.
         self._answered: dict[Address, bool] = {}
 
@@ -139,7 +200,7 @@ class Client:
 
     def get(self, path: str, **query: object) -> Any:
         """Return the JSON at a path below /api/v1/ (a path that begins with / is absolute)."""
-        return self._ask(_Request("GET", _target(path, query), {}, lambda: None, read_json))
+        return self._ask(_Request("GET", _target(path, query)))
 
     def post(
         self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
@@ -150,17 +211,17 @@ class Client:
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         return self._ask(
-            _Request("POST", _target(path, {}), headers, lambda: data, read_json, repeatable, timeout)
+            _Request("POST", _target(path), headers, lambda: data, read_json, repeatable, timeout)
         )
 
     def delete(self, path: str, **query: object) -> Any:
         """Send DELETE for a path."""
-        return self._ask(_Request("DELETE", _target(path, query), {}, lambda: None, read_json))
+        return self._ask(_Request("DELETE", _target(path, query)))
 
     def exists(self, path: str) -> bool:
         """Return whether a path exists (HEAD)."""
         try:
-            self._ask(_Request("HEAD", _target(path, {}), {}, lambda: None, lambda response: None))
+            self._ask(_Request("HEAD", _target(path), read=lambda response: None))
         except Refused as error:
             if error.status == 404:
                 return False
@@ -174,7 +235,7 @@ class Client:
         size = Path(source).stat().st_size
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
         body = partial(pieces_of, Path(source), size, progress)
-        return self._ask(_Request("PUT", _target(path, {}), headers, body, read_json, timeout=timeout))
+        return self._ask(_Request("PUT", _target(path), headers, body, timeout=timeout))
 
     def get_file(self, path: str, target: BinaryIO, limit: int | None = None) -> str:
         """Write the body of a path into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
@@ -185,8 +246,7 @@ class Client:
             target.truncate()
             return copy_to(target, response, limit)
 
-        digest = self._ask(_Request("GET", _target(path, {}), {}, lambda: None, read))
-        return str(digest)
+        return str(self._ask(_Request("GET", _target(path), read=read)))
 
     def close(self) -> None:
         """Close the connections that are idle."""
@@ -201,7 +261,7 @@ class Client:
             try:
                 return self._ask_one(address, request)
             except OfTheFile as error:
-                raise error.error from None
+                raise error.args[0] from None
             except Unreachable as error:
                 if error.sent and not request.repeatable:
                     raise
@@ -210,9 +270,8 @@ class Client:
                     raise
                 failure = error
         # An answer says more than silence, unless the silent server may have carried out the request.
-        if failure is not None and not (
-            request.changes and any(error.sent for error in request.silent.values())
-        ):
+        changes = request.method in ("POST", "DELETE")
+        if failure is not None and not (changes and any(error.sent for error in request.silent.values())):
             raise failure
         raise self._all_silent(list(request.silent.values()), failure)
 
@@ -220,11 +279,9 @@ class Client:
         """Merge the errors of all addresses into one; the advice appears once."""
         if len(silent) == 1 and failure is None:
             return silent[0]
-        advice = self._and_advice()
-        texts = [str(error).removesuffix(advice) for error in silent]
-        some = advice if any(str(error) != text for error, text in zip(silent, texts)) else ""
-        if failure is not None:
-            texts.append(str(failure))
+        texts = [str(error).removesuffix(self._and_advice) for error in silent]
+        some = self._and_advice if any(str(error) != text for error, text in zip(silent, texts)) else ""
+        texts += [str(failure)] if failure is not None else []
         return Unreachable("; ".join(texts) + some, sent=any(error.sent for error in silent))
 
     def _ask_one(self, address: Address, request: _Request) -> Any:
@@ -312,8 +369,10 @@ class Client:
         try:
             connection.request(request.method, request.target, request.body(), headers)
         except OSError as broken:
-            # The server may have answered before it read the whole body, for example because the body is too big.
-            if not _cut_off(broken):
+            # The server may have closed the connection after an answer before it read the whole body, for example because the
+            # body is too big. `SSLEOFError` is recognized by name, so that `ssl` need not be imported.
+            cut_off = isinstance(broken, (BrokenPipeError, ConnectionResetError))
+            if not cut_off and type(broken).__name__ != "SSLEOFError":
                 raise
         response = connection.getresponse()
         self._answered[address] = True
@@ -336,26 +395,17 @@ class Client:
         """`is_there`: something listens there, so advice on how to start a server would not help."""
         if is_there:
             return Unreachable(f"{self.what} at {address.url} did not answer: {why}", sent)
-        return Unreachable(f"{self.what} at {address.url} cannot be reached: {why}{self._and_advice()}")
-
-    def _and_advice(self) -> str:
-        return f"; {self.advice}" if self.advice else ""
+        return Unreachable(f"{self.what} at {address.url} cannot be reached: {why}{self._and_advice}")
 
 
 def _no_leader(message: str) -> Refused:
     return Refused(503, "NoLeader", message, retry_after=1.0)
 
 
-def _target(path: str, query: Mapping[str, object]) -> str:
+def _target(path: str, query: Mapping[str, object] | None = None) -> str:
     text = path if path.startswith("/") else API + path
-    pairs = {name: value for name, value in query.items() if value is not None}
+    pairs = {name: value for name, value in (query or {}).items() if value is not None}
     return f"{text}?{urlencode(pairs)}" if pairs else text
-
-
-def _cut_off(error: OSError) -> bool:
-    """Return whether the other side has closed the connection. `SSLEOFError` is recognized by name, so that `ssl` need not be
-    imported."""
-    return isinstance(error, (BrokenPipeError, ConnectionResetError)) or type(error).__name__ == "SSLEOFError"
 
 
 def _refusal(address: Address, response: http.client.HTTPResponse) -> Refused:
@@ -372,68 +422,3 @@ def _refusal(address: Address, response: http.client.HTTPResponse) -> Refused:
         message += f": {data[:200].decode('utf-8', 'replace')}" if data else ""
     seconds = _SECONDS.fullmatch(response.getheader("Retry-After") or "")
     return Refused(status, kind, message, problems, float(seconds[0]) if seconds else None)
-
-
-# Bodies: the bytes of files, in pieces, and answers, which are read completely or not at all
-
-
-class OfTheFile(Exception):
-    """Reading or writing the caller's file failed. The connection is not at fault, so the caller gets this error."""
-
-    def __init__(self, error: OSError) -> None:
-        super().__init__(error)
-        self.error = error
-
-
-def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
-    """Reads exactly the announced number of bytes, even if the file grows meanwhile."""
-    done = 0
-    with source.open("rb") as file:
-        while done < size:
-            try:
-                piece = file.read(min(_PIECE, size - done))
-            except OSError as error:
-                raise OfTheFile(error) from error
-            if not piece:
-                raise OfTheFile(OSError(f"{source} has become shorter while it was sent"))
-            yield piece
-            done += len(piece)
-            if progress is not None:
-                progress(done)
-
-
-def copy_to(target: BinaryIO, response: http.client.HTTPResponse, limit: int | None) -> str:
-    """Write an answer into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
-    digest = hashlib.sha256()
-    done = 0
-    while piece := response.read(_PIECE):
-        done += len(piece)
-        if limit is not None and done > limit:
-            raise SquallError(f"the file is larger than the {limit} bytes that are allowed")
-        digest.update(piece)
-        try:
-            target.write(piece)
-        except OSError as error:
-            raise OfTheFile(error) from error
-    if response.length:  # read() with a size does not complain when the connection ends early
-        raise http.client.IncompleteRead(b"", response.length)
-    return digest.hexdigest()
-
-
-def read_json(response: http.client.HTTPResponse) -> Any:
-    """Return the JSON of an answer, None for an empty one."""
-    data = read_all(response)
-    try:
-        return json.loads(data) if data else None
-    except (ValueError, RecursionError) as error:
-        raise SquallError(f"the answer is not JSON ({error}): is a Squall there? {data[:80]!r}") from None
-
-
-def read_all(response: http.client.HTTPResponse) -> bytes:
-    """Return all bytes of an answer; raise IncompleteRead if it ended early."""
-    data = response.read(LONGEST_ANSWER + 1)
-    if len(data) > LONGEST_ANSWER:
-        raise SquallError(f"the answer is longer than {LONGEST_ANSWER} bytes: it is not read")
-    if response.length:
-        raise http.client.IncompleteRead(data, response.length)
-    return data

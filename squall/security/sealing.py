@@ -20,7 +20,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -118,11 +119,9 @@ class KeyPair:
 
     def token_with(self, other_public: str, context: str) -> str:
         """Return what only the owners of this and of the other pair can say; both make the same. Raises `BadKey` for no key."""
-        other = _public(other_public)
-        try:
+        with _read_as_public(other_public):
+            other = nacl.public.PublicKey(bytes.fromhex(other_public))
             shared = nacl.public.Box(self._key, other).shared_key()
-        except (nacl.exceptions.CryptoError, ValueError, TypeError):
-            raise BadKey(f"no public key: {other_public!r:.80}") from None  # a point of low order
         both = "\n".join(sorted((self.public, bytes(other).hex())))
         return hashlib.blake2b(
             f"{context}\n{both}".encode(), key=shared, digest_size=32, person=b"squall-daemon"
@@ -139,11 +138,9 @@ class KeyPair:
 
 def seal(public: str, data: bytes) -> bytes:
     """Seal bytes so that only the owner of the pair can open them; raise `BadKey` when the text is not a public key."""
-    key = _public(public)
-    try:
+    with _read_as_public(public):
+        key = nacl.public.PublicKey(bytes.fromhex(public))
         return _SEAL + bytes(key) + nacl.public.SealedBox(key).encrypt(data)
-    except (nacl.exceptions.CryptoError, ValueError, TypeError):
-        raise BadKey(f"no public key: {public!r:.80}") from None
 
 
 def seal_texts(public: str, purpose: str, texts: Mapping[str, str]) -> bytes:
@@ -175,11 +172,10 @@ def read_daemon_header(value: str) -> tuple[str, str] | None:
     return unquote(name), token
 
 
-def _public(text: str) -> nacl.public.PublicKey:
+@contextmanager
+def _read_as_public(text: str) -> Iterator[None]:
+    """Raise `BadKey` if a text is not a public key: not hex, of another length, or a point of low order."""
     try:
-        raw = bytes.fromhex(text)
-        if len(raw) != _KEY_BYTES:
-            raise ValueError
-    except ValueError:
+        yield
+    except (nacl.exceptions.CryptoError, ValueError, TypeError):
         raise BadKey(f"no public key: {text!r:.80}") from None
-    return nacl.public.PublicKey(raw)

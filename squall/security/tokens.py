@@ -103,16 +103,16 @@ def write_token(
 
 def user_place(url: str, environ: Mapping[str, str]) -> Path | None:
     """Return where this user keeps the token of the Nimbus at `url`; None for a user without a home, or no URL."""
-    name = _place_name(url)
-    if name is None:
-        return None
-    above = environ.get("XDG_STATE_HOME") or ""
-    if Path(above).is_absolute():  # the XDG specification says to ignore relative paths
-        return Path(above) / "squall" / "tokens" / name
-    home = environ.get("HOME") or ""
-    if not Path(home).is_absolute():
-        return None
-    return Path(home) / ".local" / "state" / "squall" / "tokens" / name
+    name, home = _place_name(url), state_home(environ)
+    return None if name is None or home is None else home / "squall" / "tokens" / name
+
+
+def state_home(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder for the state of this user's programs; None for a user without a home."""
+    above, home = (Path(environ.get(name) or "") for name in ("XDG_STATE_HOME", "HOME"))
+    if above.is_absolute():  # the XDG specification says to ignore relative paths
+        return above
+    return home / ".local" / "state" if home.is_absolute() else None
 
 
 def _place_name(url: str) -> str | None:

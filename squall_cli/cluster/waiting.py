@@ -76,7 +76,7 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
     try:
         with WaitProgress() as progress:
             while True:
-                found, text = patiently(look, progress)
+                found, text = patiently(look, progress.show)
                 waited = time.monotonic() - began
                 if found is not None:
                     return found
@@ -89,22 +89,17 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
         raise Interrupted("stopped waiting; the cluster continues with it") from None
 
 
-def patiently(look: Callable[[], T], progress: WaitProgress) -> T:
-    """Return the result of `look`; repeat the call while no Nimbus leads or answers."""
-    return _again(look, is_away, PATIENCE, progress.show)
-
-
 def obeyed(command: Callable[[], T]) -> T:
     """Return the result of `command`, which requests a change from Nimbus; repeat it while no Nimbus leads, as in the seconds
     after a leader's death. Raise any other refusal."""
     with ExitStack() as stack:
         # Show nothing for a command that succeeds at once.
         progress = cache(lambda: stack.enter_context(WaitProgress()))
-        return _again(
+        return patiently(
             command,
+            lambda text: progress().show(text),
             lambda error: getattr(error, "kind", "") == NO_LEADER,
             TAKEOVER_SECS,
-            lambda text: progress().show(text),
         )
 
 
@@ -113,13 +108,14 @@ def is_away(error: Unreachable | Refused) -> bool:
     return getattr(error, "status", 503) == 503
 
 
-def _again(
+def patiently(
     ask: Callable[[], T],
-    passes: Callable[[Unreachable | Refused], bool],
-    within: float,
     show: Callable[[str], object],
+    passes: Callable[[Unreachable | Refused], bool] = is_away,
+    within: float = PATIENCE,
 ) -> T:
-    """Call `ask`, and repeat it for `within` seconds while its error is one that `passes`."""
+    """Return the result of `ask`. Repeat the call for `within` seconds while its error is one that `passes`: by default, while
+    no Nimbus leads or answers."""
     from squall.http.client import Refused, Unreachable
 
     began = time.monotonic()

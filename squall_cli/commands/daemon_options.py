@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -114,10 +113,9 @@ def state_place(kind: str, given: str | None) -> Path:
     """Return a daemon's state directory: the option, else one below ~/.local/state/squall."""
     if given is not None:
         return Path(given)
-    base = Path(os.environ.get("XDG_STATE_HOME") or "")
-    if not base.is_absolute():  # the XDG specification says to ignore it
-        base = Path(os.environ.get("HOME") or Path.home()) / ".local/state"
-    return base / "squall" / kind
+    from squall.security.tokens import state_home
+
+    return (state_home(os.environ) or Path.home() / ".local/state") / "squall" / kind
 
 
 def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperStore:
@@ -219,12 +217,12 @@ def check_servers(servers: str) -> None:
             )
 
 
-def log_to_stderr() -> None:
-    """Log to stderr. Of libraries, only warnings and errors are logged."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+def log_to(*handlers: logging.Handler) -> None:
+    """Log to these handlers. Of libraries, only warnings and errors are logged."""
     root = logging.getLogger()
-    root.addHandler(handler)
     root.setLevel(logging.INFO)
+    for handler in handlers:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        root.addHandler(handler)
     for name in ("kazoo", "uvicorn", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)

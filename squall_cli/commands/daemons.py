@@ -81,7 +81,7 @@ def nimbus(
         new_token=new_token,
         conf=conf,
     )
-    daemon_options.log_to_stderr()
+    daemon_options.log_to(logging.StreamHandler())
     store = daemon_options.make_store(zookeeper, conf)
     daemon = NimbusDaemon(store, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -170,7 +170,7 @@ def supervisor(
         insecure=insecure,
         new_cluster=new_cluster,
     )
-    daemon_options.log_to_stderr()
+    daemon_options.log_to(logging.StreamHandler())
     store = daemon_options.make_store(zookeeper, conf)
     daemon = SupervisorDaemon(store, settings)
     for warning in unreached(host, settings.host, bind, listen[0], store.servers):
@@ -216,9 +216,8 @@ def unreached(said: str | None, host: str, bind: str, listen: str, servers: str)
     found = []
     here = "fine where the whole cluster is on this machine. Otherwise"
     local = is_local_name(host)
-    meant = said is not None or not all(
-        map(is_local_name, hosts_of(servers))
-    )  # whether others must reach this host
+    # Whether others must reach this host.
+    meant = said is not None or not all(map(is_local_name, hosts_of(servers)))
     for option, address, whose in (("--bind", bind, "workers"), ("--listen", listen, "logs")):
         if is_local_name(address):
             if meant and not local:

@@ -172,21 +172,14 @@ def state_directory(given: str | None) -> Iterator[Path]:
 @contextmanager
 def log_to(file: Path) -> Iterator[None]:
     """Log everything to a file, and warnings to stderr too."""
-    form = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     everything, warnings = logging.FileHandler(file, delay=True), logging.StreamHandler(sys.stderr)
     warnings.setLevel(logging.WARNING)
-    root = logging.getLogger()
-    root.setLevel(logging.INFO)
-    for name in ("uvicorn", "asyncio"):
-        logging.getLogger(name).setLevel(logging.WARNING)
-    for handler in (everything, warnings):
-        handler.setFormatter(form)
-        root.addHandler(handler)
+    daemon_options.log_to(everything, warnings)
     try:
         yield
     finally:
         for handler in (everything, warnings):
-            root.removeHandler(handler)
+            logging.getLogger().removeHandler(handler)
             handler.close()
 
 

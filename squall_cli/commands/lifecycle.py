@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -200,26 +201,20 @@ def rebalance(
             status = wait_until_placed(client, name)
             whole = to_builtins(status)
             shown = {key: whole[key] for key in ("name", "state", "workers", "workers_wanted")}
-            fewer = (
-                placed.fewer_workers(status, client.supervisors()) if placed.has_fewer_workers(status) else ""
-            )
+            there = client.supervisors() if placed.has_fewer_workers(status) else ()
+            fewer = placed.fewer_workers(status, there)
             text = f"{name} is {status.state} again{f', with {fewer}' if fewer else ''}."
         else:
-            fewer = forecast(client, name, workers, parallelism)
+            fewer = ""
+            with suppress(SquallError):  # if Nimbus does not answer: the rebalance has already begun
+                fewer = placed.fewer_to_come(
+                    client.topology(name), client.supervisors(), workers, parallelism
+                )
             over = f", over {fewer}" if fewer else ""
             text = f"{name} is being rebalanced: it drains, then its tasks are placed again{over}."
     cluster.answer(shown, text)
     if cluster.as_json and fewer:
         click.echo(f"{name}: {fewer}", err=True)
-
-
-def forecast(client: NimbusClient, name: str, workers: int | None, parallelism: Mapping[str, int]) -> str:
-    """Return that there will be fewer workers than wanted, and why; "" if there will not, or if Nimbus does not answer: the
-    rebalance has already begun, so that is not an error."""
-    try:
-        return placed.fewer_to_come(client.topology(name), client.supervisors(), workers, parallelism)
-    except SquallError:
-        return ""
 
 
 def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:

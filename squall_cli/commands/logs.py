@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall.api.answers import LogAnswer, TopologyAnswer, WorkerEntry, WorkersAnswer
+from squall.api.answers import LogAnswer, WorkerEntry, WorkersAnswer
 from squall.values import TopologyState
 from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
@@ -171,21 +171,16 @@ class LogReader:
 
     def nothing(self) -> str:
         """Return why there is no log at all."""
-        return (
-            f"no log of {self.name} could be read"
-            if self.tails
-            else f"{self.no_workers()}, so there is no log"
-        )
+        if self.tails:
+            return f"no log of {self.name} could be read"
+        return f"{self.no_workers()}, so there is no log"
 
     def no_workers(self) -> str:
-        return f"{self.name} is {self.status().state} and has no workers at the moment"
-
-    def status(self) -> TopologyAnswer:
-        return self.client.topology(self.name)
+        return f"{self.name} is {self.client.topology(self.name).state} and has no workers at the moment"
 
     def over(self) -> str:
         """Return why nothing will be logged any more; "" while entries may still come."""
-        found = self.status()
+        found = self.client.topology(self.name)
         if found.state not in OVER or (found.state_secs is not None and found.state_secs < LAST_WORDS):
             return ""
         return f"{self.name} is {found.state}: nothing more is logged; its logs stay until it is killed."

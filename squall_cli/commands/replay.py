@@ -19,11 +19,11 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli.options.kinds import Whole, folders, pairs, task_counts
+from squall_cli.options.kinds import Whole, pairs, task_counts
 from squall_cli.options.kinds import files as files_completed
-from squall_cli.options.spark_options import any_path, check_places, result_options, table_path
+from squall_cli.options.spark_options import any_path, check_places, result_options, table_option, table_path
 from squall_cli.packing.loading import WrongSource, load_topology
-from squall_cli.packing.user_modules import Before, digest_of_parts, find_modules
+from squall_cli.packing.user_modules import digest_of_parts, find_modules
 from squall_cli.spark.started_spark import ResultOptions, StartedSpark, version_in_json
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import write
@@ -83,10 +83,6 @@ def _paths(
     return {name: check(ctx, parameter, path) or path for name, path in found.items()}
 
 
-def _schemas(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
-    return pairs(ctx, parameter, given, "OUTPUT=DDL, as in 'count=word string, count bigint'")
-
-
 @click.command()
 @click.argument("source", metavar="FILE[:NAME]", shell_complete=files_completed)
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
@@ -117,19 +113,13 @@ def _schemas(ctx: click.Context, parameter: click.Parameter, given: Sequence[str
     default=0,
     help="The replay fails if more than N tuples fail.  [default: 0]",
 )
-@click.option(
-    "--errors",
-    metavar="PATH",
-    callback=table_path,
-    shell_complete=folders,
-    help="A table for failed tuples and their errors.",
-)
+@table_option("--errors", "errors", "A table for failed tuples and their errors.", required=False)
 @click.option(
     "--schema",
     "schemas",
     metavar="OUTPUT=DDL",
     multiple=True,
-    callback=_schemas,
+    callback=partial(pairs, form="OUTPUT=DDL, as in 'count=word string, count bigint'"),
     help="The columns of an output.  [default: inferred from its values]",
 )
 @click.option(
@@ -166,7 +156,7 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
     try:
         options = ReplayOptions(span=Span.of(since, until), **others)
         check_paths(ctx, options)
-        before = Before.now()
+        before = frozenset(sys.modules)
         out = keep_stdout() if as_json else sys.stdout
         topology = load_topology(options.source, options.arguments).with_parallelism(options.parallelism)
     except (WrongMoment, WrongSource) as error:

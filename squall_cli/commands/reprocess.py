@@ -18,8 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from squall_cli.options.kinds import files as files_completed
-from squall_cli.options.kinds import folders
-from squall_cli.options.spark_options import check_places, names, result_options, table_path
+from squall_cli.options.spark_options import check_places, names, result_options, table_option
 from squall_cli.packing.loading import WrongSource
 from squall_cli.spark.started_spark import ResultOptions, version_in_json
 from squall_cli.terminal import formats
@@ -48,24 +47,8 @@ class ReprocessOptions(ResultOptions):
 @click.command()
 @click.argument("job_file", metavar="[JOB.py]", required=False, shell_complete=files_completed)
 @click.option("--sql", metavar="TEXT", help="A query of the table `rows`, instead of JOB.py.")
-@click.option(
-    "--input",
-    "source",
-    metavar="PATH",
-    required=True,
-    callback=table_path,
-    shell_complete=folders,
-    help="A table that a SparkSink writes, or one of results.",
-)
-@click.option(
-    "--output",
-    "target",
-    metavar="PATH",
-    required=True,
-    callback=table_path,
-    shell_complete=folders,
-    help="The table for the result.",
-)
+@table_option("--input", "source", "A table that a SparkSink writes, or one of results.")
+@table_option("--output", "target", "The table for the result.")
 @click.option(
     "--since", metavar="TIME", help="Only rows committed at or after TIME, such as 2026-03-01T12:00:00Z."
 )

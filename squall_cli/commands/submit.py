@@ -29,7 +29,6 @@ from squall_cli.options.site import Layers, read_layers
 from squall_cli.packing import packing
 from squall_cli.packing.loading import WrongSource, load_topology, parse_source
 from squall_cli.packing.packing import Package, Packed
-from squall_cli.packing.user_modules import Before
 from squall_cli.terminal.formats import duration, in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import harmless
@@ -154,7 +153,8 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
             with tempfile.TemporaryDirectory(prefix="squall-submit-") as folder:
                 steps.now("packing")
                 files = packing.pack_all(package, Path(folder))
-                steps.done(f"packed: {package.summary}{sizes(files)}")
+                size = f", {in_bytes(sum(file.size for file in files))}" if files else ""
+                steps.done(f"packed: {package.summary}{size}")
                 for hint in hints(package):
                     steps.done(hint)
                 submission = made(asked, layers, topology, tuple(files))
@@ -193,7 +193,7 @@ def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
     resources = [packing.Resource.parse(text) for text in asked.resource]
     requirements = None if asked.requirements is None else packing.read_requirements(Path(asked.requirements))
     wheels = () if asked.wheels is None else packing.find_wheels(Path(asked.wheels))
-    before = Before.now()
+    before = frozenset(sys.modules)
     includes = packing.included(asked.include, Path.cwd() if source.file is None else source.file.parent)
     topology = load_topology(asked.source, asked.arguments)
     if asked.name is not None:
@@ -300,11 +300,6 @@ def hints(package: Package) -> list[str]:
     return found
 
 
-def sizes(files: list[Packed]) -> str:
-    """Return `, 12.3 kB`, or "" if only pickles are shipped."""
-    return f", {in_bytes(sum(file.size for file in files))}" if files else ""
-
-
 def watch(
     client: NimbusClient,
     accepted: Accepted,
@@ -326,7 +321,7 @@ def watch(
         return arrival.update(status, time.monotonic())
 
     while True:
-        seen = patiently(check, steps)
+        seen = patiently(check, steps.show)
         for stage in seen.stages:
             first, *rest = stage.splitlines()
             steps.done("\n".join([f"{first} ({duration(time.monotonic() - began)})", *rest]))

@@ -160,9 +160,8 @@ class LocalRun:
         threading.Thread(target=self.order_drain, name="squall-drain", daemon=True).start()
 
     def order_drain(self) -> None:
-        with suppress(
-            SquallError
-        ):  # it has just ended on its own, or the cluster is broken, which `over` will report
+        with suppress(SquallError):
+            # It may have just ended on its own, or the cluster is broken, which `over` will report.
             self.cluster.kill(self.name, self.drain_seconds)
 
 

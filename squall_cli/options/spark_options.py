@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from squall_cli.options.kinds import Whole
+from squall_cli.options.kinds import Whole, folders
 from squall_io.spark.results.versions import KEEP
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.stores.opening import place_problems, settings_in
@@ -90,6 +90,14 @@ def result_options(again: str) -> Callable[[_Command], _Command]:
         return command
 
     return give
+
+
+def table_option(
+    name: str, parameter: str, text: str, required: bool = True
+) -> Callable[[_Command], _Command]:
+    """Give a command an option for the path of a table."""
+    path: dict[str, Any] = {"metavar": "PATH", "callback": table_path, "shell_complete": folders}
+    return click.option(name, parameter, required=required, help=text, **path)
 
 
 def check_places(

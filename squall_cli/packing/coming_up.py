@@ -82,9 +82,12 @@ class Arrival:
         acked = sum(spout.acked for spout in spouts)
         trial = on_trial(status)
         none_acked = acked == 0 and any(spout.failed for spout in spouts)
-        if not trial and not none_acked and self._has_come_up(status, workers, up, acked):
-            return Seen("", (*stages, self._arrived(status, acked)), done=True)
-        self._note_progress(now, up, len(workers), status)
+        arrived = self._arrived(status, workers, up, acked)
+        if not trial and not none_acked and arrived is not None:
+            return Seen("", (*stages, arrived), done=True)
+        emitted = sum(component.emitted for component in status.components.values())
+        if (reached := (len(workers), up, emitted)) > self._best:
+            self._best, self._better = reached, now
         if trial:
             self._trial = now
         else:
@@ -145,29 +148,19 @@ class Arrival:
                 reached["up"] = f"{plural(up, 'worker')} up"
         return self._new(reached)
 
-    def _has_come_up(
+    def _arrived(
         self, status: TopologyAnswer, workers: Sequence[WorkerEntry], up: int, acked: int
-    ) -> bool:
-        if status.state == "COMPLETED" or acked:
-            return True
-        if not self.active:
-            return bool(workers)  # its components are opened only when it is activated
-        return 0 < len(workers) == up and is_untracked(status.components)
-
-    def _arrived(self, status: TopologyAnswer, acked: int) -> str:
+    ) -> str | None:
+        """Return how the topology has come up, or None if it has not."""
         if acked:
             return f"first ack: {whole(acked)} acked"
         if status.state == "COMPLETED":
             return "completed"
-        if not self.active:
-            return f"inactive: {to_type('activate', self._name)} lets it run"
-        return "first tuples executed; none of them is tracked"
-
-    def _note_progress(self, now: float, up: int, workers: int, status: TopologyAnswer) -> None:
-        emitted = sum(component.emitted for component in status.components.values())
-        reached = workers, up, emitted
-        if reached > self._best:
-            self._best, self._better = reached, now
+        if not self.active:  # its components are opened only when it is activated
+            return f"inactive: {to_type('activate', self._name)} lets it run" if workers else None
+        if 0 < len(workers) == up and is_untracked(status.components):
+            return "first tuples executed; none of them is tracked"
+        return None
 
     def _trouble(self, status: TopologyAnswer, now: float) -> str | None:
         """Return why to stop waiting, or None."""

@@ -188,7 +188,7 @@ def trouble(head: str, error: BaseException) -> str:
         lines = "".join(traceback.format_exception_only(error)).rstrip().splitlines()
         inside = [line for line in lines[1:-1] if line.strip()]
         return "\n".join(
-            [f"{head}: {describe_syntax(error)}", *inside, f"  at {error.filename}:{error.lineno}"]
+            [f"{head}: {type(error).__name__}: {error.msg}", *inside, f"  at {error.filename}:{error.lineno}"]
         )
     if isinstance(error, SystemExit):
         lines = [f"{head}: it ended the process (SystemExit: {error.code}); "]
@@ -217,10 +217,6 @@ def trouble(head: str, error: BaseException) -> str:
 def is_import_machinery(file: str) -> bool:
     """Return whether a frame is Python's own, between the import statement and what it ran."""
     return file.startswith("<frozen importlib") or file == importlib.__file__
-
-
-def describe_syntax(error: SyntaxError) -> str:
-    return f"{type(error).__name__}: {error.msg}"
 
 
 # From the module to the topology

@@ -24,7 +24,7 @@ from squall.packages.tar_members import name_problem
 from squall.packages.travel_rules import problem_of_requirements, problems_of_code
 from squall_cli.packing import user_modules
 from squall_cli.packing.loading import SourceName
-from squall_cli.packing.user_modules import Before, CannotShip, Modules
+from squall_cli.packing.user_modules import CannotShip, Modules
 from squall_cli.terminal.formats import plural
 from topology_api.wording import listed
 
@@ -133,12 +133,13 @@ def root_of(path: Path, roots: Collection[Path]) -> Path:
 
 def gather(
     source: SourceName,
-    before: Before,
+    before: Collection[str],
     includes: Mapping[str, Path],
     resources: Sequence[Resource] = (),
     confs: Iterable[Mapping[str, object]] = (),
 ) -> Package:
-    """Return what is shipped with the topology of this source; raise CannotShip if something cannot be shipped."""
+    """Return what is shipped with the topology of this source; raise CannotShip if something cannot be shipped. `before`: see
+    `find_modules`."""
     hooks = {name for conf in confs for name in hook_modules(conf)}
     modules = user_modules.find_modules(before, hooks, includes, source.name)
     for resource in resources:

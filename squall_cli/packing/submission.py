@@ -79,14 +79,10 @@ class OutgoingSubmission:
         return structs.asdict(request)
 
 
-@dataclass(frozen=True)
-class Accepted:
+class Accepted(SubmittedAnswer, frozen=True):
     """Nimbus's answer. `uploaded`: the bytes of files that were sent."""
 
-    name: str
-    id: str
-    state: str
-    uploaded: int = 0
+    uploaded: int
 
 
 def check_versions(client: NimbusClient, name: str) -> None:
@@ -98,13 +94,7 @@ def check_versions(client: NimbusClient, name: str) -> None:
         raise NotSubmitted(f"topology {name!r} cannot run on this cluster: {'; '.join(problems)}")
 
 
-def submit(
-    client: NimbusClient,
-    submission: OutgoingSubmission,
-    say: Say,
-    now: Say,
-    clock: Callable[[], float] = time.monotonic,
-) -> Accepted:
+def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: Say) -> Accepted:
     """Send the files that Nimbus lacks, and the submission. Raises `Refused`, `Unreachable` or NotSubmitted if it fails.
 
     `say` shows a line that stays, `now` the current step."""
@@ -113,7 +103,7 @@ def submit(
         uploaded += upload(client, submission.files, say, now)
         now(f"submitting {submission.topology.name}")
         try:
-            answer = post(client, submission, say, clock)
+            answer = post(client, submission, say)
         except Refused as error:
             if error.kind == "FileMissing" and attempt < ATTEMPTS:
                 continue  # a new leader does not have the files
@@ -122,16 +112,10 @@ def submit(
     raise AssertionError("the last attempt returns or raises")
 
 
-def upload(
-    client: NimbusClient,
-    files: tuple[Packed, ...],
-    say: Say,
-    now: Say,
-    clock: Callable[[], float] = time.monotonic,
-) -> int:
+def upload(client: NimbusClient, files: tuple[Packed, ...], say: Say, now: Say) -> int:
     """Send the files that Nimbus lacks; return the number of bytes. Sending one twice is harmless: its name is its digest."""
     sent = 0
-    began = clock()
+    began = time.monotonic()
     for file in files:
         while True:
             try:
@@ -140,7 +124,7 @@ def upload(
                     sent += file.size
                 break
             except (Unreachable, Refused) as error:
-                if not passes(error) or clock() - began > PATIENCE:
+                if not passes(error) or time.monotonic() - began > PATIENCE:
                     raise
                 say(f"sending {file.purpose} again: {error}")
             time.sleep(PAUSE)
@@ -163,12 +147,10 @@ def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
     return progress
 
 
-def post(
-    client: NimbusClient, submission: OutgoingSubmission, say: Say, clock: Callable[[], float]
-) -> SubmittedAnswer:
+def post(client: NimbusClient, submission: OutgoingSubmission, say: Say) -> SubmittedAnswer:
     """Return Nimbus's answer to the submission. Raises NotSubmitted if the submission may have arrived, but no answer did."""
     body = submission.body()
-    began = clock()
+    began = time.monotonic()
     unsure: Unreachable | Refused | None = None
     while True:
         try:
@@ -185,7 +167,7 @@ def post(
             if isinstance(error, Refused) and error.status != 503:
                 raise
             away = isinstance(error, Refused) and error.kind == STORE_AWAY
-            if clock() - began > (STORE_PATIENCE if away else PATIENCE):
+            if time.monotonic() - began > (STORE_PATIENCE if away else PATIENCE):
                 if unsure is None:
                     raise
                 raise not_known(submission, str(unsure)) from error

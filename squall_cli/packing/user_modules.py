@@ -38,17 +38,6 @@ class CannotShip(SquallError):
     """A module or file that a topology needs, or that an option names, cannot be shipped; the text says what helps."""
 
 
-@dataclass(frozen=True)
-class Before:
-    """The modules and path before the user's file was loaded."""
-
-    modules: frozenset[str]
-
-    @classmethod
-    def now(cls) -> Before:
-        return cls(frozenset(sys.modules))
-
-
 @dataclass
 class Modules:
     """The modules found: place in the archive, where an import finds it (`pkg/part.py`) -> file."""
@@ -92,9 +81,8 @@ def installed_folders() -> tuple[str, ...]:
 def is_installed(path: str | Path, folders: tuple[str, ...] = installed_folders()) -> bool:
     """Return whether a file or folder belongs to Python, to an installed package or to Squall."""
     real = os.path.realpath(path)
-    if os.path.join(real, "").startswith(folders) or not {"site-packages", "dist-packages"}.isdisjoint(
-        Path(real).parts
-    ):
+    foreign = {"site-packages", "dist-packages"}
+    if os.path.join(real, "").startswith(folders) or not foreign.isdisjoint(Path(real).parts):
         return True
     home = os.path.join(HOME, "")
     return real.startswith(home) and real[len(home) :].split(os.sep)[0] in OURS
@@ -102,23 +90,21 @@ def is_installed(path: str | Path, folders: tuple[str, ...] = installed_folders(
 
 def user_folders() -> list[str]:
     """Return the user's folders on Python's path: the file's folder, PYTHONPATH, and folders that user code has added."""
-    return [
-        folder
-        for folder in map(os.path.abspath, sys.path)
-        if os.path.isdir(folder) and not is_installed(folder)
-    ]
+    folders = map(os.path.abspath, sys.path)
+    return [folder for folder in folders if os.path.isdir(folder) and not is_installed(folder)]
 
 
 def find_modules(
-    before: Before,
+    before: Collection[str],
     also: Iterable[str] = (),
     given: Mapping[str, Path] | None = None,
     entry: str = DEFAULT_NAME,
 ) -> Modules:
-    """Return all of the user's modules. `also`: names that are imported later; `given`: files that are shipped in any case;
+    """Return all of the user's modules. `before`: the names of the modules that were loaded before the user's file;
+    `also`: names that are imported later; `given`: files that are shipped in any case;
     `entry`: the name in the user's file that is submitted."""
     found = Modules(dict(given or {}))
-    for name in sorted(set(sys.modules) - before.modules):
+    for name in sorted(set(sys.modules).difference(before)):
         if name not in NOBODYS:
             add_loaded(found, name)
     folders = user_folders()
@@ -161,9 +147,8 @@ def add_loaded(found: Modules, name: str) -> None:
         for portion in portions_of(sys.modules.get(top)):
             found.add_folder(top, portion)  # a package includes its data files
     inside = ["__init__"] if path.name.startswith("__init__.") else []
-    found.add(
-        "/".join([top, *below, *inside]) + suffix_of(path), path
-    )  # already added, except for unusual packages
+    # Already added, except for unusual packages.
+    found.add("/".join([top, *below, *inside]) + suffix_of(path), path)
 
 
 def digest_of_parts(parts: Iterable[tuple[str, bytes]]) -> str:
@@ -223,24 +208,22 @@ def parsed(source: Path) -> ast.Module:
     """Return the parsed code of a file; an empty module if it is not Python."""
     try:
         return ast.parse(source.read_bytes())
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        RecursionError,
-    ):  # such as a template or a bad example of a test, which is never imported
-        return ast.Module([], [])
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return ast.Module([], [])  # such as a template or a bad example of a test, which is never imported
 
 
 def imported_names(tree: ast.Module) -> set[str]:
     """Return the top-level names of all imports in a file."""
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name.partition(".")[0] for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names.add(node.module.partition(".")[0])
-    return names
+    return {name for node in ast.walk(tree) for name in top_names(node)}
+
+
+def top_names(node: ast.AST) -> list[str]:
+    """Return the top-level names that an import statement imports; none for other code and for relative imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    if isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+        return [node.module.partition(".")[0]]
+    return []
 
 
 def without_script(tree: ast.Module, entry: str) -> ast.Module:
@@ -315,11 +298,8 @@ def is_nowhere(name: str) -> bool:
 def unguarded_imports(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
     """Yield (top-level name, line) of the imports in a body, except those inside code that handles their failure."""
     for node in body:
-        if isinstance(node, ast.Import):
-            yield from ((alias.name.partition(".")[0], node.lineno) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            if node.level == 0 and node.module:
-                yield node.module.partition(".")[0], node.lineno
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from ((name, node.lineno) for name in top_names(node))
         elif isinstance(node, ast.Try) and node.handlers:
             yield from unguarded_imports([*node.handlers, *node.orelse, *node.finalbody])
         else:

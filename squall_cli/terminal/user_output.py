@@ -113,10 +113,8 @@ def keep_stdout() -> IO[str]:
         number = sys.stdout.fileno()
         ours: IO[str] = os.fdopen(os.dup(number), "w", encoding="utf-8")
         os.dup2(sys.stderr.fileno(), number)
-    except (
-        OSError,
-        io.UnsupportedOperation,
-    ):  # not a real file, as in tests that run the command in their own process
+    except (OSError, io.UnsupportedOperation):
+        # Not a real file, as in tests that run the command in their own process.
         ours = sys.stdout
     sys.stdout = sys.stderr
     return ours

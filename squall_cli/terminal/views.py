@@ -121,17 +121,11 @@ def component_text(name: str, component: ComponentStatus, rate: float | None) ->
     if component.failed:
         facts.append(f"{component.failed:,} failed")
     if spout:
-        facts += spout_facts(component)
+        facts.append(f"{component.acked:,} acked")
+        if component.pending:
+            facts.append(f"{component.pending:,} pending")
+        if component.p50 is not None:
+            facts.append(f"p50 {formats.latency(component.p50)}, p99 {formats.latency(component.p99)}")
     if component.idle:
         facts.append(f"idle: {component.idle}" if spout else component.idle)
     return f"{name} " + ", ".join(facts)
-
-
-def spout_facts(component: ComponentStatus) -> list[str]:
-    """Return the figures that only spouts have: trees and latency."""
-    facts = [f"{component.acked:,} acked"]
-    if component.pending:
-        facts.append(f"{component.pending:,} pending")
-    if component.p50 is not None:
-        facts.append(f"p50 {formats.latency(component.p50)}, p99 {formats.latency(component.p99)}")
-    return facts

@@ -16,7 +16,7 @@ import pytest
 from squall.packages.archives import unpack
 from squall_cli.packing.loading import load_topology, parse_source
 from squall_cli.packing.packing import Package, Resource, gather, included, pack_all
-from squall_cli.packing.user_modules import Before, CannotShip
+from squall_cli.packing.user_modules import CannotShip
 from topology_api import Topology
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,7 +68,7 @@ def submitted(
     text: str, *arguments: str, include: tuple[str, ...] = (), resources: tuple[str, ...] = ()
 ) -> tuple[Topology, Package]:
     """Load and gather as `squall submit` does."""
-    before, source = Before.now(), parse_source(text)
+    before, source = frozenset(sys.modules), parse_source(text)
     home = Path.cwd() if source.file is None else source.file.parent
     includes = included(include, home)
     topology = load_topology(text, arguments)
