@@ -1,9 +1,10 @@
-"""`squall nimbus` without its command line: one Nimbus, assembled from its parts over a given store.
+"""`squall nimbus` without its command line: one Nimbus over a given store, assembled from its parts.
 
-Three threads: control (elections, and the master while this Nimbus leads), housekeeping (files, counters), and HTTP. With
-`start` and `stop` it runs inside another program; `run` serves HTTP in the calling thread until `ask_to_stop`.
-Its state directory (`squall.daemon.state_directory`) also holds `files/` (the files of topologies, by their SHA-256),
-`counters/` (what topologies have counted), and, unless squall.token.file names another place, `token` (the operators', 0600).
+A Nimbus has three threads: control (elections, and the master while this Nimbus leads), housekeeping (files, counters), and
+HTTP. With `start` and `stop` the Nimbus runs inside another program; `run` serves HTTP in the calling thread until
+`ask_to_stop`. The state directory (`squall.daemon.state_directory`) also holds `files/` (the files of topologies, by their
+SHA-256), `counters/` (the counters of topologies), and, unless squall.token.file names a different place, `token` (the
+operators' token, mode 0600).
 Must not know: the kind of store, the command line, signals.
 """
 
@@ -49,14 +50,14 @@ from topology_api.options import defaults
 
 _log = logging.getLogger(__name__)
 
-#: Most connections at a time; a supervisor keeps one or two.
+#: The most connections at a time; a supervisor keeps one or two.
 MOST_CONNECTIONS: Final = 4096
-#: Seconds that a connection without requests is kept: longer than supervisors pause between requests.
+#: How many seconds a connection without requests is kept: longer than the pauses between a supervisor's requests.
 KEEP_ALIVE_SECS: Final = 15
-#: Seconds that the control thread has to resign when the daemon stops.
+#: Seconds that the control thread has for resigning when the daemon stops.
 STOP_SECS: Final = 1.0
-#: Seconds after which the master reads the store without a notification, since ZooKeeper may lose them. What it reads
-#: may be as old as the store remembers (8 s), so every change is seen within 10 s.
+#: Seconds after which the master reads the store even without a notification, since ZooKeeper may lose notifications. The store
+#: may answer from its cache, which is at most 8 s old, so every change is seen within 10 s.
 LOOK_SECS: Final = 2.0
 
 
@@ -64,10 +65,10 @@ LOOK_SECS: Final = 2.0
 class NimbusSettings:
     """The settings of a Nimbus.
 
-    state: its directory. host, port: where it listens (port 0: any free one). advertise: the URL under which others reach it.
-    insecure: whether it may listen to other machines without HTTPS. new_cluster: forget which cluster it belonged to.
-    new_token: give the operators another token when it first leads. conf: the site's options (defaults for those that are
-    not in it). environ: the environment that names the user's directories.
+    state: the state directory. host, port: where the Nimbus listens (port 0: any free port). advertise: the URL under which
+    others reach it. insecure: whether it may listen to other machines without HTTPS. new_cluster: forget to which cluster it
+    belonged. new_token: give the operators a new token when it leads for the first time. conf: the site's options (missing
+    options have their defaults). environ: the environment variables that name the user's directories.
     """
 
     state: Path
@@ -97,7 +98,7 @@ class NimbusDaemon:
         self._stopped = False
         with ExitStack() as opened:  # closes what was opened if the rest fails
             self._listener = opened.enter_context(listen(settings.host, settings.port))
-            #: The URL at which it answers.
+            #: The URL at which this Nimbus answers.
             self.url = self._own_url("http" if files is None else "https")
             self._warn_of_its_name()
             state = StateDirectory(settings.state, "Nimbus", f"nimbus-{socket.gethostname()}")
@@ -177,7 +178,7 @@ class NimbusDaemon:
         self._server.stop()
 
     def stop(self) -> None:
-        """Resign, end, and release the state directory. A second call does nothing."""
+        """Resign, stop, and release the state directory. A second call does nothing."""
         if self._stopped:
             return
         self._stopped = True
@@ -205,7 +206,7 @@ class NimbusDaemon:
 
     @property
     def token(self) -> str | None:
-        """The operators' token, None while it is not known yet."""
+        """The operators' token; None while it is not known yet."""
         return self._secrets.token
 
     # Parts
@@ -225,7 +226,7 @@ class NimbusDaemon:
         return master
 
     def _why_not(self) -> str | None:
-        """Return a reason not to lead, or None."""
+        """Return a reason not to begin to lead, or None."""
         try:
             self._state.cluster.admit(self._store)
         except OtherCluster as error:
@@ -254,7 +255,7 @@ class NimbusDaemon:
         return _url(scheme, reached_at(self._settings.host), self._listener.getsockname()[1])
 
     def _warn_of_its_name(self) -> None:
-        """Warn if the advertised URL has a name such as localhost, which means every host itself."""
+        """Warn if the advertised URL has a name such as localhost, which on each host refers to that host itself."""
         host = Address.of(self.url).host
         if is_local_name(host) and not tls.is_loopback(self._settings.host):
             _log.warning(
@@ -264,7 +265,7 @@ class NimbusDaemon:
             )
 
     def _urls(self) -> list[str]:
-        """Return all URLs by which a command on this host may reach it."""
+        """Return all URLs under which a command on this host may reach this Nimbus."""
         scheme = self.url.partition("://")[0]
         return [self.url, _url(scheme, self._settings.host or "0.0.0.0", self._listener.getsockname()[1])]
 

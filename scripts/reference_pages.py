@@ -258,7 +258,7 @@ def states() -> str:
         + "\n`GONE` is not a state: the name is free again. `(previous)` is the state before the rebalance or the"
         + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as"
         + " ACTIVE or INACTIVE. Until all\nits workers are up it takes no `rebalance` and no `replace`; if it fails before"
-        + " that, the version before comes back.\n"
+        + " that, the previous version comes back.\n"
         + "A topology whose record in ZooKeeper cannot be read is listed as BAD; `kill` removes it.\n"
     )
 

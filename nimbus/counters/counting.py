@@ -1,7 +1,7 @@
 """The counters of topologies, collected from their workers, and the status that users see.
 
 `Counters` keeps the latest counters of each worker and the sums of workers that are gone, so that a total never falls when
-a worker is replaced. `Statuses` puts them beside the records. Any thread may call both.
+a worker is replaced. `Statuses` combines them with the records. Any thread may call both classes.
 Must not know: how counters arrive, who reads them.
 """
 
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 
 #: The state shown for a topology whose record cannot be read.
 BAD = "BAD"
-#: The number of topologies that are gone but still remembered.
+#: How many topologies are remembered after their end, at most.
 PAST = 4
-#: The number of topologies whose components are cached.
+#: For how many topologies the components are cached.
 _DESCRIPTIONS = 1024
-#: Why a spout without running tasks does not emit, by the topology's state. In all other states: inactive.
+#: Why a spout without running tasks does not emit, by the topology's state. In all other states the reason is "inactive".
 WITHOUT_TASKS: dict[str, str] = {TopologyState.ACTIVE: "not open yet", TopologyState.COMPLETED: "finished"}
 
 #: The components of a topology in the order of declaration: (id, kind).
@@ -51,9 +51,9 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._topologies: dict[str, Counted] = {}
-        #: By name, for the topologies that ended last: how to make their final status.
+        #: For the topologies that ended last, by name: a function that makes the final status.
         self._past: dict[str, Callable[[float], TopologyStatus]] = {}
-        #: Topologies with new counts since they were saved.
+        #: Topologies whose counters have changed since they were saved.
         self._unsaved: set[str] = set()
 
     def count(
@@ -93,13 +93,13 @@ class Counters:
             return topology_status(record, components, counted, living, now)
 
     def of_workers(self, topology_id: str) -> list[tuple[str, Incarnation, WorkerCounters]]:
-        """Return the latest counters of each worker that is listed on its own, by name."""
+        """Return the latest counters of each worker, by its name, except workers that are already included in the sums."""
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
 
     def silent(self, topology_id: str) -> frozenset[str] | None:
-        """Return the workers that have sent counters, if their topology has never emitted anything; None if it has."""
+        """Return the workers that have sent counters if their topology has never emitted anything; None if it has emitted."""
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return None if counted.has_emitted() else frozenset(counted.workers)
@@ -114,23 +114,23 @@ class Counters:
                 del self._past[next(iter(self._past))]
 
     def keep(self, topology_ids: Collection[str], names: Collection[str] = ()) -> None:
-        """Forget all topologies except these and those with one of these names."""
+        """Forget all topologies except those with these ids and those with these names."""
         with self._lock:
             for topology_id in list(self._topologies):
                 if topology_id not in topology_ids and name_of(topology_id) not in names:
                     del self._topologies[topology_id]
 
     def save(self, directory: Path) -> None:
-        """Write changed counters to a directory, which is created, and delete files of topologies that are gone. Raises the
-        OSError of a topology whose file cannot be written, after all others are; the next call tries it again. One thread at a
-        time."""
+        """Write changed counters to a directory, which is created if it is missing, and delete files of topologies that are
+        gone. If a topology's file cannot be written, the files of all other topologies are written first, then the OSError is
+        raised; the next call tries the file again. May be called by one thread at a time."""
         with self._lock:
             ids = set(self._topologies)
             unsaved = sorted(self._unsaved & ids)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         failure: OSError | None = None
         for topology_id in unsaved:
-            with self._lock:  # the workers' counters are values; only the sums may change meanwhile
+            with self._lock:  # the workers' counters are immutable; only the sums may change later
                 self._unsaved.discard(topology_id)
                 counted = self._topologies.get(topology_id, Counted())
                 parts = topology_counters.base_of(counted), dict(counted.folded), dict(counted.workers)
@@ -145,14 +145,14 @@ class Counters:
             raise failure
 
     def load(self, directory: Path) -> None:
-        """Load the saved counters of topologies that have sent none since."""
+        """Load the saved counters of topologies for which no newer counters have arrived."""
         found = topology_counters.read_all(directory)
         with self._lock:
             for topology_id, counted in found.items():
                 self._topologies.setdefault(topology_id, counted)
 
     def last(self, name: str, now: float) -> TopologyStatus | None:
-        """Return the final status of the last topology of that name, while it is remembered."""
+        """Return the final status of the last topology with this name, while that topology is remembered."""
         with self._lock:
             final = self._past.get(name)
             return None if final is None else final(now)
@@ -165,7 +165,7 @@ class Statuses:
         self._registry = Registry(store)
         self._counters = counters
         self._now = now
-        #: A topology's components never change, so they are read once.
+        #: The components of a topology never change, so they are read only once.
         self.components = lru_cache(_DESCRIPTIONS)(lambda id: components_of(get_description(store, id)))
 
     def status(self, name: str) -> TopologyStatus:
@@ -181,11 +181,11 @@ class Statuses:
         except BadBlob:
             if self._registry.topologies.get(name) is record:
                 raise
-            raise NoSuchTopology(name) from None  # it was removed meanwhile
+            raise NoSuchTopology(name) from None  # the topology was removed meanwhile
         return self._counters.status(record, components, self.living(record), self._now())
 
     def last_status(self, name: str) -> TopologyStatus:
-        """As `status`; for a topology that is gone, its final status while it is remembered."""
+        """As `status`, but for a topology that is gone return its final status, while that topology is remembered."""
         try:
             return self.status(name)
         except NoSuchTopology:
@@ -268,7 +268,7 @@ def shown_metric(value: object) -> object:
 
 
 def summary_of(idle: Mapping[str, int]) -> str:
-    """Return the reason that most tasks have; "" when any of them emits."""
+    """Return the most frequent reason why a task does not emit; "" if any task emits."""
     if not idle or "" in idle:
         return ""
     return Counter(idle).most_common(1)[0][0]

@@ -1,8 +1,8 @@
-"""The counters of one topology: each worker's latest, the sums of ended workers, and the file that stores both.
+"""The counters of one topology: the latest counters of each worker, the sums of ended workers, and the file that stores both.
 
 Each topology has one file, named after its id, that preserves the counters across a restart of Nimbus. A file is written under
-another name and renamed. Only its owner may read it, because error reports contain users' values. A file that cannot be read is
-left out, with a warning: living workers report their counters again anyway.
+a temporary name and then renamed. Only the file's owner may read it, because error reports contain users' values. A file that
+cannot be read is left out, with a warning: living workers will report their counters again in any case.
 Must not know: how counters arrive, who reads them, when they are saved.
 """
 
@@ -36,14 +36,14 @@ class Counted:
 
     #: The latest counters of each worker.
     workers: dict[str, tuple[Incarnation, WorkerCounters]] = field(default_factory=dict)
-    #: Of incarnations that have ended: their sums by component (`base`), their latest errors by component (`reports`), and the
-    #: latest incarnation of each worker that has been added to the sums (`folded`).
+    #: For incarnations that have ended: their sums by component (`base`), their latest errors by component (`reports`), and,
+    #: for each worker, the latest incarnation that is included in the sums (`folded`).
     base: dict[str, ComponentCounters] = field(default_factory=dict)
     reports: dict[str, deque[ErrorReport]] = field(default_factory=dict)
     folded: dict[str, Incarnation] = field(default_factory=dict)
 
     def count(self, worker: str, incarnation: Incarnation, counters: WorkerCounters) -> None:
-        """Add the counters of a worker, unless later ones are known."""
+        """Add the counters of a worker, unless later counters are known."""
         if incarnation <= self.folded.get(worker, Incarnation(-1, -1)):
             return
         last = self.workers.get(worker)
@@ -55,7 +55,7 @@ class Counted:
         self.workers[worker] = incarnation, counters
 
     def fold(self, worker: str) -> None:
-        """Add an ended incarnation's sums to the base, and forget its state."""
+        """Add the sums of a worker's ended incarnation to the base, and forget the incarnation's state."""
         incarnation, counters = self.workers.pop(worker)
         self.folded[worker] = incarnation
         for component, done in counters.components.items():
@@ -65,7 +65,7 @@ class Counted:
             self.reports[component] = deque(folded([*self.reports.get(component, ()), *own]), maxlen=KEPT)
 
     def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
-        """Return the sums of a component, and its present state as the `living` workers reported it.
+        """Return the sums of a component, and the component's present state as the `living` workers reported it.
 
         If no worker is living, return the last reported state, without idle reasons: the trees of a killed worker were neither
         acked nor failed, so they still count as pending.
@@ -90,7 +90,7 @@ class Counted:
         return any(done.emitted for components in (self.base, *latest) for done in components.values())
 
     def latest_reports(self) -> tuple[ErrorReport, ...]:
-        """Return the latest errors of all workers, the oldest first; one that recurs at each restart is listed once."""
+        """Return the latest errors of all workers, the oldest first. An error that recurs at each restart is listed once."""
         found = [report for reports in self.reports.values() for report in reports]
         found += [report for _, counters in self.workers.values() for report in counters.reports]
         return tuple(folded(found))
@@ -102,7 +102,7 @@ def write(directory: Path, topology_id: str, data: bytes) -> None:
 
 
 def remove_others(directory: Path, topology_ids: Collection[str]) -> None:
-    """Remove the files of all other topologies, and what a killed Nimbus had begun to write."""
+    """Remove the files of all topologies that are not in `topology_ids`, and unfinished files of a killed Nimbus."""
     keep = set(map(_name, topology_ids))
     for path in [*directory.glob(f"*{_SUFFIX}"), *directory.glob(f"*{TEMPORARY}")]:
         if path.name not in keep:
@@ -141,7 +141,7 @@ def base_of(counted: Counted) -> bytes:
 
 
 def decode(data: bytes) -> Counted:
-    """Decode the bytes that `encode` made; raise `BadCounters` for others."""
+    """Decode the bytes that `encode` made; raise `BadCounters` for any other bytes."""
     try:
         body = json.loads(data)
         if body["format"] != FORMAT:

@@ -1,9 +1,9 @@
-"""The tasks of every Nimbus, leading or not: keeps the files of all topologies, deletes others, saves the counters.
+"""The work of every Nimbus, leading or not: keeps the files of all topologies, deletes other files, saves the counters.
 
-A file is uploaded to the present leader; the other Nimbuses fetch it from there, so that each of them can lead next.
-A Nimbus that lacks a file asks every other Nimbus for it; `nimbus.files.missing_files` decides by their answers which one
+A file is uploaded to the present leader. The other Nimbuses fetch it from the leader, so that each of them can lead next. A
+Nimbus that lacks a file asks every other Nimbus for it. From the answers, `nimbus.files.missing_files` decides which Nimbus
 should lead.
-Must not know: elections, who asks for files.
+Must not know: elections, the users of the files.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two checks for missing files if nothing has changed.
 LOOK_SECS: Final = 2.0
-#: How long a missing file keeps this Nimbus from leading, in seconds. PATIENCE_SECS: if all others answer that they lack it,
-#: too. UNSURE_SECS: if some do not answer, or have it but lack others.
+#: How many seconds a missing file keeps this Nimbus from leading. PATIENCE_SECS: if all other Nimbuses answer that they lack
+#: the file, too. UNSURE_SECS: if some do not answer, or have the file but lack other files.
 PATIENCE_SECS: Final = 30.0
 UNSURE_SECS: Final = 120.0
 COLLECT_SECS: Final = 60.0
-#: Seconds that a file without a topology stays: longer than from its upload to the submission, even if a clock is set.
+#: How many seconds a file without a topology is kept: more than pass between upload and submission, even if a clock is set.
 UNUSED_SECS: Final = 2 * 3600.0
 SAVE_SECS: Final = 5.0
 
 
 @dataclass(eq=False, repr=False)
 class Housekeeping:
-    """Runs in its own thread; `lacks` is called by the control thread."""
+    """Runs in its own thread; the control thread calls only `lacks`."""
 
     store: Store
     files: FileStore
@@ -63,10 +63,10 @@ class Housekeeping:
         self._ending = False
         self._thread = threading.Thread(target=self._serve, name="squall-nimbus-housekeeping", daemon=True)
         self._unwatch: list[Cancel] = []
-        #: Only housekeeping updates it; any thread may read.
+        #: Updated only by the housekeeping thread; any thread may read it.
         self.missing = MissingFiles(PATIENCE_SECS, UNSURE_SECS)
         self._sources = FileSources(self.clock.now)
-        #: sha256 -> the last logged reason why it could not be fetched.
+        #: SHA-256 -> the last logged reason why the file could not be fetched.
         self._told: dict[str, str] = {}
         #: The topologies at the last check.
         self._known: set[str] = set()
@@ -88,7 +88,8 @@ class Housekeeping:
         self._save()
 
     def lacks(self) -> str | None:
-        """Return why this Nimbus should not begin to lead: it lacks a file that a topology needs. None: it may."""
+        """Return why this Nimbus should not begin to lead: it lacks a file that a topology needs. None: it may begin to
+        lead."""
         return self.missing.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
 
     def _serve(self) -> None:
@@ -138,7 +139,7 @@ class Housekeeping:
         self._told = {sha256: text for sha256, text in self._told.items() if sha256 in missing}
 
     def _ask_one(self, other: NimbusRecord, missing: Collection[str], here: Collection[str]) -> Inventory:
-        """Ask another Nimbus which of the missing files it has, and whether it has those that are here."""
+        """Ask another Nimbus which of the missing files it has, and whether it has all files of this Nimbus."""
         try:
             with closing(self.ask(other)) as client:
                 has = frozenset(sha256 for sha256 in missing if client.exists(at("files", sha256)))
@@ -148,7 +149,7 @@ class Housekeeping:
             return Inventory(other.id, silent=str(error))
 
     def _fetch(self, sha256: str, name: str, other: NimbusRecord) -> bool:
-        """Fetch a file from another Nimbus; return whether it is here now."""
+        """Fetch a file from another Nimbus; return whether the file is here now."""
         try:
             with closing(self.ask(other)) as client, closing(self.files.receive(sha256)) as incoming:
                 file = cast(BinaryIO, incoming)
@@ -168,7 +169,7 @@ class Housekeeping:
     def _collect(self) -> None:
         records, unread = every_record(self._registry)
         known = {record.id for record in records}
-        # Also those of the previous check: the topologies that were read may be some seconds old.
+        # Topologies of the previous check are kept too: the list of topologies that was read may be some seconds old.
         self.counters.keep(known | self._known, unread)
         self._known = known
         needed, unread = needed_files(self._registry)
@@ -187,8 +188,8 @@ class Housekeeping:
 
 
 def needed_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:
-    """Return (SHA-256 -> the name of a topology that needs it, the names with a record that cannot be read and may need
-    others).
+    """Return (SHA-256 -> the name of a topology that needs the file, the names whose records cannot be read: these may need
+    other files).
     """
     records, unread = every_record(registry)
     return {sha256: record.name for record in records for sha256 in record.files.values()}, unread

@@ -1,14 +1,16 @@
-"""Decides whether a Nimbus may lead although it lacks files. In: answers of the others; out: reasons.
+"""Decides from the answers of the other Nimbuses whether a Nimbus may lead although it lacks files; if not, gives a reason.
 
-| the other Nimbuses | this one |
+| the other Nimbuses | decision |
 |---|---|
-| one has the file, and all files of this one | that one should lead; this one does not begin to, or steps aside |
-| all have answered that they lack it | after `patience` seconds it is lost, and this one may lead without it |
-| one does not answer, or has it but lacks others | this one may lead without it only after `longer` seconds |
+| another has the file, and all files of this Nimbus | the other should lead: this Nimbus does not begin to lead, or steps aside
+|
+| all have answered that they lack the file | after `patience` seconds the file is lost, and this Nimbus may lead without it |
+| another does not answer, or has the file but lacks other files | this Nimbus may lead without the file, but only after
+`longer` seconds |
 
-A silent Nimbus may have the file. The seconds restart when other Nimbuses have the file than before, but only a
-limited number of times: so the cluster always gets a leader, and running topologies continue without the file.
-Must not know: how the others are asked, elections.
+A silent Nimbus may have the file. The wait restarts when the set of Nimbuses that have the file changes, but only a limited
+number of times. So the cluster always gets a leader, and running topologies continue without the file.
+Must not know: how the other Nimbuses are asked, elections.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-#: The limit on all waiting, as a multiple of `longer`: others may have the file now and then, and yet be unable to lead.
+#: The limit on the whole wait, as a multiple of `longer`: other Nimbuses may have the file now and then, yet be unable to lead.
 _AT_MOST: Final = 5
 
 
@@ -30,11 +32,11 @@ class Inventory:
 
     nimbus: str
     has: frozenset[str] = frozenset()
-    """The missing files that it has."""
+    """The missing files that the other Nimbus has."""
     whole: bool = False
-    """Whether it also has all files of this Nimbus."""
+    """Whether the other Nimbus also has all files of this Nimbus."""
     silent: str = ""
-    """Why it did not answer; "" if it did."""
+    """Why the other Nimbus did not answer; "" if it answered."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,15 @@ class _Lack:
 
     topology: str
     first: float
-    """When it was first missing."""
+    """The time at which the file was first missing."""
     since: float
-    """Since when the same Nimbuses have it."""
+    """The time since which the same Nimbuses have the file."""
     holders: frozenset[str] = frozenset()
     better: str | None = None
     """One of the holders that should lead instead."""
     silent: Mapping[str, str] = field(default_factory=dict)
     given_up: bool = False
-    """Whether this Nimbus has waited for it long enough."""
+    """Whether this Nimbus has waited for the file long enough."""
 
 
 class MissingFiles:
@@ -72,7 +74,7 @@ class MissingFiles:
             before = self._lacks.get(sha256)
             if before is None:
                 before = _Lack(topology, now, now)
-            elif not holders <= before.holders:  # another Nimbus has it now
+            elif not holders <= before.holders:  # a further Nimbus has the file now
                 before = _Lack(topology, before.first if better is None else now, now)
             elif holders != before.holders and not before.given_up:
                 before = replace(before, since=now)
@@ -96,7 +98,7 @@ class MissingFiles:
         return None
 
     def steps_aside(self) -> str | None:
-        """Return why this Nimbus should let another one lead, or None."""
+        """Return why this Nimbus should let another Nimbus lead, or None."""
         for sha256, lack in self._lacks.items():
             if lack.better is not None and not lack.given_up:
                 return _reason(sha256, lack)
@@ -125,10 +127,10 @@ def _tell(sha256: str, lack: _Lack) -> None:
         )
         return
     _log.error(
-        "%s is lost: no Nimbus that %s has it%s. Its running workers continue; none can be started on a host that lacks"
-        " it: submit the topology again",
+        "%s is lost: %s has it%s. The topology's running workers continue, but none can be started on a host that lacks"
+        " the file. Submit the topology again",
         file,
-        "answers" if unheard else "is there",
+        "no Nimbus that answers" if unheard else "none of the present Nimbuses",
         unheard,
     )
 

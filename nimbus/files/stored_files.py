@@ -2,8 +2,8 @@
 
 Every Nimbus keeps the files of all topologies in one directory: `<directory>/<sha256>`. A file is received under a temporary
 name and hashed as it arrives. It is renamed to its SHA-256 only when it is complete and the digest matches, so every file
-with such a name is correct. A file that no topology needs is deleted when it has not been requested for a while.
-Must not know: HTTP, who needs a file, what is inside (`squall.packages` checks that).
+with such a name is correct. A file that no topology needs is deleted after a time without requests for it.
+Must not know: HTTP, which topologies need a file, its content (`squall.packages` checks that).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from squall.packages import archives
 from squall.packages.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
 from topology_api.errors import SquallError
 
-#: The kinds of files that may be submitted with a topology -> whether it is an archive.
+#: Each kind of file that may be submitted with a topology -> whether such a file is an archive.
 KINDS: Final = {"code": True, "wheels": True, "requirements": False}
 _INCOMING: Final = "incoming-"
 _NAME: Final = re.compile(r"[0-9a-f]{64}")
@@ -63,12 +63,12 @@ class FileStore:
         self._sound: set[tuple[str, str]] = set()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         for left in directory.glob(f"{_INCOMING}*"):
-            left.unlink(missing_ok=True)  # left behind by a process that has ended
+            left.unlink(missing_ok=True)  # a process that has ended left the file behind
 
     def path(self, sha256: str) -> Path:
-        """Return the path of a file, which is then kept for a while; raise `NoSuchFile` if it is missing."""
+        """Return the path of a file, and keep the file for a while from now; raise `NoSuchFile` if it is missing."""
         path = self.directory / checked_name(sha256)
-        # Without the lock, this could happen between `collect`'s check of the file's age and its deletion.
+        # Without the lock, this touch could happen between `collect`'s check of the file's age and the deletion of the file.
         with self._lock:
             try:
                 os.utime(path)
@@ -92,7 +92,7 @@ class FileStore:
         return Incoming(self.directory, name, self.limit)
 
     def check(self, kind: str, sha256: str) -> None:
-        """Check that a file is valid for its kind; raise `NoSuchFile`, `UnsoundFile` or `BadArchive` if not."""
+        """Check that a file is valid for its kind. Raises `NoSuchFile`, `UnsoundFile` or `BadArchive` if it is not."""
         if kind not in KINDS:
             raise UnsoundFile(
                 f"a topology can be submitted with files of the kinds {', '.join(KINDS)}, not {kind!r:.80}"
@@ -116,7 +116,8 @@ class FileStore:
             self._sound.add((kind, sha256))
 
     def collect(self, in_use: Collection[str], older_than_secs: float) -> list[str]:
-        """Remove files that are not in use and were not requested within `older_than_secs`; return their names."""
+        """Remove files that are not in use and were not requested within the last `older_than_secs` seconds; return their
+        names."""
         before = self._now() - older_than_secs
         removed = []
         for name in sorted(self.names() - set(in_use)):
@@ -147,7 +148,7 @@ class Incoming:
         self._size = 0
         self._target = directory / sha256
         self._path = directory / f"{_INCOMING}{secrets.token_hex(8)}"
-        self._file: BinaryIO = open(self._path, "xb")  # noqa: SIM115 - open until it is finished or abandoned
+        self._file: BinaryIO = open(self._path, "xb")  # noqa: SIM115 - open until the file is finished or abandoned
 
     def write(self, data: bytes) -> int:
         """Write the next bytes; raise `FileTooLarge` above the limit."""
@@ -185,7 +186,7 @@ class Incoming:
         return self._size
 
     def close(self) -> None:
-        """Delete what was received; does nothing after `finish`."""
+        """Delete the received bytes. Does nothing after `finish`."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 

@@ -1,6 +1,6 @@
 """The HTTP API of a Nimbus: all requests of the command, the supervisors and other Nimbuses.
 
-`table.py` lists the endpoints; the structs of requests and answers are in `squall.api`. The routes, the OpenAPI document and
-docs/http-api.md are made from both. `handlers.py` carries out requests, `views.py` makes answers, `auth.py` checks callers,
-`errors.py` maps exceptions; `app.py` reads requests and sends answers.
+`table.py` lists the endpoints; `squall.api` has the structs of requests and answers. The routes, the OpenAPI document and
+docs/http-api.md are made from these two. `handlers.py` carries out requests, `views.py` makes answers, `auth.py` checks
+callers, `errors.py` maps exceptions to statuses; `app.py` reads requests and sends answers.
 """

@@ -2,7 +2,7 @@
 
 For each request, in this order: check the credentials (`auth.py`); redirect to the leader where only the leader may answer;
 read query and body (`requests.py`); call the handler in a thread of the pool. Every exception becomes the JSON of an error.
-Must not know: what requests mean, sockets.
+Must not know: the meaning of requests, sockets.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from squall.http.json_text import json_text
 
 _log = logging.getLogger(__name__)
 
-#: Bytes of a file that are written at a time.
+#: How many bytes of a file are written at a time.
 _PIECE: Final = 1024 * 1024
 _NOBODY: Final = Caller("anybody")
 
@@ -57,7 +57,7 @@ def make_app(services: Services, authenticator: Authenticator) -> ASGIApp:
     app.router.redirect_slashes = False
 
     async def with_quoted_path(scope: Scope, receive: Receive, send: Send) -> None:
-        # Match the path as it was sent, so that a name with a slash in it (%2F) is one name.
+        # Match the path as the client sent it, so that a name with a slash in it (%2F) remains one name.
         if scope["type"] == "http" and scope.get("raw_path"):
             scope = {**scope, "path": scope["raw_path"].decode("ascii", "replace")}
         await app(scope, receive, send)
@@ -95,7 +95,7 @@ class Pages:
 
     async def _answer(self, endpoint: AnyEndpoint, request: Request) -> Response:
         caller = await self._admit(endpoint, request)
-        # Another Nimbus asks what this one has: no redirect.
+        # Another Nimbus asks which files this Nimbus has, so it is not redirected.
         if endpoint.leads == "always" and caller.kind != NIMBUS and not self._services.control.leading:
             return await self._redirect(request)
         path = {name: unquote(value) for name, value in request.path_params.items()}
@@ -115,7 +115,7 @@ class Pages:
         if endpoint.who == ANYBODY:
             return _NOBODY
         shown = request.headers.getlist("authorization")
-        if len(shown) > 1:  # a proxy may have checked the other one
+        if len(shown) > 1:  # a proxy may have checked a different one
             raise Unauthorized("there are several Authorization headers: send one")
         header = shown[0] if shown else None
         caller = self._authenticator.operator(header)

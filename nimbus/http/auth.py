@@ -1,9 +1,9 @@
 """Checks callers: operators by their token, daemons by their key pairs.
 
-An operator sends the cluster's token. A daemon sends a value that only it and this Nimbus can derive from their key pairs
-(`squall.security.sealing`). Nimbus looks up the daemon's public key in the daemon's record in the store, so only a daemon that
-can write to the store is accepted. A supervisor that the leader has given up, because it was silent, no longer has a record in
-the store. It may still report: the leader keeps the old record.
+An operator sends the cluster's token. A daemon sends a value that only that daemon and this Nimbus can derive from their key
+pairs (`squall.security.sealing`). Nimbus looks up the daemon's public key in the daemon's record in the store, so only a daemon
+that can write to the store is accepted. A supervisor that the leader has given up, because it was silent, no longer has a
+record in the store. Such a supervisor may still report: the leader keeps its old record.
 Must not know: the meaning of requests.
 """
 
@@ -24,7 +24,7 @@ from topology_api.errors import SquallError
 OPERATOR: Final = "operator"
 SUPERVISOR: Final = "supervisor"
 NIMBUS: Final = "nimbus"
-#: Records of daemons that are kept, so that an unchanged one is not decoded again.
+#: How many records of daemons are kept, so that an unchanged record is not decoded again.
 _REMEMBERED: Final = 10_000
 
 _NO_TOKEN_YET: Final = (
@@ -55,8 +55,8 @@ class Authenticator:
         self._registry = Registry(self.store)
 
     def operator(self, header: str | None) -> Caller | None:
-        """Return the operator if the header holds an operator's token, else None. Raises `Unauthorized` for a wrong token,
-        `NoTokenYet` while there is none. Does not read the store.
+        """Return the operator if the header holds an operator's token, else None. Raises `Unauthorized` for a wrong token, and
+        `NoTokenYet` while this Nimbus has no token. Does not read the store.
         """
         given = None if header is None else read_bearer(header)
         if given is None:
@@ -69,7 +69,7 @@ class Authenticator:
         return Caller(OPERATOR)
 
     def refusal(self) -> SquallError:
-        """Return the error for a request without credentials. If this Nimbus has no token yet, the error says that instead."""
+        """Return the error for a request without credentials. If this Nimbus has no token yet, return `NoTokenYet` instead."""
         if self.token() is None:
             return NoTokenYet(_NO_TOKEN_YET)
         return Unauthorized("this needs the operators' token: `Authorization: Bearer TOKEN`")
@@ -77,7 +77,8 @@ class Authenticator:
     def daemon(self, header: str | None) -> Caller:
         """Return the daemon that sent this header; raise `Unauthorized` if the daemon is unknown.
 
-        Raises `NoTokenYet` for another header while this Nimbus has no token. The daemon's public key is read from the store.
+        Raises `NoTokenYet` for a header that is not a daemon's while this Nimbus has no token. The daemon's public key is read
+        from the store.
         """
         found = None if header is None else read_daemon_header(header)
         if found is None:

@@ -1,4 +1,4 @@
-"""Errors over HTTP: the status, the kind and the JSON of each exception. One table; the first row that fits counts.
+"""Errors over HTTP: one table with the status, the kind and the JSON of each exception. The first row that fits is used.
 
 Must not know: who raises what, requests.
 """
@@ -28,7 +28,7 @@ RETRY_AFTER: Final = 1
 
 
 class Unauthorized(SquallError):
-    """No credentials, wrong ones, or ones that do not allow this."""
+    """No credentials, wrong credentials, or credentials that do not allow the request."""
 
 
 class NoTokenYet(SquallError):

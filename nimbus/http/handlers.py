@@ -1,8 +1,8 @@
-"""The handlers of the API, and what they work with: the parts of a Nimbus, and one request as it was read.
+"""The handlers of the API, and their arguments: the parts of a Nimbus, and one request after it was read.
 
-Each handler is a function of the services and the call, and returns a status and the struct to send.
-They run in threads of a pool, several at a time; changes are handed to the control thread.
-Must not know: Starlette; the paths of the handlers (`table.py` maps them).
+Each handler is a function of the services and the call, and returns a status and the struct to send. Handlers run in threads of
+a pool, several at a time; they hand changes to the control thread.
+Must not know: Starlette; the paths of the handlers (these are in `table.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Body = TypeVar("Body")
 
 #: Seconds within which a request is answered, if necessary with "unavailable".
 ANSWER_SECS: Final = 4.5
-#: Minimum seconds for a command, however long reading its request took.
+#: The least seconds that a command gets, however long reading its request took.
 LEAST_SECS: Final = 1.5
 
 
@@ -53,7 +53,7 @@ LEAST_SECS: Final = 1.5
 class ApiCall(Generic[Query, Body]):
     """A request: the names in its path, its query, its body, and who sent it.
 
-    `began`: when its handler could begin, on the monotonic clock.
+    `began`: the time, on the monotonic clock, at which the handler could begin.
     """
 
     caller: Caller
@@ -64,7 +64,7 @@ class ApiCall(Generic[Query, Body]):
 
     @property
     def left(self) -> float:
-        """Seconds left to answer it."""
+        """The seconds that are left for the answer."""
         return max(LEAST_SECS, ANSWER_SECS - (time.monotonic() - self.began))
 
 
@@ -89,7 +89,7 @@ class Services:
     def leader_url(self) -> str:
         """Return the leader's URL.
 
-        Raise `NoLeader` if there is no leader, or if the new leader is this Nimbus itself, which has not taken over yet.
+        Raises `NoLeader` if there is no leader, or if the new leader is this Nimbus itself, but it has not taken over yet.
         """
         leader = self.views.leader_id()
         if leader is not None and leader != self.control.me.id:
@@ -105,7 +105,7 @@ class Services:
 
 #: A call without query or body.
 Plain = ApiCall[None, None]
-#: The status, and what is sent as JSON.
+#: The status, and the struct that is sent as JSON.
 Reply = tuple[int, Struct]
 
 
@@ -126,7 +126,7 @@ def supervisors(services: Services, call: Plain) -> Reply:
 
 
 def drain(services: Services, call: Plain) -> Reply:
-    # Raises if there is no such supervisor. `undrain` does not check, so that it also works for one that is gone.
+    # Raises if there is no such supervisor. `undrain` does not check this, so that it also works for a supervisor that is gone.
     services.views.supervisor(call.path["id"])
     return _set_drained(services, call, True)
 
@@ -142,7 +142,8 @@ def _set_drained(services: Services, call: Plain, drained: bool) -> Reply:
 
 
 def reports(services: Services, call: ApiCall[None, requests.ReportsRequest]) -> Reply:
-    """Accept what a supervisor forwards. Any Nimbus accepts counters; `app.py` redirects reports to the leader."""
+    """Accept the reports and counters that a supervisor sends. Any Nimbus accepts counters; `app.py` redirects reports to the
+    leader."""
     supervisor_id = call.path["id"]
     if call.caller.id != supervisor_id:
         raise Unauthorized(f"only supervisor {supervisor_id!r} may send its reports")
@@ -183,7 +184,7 @@ def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
     check_versions(submission, own_versions(), services.views.registry.all_supervisors())
     for kind, sha256 in submission.files.items():
         services.files.check(kind, sha256)
-    # Checking large archives takes a long time, and is not counted: it happens only once.
+    # The time for checking large archives may be long, and is not counted: it is needed only once.
     call = replace(call, began=time.monotonic())
     known, record = services.lead(call, lambda nimbus: _accept(nimbus, submission))
     return 200 if known else 201, answers.SubmittedAnswer(record.name, record.id, record.state)
@@ -228,7 +229,8 @@ def rebalance(services: Services, call: ApiCall[None, requests.RebalanceRequest]
 def _changed(
     services: Services, call: ApiCall[Query, Body], change: Callable[[Nimbus], object], gone: str = "GONE"
 ) -> Reply:
-    """Change a topology and answer with its state. `gone`: the answer if it had no workers and was removed at once."""
+    """Change a topology and answer with its state. `gone`: the answer if the topology had no workers and was removed at
+    once."""
     name = call.path["name"]
 
     def command(nimbus: Nimbus) -> str:

@@ -60,7 +60,7 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
         try:
             components = views.status(name).components
         except NoSuchTopology:
-            continue  # it was removed meanwhile
+            continue  # the topology was removed meanwhile
         rows += [({"topology": name, "component": each}, vars(status)) for each, status in components.items()]
     for kind, key, text in _OF_COMPONENTS:
         metric = f"squall_component_{key}" + ("_total" if kind == "counter" else "")

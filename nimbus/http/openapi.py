@@ -1,4 +1,4 @@
-"""The API as an OpenAPI document, made from the table and its structs. `scripts/http_api_page.py` makes the page for people.
+"""The API as an OpenAPI document, made from the table and its structs. `scripts/http_api_page.py` makes the page for readers.
 
 Must not know: requests, handlers.
 """
@@ -57,7 +57,8 @@ def document() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def schemas() -> dict[str, Schema]:
-    """Return the schema of each struct by its name. Nimbus always sends fields that have a default, except in events."""
+    """Return the schema of each struct, by the struct's name. Nimbus always sends fields that have a default, except in
+    events."""
     sent = [
         ErrorAnswer,
         *(shape for row in TABLE for shape in row.answers.values() if not isinstance(shape, str)),
@@ -78,7 +79,7 @@ def schemas() -> dict[str, Schema]:
 
 
 def _taken(schema: Schema) -> Schema:
-    """Return the schema of an optional field without its null."""
+    """Return the schema of an optional field, without the type null."""
     schema = {**schema, **next((each for each in schema.get("anyOf", ()) if each != {"type": "null"}), {})}
     schema.pop("anyOf", None)
     if schema.get("default", ...) is None:

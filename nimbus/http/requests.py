@@ -17,7 +17,8 @@ from starlette.requests import Request
 from nimbus.submission.parse import BadRequest, S, TooLarge
 from squall.api.problems import fields_of, plain_type
 
-#: How deep objects and lists in a body may be nested; configurations only half as deep. Far below Python's recursion limit.
+#: How deep objects and lists in a body may be nested: far below Python's recursion limit. Configurations may be nested only
+#: half as deep.
 _MOST_LEVELS: Final = 100
 
 
@@ -58,7 +59,7 @@ def _value(kind: inspect.Type, text: str) -> object:
 
 
 async def read_json(request: Request, limit: int) -> Any:
-    """Return the JSON of a body, None when it is empty; `TooLarge` above `limit` bytes."""
+    """Return the JSON of a body; None if the body is empty. Raises `TooLarge` above `limit` bytes."""
     size = request.headers.get("content-length", "")
     over = TooLarge(f"the request is longer than the {limit:,} bytes that are accepted here")
     if size.isdigit() and int(size) > limit:
@@ -72,7 +73,7 @@ async def read_json(request: Request, limit: int) -> Any:
 
 
 def _parsed(data: bytes) -> Any:
-    """Parse JSON that can be written again: not nested too deeply, without NaN."""
+    """Parse JSON, and accept only JSON that can be written again: not nested too deeply, without NaN."""
     too_deep = BadRequest([f"the body is nested more than {_MOST_LEVELS} levels deep"])
     try:
         value = json.loads(data, parse_constant=_refuse_constant)

@@ -1,6 +1,6 @@
-"""The endpoints of Nimbus as one table: the routes, the OpenAPI document and docs/http-api.md are made from it.
+"""The endpoints of Nimbus as one table, from which the routes, the OpenAPI document and docs/http-api.md are made.
 
-Must not know: how a request arrives, what the handlers do.
+Must not know: how a request arrives, the work of the handlers.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def _fields(shape: type[S]) -> JsonBody[S]:
 class Endpoint(Generic[Query, Body]):
     """One method of one path. If `handler` is None, `app.py` answers, because the endpoint streams or needs no thread.
 
-    answers: status -> the struct of the JSON, or a description of another body. notes: status -> a remark on it. leads:
-    "always": only the leader answers, others redirect to it; "reports": the same if the body has reports; "": any Nimbus
-    answers. errors: the statuses besides 401, 500 and 503.
+    answers: status -> the struct of the JSON, or a description of a body that is not JSON. notes: status -> a remark on the
+    status. leads: "always": only the leader answers, other Nimbuses redirect to the leader; "reports": the same if the body has
+    reports; "": any Nimbus answers. errors: the error statuses besides 401, 500 and 503.
     """
 
     method: str
@@ -64,12 +64,12 @@ class Endpoint(Generic[Query, Body]):
     notes: Mapping[int, str] = field(default_factory=dict)
     media_type: str = "application/json"
     group: str = "Topologies"
-    #: Its name in `app.py`, if it has no handler.
+    #: The endpoint's name in `app.py`, if it has no handler.
     name: str = ""
 
     @property
     def id(self) -> str:
-        """Its unique name."""
+        """The endpoint's unique name."""
         return self.name if self.handler is None else self.handler.__name__
 
 

@@ -2,7 +2,7 @@
 
 Views only read, so a Nimbus that does not lead can answer too, and any thread may call them. Configurations are shown
 without their secrets.
-Must not know: HTTP, who asks.
+Must not know: HTTP, callers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from squall.security.redaction import redacted
 from squall.status import TopologyStatus
 from topology_api.errors import NoSuchTopology, SquallError
 
-#: The number of topologies whose descriptions are cached.
+#: For how many topologies the description is cached.
 _DESCRIPTIONS: Final = 64
 _BAD: Final = "BAD"
 _KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
@@ -57,7 +57,7 @@ class Views:
     def __post_init__(self) -> None:
         self.registry = Registry(self.store)
         self._statuses = Statuses(self.store, self.counters, self.now)
-        #: A description never changes, so it is read once.
+        #: A description never changes, so it is read only once.
         self._description = lru_cache(_DESCRIPTIONS)(partial(get_description, self.store))
 
     # The cluster
@@ -98,14 +98,14 @@ class Views:
         return answers.StoreState(_KINDS.get(kind, kind), bool(getattr(self.store, "connected", True)))
 
     def cluster_id(self) -> str | None:
-        """Return the id of the cluster, None before its first leader has given it one."""
+        """Return the id of the cluster; None before the cluster's first leader has set it."""
         try:
             return identity.check(self.store, None) or None
         except identity.OtherCluster:
             return None
 
     def leader_id(self) -> str | None:
-        """Return the id of the leading Nimbus, None while there is none."""
+        """Return the id of the leading Nimbus; None while no Nimbus leads."""
         found = self.store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
@@ -140,13 +140,13 @@ class Views:
     # Topologies
 
     def topologies(self) -> list[answers.TopologySummary]:
-        """Return a summary of each topology; those whose records cannot be read come last."""
+        """Return a summary of each topology. Topologies whose records cannot be read come last."""
         found = []
         for record in self.registry.all_topologies():
             try:
                 found.append(self._summary(record))
             except NoSuchTopology:
-                continue  # it ended meanwhile
+                continue  # the topology ended meanwhile
             except _UNREADABLE as error:
                 found.append(_unreadable(record.name, str(error)))
         return found + [_unreadable(name, reason) for name, reason in sorted(self.registry.bad.items())]
@@ -187,11 +187,11 @@ class Views:
         return record
 
     def status(self, name: str) -> TopologyStatus:
-        """Return state and counters of a topology."""
+        """Return the state and the counters of a topology."""
         return self._statuses.status(name)
 
     def component(self, name: str, component: str) -> answers.ComponentAnswer:
-        """Return a component: its status, where its tasks run, what it reads and writes, its configuration."""
+        """Return a component: its status, the places of its tasks, the streams that it reads and writes, its configuration."""
         record = self.record(name)
         described = self._component_of(record, component)
         hosts = {each.id: each.host for each in self.registry.all_supervisors()}
@@ -215,7 +215,8 @@ class Views:
         )
 
     def workers(self, name: str) -> list[answers.WorkerEntry]:
-        """Return the workers of a topology, including those that are stopping; of an ended topology, those that it had."""
+        """Return the workers of a topology, including those that are stopping. For an ended topology, return the workers that
+        it had."""
         record = self.record(name)
         hosts = {each.id: each.host for each in self.registry.all_supervisors()}
         view = self._view(record)
@@ -238,7 +239,7 @@ class Views:
         return found
 
     def supervisor_of(self, name: str, worker: str) -> tuple[str, SupervisorRecord]:
-        """Return (the topology's id, the supervisor that runs a worker, or ran it when the topology ended)."""
+        """Return (the topology's id, the supervisor that runs the worker, or that ran it when the topology ended)."""
         record = self.record(name)
         known = []
         for placement, _ in self._known(self._view(record)):
@@ -267,7 +268,7 @@ class Views:
         return answers.ConfigurationsAnswer(redacted(record.conf), own)
 
     def worker_counters(self, name: str) -> answers.CountersAnswer:
-        """Return the counters of each worker, as it reported them, and the sums of the components."""
+        """Return the counters that each worker reported, and the sums of the components."""
         record = self.record(name)
         workers = []
         for worker, incarnation, counted in self.counters.of_workers(record.id):
@@ -301,13 +302,14 @@ class Views:
         )
 
     def _standing_by(self, record: TopologyRecord) -> answers.StandbyVersion | None:
-        """Return the previous version of a topology while a rollback is possible, and in how many seconds it happens."""
+        """Return the previous version of a topology, and in how many seconds it returns; None if a rollback is not possible."""
         if record.until is None or not is_on_trial(record):
             return None
         return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self.now()))
 
     def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
-        """Return how many workers of a running topology are not up and have a reason from their hosts, and the first reason."""
+        """Return how many workers of a running topology are not up for a reason that their hosts reported, and the first
+        reason."""
         reasons = why_not_up(self._view(record))
         return answers.HeldUp(len(reasons), sentence(reasons[0])) if reasons else None
 
@@ -323,7 +325,7 @@ class Views:
         return view_of(self.registry, record, self.registry.supervisors.names())
 
     def _known(self, view: LifecycleView) -> Iterator[tuple[Placement, bool | None]]:
-        """Yield (placement, whether it was withdrawn; None: it is gone because its topology has ended)."""
+        """Yield (placement, whether its worker was withdrawn; None: the worker is gone because its topology has ended)."""
         yield from ((placement, False) for placement in view.workers)
         yield from ((placement, True) for placement in view.withdrawn)
         if view.record.state in (COMPLETED, FAILED):
@@ -345,7 +347,7 @@ def _used(workers: Iterable[answers.SlotEntry]) -> int:
 
 
 def state_of(report: WorkerReport | None, leaving: bool | None, supervised: bool) -> str:
-    """Return a worker's state in one word. `leaving`: whether it was withdrawn; None: it is gone."""
+    """Return a worker's state in one word. `leaving`: whether the worker was withdrawn; None: it is gone."""
     if not supervised:
         return "LOST"
     if leaving is None or (report is not None and report.stopped):

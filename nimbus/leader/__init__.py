@@ -1,1 +1,1 @@
-"""The leading Nimbus: its control thread and the master that it runs."""
+"""The leading Nimbus: its control thread, and the master that this thread runs."""

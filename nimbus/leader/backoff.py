@@ -1,4 +1,4 @@
-"""Backoff of single topologies: after an error a topology rests for a moment, and each error is logged once.
+"""Back-off of single topologies: after an error a topology rests for a moment, and each error is logged once.
 
 Must not know: which step failed.
 """
@@ -30,7 +30,7 @@ class TopologyBackoff:
         self._unreadable: dict[str, str] = {}
 
     def rests(self, topology_id: str, now: float) -> bool:
-        """Return whether the topology is left alone at this moment."""
+        """Return whether the topology is still resting."""
         rest = self._resting.get(topology_id)
         return rest is not None and now < rest.until
 
@@ -46,11 +46,11 @@ class TopologyBackoff:
         self._resting[topology_id] = _Rest(now + REST_SECS, text)
 
     def end_round(self, now: float) -> None:
-        """Forget the errors of topologies that do not rest: they went through all their steps."""
+        """Forget the errors of topologies that do not rest: all their steps succeeded."""
         self._resting = {key: rest for key, rest in self._resting.items() if now < rest.until}
 
     def update(self, unreadable: Mapping[str, str], ids: Collection[str]) -> None:
-        """Log once which topologies cannot be read, and why; forget all topologies but those of these ids."""
+        """Log once which topologies cannot be read, and why. Forget all topologies except those with these ids."""
         for name, reason in unreadable.items():
             if self._unreadable.get(name) != reason:
                 _log.error("%s: its record cannot be read, it is left alone: %s", name, reason)
@@ -59,5 +59,5 @@ class TopologyBackoff:
 
     @property
     def due(self) -> float | None:
-        """When the next topology has rested."""
+        """The time at which the next topology has rested long enough; None: no topology rests."""
         return min((rest.until for rest in self._resting.values()), default=None)

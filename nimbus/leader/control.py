@@ -1,20 +1,21 @@
 """The control thread of a Nimbus: takes part in the election and, while it leads, runs the master.
 
-`squall.daemon.command_loop.Driver` runs it. A round keeps this Nimbus present in the store, takes part in the election, and
-lets the master do what is due. A term begins with a new master over a store whose writes carry the term's guard, and ends
-when the guard is lost. No state of the master is carried from one term into the next, because all of it is in the store.
+`squall.daemon.command_loop.Driver` runs the thread's rounds. A round keeps this Nimbus present in the store, takes part in the
+election, and lets the master do the work that is due. A term begins with a new master over a store whose writes carry the
+term's guard, and ends when the guard is lost. The master's state is not carried from one term into the next, because all of its
+state is in the store.
 
 Faults:
 
 | fault | reaction |
 |---|---|
-| the store is away | it is tried again; the term ends by this process's own clock |
-| another Nimbus leads | the term ends, this Nimbus stands by |
-| another Nimbus has keys or files that this one lacks | this one steps aside, the other leads |
-| another Nimbus has the same id: one has a copy of the other's state | this one waits until the other is gone |
-| an unexpected error | it is logged, and the master is rebuilt in the same term |
+| the store is away | the request is tried again; the term ends according to this process's own clock |
+| another Nimbus leads | the term ends, and this Nimbus is a standby |
+| another Nimbus has keys or files that this Nimbus lacks | this Nimbus steps aside, and the other leads |
+| another Nimbus has the same id, since one has a copy of the other's state | this Nimbus waits until the other is gone |
+| an unexpected error | the error is logged, and the master is rebuilt in the same term |
 
-Must not know: HTTP, files, what the master does.
+Must not know: HTTP, files, the work of the master.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds until a request that the store did not answer is repeated, and until a broken master is rebuilt.
+#: Seconds until a request that the store did not answer is repeated (RETRY_SECS), and until a broken master is rebuilt.
 RETRY_SECS: Final = 0.5
 REBUILD_SECS: Final = 2.0
 
@@ -51,10 +52,10 @@ class NotLeading(SquallError):
 
 @dataclass(eq=False, repr=False)
 class LeaderLoop:
-    """Elections, and the master while this Nimbus leads. One thread, except where it says otherwise.
+    """Elections, and the master while this Nimbus leads. Used by one thread, except where a comment says otherwise.
 
-    `why_not`: returns a reason not to start leading; `why_aside`: returns a reason to step aside while leading. `mark`:
-    identifies the state directory, so that a Nimbus with a copy of it is recognised.
+    `why_not`: returns a reason not to begin to lead; `why_aside`: returns a reason to step aside while leading. `mark`:
+    identifies the state directory, so that a Nimbus with a copy of the directory is recognised.
     """
 
     store: Store
@@ -78,9 +79,9 @@ class LeaderLoop:
         #: A term that this process has given up, even if its guard is still valid.
         self._over: Guard | None = None
         self._retry_at = -math.inf
-        #: Why the store does not answer; "" when it does.
+        #: Why the store does not answer; "" when it answers.
         self._away = ""
-        # Registered after the watches of `_presence` and `_leadership`, so they see a change before the thread wakes.
+        # Registered after the watches of `_presence` and `_leadership`, so that these see a change before the thread wakes.
         self._unwatch = self.store.watch("/", self._changed)
 
     # From any thread
@@ -98,7 +99,7 @@ class LeaderLoop:
     # The control thread
 
     def lead(self, command: Callable[[Nimbus], T]) -> T:
-        """Run a command on the master and return its result; raise `NotLeading` when there is none."""
+        """Run a command on the master and return its result. Raises `NotLeading` if there is no master."""
         master = self._master
         if master is None or not self.leading:
             raise NotLeading("this Nimbus does not lead at the moment: ask again in a few seconds")
@@ -109,10 +110,10 @@ class LeaderLoop:
             raise NotLeading(f"this Nimbus does not lead any more: {error}") from error
 
     def round(self) -> bool:
-        """Stay present, take part in the election, let the master do what is due."""
+        """Stay present, take part in the election, and let the master do the work that is due."""
         now = self.clock.now()
         try:
-            self._present = self._process.keep(now)  # as the only Nimbus of this id
+            self._present = self._process.keep(now)  # present as the only Nimbus with this id
             if not self._process.occupied:
                 self._presence.keep(now)
             guard = self._leadership.round(now)
@@ -124,7 +125,7 @@ class LeaderLoop:
             self._give_up(str(error))
         except Unavailable as error:
             self._retry_at = now + RETRY_SECS
-            if not self._away:  # once, not twice a second
+            if not self._away:  # log this once, not twice a second
                 _log.warning("the store is away, Nimbus waits for it: %s", error)
             self._away = str(error)
         except Exception:
@@ -137,7 +138,7 @@ class LeaderLoop:
         """Return the time at which a round is due."""
         now = self.clock.now()
         times = [self._process.next_time(now), self._leadership.next_time(now)]
-        if not self._process.occupied:  # otherwise the record is not written and would stay due for ever
+        if not self._process.occupied:  # else the record, which is not written, would stay due
             times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)
@@ -156,7 +157,7 @@ class LeaderLoop:
         self._process.leave()
 
     def _why_not(self) -> str | None:
-        """Return a reason not to start leading, or None."""
+        """Return a reason not to begin to lead, or None."""
         if not self._present and not self._process.occupied:
             raise Unavailable("the store has not accepted this Nimbus's presence")
         return self._same_id() or self.why_not()
@@ -167,7 +168,7 @@ class LeaderLoop:
         return (
             f"the id {self.me.id} is that of another running Nimbus. If this state directory is a copy (of another host's, or"
             " in an image), stop this Nimbus and remove the files `id` and `key` from it. If this host was restarted a moment"
-            " ago, this ends by itself when the earlier session expires"
+            " ago, wait: the conflict ends when the store session of the previous process expires"
         )
 
     # Terms
@@ -184,7 +185,7 @@ class LeaderLoop:
             self._master.tick()
         if self._away and (
             self._present or self._process.occupied
-        ):  # otherwise this round may not have sent a request
+        ):  # without it, this round may not have sent a request
             self._away = ""
             _log.info("the store answers again")
 
@@ -193,12 +194,12 @@ class LeaderLoop:
         self._guard = guard
         self.secrets.begin(store)
         self._master = self.make_master(store)
-        # Registered after the master's own watch, so the master marks a change before the thread wakes.
+        # Registered again, after the master's own watch, so that the master marks a change before the thread wakes.
         self._unwatch()
         self._unwatch = self.store.watch("/", self._changed)
 
     def _give_up(self, why: str) -> None:
-        """End a term whose guard is lost, even if the election still says otherwise."""
+        """End a term whose guard is lost, even if the election still names this Nimbus as the leader."""
         _log.warning("the term is over: %s", why)
         self._over = self._guard
         self._end_term()

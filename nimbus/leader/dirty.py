@@ -1,7 +1,7 @@
-"""Which topologies have changed in the store since Nimbus last looked at them: all, or those with new reports.
+"""Records which topologies may have changed in the store since Nimbus last looked at them: all, or those with new reports.
 
-A report changes the least and comes most often, so only its own topology is looked at again.
-Must not know: what is done about a change.
+A report changes the least and comes most often, so Nimbus looks only at the report's topology again.
+Must not know: the reaction to a change.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from squall.cluster import paths
 from squall.cluster.store import below
 
 _OF_SUPERVISORS: Final = (paths.SUPERVISORS, paths.DRAINED)
-#: Changes below these paths need no action: another record, written later, refers to them, or they do not concern the master.
+#: Changes below these paths need no action: they do not concern the master, or a record that is written later refers to them.
 _IGNORED: Final = (
     paths.BLOBS,
     paths.CLUSTER,
@@ -27,7 +27,7 @@ _IGNORED: Final = (
 
 
 class DirtySet:
-    """`mark` may be called from any thread, the rest from one."""
+    """`mark` may be called from any thread, the other methods from one thread."""
 
     def __init__(self) -> None:
         #: Whether every topology may have changed.
@@ -44,7 +44,7 @@ class DirtySet:
             self._reported.append(paths.unquoted(path.split("/")[2]))
             return
         if any(below(above, path) or below(path, above) for above in _OF_SUPERVISORS):
-            self.supervisors = True  # before `all`: a thread that sees `all` must see this too
+            self.supervisors = True  # set before `all`: a thread that sees `all` must also see `supervisors`
         self.all = True
 
     def __bool__(self) -> bool:
@@ -52,7 +52,7 @@ class DirtySet:
         return self.all or bool(self._reported)
 
     def pop(self) -> set[str] | None:
-        """Return and clear the ids of the topologies that may have changed, None for all."""
+        """Return and clear the ids of the topologies that may have changed; None: all topologies."""
         everything, self.all = self.all, False
         ids: set[str] = set()
         while self._reported:

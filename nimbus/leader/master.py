@@ -1,22 +1,23 @@
 """Nimbus: the master of a cluster, as an object without threads, sockets or sleep.
 
-A command does at once whatever it can; `tick` does work that falls due later, because a deadline has passed, a worker has
-reported, or a supervisor has come or gone. All state is in the store, so another Nimbus over the same store continues
-where this one stopped. The order of writes allows that: workers are recorded as leaving before they are withdrawn, and the
-record, which reserves the name, is removed last. Once a command is written, it takes effect, whatever fails afterwards.
+A command does at once everything that is possible at once. `tick` does the work that falls due later, because a deadline has
+passed, a worker has reported, or a supervisor has come or gone. All state is in the store, so another Nimbus over the same
+store continues where this Nimbus stopped. The order of writes makes this possible: workers are recorded as leaving before they
+are withdrawn, and the record, which reserves the name, is removed last. Once a command is written, it takes effect, whatever
+fails afterwards.
 
-How a topology ends: `kill` sets a deadline; when every worker has drained, or the deadline has passed, the assignment is
-removed, which tells the workers to stop; when each has reported that it stopped, the record is removed and the name is
-free. How another version takes over its name: `nimbus.lifecycle.replacing`.
+How a topology ends: `kill` sets a deadline. When every worker has drained, or the deadline has passed, the assignment is
+removed; this tells the workers to stop. When every worker has reported that it stopped, the record is removed and the name is
+free. How a new version takes over a topology's name is described in `nimbus.lifecycle.replacing`.
 
-Unasked, Nimbus gives up silent supervisors and places their tasks elsewhere, rebalances topologies that run on too
-few slots when more become free, moves topologies away from drained supervisors one after the other, and removes what
-belongs to no topology. An error of one topology does not affect the others: its step is tried again after a second, and a
-topology that cannot be read is left alone until it is killed.
+Without a command, Nimbus gives up silent supervisors and places their tasks elsewhere, rebalances topologies that run on too
+few slots when more slots become free, moves topologies away from drained supervisors one after the other, and removes values
+that belong to no topology. An error of one topology does not affect the others: a step that failed is tried again after a
+second, and a topology that cannot be read is left alone until it is killed.
 
-Not thread-safe: use one thread, or one lock around it. Deadlines are stored as times of the leader's own clock; the next
-leader restarts them, so clocks need not agree.
-Must not know: user code. It never unpickles; it works from the typed description.
+Not thread-safe: use it from one thread, or under one lock. Deadlines are stored as times of the leader's own clock; the next
+leader restarts them, so the clocks of leaders need not agree.
+Must not know: user code. Nimbus never unpickles it, but works from the typed description.
 """
 
 from __future__ import annotations
@@ -72,13 +73,13 @@ class Nimbus:
         stamp: Callable[[], str] | None = None,
     ) -> None:
         """Continue from the state in the store. `keyring`: makes and hands out the keys of topologies' links (None: no keys);
-        `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: read the store that often even if it reported
-        no change, for stores that may lose notifications; `stamp`: the end of a topology's id (default: the second of
-        `wall_clock`), for stores that forget their counters."""
+        `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: how often the store is read even if it
+        reported no change, for stores that may lose notifications; `stamp`: makes the end of a topology's id (default: the
+        second of `wall_clock`), for stores that forget their counters."""
         self._clock = clock
         self._wall_clock = clock.now if wall_clock is None else wall_clock
         self._registry = Registry(store)
-        #: What workers count; may be read from any thread.
+        #: The counters of workers; may be read from any thread.
         self.counters = Counters() if counters is None else counters
         self.supervisors = Supervisors(self._registry, supervisor_timeout_secs, clock.now())
         self._assigner = Assigner(self._registry, keyring)
@@ -109,15 +110,15 @@ class Nimbus:
     # Commands
 
     def submit(self, submission: Submission) -> TopologyRecord:
-        """Accept a topology under its name; raise `NameTaken` if another one has it. Submitting again with the same key
-        changes nothing."""
+        """Accept a topology under its name. Raises `NameTaken` if another topology has this name. A second submission with the
+        same key changes nothing."""
         record = self._intake.submitted(submission.key)
         if record is not None:
             self._follow_up()
             return record
         try:
             record = self._intake.accept(submission, self._wall_clock())
-        except StoreError:  # it may have been accepted nevertheless, or the failed write may still arrive
+        except StoreError:  # the write may have arrived nevertheless, or may still arrive
             self._steps.sweep_at = sweep_at = self._clock.now() + SWEEP_AFTER
             self.due = sweep_at if self.due is None else min(self.due, sweep_at)
             raise
@@ -133,7 +134,7 @@ class Nimbus:
         self._command(name, "activate")
 
     def deactivate(self, name: str) -> None:
-        """Let the spouts of a topology rest; tuples in flight are finished."""
+        """Let the spouts of a topology rest; its pending tuples are finished."""
         self._command(name, "deactivate")
 
     def fail(self, name: str, error: str) -> None:
@@ -141,7 +142,7 @@ class Nimbus:
         self._command(name, "crash", error=error)
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
-        """End a topology: it may drain for `wait_secs` seconds (default: its message timeout), then its workers stop.
+        """End a topology: it may drain for `wait_secs` seconds (default: its message timeout), and then its workers stop.
 
         A second kill may set a different deadline; without `wait_secs` the deadline stays. A topology whose record cannot be
         read is removed at once.
@@ -193,7 +194,8 @@ class Nimbus:
         )
 
     def drain(self, supervisor_id: str, on: bool = True) -> None:
-        """Place no more tasks on a supervisor, and move those that run there; with `on` False, allow it new tasks again."""
+        """Place no more tasks on a supervisor, and move the tasks that run there. With `on` False, allow new tasks there
+        again."""
         set_drained(self._registry, supervisor_id, on)
         self._follow_up()
 
@@ -202,15 +204,15 @@ class Nimbus:
     def report(self, name: str, worker_id: str, report: WorkerReport) -> bool:
         """Store the report of a worker of the topology `name`. A report without news costs little.
 
-        Return False, without storing it, if no such worker is wanted (any more). Return True, also without storing it, while
-        the topology cannot be read.
+        Returns False, without storing the report, if no such worker is wanted, or no longer wanted. Returns True, also without
+        storing the report, while the topology cannot be read.
         """
         if report.worker != worker_id:
             raise ValueError(f"worker {worker_id!r} of {name!r} sent the report of {report.worker!r}")
         try:
             record = readable_record(self._registry, name)
         except BadTopology:
-            return True  # its workers go on until it is killed
+            return True  # the workers continue until the topology is killed
         if record is None:
             return False
         wanted = (
@@ -226,7 +228,7 @@ class Nimbus:
         report = progress.settled(report, record)
         if last != report:
             known = with_news(record, report, last, self._wall_clock())
-            if known != record:  # before the report, because a stored report is no longer news
+            if known != record:  # first, because a report is no longer news once it is stored
                 self._registry.topologies.update(record, known)
             self._registry.save_report(record.id, report)
             self._dirty.mark(paths.report(record.id, worker_id))
@@ -234,7 +236,7 @@ class Nimbus:
         return True
 
     def heard(self, supervisor_id: str) -> None:
-        """Record a heartbeat of a supervisor. If it had been given up for its silence, it may get tasks again."""
+        """Record a heartbeat of a supervisor. A supervisor that was given up for its silence may get tasks again."""
         if self.supervisors.heard(supervisor_id, self._clock.now()):
             self._follow_up()
 
@@ -245,7 +247,7 @@ class Nimbus:
     # Queries
 
     def topology(self, name: str) -> TopologyRecord:
-        """Return the record of a topology; raise `NoSuchTopology` without one."""
+        """Return the record of a topology; raise `NoSuchTopology` if there is no record."""
         return existing_record(self._registry, name)
 
     def topologies(self) -> list[TopologyRecord]:
@@ -259,7 +261,7 @@ class Nimbus:
     # Time
 
     def tick(self, now: float | None = None) -> None:
-        """Do what is due. Nothing is read while nothing has changed and no deadline has passed."""
+        """Do the work that is due. Reads nothing while nothing has changed and no deadline has passed."""
         moment = self._clock.now() if now is None else now
         self.supervisors.tick(moment)
         if self.due is not None and moment >= self.due:
@@ -269,7 +271,7 @@ class Nimbus:
         try:
             while (
                 self._dirty
-            ):  # a step writes, which marks its topology again: this ends when no step was due
+            ):  # a step writes, and so marks its topology again: the loop ends when no step is due
                 self._round(self._dirty.pop(), moment)
         except BaseException:
             self._dirty.all = True  # the next tick tries again
@@ -277,7 +279,8 @@ class Nimbus:
             raise
 
     def _round(self, reported: set[str] | None, now: float) -> None:
-        """Do what is due for all topologies (None), or for those of these ids, which have only new reports."""
+        """Do the work that is due for all topologies (None), or for the topologies with these ids, which only have new
+        reports."""
         if reported is None:
             self._check_supervisors(now)
             if self._steps.sweep_at is not None and now >= self._steps.sweep_at:
@@ -295,8 +298,9 @@ class Nimbus:
         self._unwatch()
 
     def _follow_up(self) -> None:
-        """Carry out the next steps of a command. The command itself has been written, even if the store no longer answers."""
-        self._dirty.all = True  # a store may report our own write late
+        """Carry out the next steps of a command. The command itself has been written already, so it holds even if the store no
+        longer answers."""
+        self._dirty.all = True  # the store may report the command's own write late
         self._try_tick()
 
     def _try_tick(self) -> None:
@@ -308,7 +312,8 @@ class Nimbus:
     def _for_each(
         self, do: Callable[[TopologyRecord, float], bool | None], now: float, ids: set[str] | None = None
     ) -> None:
-        """Do something for every topology (of these ids), oldest first; an error of one does not affect the others."""
+        """Do something for every topology, or for those with these ids, the oldest first. An error of one topology does not
+        affect the others."""
         records = self._registry.all_topologies()
         self._backoff.update(self._registry.bad, {record.id for record in records})
         for record in records:
@@ -318,12 +323,12 @@ class Nimbus:
                 if do(record, now):
                     self._dirty.all = True
             except (Unavailable, Deposed):
-                raise  # the others would fare no better
+                raise  # the steps of other topologies would fail, too
             except Exception as error:
                 self._backoff.add(record.id, record.name, error, now)
 
     def _now_known(self, record: TopologyRecord) -> TopologyRecord:
-        """Return the topology's current record, or this one if that cannot be read."""
+        """Return the topology's current record; if that cannot be read, return the given record."""
         try:
             known = readable_record(self._registry, record.name)
         except (StoreError, BadTopology):

@@ -1,8 +1,8 @@
-"""Carries out the steps that are due for one topology: events, placement, moves, removal. Also the sweep after them.
+"""Carries out the steps that are due for one topology: events, placement, moves, removal; and the sweep that follows.
 
-The sweep removes orphans: values of a topology without a record, because its submission was never finished or it was removed.
-Values of a topology whose record cannot be read are no orphans.
-Must not know: when topologies are looked at, commands.
+The sweep removes orphans: values of a topology that has no record, because its submission was never finished or the topology
+was removed. Values of a topology whose record cannot be read are not orphans.
+Must not know: commands, when a topology's steps are checked.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from squall.cluster.registry import Registry, name_of
 
 _log = logging.getLogger(__name__)
 
-#: Seconds until leftovers of a failed submission are swept: after that time it is certain whether it was accepted.
+#: Seconds until leftovers of a failed submission are swept: by then it is certain whether the submission was accepted.
 SWEEP_AFTER: Final = 30.0
 
 
 @dataclass(eq=False, repr=False)
 class TopologySteps:
-    """Carries out what is due. `now` is the leader's clock, `wall_clock` gives seconds since 1970."""
+    """Carries out the steps that are due. `now` is a time on the leader's clock, `wall_clock` gives seconds since 1970."""
 
     registry: Registry
     assigner: Assigner
@@ -45,15 +45,16 @@ class TopologySteps:
     supervisors: Supervisors
     counters: Counters
     wall_clock: Callable[[], float]
-    #: When the next sweep is due; None: there is nothing to sweep.
+    #: The time at which the next sweep is due; None: there is nothing to sweep.
     sweep_at: float | None = None
 
     def advance(self, record: TopologyRecord, now: float) -> bool:
-        """Take the step of its lifecycle that is due; return whether other topologies may have a step due because of it."""
+        """Take the step of a topology's lifecycle that is due. Return whether this may have made steps of other topologies
+        due."""
         view = self.view(record)
         if self._forget_gone(view):
             view = self.view(record)
-        # A step of a replacement leaves something of a version behind, even if it fails.
+        # Every step of a replacement, even a failed one, leaves values of a version behind.
         sweep_at, self.sweep_at = self.sweep_at, now
         if self.replacements.advance(view, now):
             return True
@@ -84,12 +85,12 @@ class TopologySteps:
             self._move(record, now, "it leaves drained supervisors")
 
     def spread_again(self, record: TopologyRecord, now: float) -> None:
-        """Rebalance a topology that was squeezed into too few slots once there are more."""
+        """Rebalance a topology that was squeezed into too few slots once more slots are free."""
         if record.state in RUNNING and self.assigner.is_squeezed(record):
             self._move(record, now, "there are slots again for more workers than it has")
 
     def _move(self, record: TopologyRecord, now: float, reason: str) -> None:
-        """Rebalance a topology without a command, unless another one is moving and may take the same slots."""
+        """Rebalance a topology without a command, unless another topology is moving, which may take the same slots."""
         moving = any(other.state in (REBALANCING, REPLACING) for other in self.registry.all_topologies())
         if not moving and record.state in RUNNING and record.replaces is None:
             _log.info("%s: %s", record.name, reason)
@@ -104,7 +105,7 @@ class TopologySteps:
         return view
 
     def _forget_gone(self, view: LifecycleView) -> bool:
-        """Forget the withdrawn workers that are gone, and their reports; return whether there were any."""
+        """Forget the withdrawn workers that are gone, and their reports; return whether any were gone."""
         stay = progress.still_there(view)
         if view.leaving is None or stay == view.withdrawn:
             return False

@@ -1,10 +1,10 @@
-"""Where topologies run: which slots each may use, and how assignments are written.
+"""Where topologies run: which slots each topology may use, and how assignments are written.
 
-Slots of a drained supervisor, or of one whose record cannot be read, keep their workers and take no new ones. The last known
-slots of a topology that cannot be read stay taken. A Nimbus that never could read that topology may give its slots to another
-one. If two topologies then have the same slot, it belongs to the older submission, and the tasks of the younger one are placed
-again. An assignment is written in an order that lets another Nimbus continue at any point: the keys for new supervisors, the
-workers that leave, the record, the workers that the topology has.
+Slots of a drained supervisor, or of a supervisor whose record cannot be read, keep their workers and take no new workers. The
+last known slots of a topology that cannot be read stay taken. A Nimbus that never could read such a topology may give the
+topology's slots away. If two topologies then have the same slot, the slot belongs to the older submission, and the tasks of the
+younger topology are placed again. An assignment is written in an order that lets another Nimbus continue at any point: the keys
+for new supervisors, the workers that leave, the record, the workers that the topology has.
 Must not know: states and deadlines, when tasks have to be placed.
 """
 
@@ -40,11 +40,11 @@ class Assigner:
         self._drained: set[str] = set()
         #: Ids of registered supervisors whose records cannot be read.
         self.unread: frozenset[str] = frozenset()
-        #: Topology id -> the slots that it uses although they belong to an older topology.
+        #: Topology id -> the slots that the topology uses although they belong to an older topology.
         self._disputed: Mapping[str, set[Slot]] = {}
 
     def refresh(self) -> None:
-        """Read which slots there are. Later changes are seen at the next refresh."""
+        """Read which slots exist. Later changes are seen at the next refresh."""
         readable = self._registry.all_supervisors()
         unread = self._registry.unread_supervisors
         if unread or unread != self.unread or readable != list(self.supervisors.values()):
@@ -55,20 +55,21 @@ class Assigner:
         self._drained = self._registry.drained_supervisors()
 
     def find_disputes(self) -> None:
-        """Find the slots that two topologies have."""
+        """Find the slots that more than one topology has."""
         self._disputed = placing.disputed(
             (record.id, workers_of(self._registry.assignments.get(record.id)))
             for record in self._registry.all_topologies()
         )
 
     def place(self, view: LifecycleView, becomes: TopologyRecord) -> None:
-        """Place the tasks that run nowhere; the others stay where they are. If any is placed, the record becomes `becomes`."""
+        """Place the tasks that run nowhere; all other tasks keep their slots. If any task is placed, the record becomes
+        `becomes`."""
         slots = self._slots_for(view.record)
         if _is_half_written(view) or not placing.all_run(view.record.tasks, view.workers, slots):
             self.assign(view, self._completed(view), becomes)
 
     def place_all(self, view: LifecycleView, becomes: TopologyRecord) -> None:
-        """Place all tasks as if they were new; on drained supervisors only if there is no other slot at all."""
+        """Place all tasks as if they were new. Use drained supervisors only if there are no other slots at all."""
         slots = self._usable(becomes) or set(self._slots - self._taken_from(becomes))
         self.assign(view, self._scheduled(becomes, slots, {}), becomes)
 
@@ -85,7 +86,7 @@ class Assigner:
         return 0 < workers < wanted and workers < len(self._usable(record))
 
     def must_move(self, record: TopologyRecord) -> bool:
-        """Return whether the topology has workers on a drained supervisor, and slots elsewhere are free."""
+        """Return whether the topology has workers on a drained supervisor, and there are free slots elsewhere."""
         if not self._drained:
             return False
         placements = workers_of(self._registry.assignments.get(record.id))
@@ -101,7 +102,8 @@ class Assigner:
         """Write an assignment, in this order: the workers that leave, the record (as `becomes`), the workers that the topology
         has.
 
-        Until the last is written, the versions of record and assignment differ, which makes supervisors read again.
+        Until the workers that the topology has are written, the versions of record and assignment differ. This makes
+        supervisors read again.
         """
         record = view.record
         becomes = record if becomes is None else becomes
@@ -137,7 +139,7 @@ class Assigner:
         return slot.supervisor not in self._drained and slot.supervisor not in self.unread
 
     def _slots_with_workers(self, supervisors: Collection[str]) -> set[Slot]:
-        """Return the slots of these supervisors that are known by the workers in them."""
+        """Return those slots of these supervisors in which known workers run."""
         placed = self._registry.placed_ids() if supervisors else ()
         workers = (worker for topology_id in placed for worker in self._registry.last_workers(topology_id))
         return {placing.slot_of(worker) for worker in workers if worker.supervisor in supervisors}
@@ -148,17 +150,17 @@ class Assigner:
         return self._slots - disputed if disputed else self._slots
 
     def _taken_from(self, record: TopologyRecord) -> set[Slot]:
-        """Return the slots of all other topologies, including those that a withdrawn worker has not left yet."""
+        """Return the slots of all topologies except this one, including slots that a withdrawn worker has not left yet."""
         others = self._registry.placed_ids() - {record.id}
         return {placing.slot_of(worker) for other in others for worker in self._registry.last_workers(other)}
 
     def _completed(self, view: LifecycleView) -> dict[Slot, tuple[int, ...]]:
-        """Return slots for all tasks of a topology; those that run stay where they are."""
+        """Return slots for all tasks of a topology. Running tasks keep their slots."""
         record = view.record
         placed = {placing.slot_of(placement): placement.tasks for placement in view.workers}
         own = {slot: placed[slot] for slot in self._slots_for(record) if slot in placed}
         stay = {slot: tasks for slot, tasks in own.items() if not self._is_open(slot)}
-        # The topology keeps its own slots, even if a younger one has them, too.
+        # The topology keeps its own slots, even if a younger topology has them, too.
         usable = self._usable(record) | (own.keys() - stay.keys())
         if not stay:
             return self._scheduled(record, usable, placing.tasks_by_slot(view.workers))
@@ -178,5 +180,5 @@ class Assigner:
 
 
 def _is_half_written(view: LifecycleView) -> bool:
-    """Return whether a Nimbus stopped while it wrote the assignment; this one may choose another."""
+    """Return whether a Nimbus stopped while it wrote the assignment. Then this Nimbus may choose a different assignment."""
     return view.assignment is not None and view.assignment.version != view.record.version

@@ -1,7 +1,7 @@
-"""What the store holds of a topology: read as a whole, or removed, also where the record cannot be read.
+"""Reads all values of a topology in the store, or removes them, even if the record cannot be read.
 
-An error names a topology that cannot be read. To kill it, `clear` deletes its unreadable values and rebuilds the record from
-what is still known about its workers, so that Nimbus waits for their end as usual.
+A topology that cannot be read raises an error with its name. To kill such a topology, `clear` deletes its unreadable values and
+rebuilds the record from the facts that are still known about its workers, so that Nimbus waits for their end as usual.
 Must not know: who kills a topology.
 """
 
@@ -74,20 +74,21 @@ def existing_record(registry: Registry, name: str) -> TopologyRecord:
 
 
 def view_of(registry: Registry, record: TopologyRecord, supervisors: Collection[str]) -> LifecycleView:
-    """Return all that the store holds about a topology. `supervisors`: the ids of the registered ones."""
+    """Return all that the store holds about a topology. `supervisors`: the ids of the registered supervisors."""
     assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
     return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors)
 
 
 def remove_all_of(registry: Registry, keys: TopologyKeys | None, topology_id: str) -> None:
-    """Remove everything of a topology but its record."""
+    """Remove all values of a topology except its record."""
     if keys is not None:
         keys.forget(topology_id)
     registry.remove_all_of(topology_id)
 
 
 def clear(registry: Registry, name: str, reason: str, now: float) -> TopologyRecord | None:
-    """Repair a topology that cannot be read, so that it can be killed. Return its record; None if nothing of it is left."""
+    """Repair a topology that cannot be read, so that it can be killed. Return its record; None if none of its values is
+    left."""
     ids = sorted((key for key in registry.known_ids() if name_of(key) == name), key=number_of)
     for topology_id in ids:
         for workers in (registry.assignments, registry.leaving):

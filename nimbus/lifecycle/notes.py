@@ -1,8 +1,8 @@
-"""Decides which events of a topology are kept: the latest ones, each with its time. Values in, values out.
+"""Decides which events of a topology are kept: the latest events, each with its time. Pure functions over values.
 
 An event replaces an earlier one with the same subject (`squall.reports.events.subject`). A worker's "waits" event is dropped
-when the worker is started, or has gone; once the worker has opened its tasks, its events are marked as over.
-Must not know: the store, sentences, who shows events.
+when the worker is started or has left. Once the worker has opened its tasks, its events are marked as over.
+Must not know: the store, the wording and the display of events.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from squall.reports.event_text import sentence
 from squall.reports.events import Event, subject
 
 NOTES: Final = 5
-"""How many of its latest events a topology's record keeps."""
+"""How many events a topology's record keeps: the latest."""
 
 
 def with_news(
     record: TopologyRecord, report: WorkerReport, last: WorkerReport | None, time: float
 ) -> TopologyRecord:
-    """Return the record with the finished spouts and the event of a report. `time`: seconds since 1970."""
+    """Return the record with the finished spouts and the event of a report added. `time`: seconds since 1970."""
     earlier = _renumbered_since(record, report)
     tasks = {task for task, component, _ in record.tasks if component not in earlier}
     finished = (*record.finished, *sorted(tasks.intersection(report.finished).difference(record.finished)))
@@ -44,7 +44,7 @@ def _renumbered_since(record: TopologyRecord, report: WorkerReport) -> set[str]:
 
 
 def with_events(record: TopologyRecord, events: Iterable[Event], time: float) -> TopologyRecord:
-    """Return the record with events of the topology itself."""
+    """Return the record with events of the topology itself added."""
     notes = record.notes
     for event in events:
         notes = _added(notes, _note(event, time))
@@ -52,14 +52,14 @@ def with_events(record: TopologyRecord, events: Iterable[Event], time: float) ->
 
 
 def has_event(record: TopologyRecord, event: Event) -> bool:
-    """Return whether an event with this subject is among those that are kept."""
+    """Return whether the record has an event with the same subject."""
     return any(subject(note.fact) == subject(event) for note in record.notes)
 
 
 def lost_hosts(
     workers: Iterable[Placement], given_up: Callable[[str], SupervisorRecord | None], secs: float
 ) -> list[Event]:
-    """Return an event for each host of these workers that was given up after `secs` seconds of silence."""
+    """Return an event for each host of these workers whose supervisor was given up after `secs` seconds of silence."""
     lost: dict[str, list[str]] = {}
     for placement in workers:
         supervisor = given_up(placement.supervisor)

@@ -1,15 +1,16 @@
-"""Decides what is due for one topology. Values in, a decision out.
+"""Decides which step is due for one topology. Pure functions over values.
 
-A report counts for a placement if it comes from that worker and the same assignment placed it; restarts by the supervisor (the
-second number of an incarnation) do not matter here. "Ended" and "drained" refer to the assignment that the worker knew: a
-worker that got more tasks since then has not ended. Workers of a supervisor that is not registered cannot report and are not
-waited for.
+A report is valid for a placement if it comes from the placement's worker, and that worker was placed by the same version of the
+assignment; restarts by the supervisor (the second number of an incarnation) do not matter here. "Ended" and "drained" refer to
+the assignment that the worker knew: a worker that got more tasks since then has not ended. Workers of a supervisor that is not
+registered cannot report, so Nimbus does not wait for them.
 
-A drain waits until every worker reports that nothing is pending. A worker that has not opened its tasks may never do so (what
-it needs cannot be prepared, its `open` hangs). It is not waited for if nothing was ever emitted in its topology, since then
-nothing can be in flight. This knowledge may be slightly old, so it counts only after workers have had `ANSWER_SECS` to report
-that they are up after all. It must also be complete: there is a report of every worker, and there are counters of each worker
-that is up, or whose earlier process may have been up. A new leader waits until it has all of these.
+A drain waits until every worker reports that nothing is pending. A worker that has not opened its tasks may never do so (its
+files cannot be prepared, or its `open` hangs). The drain does not wait for such a worker if nothing was ever emitted in its
+topology, since then nothing can be in flight. The knowledge that nothing was emitted may be slightly old, so it is used only
+after workers have had `ANSWER_SECS` to report that they are up after all. The knowledge must also be complete: there is a
+report of every worker, and there are counters of each worker that is up, or whose earlier process may have been up. A new
+leader waits until it has all of these reports and counters.
 Must not know: the store, how a decision is carried out.
 """
 
@@ -40,7 +41,7 @@ class LifecycleView:
     supervisors: Collection[str]
     """Ids of the registered supervisors."""
     silent: Collection[str] | None = None
-    """If it drains and never emitted anything: the workers whose counters are known. Else None."""
+    """The workers whose counters are known, if the topology drains and never emitted anything; else None."""
 
     @property
     def workers(self) -> tuple[Placement, ...]:
@@ -49,7 +50,7 @@ class LifecycleView:
 
     @property
     def withdrawn(self) -> tuple[Placement, ...]:
-        """The workers that are to stop."""
+        """The workers that have to stop."""
         return workers_of(self.leaving)
 
     def report_of(self, placement: Placement) -> WorkerReport | None:
@@ -59,7 +60,7 @@ class LifecycleView:
 
 
 def workers_of(assignment: Assignment | None) -> tuple[Placement, ...]:
-    """Return the workers of an assignment; none without one."""
+    """Return the workers of an assignment; none if there is no assignment."""
     return () if assignment is None else assignment.placements
 
 
@@ -70,14 +71,14 @@ def withdrawn(before: Iterable[Placement], after: Iterable[Placement]) -> tuple[
 
 
 def speaks_for(report: WorkerReport, placement: Placement) -> bool:
-    """Return whether the report comes from the worker of this placement, restarted or not."""
+    """Return whether the report comes from the worker of this placement, even if the worker was restarted."""
     return report.worker == placement.worker and report.incarnation.version == placement.incarnation.version
 
 
 def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
-    """Return the report as it is stored: without "drained" unless the topology drains.
+    """Return the report in the form in which it is stored: without "drained", unless the topology drains.
 
-    A late "drained", from a drain that has ended, would count for the next one.
+    A late "drained", from a drain that has ended, would be taken for an answer to the next drain.
     """
     if report.drained and record.state not in (states.REBALANCING, states.REPLACING, states.KILLED):
         return replace(report, drained=False)
@@ -85,7 +86,7 @@ def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
 
 
 def is_on_trial(record: TopologyRecord) -> bool:
-    """Return whether the previous version comes back if the workers of this one do not come up."""
+    """Return whether the previous version returns if the workers of this version do not come up."""
     return record.replaces is not None and record.state in states.RUNNING
 
 
@@ -104,11 +105,11 @@ def event_due(view: LifecycleView, now: float) -> str | None:
 
 
 def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float]:
-    """Return the times at which something may become due, without any other change, for a record with a deadline."""
+    """Return the times at which something may become due only because time passes. Empty for a record without a deadline."""
     if record.deadline is None:
         return []
     if is_on_trial(record):
-        halfway = record.deadline - (record.wait or 0.0) / 2  # by then it may be postponed
+        halfway = record.deadline - (record.wait or 0.0) / 2  # from then on the deadline may be postponed
         return [record.deadline] if halfway <= now else [halfway]
     if not has_workers and record.state != states.REBALANCING:
         return []
@@ -135,8 +136,8 @@ def crash_of(view: LifecycleView) -> str | None:
 def still_there(view: LifecycleView) -> tuple[Placement, ...]:
     """Return the withdrawn workers that have not reported that they stopped.
 
-    A worker that is still in the assignment was never withdrawn: a Nimbus stopped before it wrote the next assignment, and the
-    worker's place is decided again.
+    If a Nimbus stopped before it wrote the next assignment, a worker may be both in the list of withdrawn workers and in the
+    assignment. Such a worker was not withdrawn; its place is decided again.
     """
     leaving = withdrawn(view.withdrawn, view.workers)
     return tuple(placement for placement in _reachable(view, leaving) if not _stopped(view, placement))
@@ -152,7 +153,7 @@ def _stopped(view: LifecycleView, placement: Placement) -> bool:
 
 
 def _all_say(view: LifecycleView, what: Callable[[WorkerReport], bool]) -> bool:
-    """Return whether all tasks are placed, and every worker has reported this for all tasks that it has now."""
+    """Return whether all tasks are placed, and `what` is true of a report of each worker that covers all its present tasks."""
     reports = [view.report_of(placement) for placement in view.workers]
     placed = sum(len(placement.tasks) for placement in view.workers)
     return placed == len(view.record.tasks) and all(
@@ -161,17 +162,17 @@ def _all_say(view: LifecycleView, what: Callable[[WorkerReport], bool]) -> bool:
 
 
 def is_gone(view: LifecycleView) -> bool:
-    """Return whether nothing of the topology runs any more."""
+    """Return whether no worker of the topology runs any more."""
     return view.assignment is None and not still_there(view)
 
 
 def is_up(view: LifecycleView) -> bool:
-    """Return whether all tasks are placed, and every worker has opened its own (while INACTIVE: has reported)."""
+    """Return whether all tasks are placed, and every worker has opened its tasks (while INACTIVE: has reported)."""
     return _all_say(view, lambda report: report.opened or view.record.state == states.INACTIVE)
 
 
 def why_not_up(view: LifecycleView) -> list[Event]:
-    """Return the last event, if one was reported, of each worker of an ACTIVE topology that is not up."""
+    """Return the last event of each worker that reported one and has not opened its tasks, if the topology is ACTIVE."""
     if view.record.state != states.ACTIVE:
         return []
     reports = map(view.report_of, view.workers)
@@ -179,7 +180,7 @@ def why_not_up(view: LifecycleView) -> list[Event]:
 
 
 def drained_or_late(view: LifecycleView, now: float) -> bool:
-    """Return whether workers report that nothing is pending, or the deadline has passed."""
+    """Return whether all workers report that nothing is pending, or the deadline has passed."""
     deadline = view.record.deadline
     if deadline is not None and now >= deadline:
         return True
@@ -194,12 +195,12 @@ def drained_or_late(view: LifecycleView, now: float) -> bool:
 
 
 def _answered_by(record: TopologyRecord) -> float:
-    """Return the time at which all workers of a draining topology have had time to answer."""
+    """Return the time by which every worker of a draining topology should have answered."""
     return (record.deadline or 0.0) - (record.wait or 0.0) + ANSWER_SECS
 
 
 def _has_never_worked(view: LifecycleView, reports: Iterable[WorkerReport | None]) -> bool:
-    """Return whether nothing was ever emitted, by the counters of all workers that are or may have been up."""
+    """Return whether the counters of all workers that are, or may have been, up show that nothing was ever emitted."""
     if view.silent is None:
         return False
     began = (
@@ -215,5 +216,5 @@ def _has_nothing_pending(report: WorkerReport, view: LifecycleView) -> bool:
 
 
 def _is_current(report: WorkerReport, view: LifecycleView) -> bool:
-    """Return whether the flags refer to all the tasks that the worker has now."""
+    """Return whether the flags of the report refer to all the tasks that the worker has now."""
     return report.version == 0 or view.assignment is None or report.version >= view.assignment.version

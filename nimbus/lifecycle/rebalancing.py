@@ -1,6 +1,6 @@
-"""Rebalancing: checks what is asked for, and makes the record that results. Values in, values out.
+"""Rebalancing: checks a request, and makes the record that results from it. Pure functions over values.
 
-The number of tasks of a component follows from the record's tasks alone; the description stays as it was submitted.
+The number of tasks of a component follows only from the tasks in the record; the description is never changed.
 Must not know: slots, workers, when a rebalance is done.
 """
 
@@ -43,7 +43,7 @@ def changes_of(record: TopologyRecord, parallelism: Mapping[str, int] | None) ->
 
 
 def renumbered(record: TopologyRecord) -> TopologyRecord:
-    """Return the record with the tasks that its rebalance asked for. Tasks that stay keep their ids, and no id is reused. A
+    """Return the record with the tasks that its rebalance asked for. Tasks that stay keep their ids, and no id is used again. A
     finished task that has to read again gets a new id."""
     if not record.parallelism:
         return record
@@ -63,9 +63,9 @@ def renumbered(record: TopologyRecord) -> TopologyRecord:
 
 
 def _reading_again(record: TopologyRecord, changes: Mapping[str, int]) -> set[int]:
-    """Return the finished tasks of spouts whose number of tasks changes while other tasks of the same spout have not finished.
+    """Return the finished tasks of each spout whose number of tasks changes before all its tasks have finished.
 
-    The remaining input is divided again among all tasks of the spout. Under their old ids the finished ones would stay
+    The remaining input is divided again among all tasks of the spout. Under their old ids the finished tasks would stay
     finished: readers have their end marks, and a late report may still call them finished.
     """
     finished = set(record.finished)
@@ -80,7 +80,7 @@ def _reading_again(record: TopologyRecord, changes: Mapping[str, int]) -> set[in
 def _problems_of_ids(
     record: TopologyRecord, counts: Mapping[str, int], parallelism: Mapping[str, int]
 ) -> list[str]:
-    """Return a problem if the task ids run out: ids are never reused, and every rebalance may need new ones."""
+    """Return a problem if the task ids run out: no id is used again, and every rebalance may need new ids."""
     new = sum(max(0, count - counts[component]) for component, count in parallelism.items())
     new += len(_reading_again(record, changes_of(record, parallelism)))
     highest = highest_task(record.tasks, record.highest_task)

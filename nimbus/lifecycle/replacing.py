@@ -1,30 +1,30 @@
-"""Replacement: a new version takes over the name of a topology, and the version before comes back if it does not run.
+"""Replacement: a new version takes over the name of a topology, and the previous version returns if the new one does not run.
 
-The new version waits at /replacements/<name> while the old one drains (state REPLACING) and stops its workers. Then the old
-record moves to /replaced/<name>, and the new one takes the name, with `replaces` and a deadline, and is placed. It has
-proved that it runs when every worker has opened its tasks; then the old version is removed. If it fails, or is not up by its
-deadline, its workers stop and the old record gets the name back, in the state that it had before.
+The new version waits at /replacements/<name> while the old version drains (state REPLACING) and stops its workers. Then the old
+record moves to /replaced/<name>, and the new record takes the name, with `replaces` and a deadline, and its tasks are placed.
+The new version has proved that it runs when every worker has opened its tasks; then the old version is removed. If the new
+version fails, or is not up by its deadline, its workers stop and the old record gets the name back, in its earlier state.
 
-Each step follows from the store alone, and takes effect with one write, so another Nimbus continues wherever one died.
-Nothing is cleaned up on the way: what belongs to a version without a record is swept with all other orphans.
+Each step follows only from the store, and takes effect with one write, so that another Nimbus can continue after a death at any
+point. Nothing is cleaned up on the way: the values of a version without a record are swept with all other orphans.
 
 | in the store | step |
 |---|---|
 | a version waits for a topology that runs or has ended | `begin`: REPLACING |
 | REPLACING, drained or too late | `withdraw`: the workers stop |
-| REPLACING, and nothing of it runs | `take_over`: the name passes to the version that waits |
+| REPLACING, and no worker runs | `take_over`: the name passes to the version that waits |
 | REPLACING, and no version waits | `restore`: the previous state |
-| the version that waits has the name, or the name is KILLED | `drop_waiting` |
+| the version that waits has the name already, or the topology is KILLED | `drop_waiting` |
 | a version on trial is up, or has ended | `prove` |
-| hosts still prepare what a version on trial needs | `postpone` its deadline |
+| hosts still prepare the files of a version on trial | `postpone` its deadline |
 | a version on trial is not up by its deadline | `fail` |
-| a version on trial has FAILED and nothing of it runs | `roll_back`: the version before gets the name back |
-| the version before cannot come back any more | `drop_before` |
-| a version that cannot be read waits, or is the previous one | `report`: an event says so |
+| a version on trial has FAILED and no worker runs | `roll_back`: the previous version gets the name back |
+| the previous version cannot return any more | `drop_before` |
+| a version that waits, or the previous version, cannot be read | `report`: an event says this |
 
-A version that cannot be read stays as it is, with all that belongs to it, until an operator repairs or kills it. If it waits,
-it is ignored until then. If it is the previous version, nothing is replaced, and a version that FAILED on trial waits for it.
-Must not know: slots, who asked.
+A version that cannot be read stays unchanged, with all its values, until an operator repairs or kills it. A waiting version is
+ignored until then. While the previous version cannot be read, nothing is replaced, and a version that FAILED on trial waits.
+Must not know: slots, callers.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ _ON_TRIAL: Final = ("activate", "deactivate", "kill")
 
 
 class NotProved(IllegalTransition):
-    """The topology has just replaced its earlier version and is on trial. `secs`: until it is rolled back."""
+    """The topology has just replaced its previous version and is on trial. `secs`: the seconds until it is rolled back."""
 
     def __init__(self, record: TopologyRecord, event: str, now: float) -> None:
         super().__init__(record.state, event, record.name)
         self.secs = None if record.until is None else max(0.0, record.until - now)
 
     def __str__(self) -> str:
-        cannot = f"cannot {self.event} topology {self.name!r}: it has just replaced the version before"
+        cannot = f"cannot {self.event} topology {self.name!r}: it has just replaced the previous version"
         if self.state == states.FAILED:
             cannot += " and failed; it is rolled back when its workers are gone: try again then"
         else:
@@ -72,7 +72,7 @@ class NotProved(IllegalTransition):
                 f" and has to prove that it runs; unless its workers are up before, it is rolled back{when}: try again when it"
                 " is up, or rolled back"
             )
-        return f"{cannot} (a kill would remove the version before as well)"
+        return f"{cannot} (a kill would remove the previous version as well)"
 
 
 class ReplacementWaits(IllegalTransition):
@@ -94,7 +94,7 @@ class UnreadableVersion(IllegalTransition):
 
 
 Found = TopologyRecord | Event | None
-"""The version that waits, or the previous one. For a version that cannot be read: the event that says why."""
+"""The version that waits, or the previous version. For a version that cannot be read: the event that gives the reason."""
 
 
 def check_proved(record: TopologyRecord, event: str, now: float) -> None:
@@ -130,7 +130,7 @@ def _while_waiting(view: LifecycleView, waiting: TopologyRecord, before: Found, 
             return "withdraw" if drained_or_late(view, now) else None
         return "take_over" if is_gone(view) else None
     if "replace" not in states.allowed_events(record.state) or isinstance(before, Event):
-        return None  # it is being rebalanced and is replaced afterwards; or the version before would be overwritten
+        return None  # a rebalance comes first; or the previous version, which cannot be read, would be overwritten
     return "begin" if record.replaces is None else "drop_waiting"
 
 
@@ -151,15 +151,15 @@ def _may_come_back(record: TopologyRecord, before: TopologyRecord) -> bool:
 
 
 def versions(registry: Registry) -> Iterator[tuple[str, Found]]:
-    """Yield each name with the version that waits for it, or may come back to it."""
+    """Yield each name together with the version that waits for the name, or that may get it back."""
     for part, records in _places(registry):
         for name in records.names():
             yield name, _found(part, records, name)
 
 
 def every_record(registry: Registry) -> tuple[list[TopologyRecord], set[str]]:
-    """Return (the records of all topologies, including those that wait for a name or may come back; the names with a record
-    that cannot be read).
+    """Return (the records of all topologies, including versions that wait for a name or may get it back; the names with a
+    record that cannot be read).
     """
     records, unread = registry.all_topologies(), set(registry.bad)
     for name, version in versions(registry):
@@ -188,18 +188,18 @@ class Replacements:
 
     registry: Registry
     assigner: Assigner
-    #: The time that a version has to prove that it runs.
+    #: The seconds within which a version has to prove that it runs.
     timeout_secs: float
     #: Gives seconds since 1970.
     wall_clock: Callable[[], float]
-    #: Names without a topology whose unreadable versions have been logged.
+    #: Names that no topology has, and whose unreadable versions have been logged.
     _logged: set[str] = field(default_factory=set)
 
     def check(self, record: TopologyRecord) -> None:
         """Raise if the topology that has the name cannot be replaced now."""
         check_proved(record, "replace", self.wall_clock())
         if record.state == states.FAILED and record.replaces is not None:
-            # A version that waits now would be dropped.
+            # A version that began to wait now would be dropped.
             raise NotProved(record, "replace", self.wall_clock())
         states.step(record.state, "replace", record.previous, record.name)
         waiting, before = self._versions_of(record.name)
@@ -210,7 +210,7 @@ class Replacements:
             raise ReplacementWaits(record.state, "replace", record.name)
 
     def advance(self, view: LifecycleView, now: float) -> bool:
-        """Take the step that is due; return whether there was one."""
+        """Take the step that is due; return whether a step was due."""
         name = view.record.name
         if (
             view.record.state != states.REPLACING
@@ -225,7 +225,7 @@ class Replacements:
         return due is not None
 
     def drop(self, name: str) -> bool:
-        """Remove the versions that wait for a name or may come back to it; return whether there were any."""
+        """Remove the versions that wait for a name or may get it back; return whether there were any."""
         has_other = self._has_other(name)
         if has_other:
             self.registry.replacements.drop(name)
@@ -233,7 +233,7 @@ class Replacements:
         return has_other
 
     def drop_nameless(self) -> None:
-        """Remove the versions of names that no topology has, except those that cannot be read."""
+        """Remove the versions of names that no topology has, except versions that cannot be read."""
         names = {record.name for record in self.registry.all_topologies()} | self.registry.bad.keys()
         nameless = [(name, version) for name, version in versions(self.registry) if name not in names]
         unread = {name for name, version in nameless if isinstance(version, Event)}
@@ -262,7 +262,7 @@ class Replacements:
             registry.topologies.update(
                 record, replace(record, replaces=None, deadline=None, wait=None, until=None)
             )
-            _log.info("%s: %s runs, the version before is dropped", record.name, record.id)
+            _log.info("%s: %s runs, the previous version is dropped", record.name, record.id)
         elif due == "postpone":
             registry.topologies.update(record, replace(record, **self._time_from(now)))
         elif due == "fail":
@@ -334,7 +334,7 @@ class Replacements:
         return any(name in records.names() for _, records in _places(self.registry))
 
     def _versions_of(self, name: str) -> tuple[Found, Found]:
-        """Return (the version that waits for a name, the previous one)."""
+        """Return (the version that waits for a name, the previous version)."""
         waiting, before = (_found(part, records, name) for part, records in _places(self.registry))
         return waiting, before
 
@@ -345,7 +345,7 @@ def _is_being_prepared(view: LifecycleView) -> bool:
 
 
 def _what_is_missing(view: LifecycleView) -> str:
-    """Return which workers are not up, and why, if one of these or its host has reported it."""
+    """Return which workers are not up, and the reason, if a worker or its host has reported one."""
     if not view.workers:
         return "there was no slot for it"
     reports = {placement.worker: view.report_of(placement) for placement in view.workers}

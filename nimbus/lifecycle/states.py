@@ -4,7 +4,7 @@ A state and an event give the next state; a pair that is not in the table is ill
 `activate` and `deactivate` may be repeated; so may `kill`, with a different wait. The states and their events are those of
 `squall.values.TopologyState`.
 
-Must not know: records, the store, time, who asks.
+Must not know: records, the store, time, callers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STATES: Final = tuple(TopologyState)
 USER_EVENTS: Final = ("activate", "deactivate", "rebalance", "kill")
 OWN_EVENTS: Final = ("rebalanced", "restore", "complete", "crash", "remove")
 EVENTS: Final = (*USER_EVENTS, "replace", *OWN_EVENTS)
-"""`replace`: another version was submitted. `restore`: that version does not take over, or did not run."""
+"""`replace`: a new version was submitted. `restore`: the new version does not take over, or did not run."""
 
 TABLE: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {(state, event): target for state in TopologyState for event, target in state.leads_to.items()}
@@ -63,9 +63,9 @@ def allowed_events(state: str) -> tuple[str, ...]:
 
 
 def step(state: str, event: str, previous: str | None = None, name: str | None = None) -> str:
-    """Return the state after the event. Raises `IllegalTransition` if there is none.
+    """Return the state after the event. Raises `IllegalTransition` if the state does not allow the event.
 
-    `previous`: the state that a REBALANCING or REPLACING record remembers; `name`: the topology's, for the message.
+    `previous`: the state that a REBALANCING or REPLACING record remembers; `name`: the topology's name, for the message.
     """
     target = TABLE.get((state, event))
     if target == PREVIOUS:

@@ -1,4 +1,5 @@
-"""Transitions: an event is applied to a topology's record by the table of states, and the record is written with its deadlines.
+"""Transitions: applies an event to a topology's record according to the table of states, and writes the record with its
+deadlines.
 
 Must not know: when an event is due.
 """
@@ -26,8 +27,8 @@ def message_timeout(record: TopologyRecord) -> float:
 
 
 def restart_deadlines(registry: Registry, now: float, time: float) -> None:
-    """Give every topology with a deadline its full time again: another Nimbus set the deadline by its own clock. `now`: by this
-    Nimbus's clock; `time`: seconds since 1970."""
+    """Give every topology with a deadline its full time again: a different Nimbus set the deadline, on its own clock. `now`:
+    the time on this Nimbus's clock; `time`: seconds since 1970."""
     for record in registry.all_topologies():
         if record.deadline is not None:
             wait = message_timeout(record) if record.wait is None else record.wait
@@ -43,8 +44,8 @@ def transition(
     wait: float | None = None,
     **changes: object,
 ) -> None:
-    """Apply an event to a record and write it, without the fields of the state that it leaves. `time`: seconds since 1970;
-    `wait`: the seconds until the `deadline` among the changes. Raises `IllegalTransition`, and changes nothing then.
+    """Apply an event to a record, and write the record without the fields of the state that it leaves. `time`: seconds since
+    1970; `wait`: the seconds until the `deadline` among the changes. If it raises `IllegalTransition`, nothing has changed.
     """
     state = step(record.state, event, record.previous, record.name)
     if state == record.state and not changes and wait is None:
@@ -60,9 +61,9 @@ def transition(
     if state != record.state:
         fields["since"] = time
     if state == KILLED:
-        fields["replaces"] = None  # the version before does not come back
+        fields["replaces"] = None  # the previous version does not return
     elif record.replaces is not None and state in (ACTIVE, INACTIVE):
-        for field in ("deadline", "wait", "until"):  # it keeps its deadline for proving that it runs
+        for field in ("deadline", "wait", "until"):  # the deadline for proving that it runs
             del fields[field]
     registry.topologies.update(record, replace(record, **(fields | changes)))
     _log.info("%s: %s, %s -> %s", record.name, event, record.state, state)

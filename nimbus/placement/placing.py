@@ -1,8 +1,8 @@
 """From slots to workers: which workers an assignment has, given the scheduler's choice.
 
 A worker that keeps its slot and all of its tasks keeps its name and its incarnation, even if it gets more tasks. A worker that
-loses a task is replaced by a new worker with a new incarnation, even in the same slot. All that the old one still sends for
-that task is then refused everywhere: only one owner of a task counts.
+loses a task is replaced by a new worker with a new incarnation, even in the same slot. From then on, everything that the old
+worker still sends for the task is refused everywhere: a task has only one owner.
 Must not know: the store, states, time.
 """
 
@@ -38,7 +38,8 @@ def tasks_by_slot(placements: Iterable[Placement]) -> dict[int, Slot]:
 
 
 def disputed(claims: Iterable[tuple[str, Iterable[Placement]]]) -> dict[str, set[Slot]]:
-    """Return the slots that more than one topology claims, by the id of each topology that must leave: all but the first."""
+    """Return the slots that more than one topology claims, by the id of each topology that must leave them: all claimants
+    except the first."""
     owners: dict[Slot, str] = {}
     must_leave: dict[str, set[Slot]] = {}
     for topology_id, placements in claims:
@@ -64,7 +65,8 @@ def placements_for(
     leaving: Iterable[Placement],
     version: int,
 ) -> tuple[Placement, ...]:
-    """Return the workers of the assignment `version`. Names in use are not given again, nor are those of leaving workers."""
+    """Return the workers of the assignment `version`. New workers get no name that is in use, nor the name of a leaving
+    worker."""
     before = {slot_of(placement): placement for placement in current}
     names = {placement.worker for placement in (*current, *leaving)}
     free_names = (name for number in count(1) if (name := f"w{number}") not in names)

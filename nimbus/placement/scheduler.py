@@ -1,19 +1,19 @@
 """Where tasks go: Storm's even scheduler as a pure function.
 
-- Tasks that run in a slot that still exists stay in it.
-- The others are spread component by component: evenly over hosts, then evenly over the workers of a host. Ties go to the
-  host with the fewest tasks per worker, then to the first by name, so that the answer depends on the arguments alone, and
-  not on the order of slots.
-- As many slots are used as workers are wanted, or fewer if there are fewer slots (tasks are squeezed) or tasks. Using all these
-  slots comes before an even spread over hosts of unequal size: a host whose even share is smaller than its number of workers
-  gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
+- Tasks whose slot still exists stay in this slot.
+- All other tasks are spread component by component: evenly over hosts, then evenly over the workers of a host. Ties go to the
+  host with the fewest tasks per worker, then to the first by name, so that the answer depends only on the arguments, and not on
+  the order of slots.
+- The number of used slots is the number of wanted workers, or less if there are fewer slots (tasks are squeezed) or tasks.
+  Using all these slots comes before an even spread over hosts of unequal size: a host whose even share is smaller than its
+  number of workers gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
 
-Theory: choosing a host, and a worker in it, are the same question: "whose turn is it?" It is the turn of the one with the
-fewest tasks of this component, then of the least loaded, then of the first. Two heaps answer it: those without a task of the
-component wait in one that is kept for all components (`_Turns`); the others take turns in a second one (`_Round`). Within a
-host an empty worker is always next, so a worker stays empty only if its host was given fewer tasks than it has empty workers.
-Such hosts then get tasks from hosts that have more (`_fill`), starting with the component of which the other host has most,
-compared with this one.
+Theory: the choice of a host, and the choice of a worker in a host, are the same question: "whose turn is it?" It is the turn of
+the host (or worker) with the fewest tasks of this component; among equals, of the least loaded, then of the first. Two heaps
+answer the question: hosts without a task of the component wait in a heap that is kept for all components (`_Turns`); all other
+hosts take turns in a second heap (`_Round`). Within a host an empty worker is always next, so a worker stays empty only if its
+host was given fewer tasks than it has empty workers. Such hosts then get tasks from hosts that have more than enough (`_fill`),
+beginning with the component of which the giving host has most more tasks than the receiving host.
 Must not know: topologies, workers' names, versions, the store.
 """
 
@@ -38,7 +38,7 @@ class Slot:
 
     @property
     def host_name(self) -> str:
-        """The host that tasks are spread over."""
+        """The name of the host, over which tasks are spread."""
         return self.host or self.supervisor
 
 
@@ -48,9 +48,9 @@ def schedule(
     slots: Iterable[Slot],
     current: Mapping[int, Slot],
 ) -> dict[Slot, tuple[int, ...]]:
-    """Return the tasks of each used slot, in the order of slots, and with task ids in the order of `tasks`.
+    """Return the tasks of each used slot. Slots are in their natural order, and task ids in the order of `tasks`.
 
-    `slots`: those that are free or run tasks of this topology; `current`: where its tasks run.
+    `slots`: the slots that are free or run tasks of this topology; `current`: the slots of its running tasks.
     """
     usable = {slot: slot for slot in sorted(set(slots))}
     placed = {spec.task: usable[current[spec.task]] for spec in tasks if current.get(spec.task) in usable}
@@ -68,9 +68,9 @@ def schedule(
 
 
 def _free_slots(slots: Collection[Slot], used: Collection[Slot], wanted: int) -> list[Slot]:
-    """Return up to `wanted` unused slots, evenly over hosts; a host with more free slots goes first."""
+    """Return up to `wanted` unused slots, spread evenly over hosts. Hosts with more free slots come first."""
     free: dict[str, list[Slot]] = {}
-    for slot in sorted(slots, reverse=True):  # so that pop gives the first
+    for slot in sorted(slots, reverse=True):  # so that pop() returns the first slot
         if slot not in used:
             free.setdefault(slot.host_name, []).append(slot)
     in_use = Counter(slot.host_name for slot in used)
@@ -91,7 +91,7 @@ Name = TypeVar("Name", str, int)
 class _Turns(Generic[Name]):
     """Hosts, or the workers of a host, the least loaded first. The load counts the tasks of all components.
 
-    `sizes`: the number of workers of each; `running`: its number of tasks.
+    `sizes`: the number of workers of each host (1 for a worker); `running`: its number of tasks.
     """
 
     def __init__(self, sizes: Mapping[Name, int], running: Mapping[Name, int]) -> None:
@@ -101,18 +101,20 @@ class _Turns(Generic[Name]):
         heapify(self.waiting)
 
     def load_of(self, name: Name) -> float:
-        """Return its number of tasks per worker."""
+        """Return the number of tasks per worker."""
         return self._running[name] / self._sizes[name]
 
     def add(self, name: Name, tasks: int) -> None:
-        """Add tasks to its load. A negative number only after the last turn: the heap is not sorted again."""
+        """Add tasks to the load. The number may be negative only after the last turn: the heap is not sorted again."""
         self._running[name] += tasks
 
 
 class _Round(Generic[Name]):
-    """The turns for the tasks of one component. Those without a task of it come first, as they wait in `turns`.
+    """The turns for the tasks of one component. Hosts (or workers) without a task of the component come first, in the order of
+    `turns`.
 
-    Only those that get a task are touched, so the cost depends on the component's tasks, not on how many wait.
+    Only hosts that get a task are touched, so the cost depends on the component's tasks, and not on the number of waiting
+    hosts.
     """
 
     def __init__(self, turns: _Turns[Name], held: Mapping[Name, int]) -> None:
@@ -125,7 +127,7 @@ class _Round(Generic[Name]):
         self._away: list[Name] = []
 
     def next(self) -> Name:
-        """Return the one whose turn it is, and give it a task."""
+        """Return the host (or worker) whose turn it is, and give it a task."""
         waiting = self._turns.waiting
         while waiting and waiting[0][1] in self._held:
             self._away.append(heappop(waiting)[1])
@@ -139,7 +141,7 @@ class _Round(Generic[Name]):
         return name
 
     def end(self) -> None:
-        """Let all that got a task wait again, with their new load."""
+        """Let all hosts (or workers) that got a task wait again, with their new load."""
         for name in self._away:
             heappush(self._turns.waiting, (self._turns.load_of(name), name))
 
@@ -147,8 +149,8 @@ class _Round(Generic[Name]):
 def _spread(
     missing: Iterable[TaskRow], chosen: Iterable[Slot], tasks: Iterable[TaskRow], placed: Mapping[int, Slot]
 ) -> dict[int, Slot]:
-    """Return a slot among the chosen for each missing task."""
-    slots = sorted(chosen)  # from here on a worker is its index in this list
+    """Return a slot among the chosen slots for each missing task."""
+    slots = sorted(chosen)  # from here on a worker is identified by its index in this list
     numbers = {slot: number for number, slot in enumerate(slots)}
     workers_of: dict[str, dict[int, int]] = {}
     for number, slot in enumerate(slots):
@@ -185,8 +187,8 @@ _Given = dict[str, dict[str, list[int]]]
 
 
 def _over_hosts(missing: Iterable[TaskRow], hosts: _Turns[str], counts: dict[str, Counter[str]]) -> _Given:
-    """Spread the missing tasks of each component evenly over hosts. `counts`, the tasks of each component by host, is
-    updated."""
+    """Spread the missing tasks of each component evenly over hosts. Updates `counts`: the number of tasks of each component by
+    host."""
     waiting: dict[str, list[int]] = {}
     for spec in missing:
         waiting.setdefault(spec.component, []).append(spec.task)
@@ -205,9 +207,9 @@ def _over_hosts(missing: Iterable[TaskRow], hosts: _Turns[str], counts: dict[str
 def _fill(
     given: _Given, empty: Mapping[str, int], counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> None:
-    """Move given tasks to hosts with more empty workers than tasks for them, from hosts with fewer.
+    """Move given tasks to hosts that have more empty workers than given tasks, from hosts that have fewer.
 
-    The least loaded host takes first, in the order of `_rank`. A move never improves a rank, so an outdated one is corrected
+    The least loaded host takes first, in the order of `_rank`. A move never improves a rank, so an outdated rank is corrected
     when its turn comes.
     """
     spare = {host: sum(map(len, given.get(host, {}).values())) - empty[host] for host in {**empty, **given}}
@@ -245,6 +247,6 @@ def _fill(
 def _rank(
     to: str, giver: str, component: str, counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> tuple[int, float, str, str]:
-    """Prefer the component of which the giver has most compared with `to`, then the most loaded giver."""
+    """Prefer the component of which the giver has the most in excess of `to`, then the most loaded giver."""
     of_host = counts[component]
     return of_host[to] - of_host[giver], -hosts.load_of(giver), giver, component

@@ -1,10 +1,11 @@
-"""Follows supervisors by their heartbeats: one that is silent for too long is given up, and its next heartbeat brings it back.
+"""Follows supervisors by their heartbeats: a supervisor that is silent for too long is given up; its next heartbeat restores
+it.
 
-Heartbeats are expected of a supervisor if its record says that it sends them (`SupervisorRecord.beats`), or after its first.
-Its silence counts only while Nimbus itself could hear: after a pause (a frozen process, a laptop that slept) every supervisor
-gets a moment to be heard before any is given up. Only silence counts, not a record that cannot be read: the supervisor writes
-it again as soon as it can.
-Must not know: slots, what happens to the tasks of a supervisor that is given up or drained.
+Heartbeats are expected of a supervisor if its record says that it sends them (`SupervisorRecord.beats`), or after its first
+heartbeat. A supervisor's silence is counted only while Nimbus itself could receive heartbeats: after a pause of Nimbus (a
+frozen process, a laptop that slept) every supervisor gets a moment to be heard before any is given up. A record that cannot be
+read is no reason to give a supervisor up: the supervisor writes its record again as soon as it can.
+Must not know: slots, the tasks of a supervisor that is given up or drained.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from topology_api.errors import SquallError
 _log = logging.getLogger(__name__)
 
 GRACE = 0.25
-"""A fraction of the timeout. Longer pauses of Nimbus count as such, and this time is granted to supervisors after a pause."""
+"""A fraction of the timeout. A longer time between two ticks of Nimbus is a pause, and supervisors are granted this time after
+a pause."""
 
 
 class SupervisorHeartbeats:
@@ -45,7 +47,7 @@ class SupervisorHeartbeats:
         return first
 
     def silent(self, supervisors: Iterable[SupervisorRecord], now: float) -> list[SupervisorRecord]:
-        """Return those of the registered supervisors that have been silent for too long."""
+        """Return the registered supervisors that have been silent for too long."""
         registered = {record.id: record for record in supervisors}
         self._last = {supervisor: last for supervisor, last in self._last.items() if supervisor in registered}
         for record in registered.values():
@@ -59,7 +61,7 @@ class SupervisorHeartbeats:
 
     @property
     def due(self) -> float | None:
-        """When the next supervisor will have been silent for too long."""
+        """The time at which the next supervisor will have been silent for too long."""
         return min(self._last.values()) + self.timeout_secs if self._last else None
 
 
@@ -73,7 +75,8 @@ class Supervisors(SupervisorHeartbeats):
         self.given_up: dict[str, SupervisorRecord] = {}
 
     def heard(self, supervisor: str, now: float) -> bool:
-        """Record a heartbeat; return whether it is news: a supervisor's first, or its first since it was given up."""
+        """Record a heartbeat; return whether it is news: the supervisor's first heartbeat, or its first since it was given
+        up."""
         self.tick(now)
         first = super().heard(supervisor, now)
         record = self.given_up.get(supervisor)
@@ -87,7 +90,7 @@ class Supervisors(SupervisorHeartbeats):
 
     def give_up(self, registered: Iterable[SupervisorRecord], unread: Collection[str], now: float) -> bool:
         """Remove supervisors that were silent for too long; return whether there were any. `unread`: ids whose records cannot
-        be read, so there is nothing to restore.
+        be read, so that they could not be restored.
         """
         silent = self.silent(registered, now)
         for record in silent:
@@ -105,9 +108,9 @@ class NoSuchSupervisor(SquallError):
 
 
 def set_drained(registry: Registry, supervisor_id: str, on: bool) -> None:
-    """Drain a supervisor: it gets no new work, so that its host can be taken down. With `on` False, let it get work again.
+    """Drain a supervisor: it gets no new work, so that its host can be taken down. With `on` False, allow it new work again.
 
-    Raises `NoSuchSupervisor` for an unknown one. A drained supervisor that is gone can be undrained.
+    Raises `NoSuchSupervisor` for an unknown supervisor. A drained supervisor that is gone can be undrained.
     """
     drained = supervisor_id in registry.drained_supervisors()
     if not drained:

@@ -1,8 +1,8 @@
 """Task ids: the number of each task of a component.
 
 Ids begin at 1 and follow the order of declaration, then the index, so that a topology is numbered the same way everywhere. When
-the number of tasks changes, those that stay keep their ids, and no id is used for a second task: frames and counters of a
-removed task cannot reach another one.
+the number of tasks changes, tasks that stay keep their ids, and no id is used for a second task: frames and counters of a
+removed task cannot reach another task.
 Must not know: where tasks run.
 """
 
@@ -26,7 +26,7 @@ def renumber_tasks(
 ) -> tuple[TaskRow, ...]:
     """Return the tasks of a topology after the number of tasks of some components has changed.
 
-    `highest`: the highest id ever given, if higher than any of theirs.
+    `highest`: the highest id ever given, if it is higher than the ids of all existing tasks.
     """
     ids = {(component, index): task for task, component, index in existing}
     last = highest_task(existing, highest)
@@ -46,5 +46,5 @@ def count_tasks(tasks: Iterable[TaskRow]) -> dict[str, int]:
 
 
 def highest_task(tasks: Iterable[TaskRow], highest: int = 0) -> int:
-    """Return the highest id ever given, `highest` being the highest so far."""
+    """Return the highest id ever given: the highest of these tasks' ids and of `highest`."""
     return max([highest, *(task for task, _, _ in tasks)])

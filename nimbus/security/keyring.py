@@ -1,16 +1,16 @@
-"""The secrets that Nimbus hands out: the key pair of each topology's links, and the operators' token, always sealed.
+"""The secrets that Nimbus hands out, always sealed: the key pair of each topology's links, and the operators' token.
 
-A topology's key pair is made when it is submitted. The store holds only copies that are sealed to one recipient each: every
-registered Nimbus, so that the next leader can continue, and each supervisor before it gets workers of the topology. The
-operators' token is sealed to the Nimbuses in the same way.
+A topology's key pair is made when it is submitted. The store holds only copies that are sealed to one recipient each. Every
+registered Nimbus gets a copy, so that the next leader can continue, and each supervisor gets one before it gets workers of the
+topology. The operators' token is sealed to the Nimbuses in the same way.
 
-Promises: no unencrypted key is in the store; a supervisor that runs no worker of a topology has no copy of its keys. A
-process that may write to the store can register a supervisor of its own, and so gets copies: the store's access rules must
-keep it out.
+Promises: no unencrypted key is in the store; a supervisor that runs no worker of a topology has no copy of its keys. A process
+that may write to the store can register a supervisor of its own, and so get copies: the store's access rules must keep such
+processes out.
 
-A `KeyRing` belongs to one Nimbus and one thread. While that Nimbus leads, its registry is the one whose writes are guarded;
-one that does not lead only reads.
-Must not know: what the keys are used for, files, HTTP.
+A `KeyRing` belongs to one Nimbus and one thread. While the Nimbus leads, the key ring's registry guards its writes; while it
+does not lead, the key ring only reads.
+Must not know: the use of the keys, files, HTTP.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from topology_api.errors import SquallError
 _log = logging.getLogger(__name__)
 
 MakeKeys = Callable[[], Mapping[str, str]]
-"""Makes the keys of a topology's links: Nimbus hands them on and does not know what they are."""
+"""Makes the keys of a topology's links. Nimbus only hands these on."""
 
 _TOKEN: Final = "token"
 
@@ -39,14 +39,14 @@ class NoKeys(SquallError):
 
 
 class KeyRing:
-    """The secrets of a cluster, as one Nimbus has them."""
+    """The secrets of a cluster that one Nimbus has."""
 
     def __init__(self, registry: Registry, pair: KeyPair, nimbus_id: str, make_keys: MakeKeys) -> None:
         self._registry = registry
         self._pair = pair
         self._id = nimbus_id
         self._make_keys = make_keys
-        #: Opened copies: topology id -> the sealed bytes and their contents.
+        #: Opened copies: topology id -> (the sealed bytes, the content).
         self._opened: dict[str, tuple[bytes, dict[str, str]]] = {}
         #: Copies that could not be opened, and have been logged.
         self._damaged: dict[str, bytes] = {}
@@ -62,7 +62,8 @@ class KeyRing:
         self.share([topology_id])
 
     def seal_for(self, topology_id: str, supervisors: Iterable[SupervisorRecord]) -> None:
-        """Give each supervisor a copy that only it can open. Raises `NoKeys` if this Nimbus does not have the keys."""
+        """Give each supervisor a copy that only this supervisor can open. Raises `NoKeys` if this Nimbus does not have the
+        keys."""
         missing = [each for each in supervisors if not self._has_copy(topology_id, each.id, each.public_key)]
         if not missing:
             return
@@ -76,7 +77,8 @@ class KeyRing:
             self._try_to_give(topology_id, supervisor, texts)
 
     def share(self, topology_ids: Iterable[str]) -> None:
-        """Give every registered Nimbus what this one has: the keys of these topologies, and the operators' token."""
+        """Give every registered Nimbus the secrets that this Nimbus has: the keys of these topologies, and the operators'
+        token."""
         others = [record for record in self._registry.all_nimbuses() if record.id != self._id]
         for what in (*topology_ids, paths.OPERATOR):
             missing = [each for each in others if not self._has_copy(what, each.id, each.public_key)]
@@ -92,10 +94,11 @@ class KeyRing:
         self._given = {given for given in self._given if given[0] != topology_id}
 
     def lacks(self, topology_ids: Iterable[str]) -> str | None:
-        """Return why this Nimbus should not lead: another one has all its secrets, and more. None if there is no such Nimbus.
+        """Return why this Nimbus should not lead: another Nimbus has all its secrets, and more. None if there is no such
+        Nimbus.
 
-        If each of two Nimbuses has secrets that the other lacks, either may lead. It gives the other one what that one lacks;
-        after this, the method says which of them should lead.
+        If each of two Nimbuses has secrets that the other lacks, either may lead. The leader gives its secrets to the other
+        Nimbus; then the other has more secrets, and this method says that the other should lead.
         """
         topology_ids = set(topology_ids)
         self._forget_all_but(topology_ids)
@@ -116,7 +119,7 @@ class KeyRing:
         return None
 
     def _forget_all_but(self, topology_ids: set[str]) -> None:
-        """Forget topologies that are gone, whichever Nimbus dropped their keys."""
+        """Forget topologies that are gone, even if a different Nimbus dropped their keys."""
         there = {*topology_ids, paths.OPERATOR}
         self._opened = {what: known for what, known in self._opened.items() if what in there}
         self._damaged = {what: sealed for what, sealed in self._damaged.items() if what in there}
@@ -130,7 +133,7 @@ class KeyRing:
         return None if texts is None else texts.get(_TOKEN)
 
     def settle_token(self, offered: str | None = None) -> str:
-        """Return the operators' token. If the leader has none, the offered one becomes the token, or a new one."""
+        """Return the operators' token. If the leader has no token, the offered token is used, or else a new token."""
         token = self.token()
         if token is None:
             token = offered or make_token()
@@ -140,7 +143,7 @@ class KeyRing:
         return token
 
     def renew_token(self) -> str:
-        """Replace the operators' token by a new one, and return it. The old one is refused from now on."""
+        """Replace the operators' token with a new token, and return that. From now on the old token is refused."""
         token = make_token()
         self._replace_token(token)
         self.share(())
@@ -191,7 +194,8 @@ class KeyRing:
         try:
             self._give(what, record.id, record.public_key, texts)
         except BadKey as error:
-            # One bad record does not affect the others; its supervisor reports that it cannot start the workers.
+            # A bad record does not affect other records; the supervisor with the bad record reports that it cannot start the
+            # workers.
             _log.error("%s gets no copy of the secrets of %s: %s", record.id, what, error)
 
     def _give(self, what: str, recipient: str, public: str, texts: dict[str, str]) -> None:

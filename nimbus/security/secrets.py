@@ -1,8 +1,8 @@
 """Maintains the operators' token and the copies of secrets, in the control thread of a Nimbus.
 
 The leader chooses the token, and gives every registered Nimbus copies of the secrets that it needs to lead. Every Nimbus writes
-the token to the file where the commands on its host find it. `token` may be read from any thread, even while the store cannot
-be reached.
+the token to the file in which commands on its host find it. `token` may be read from any thread, even while the store cannot be
+reached.
 Must not know: HTTP, elections.
 """
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 LOOK_SECS: Final = 1.0
 
 
-@dataclass(eq=False, repr=False)  # no text shows the token
+@dataclass(eq=False, repr=False)  # no repr: the token must not be shown
 class Secrets:
     """The cluster's secrets that one Nimbus knows."""
 
@@ -41,13 +41,13 @@ class Secrets:
     clock: Clock
     #: The state directory.
     state: Path
-    #: The URLs by which commands on this host may call this Nimbus.
+    #: The URLs under which commands on this host may call this Nimbus.
     urls: Collection[str]
     environ: Mapping[str, str]
     site: Mapping[str, object]
     #: Whether the operators get a new token when this Nimbus leads for the first time.
     new_token: bool = False
-    #: The operators' token, None while it is not known yet.
+    #: The operators' token; None while it is not known yet.
     token: str | None = None
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Secrets:
         self._next = -math.inf
         watched = (paths.NIMBUSES, paths.keys(paths.OPERATOR))
         self._unwatch = [self.store.watch(path, self._changed) for path in watched]
-        #: Why another Nimbus should lead, as the last `tick` has shown.
+        #: Why another Nimbus should lead, according to the last `tick`.
         self._aside: str | None = None
 
     def _make_ring(self, store: Store) -> KeyRing:
@@ -73,7 +73,7 @@ class Secrets:
         return self.ring.lacks(sorted(self._registry.known_ids()))
 
     def begin(self, store: Store) -> None:
-        """Begin a term: there is a token from now on."""
+        """Begin a term. From now on there is a token."""
         self._leading = self._make_ring(store)
         if self.new_token:
             self._take(self._leading.renew_token())
@@ -82,7 +82,7 @@ class Secrets:
         self._next = -math.inf
 
     def tick(self, now: float) -> None:
-        """Learn the token; while leading, give every Nimbus its copies."""
+        """Read the token; while leading, give every Nimbus its copies."""
         if now < self._next:
             return
         self._next = now + LOOK_SECS
@@ -93,7 +93,7 @@ class Secrets:
         self._take(self.ring.token())
 
     def steps_aside(self) -> str | None:
-        """Return why another Nimbus should lead: it has secrets that this one lacks. None if there is no such Nimbus."""
+        """Return why another Nimbus should lead: it has secrets that this Nimbus lacks. None if there is no such Nimbus."""
         return self._aside
 
     def end(self) -> None:

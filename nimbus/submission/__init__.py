@@ -1,1 +1,1 @@
-"""What a submitter sends: parsed, checked, accepted."""
+"""Submissions: parsed, checked, accepted."""

@@ -1,8 +1,8 @@
-"""Accept a submission: store what it brings, make its record, and give it its name or its place in the queue for it.
+"""Accepts a submission: stores its values, makes its record, and gives it its name, or lets it wait for the name.
 
-The write of the record makes it a topology; without the record, everything written before is an orphan. A submission that comes
-again with the same key is treated as the one that is already there.
-Must not know: slots, how a topology goes on from here.
+A submission becomes a topology when its record is written; without the record, all values written before are orphans. If a
+submission with the same key exists already, the new one is treated as the same submission.
+Must not know: slots, the further life of a topology.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from topology_api.errors import InvalidConfig, NameTaken
 _log = logging.getLogger(__name__)
 
 _SETTINGS = (WORKERS, MESSAGE_TIMEOUT)
-#: The limit of a new record in bytes. The rest of the store's limit is reserved for later additions: a deadline, notes, errors,
-#: finished spouts. Without this reserve, a topology could not even be killed.
+#: The limit of a new record in bytes. The rest of the store's limit is reserved for later additions to the record: a deadline,
+#: notes, errors, finished spouts. Without this reserve, a topology could not even be killed.
 _MOST_AT_FIRST: Final = MOST_BYTES - 100_000
 
 
@@ -42,11 +42,11 @@ class Intake:
     registry: Registry
     keys: TopologyKeys | None
     replacements: Replacements
-    #: Makes the last part of a topology's id; None: it is the wall clock's second.
+    #: Makes the last part of a topology's id; None: the last part is the wall clock's second.
     stamp: Callable[[], str] | None
 
     def submitted(self, key: str) -> TopologyRecord | None:
-        """Return the topology that was submitted with this key, also one that waits for its name."""
+        """Return the topology that was submitted with this key, even if it still waits for its name."""
         if not key:
             return None
         waiting = (version for _, version in versions(self.registry) if isinstance(version, TopologyRecord))
@@ -54,9 +54,9 @@ class Intake:
         return next((record for record in records if record.submission == key), None)
 
     def accept(self, submission: Submission, time: float) -> TopologyRecord:
-        """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another one has its name.
+        """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another topology has its name.
 
-        With `replace` it waits for the name. Raises `IllegalTransition` or `ReplacementWaits` if it cannot wait.
+        With `replace` the topology waits for the name. Raises `IllegalTransition` or `ReplacementWaits` if it cannot wait.
         """
         _check(submission)
         name = submission.topology.name
@@ -80,7 +80,7 @@ class Intake:
         return record
 
     def _check_ours(self, record: TopologyRecord) -> None:
-        """Raise `NameTaken`, unless the record that exists is ours: from a call whose answer was lost."""
+        """Raise `NameTaken`, unless the existing record is ours: written by a call whose answer was lost."""
         if record.id not in {each.id for each in every_record(self.registry)[0]}:
             remove_all_of(self.registry, self.keys, record.id)
             raise NameTaken(record.name)

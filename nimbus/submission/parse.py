@@ -1,7 +1,7 @@
 """Parses a submission, and checks it again with the client's own rules. Nothing is trusted, and nothing is unpickled.
 
-Values in, values out: a JSON object becomes a `Submission`, or one error that names all its problems.
-Must not know: HTTP, the store, the files themselves (`nimbus.files.stored_files` looks into them).
+Pure functions: a JSON object becomes a `Submission`, or one error that names all its problems.
+Must not know: HTTP, the store, the content of files (`nimbus.files.stored_files` checks that).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from topology_api.options import OPTIONS, defaults, json_copy
 from topology_api.options import problems_of as option_problems
 from topology_api.topology import Topology
 
-#: The limit of description and pickles together, in bytes: they are kept in the store.
+#: The limit of description and pickles together, in bytes: both are kept in the store.
 PACKAGE_LIMIT: Final = 4 * 1024 * 1024
-#: The limit of the JSON around them, in bytes: pickles travel as base64, and configurations come with them.
+#: The limit of a submission's JSON, in bytes: it holds the pickles as base64, and configurations too.
 BODY_LIMIT: Final = 4 * PACKAGE_LIMIT
 
 _KEY_LENGTH: Final = 100
@@ -52,7 +52,7 @@ class TooLarge(SquallError):
 
 
 class VersionMismatch(SquallError):
-    """A topology that was packed with other versions of Python or cloudpickle than those that would run it."""
+    """A topology that was packed with different versions of Python or cloudpickle from those that would run it."""
 
     def __init__(self, name: str, problems: Iterable[str]) -> None:
         self.name = name
@@ -100,8 +100,8 @@ def read_submission(body: object) -> Submission:
 def checked_confs(
     topology: Topology, conf: Mapping[str, object], component_confs: Mapping[str, object]
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """Return the merged configurations, with the defaults of options that an older submitter does not know. Raises
-    `InvalidConfig` with all problems. Options of daemons in the submitter's site file are ignored.
+    """Return the merged configurations, with defaults for options that an older submitter does not know. Raises `InvalidConfig`
+    with all problems. Options of daemons, which come from the submitter's site file, are ignored.
     """
     problems = option_problems(_without_daemons(conf), "topology")
     whole = {**defaults(), **_without_daemons(conf)}

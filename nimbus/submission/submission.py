@@ -16,9 +16,10 @@ from topology_api.topology import Topology
 class Submission:
     """A topology to run. `conf` and `component_confs` are merged: they hold every option of Squall.
 
-    key: chosen by the submitter; requests with the same key are the same submission ("": no key). files: its files, kind ->
-    SHA-256. versions: of "python", "cloudpickle" and "squall" when it was packed. replace: if another topology has the name,
-    this one takes over once that one has drained, within `wait_secs` seconds (None: its message timeout).
+    key: chosen by the submitter; requests with the same key are the same submission ("": no key). files: the topology's files,
+    kind -> SHA-256. versions: the versions of "python", "cloudpickle" and "squall" with which it was packed. replace: if
+    another topology has the name, this topology takes it over once the other has drained, within `wait_secs` seconds (None: the
+    other's message timeout).
     """
 
     topology: Topology
@@ -33,5 +34,5 @@ class Submission:
 
     @property
     def python(self) -> str:
-        """The Python version that packed it, such as "3.11"; "" within one process."""
+        """The Python version that packed the topology, such as "3.11"; "" within one process."""
         return minor(self.versions.get("python", ""))

@@ -10,7 +10,7 @@
 /drained/<id>                      a supervisor that is to get no work
 /topologies/<name>                 TopologyRecord: holding the record is holding the name
 /replacements/<name>               TopologyRecord of the version that waits for the drain of the one that has the name
-/replaced/<name>                   TopologyRecord of the version before, until the new one has proved that it runs
+/replaced/<name>                   TopologyRecord of the previous version, until the new one has proved that it runs
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and are not gone yet
 /former/<id>                       Assignment: the workers that were withdrawn last, which says where their logs are

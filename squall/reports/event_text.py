@@ -38,7 +38,7 @@ _PARTS: Final = {
     "code": ("its code", "fetched"),
     "environment": ("its environment", "built"),
 }
-_VERSIONS: Final = {"replacement": "the version that is to replace it", "replaced": "the version before"}
+_VERSIONS: Final = {"replacement": "the version that is to replace it", "replaced": "the previous version"}
 
 
 def sentence(event: Event, *, named: bool = True) -> str:

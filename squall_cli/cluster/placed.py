@@ -135,4 +135,4 @@ def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
     before = topology.stands_by
     if not before:
         return ""
-    return f"the version before ({before.id}) runs again unless the workers of this one are up within {duration(before.secs)}"
+    return f"the previous version ({before.id}) runs again unless the workers of this one are up within {duration(before.secs)}"

@@ -73,7 +73,7 @@ class Arrival:
         if failure is not None:
             self._failed = now if self._failed is None else self._failed
             if self.replaces and status.state == "FAILED" and now - self._failed < ROLLBACK_SECS:
-                return Seen("it failed: waiting for the version before")
+                return Seen("it failed: waiting for the previous version")
             return Seen("", failure=failure)
         workers = [worker for worker in status.workers if worker.state not in LEAVING]
         up = sum(worker.opened for worker in workers)
@@ -133,7 +133,7 @@ class Arrival:
             return Seen("", failure=rolled_back(status, self._id))
         if status.state == "REPLACING":
             self.began = now
-            return Seen("waiting for the drain of the version before")
+            return Seen("waiting for the drain of the previous version")
         if now - self.began < LAG_SECS:
             return Seen("waiting for Nimbus to begin")
         return Seen("", failure=rolled_back(status, self._id))

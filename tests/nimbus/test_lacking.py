@@ -35,7 +35,7 @@ def test_a_file_that_all_others_lack_is_waited_for_a_while(
 ) -> None:
     assert may_lead_at(lacking, NO) == PATIENCE
     (told,) = [record.getMessage() for record in caplog.records]
-    assert f"the file {CODE} of topology 'words' is lost: no Nimbus that is there has it." in told
+    assert f"the file {CODE} of topology 'words' is lost: none of the present Nimbuses has it." in told
 
 
 def test_a_nimbus_that_does_not_answer_is_waited_for_longer_and_named(

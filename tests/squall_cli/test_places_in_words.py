@@ -98,7 +98,7 @@ def test_list_shows_for_a_version_on_trial_what_holds_it_up_and_the_previous_ver
     )
     first, second = (line for line in run("list").stdout.splitlines() if line.startswith("two: "))
     assert first == "two: 1 of 2 workers does not run: it died"
-    assert second.startswith("two: the version before (two-0) runs again unless")
+    assert second.startswith("two: the previous version (two-0) runs again unless")
 
 
 def test_list_and_status_query_supervisors_only_when_workers_are_missing(

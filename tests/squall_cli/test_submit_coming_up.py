@@ -186,7 +186,7 @@ def test_a_replacement_waits_for_the_drain_and_reports_when_the_old_one_has_the_
     assert coming.update(status(id="words-0"), 0).now == "waiting for Nimbus to begin"
     assert (
         coming.update(status(id="words-0", state="REPLACING"), 60).now
-        == "waiting for the drain of the version before"
+        == "waiting for the drain of the previous version"
     )
     assert coming.update(status(worker("w1", opened=False)), 90).stages == ("scheduled: 1 worker on 1 host",)
     events = happened(rolled_back("words-1", "it did not open"), DIED)
@@ -201,7 +201,7 @@ def on_trial(secs: float, *workers: dict[str, Any], **values: Any) -> TopologyAn
     return status(*workers, stands_by={"id": "words-0", "secs": secs}, **values)
 
 
-STANDS_BY = "the version before (words-0) runs again unless the workers of this one are up within 40.0 s"
+STANDS_BY = "the previous version (words-0) runs again unless the workers of this one are up within 40.0 s"
 
 
 def test_a_failed_build_that_has_succeeded_since_is_no_failure() -> None:

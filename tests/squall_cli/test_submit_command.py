@@ -388,7 +388,7 @@ def test_wait_reports_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, p
     nimbus.story.extend([scheduled, cannot_be_built, rolled_back])
     done = submit(nimbus, project, "--wait", "--replace")
     assert done.returncode == 1
-    assert done.stderr.count("the version before (words-1) runs again unless") == 1
+    assert done.stderr.count("the previous version (words-1) runs again unless") == 1
     assert (
         "the new version of 'words' did not start, the previous one has the name again: w1 died"
         in done.stderr
