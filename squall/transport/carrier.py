@@ -1,7 +1,7 @@
 """The interface of carriers, which move messages between workers: ZeroMQ sockets, and lists in memory in tests.
 
 A message is a list of byte parts. A worker receives messages on two channels: batches of tuples on one, everything else on the
-other, so that acks never queue behind tuples. A carrier promises little: messages of one peer on one channel arrive in order,
+other, so that acks never queue behind tuples. A carrier promises only that messages of one peer on one channel arrive in order
 or not at all. `squall.transport.link` handles everything else (loss, duplicates, which process may send).
 Must not know: what is in a message.
 """

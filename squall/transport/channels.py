@@ -1,4 +1,4 @@
-"""The channels of one link as numbers and times: what arrived, what the peer may lack, whether the connections work.
+"""The channels of one link as numbers and times: which messages arrived, which the peer may lack, whether the connections work.
 
 Must not know: what is in a message, who the peer is, addresses, sockets, clocks (times come as arguments).
 """
@@ -13,16 +13,16 @@ from typing import Final
 from squall.transport.carrier import Parts
 from squall.transport.in_flight import InFlight
 
-#: After this many received batches without credit, a heartbeat reports them; their sender waits for that.
+#: After this many received batches without credit, a heartbeat reports them; their sender waits for this report.
 MOST_UNREPORTED: Final = 4
-#: Seconds between two requests for what is missing, and between two answers to "send again".
+#: Seconds between two requests for missing messages, and between two answers to "send again".
 RESEND_SECONDS: Final = 0.2
-#: After this many received control frames, a heartbeat reports their number if no control frame did.
+#: After this many received control frames, a heartbeat reports their number, unless a control frame has reported it.
 UNREPORTED: Final = 64
-#: Seconds without any message after which the connections are made again, and between two attempts.
+#: After this many seconds without any message the connections are made again; also the seconds between two attempts.
 SILENCE: Final = 2.5
 RECONNECT_SECONDS: Final = 2.0
-#: Bytes a second that a connection is assumed to carry at least, before it counts as stalled.
+#: The least bytes a second that a working connection is assumed to carry; a slower connection is considered stalled.
 SLOWEST_BYTES: Final = 4_000_000
 
 
@@ -40,11 +40,11 @@ class Arrivals:
 
     @property
     def complete(self) -> bool:
-        """Whether the peer sends no more, and all that it sent has arrived."""
+        """Whether the peer sends no more batches, and all that it sent have arrived."""
         return self.last is not None and self.received >= self.last
 
     def skip_to(self, number: int) -> None:
-        """Skip the messages up to a number: they were sent but did not arrive."""
+        """Skip the messages up to `number`: they were sent but did not arrive."""
         self.missing.append((self.received + 1, number))
         self.received = number
 
@@ -58,9 +58,9 @@ class ControlChannel:
 
     sent: int = 0
     received: int = 0
-    #: Frames received, as last confirmed to the peer.
+    #: The number of received frames that was last confirmed to the peer.
     reported: int = 0
-    #: Frames that the peer may not have, by number.
+    #: Frames that have perhaps not reached the peer, by number.
     unacked: deque[tuple[int, Parts]] = field(default_factory=deque)
     #: Whether frames of the peer are missing here.
     lacks_frames: bool = False
@@ -68,7 +68,7 @@ class ControlChannel:
     next_request: float = -inf
 
     def accept(self, number: int) -> bool:
-        """Return whether a received frame is the next one; after a gap the missing ones are requested."""
+        """Return whether a received frame is the next in order; after a gap the missing frames are requested."""
         if number != self.received + 1:
             self.lacks_frames = self.lacks_frames or number > self.received
             return False
@@ -97,20 +97,20 @@ class ConnectionWatch:
         self.last_heard = now
         self.next_reconnect = now + SILENCE
         self.wants_reconnect = False
-        #: Since when the peer, although it reads, has received none of the sent messages.
+        #: The time since which the peer, although it reads, has received none of the sent messages.
         self.stalled_since: float | None = None
 
     def connected(self, now: float) -> None:
-        """Give new connections their time."""
+        """Restart the waiting times, because the connections are new."""
         self.wants_reconnect = False
         self.next_reconnect = now + RECONNECT_SECONDS
 
     def reported(self, received: int, silence: float, in_flight: InFlight, now: float) -> None:
-        """Check what the peer's loop reports: the data messages that it has received, and for how long it heard nothing.
+        """Check a report of the peer's loop: how many data messages it has received, and for how long it heard nothing.
 
-        Heartbeats have their own connection, so they may arrive while tuples are stuck on another one. If the peer reports for
-        `SILENCE` seconds, plus the time that the tuples in flight may take, that nothing more has arrived, the connections are
-        made again.
+        Heartbeats have their own connection, so they may arrive while tuples are stuck on the other connection. If the peer
+        reports for `SILENCE` seconds, plus the time that the tuples in flight may take, that nothing more has arrived, the
+        connections are made again.
         """
         may_reconnect = now >= self.next_reconnect
         if received > in_flight.received or received >= in_flight.sent:

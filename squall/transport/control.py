@@ -1,6 +1,6 @@
 """Encode and decode control frames: XORs and their roots as raw columns, the rest by msgpack with a closed set of types.
 
-No bytes can make the receiver run code: what does not fit the types raises `BadFrame`.
+No bytes can make the receiver run code: a value that does not fit the types raises `BadFrame`.
 Must not know: headers, links, sender and receiver.
 """
 
@@ -25,7 +25,7 @@ _PROBE, _REPLY, _PHASE = range(3)
 #: A failure: root, reason, component, task, error, attempts.
 _Failed = tuple[int, str, str | None, int | None, str | None, int]
 _HeldHere = tuple[str, int, list[int]]
-#: Kind, cycle, round or phase; of a reply also worker, idle, sent, executed, phase.
+#: Kind, cycle, round or phase; a reply also has worker, idle, sent, executed, phase.
 _Cycle = tuple[int, int, int, str, bool, int, int, int]
 _Rest = tuple[list[_Failed], dict[int, int], list[_HeldHere], bool, list[_Cycle], list[tuple[int, int]]]
 
@@ -110,7 +110,7 @@ def _fill(control: Control, rest: _Rest) -> None:
 
 
 def _sound(text: str | None) -> str | None:
-    """Escape what UTF-8 cannot encode: a user's error may hold half a surrogate pair."""
+    """Escape characters that UTF-8 cannot encode: a user's error may hold half a surrogate pair."""
     return None if text is None else text.encode("utf-8", "backslashreplace").decode()
 
 

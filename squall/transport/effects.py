@@ -1,4 +1,4 @@
-"""The effects of a link, as values: messages to send, changes to report to the worker, events to count and log.
+"""The effects of a link, as values: messages to send, changes to report to the worker, events to count or log.
 
 `squall.transport.link` returns them, and `squall.transport.exchange` carries them out in the order in which they were returned.
 Messages come before reports to the worker, because the worker may respond to a report by sending something at once.
@@ -57,7 +57,7 @@ class Deliver(Effect, frozen=True):
 
 
 class LoseBatches(Effect, frozen=True):
-    """These batches were never executed: their trees fail, for this reason."""
+    """These batches were never executed: their trees fail for the given reason."""
 
     batches: Sequence[SentBatch]
     reason: str

@@ -1,9 +1,10 @@
 """All links of one worker: sends frames to peers, receives their messages, and carries out the effects of links.
 
-`send` sends a frame, `receive` processes the messages that have arrived, `advance` does what is due. Links decide:
-they take events and return effects (see `squall.transport.link`), which the exchange carries out: messages go to the carrier;
-received frames, lost trees, and peers that come and go are reported to the `PeerListener`, which is the worker.
-Refused messages (garbage, a superseded incarnation, a stranger to the assignment) are counted by kind and do no harm.
+`send` sends a frame, `receive` processes the messages that have arrived, `advance` does what is due. Links decide: they take
+events and return effects (see `squall.transport.link`). The exchange carries out the effects: it passes messages to the
+carrier, and reports received frames, lost trees, and peers that come and go to the `PeerListener`, which is the worker. Refused
+messages (garbage, from a superseded incarnation, from a worker that is not in the assignment) are counted by kind and do no
+harm.
 Must not know: sockets (see `carrier`), tasks, user code, what links remember.
 """
 
@@ -29,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 #: Messages received from one channel in a row, so that a flood on one channel does not hold up everything else.
 MOST_AT_ONCE: Final = 64
-#: A pause of this worker that is longer than this (and than any sleep of the loop) does not count as silence of the peers.
+#: Seconds, more than any sleep of the loop. A longer pause of this worker does not count as silence of its peers.
 OWN_PAUSE: Final = 1.5
 #: Seconds between two log lines about refused messages of one kind from one peer.
 LOG_SECONDS: Final = 60.0
@@ -50,19 +51,19 @@ class PeerListener(Protocol):
         """A frame has arrived."""
 
     def lost(self, frames: Sequence[SentBatch], why: str) -> None:
-        """These batches were never executed: their trees fail, for this reason."""
+        """These batches were never executed: their trees fail for the reason `why`."""
 
     def superseded(self, worker: str) -> None:
-        """The process of a peer has ended. Another process may replace it, or its tasks move."""
+        """The process of a peer has ended. A new process may replace it, or its tasks may move."""
 
     def linked(self, worker: str) -> None:
-        """A process of a peer takes tuples from now on."""
+        """A process of a peer accepts tuples from now on."""
 
     def closing(self, worker: str) -> None:
-        """A peer takes no more tuples, until another process of that peer is linked."""
+        """A peer accepts no more tuples, until a new process of that peer is linked."""
 
     def overflow(self, batch: Batch) -> None:
-        """Too many tuples of a cycle are on their way to a peer: the untracked ones of the batch are to be dropped."""
+        """Too many tuples of a cycle are on their way to a peer: drop the untracked tuples of the batch."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -102,8 +103,8 @@ class Exchange:
     ) -> None:
         """Apply a new version of the assignment, or a change of peers in the same version. Call it before `Worker.replan`.
 
-        `component_of`: the component of each task from now on; `renumbered`: tasks that are created again with this version:
-        what was sent to them before is lost.
+        `component_of`: the component of each task from now on. `renumbered`: the tasks that are created again with this
+        version; frames that were sent to them before are lost.
         """
         now = self.now()
         self.local.version = version
@@ -139,7 +140,7 @@ class Exchange:
         return self.local.ready
 
     def ready(self) -> None:
-        """The tasks here are prepared: peers may send tuples."""
+        """Announce that the tasks here are prepared, so that peers may send tuples."""
         if not self.local.ready:
             self.local.ready = True
             self._announce()
@@ -161,7 +162,7 @@ class Exchange:
         return all(peer.link.drained and not any(peer.queues) for peer in self.peers.values() if peer.link.up)
 
     def awaited(self) -> str:
-        """Return what keeps `left` from being true, for a log."""
+        """Return the reason why `left` is not yet true, for a log."""
         return "; ".join(
             f"{peer.name}: {peer.link.awaited()}, {sum(map(len, peer.queues))} messages unsent"
             for peer in self.peers.values()
@@ -171,7 +172,7 @@ class Exchange:
     # Frames out.
 
     def send(self, worker: str, frame: Frame) -> None:
-        """Send a frame to a peer. If the peer is gone, tuples count as lost, and control frames are dropped."""
+        """Send a frame to a peer. If the peer is gone, its tuples are lost, and control frames are dropped."""
         peer = self.peers.get(worker)
         if isinstance(frame, Batch):
             if peer is None:
@@ -282,7 +283,7 @@ class Exchange:
             _log.warning("worker %s: it does not hear this worker, reconnecting", peer.name)
 
     def _refuse(self, kind: str, sender: str, reason: str) -> None:
-        """Count what is refused; log one line a minute for each peer and kind."""
+        """Count a refused message; log at most one line a minute for each peer and kind."""
         self.counters[f"refused: {kind}"] += 1
         now = self.now()
         if now - self.last_logged.get((kind, sender), float("-inf")) >= LOG_SECONDS:

@@ -1,7 +1,7 @@
-"""What workers send each other: batches of tuples, and control frames.
+"""The frames that workers send each other: batches of tuples, and control frames.
 
 A `Batch` holds the tuples that one task sends to one other task on one stream, or the mark that the sending task has
-ended. A `Control` frame holds everything that is not a tuple: XORs of settled tuples, failures, credit grants,
+ended. A `Control` frame holds everything that is not a tuple: XORs of acked and failed tuples, failures, credit grants,
 keep-alives, flush requests, and the questions and answers that show whether a cycle is quiet.
 
 The same objects travel inside one process and, encoded by `squall.transport.wire`, between processes.
@@ -28,10 +28,10 @@ NO_MORE: Final[More] = {}
 
 
 class Batch:
-    """The tuples of one batch: a row of values, a root id and an edge id each (0, 0: in no tree).
+    """The tuples of one batch. Each tuple has a row of values, a root id and an edge id (both are 0 if it is in no tree).
 
     `frame` is its number on the link, counted from 1; 0 marks a batch that takes no credit. `cycle` is the index of the cycle
-    whose inner edge it travels on, or -1. `ended` marks the last batch of its source task; it has no rows.
+    on whose inner edge the batch travels, or -1. `ended` marks the last batch of its source task; such a batch has no rows.
     """
 
     __slots__ = (
@@ -76,7 +76,7 @@ class Batch:
         self.limit: FrameLimit | None = None
         #: Tuples that were dropped before they could be executed.
         self.skipped = 0
-        #: The receiver's window that it counts in; set when it arrives.
+        #: The receiver's window in which the batch counts; set when the batch arrives.
         self.window: ReceiveWindow | None = None
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class KeepAlive:
-    """Trees whose tuples wait, unexecuted, at a task: they must not time out."""
+    """Trees whose tuples wait, unexecuted, at a task: these trees must not time out."""
 
     component: str
     task: int
@@ -119,7 +119,7 @@ class CycleReply:
     idle: bool
     sent: int
     executed: int
-    #: How often the coordinator has declared the cycle quiet.
+    #: How many times the coordinator has declared the cycle quiet.
     phase: int = 0
 
 
@@ -136,13 +136,13 @@ CycleMessage = CycleProbe | CycleReply | CyclePhase
 
 @dataclass(frozen=True)
 class Unsent:
-    """A tuple that was lost because its values could not be encoded or decoded; for this worker itself."""
+    """A tuple that was lost because its values could not be encoded or decoded. A worker sends this to itself only."""
 
     component: str
     task: int
     values: tuple[Any, ...]
     error: str
-    #: Index of the cycle whose inner edge it was to travel on, or -1; and the task that it was for.
+    #: Index of the cycle on whose inner edge it was to travel, or -1; and the task that was to receive it.
     cycle: int
     target: int = 0
     #: The user's call that failed; "" if decoding at the receiver did.
@@ -151,10 +151,10 @@ class Unsent:
 
 @dataclass
 class Control:
-    """Everything between two workers that is not a tuple. Never waits for credit, is always received."""
+    """Everything between two workers that is not a tuple. A control frame never waits for credit, and is always received."""
 
     sender: str
-    #: XORs of settled tuples by spout task: (roots, xors).
+    #: XORs of acked and failed tuples by spout task: (roots, xors).
     xors: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     failures: list[tuple[int, Failure]] = field(default_factory=list)
     #: Absolute grants by destination task: frames up to this number may be sent.

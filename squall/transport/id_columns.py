@@ -1,9 +1,9 @@
-"""Columns of root and edge ids, which are signed 64-bit integers. A batch has one of each, and so have XORs in transit.
+"""Columns of root and edge ids, which are signed 64-bit integers. A batch has one column of each, and so have XORs in transit.
 
 `Ids` is the type of a column. In plain Python it is `list`, because no class written in Python is nearly as fast. In the
-compiled core it is `IdColumn`: bare integers side by side, read and written without a Python object for each (measured: 60 ns a
-tuple). Both take `Ids()`, `Ids(iterable)`, `append`, `extend`, `pop`, `len`, indices, slices, iteration and comparison. Every
-access is checked against the bounds. Must not know: what ids mean, batches.
+compiled core it is `IdColumn`: bare integers side by side, read and written without a Python object for each (measured: this
+saves 60 ns a tuple). Both types take `Ids()`, `Ids(iterable)`, `append`, `extend`, `pop`, `len`, indices, slices, iteration and
+comparison. Every access is checked against the bounds. Must not know: what ids mean, batches.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class IdColumn:
 
     def hold(self, items: array[int]) -> None:
         """Make these the column's ids."""
-        #: Of `room` items the first `count` are the column's.
+        #: Memory for `room` items, of which the first `count` belong to the column.
         self.items = items
         self.count = self.room = len(items)
         if cython.compiled:
-            #: The items' memory. Every method that may move them updates it.
+            #: The address of the items. Every method that may move the items updates it.
             self.data = items.data.as_longlongs  # type: ignore[attr-defined]
 
     @cython.nonecheck(False)
     @cython.locals(count=cython.Py_ssize_t)
     def append(self, item: int) -> None:
-        """Add an id at the end; one that is not a 64-bit integer raises OverflowError or TypeError."""
+        """Add an id at the end. If it is not a 64-bit integer, raise OverflowError or TypeError."""
         count = self.count
         if count == self.room:
             self.grow(count + 1)
@@ -106,8 +106,9 @@ class IdColumn:
         return self.used().tobytes()
 
     def extend(self, ids: Iterable[int]) -> None:
-        """Add ids at the end. If one is not a 64-bit integer, raise OverflowError or TypeError and add nothing."""
-        # Made before anything is changed: if it raises, the room must still be what `room` says, or `append` writes past it.
+        """Add ids at the end. If any of them is not a 64-bit integer, raise OverflowError or TypeError and add nothing."""
+        # Converted before anything is changed: if this raises, `room` must still be right, or `append` would write past the
+        # end.
         added = ids.used() if isinstance(ids, IdColumn) else array("q", ids)
         items = self.items
         del items[self.count :]
@@ -140,7 +141,7 @@ class IdColumn:
         self.hold(left)
 
     def position(self, at: Any) -> int:
-        """Convert a position that may count from the end to one from 0 on."""
+        """Convert a position that may count from the end to a position that counts from 0."""
         position = index(at)
         return position + self.count if position < 0 else position
 
@@ -176,12 +177,12 @@ else:
 
 
 def as_ids(ids: Any) -> Any:
-    """Return these ids as a column; a column itself."""
+    """Return these ids as a column. A column is returned unchanged."""
     return ids if type(ids) is Ids else Ids(ids)
 
 
 def table_of(ids: Iterable[int]) -> Any:
-    """Return ids for access by position only: compiled, as raw memory."""
+    """Return ids for access by position only. In the compiled core, they are raw memory."""
     return array("q", ids) if cython.compiled else list(ids)
 
 
@@ -217,7 +218,7 @@ def from_raw(data: bytes | memoryview) -> Any:
 
 
 def _in_little_endian(column: array[int]) -> array[int]:
-    """Return the column, its bytes swapped on a big-endian machine."""
+    """Return the column; on a big-endian machine, swap its bytes."""
     if byteorder != "little":
         column.byteswap()
     return column

@@ -1,6 +1,6 @@
 """The batches sent to one process of a peer that it has not confirmed, with the data to fail their trees.
 
-A batch that takes credit is confirmed by its grant; one that takes none, by its arrival.
+A batch that takes credit is confirmed by its grant; a batch that takes none is confirmed by its arrival.
 Must not know: messages, clocks, who the peer is.
 """
 
@@ -13,7 +13,7 @@ from typing import Final
 from squall.transport.frames import NO_MORE, Batch, More
 from topology_api.tuples import Source
 
-# Why tuples are lost, as `Failure.error` says it.
+# The reasons why tuples are lost, in the words of `Failure.error`.
 GONE: Final = "its worker is gone"
 MISSING: Final = "the connection to its worker lost it"
 RENUMBERED: Final = "its task was created again"
@@ -38,7 +38,7 @@ class SentBatch:
 
     @classmethod
     def of(cls, batch: Batch, number: int = 0, size_bytes: int = 0) -> SentBatch:
-        """Return the data to keep of a batch. `number`: of its message, 0 if it was never sent."""
+        """Return the data to keep of a batch. `number`: the number of its message, 0 if it was never sent."""
         return cls(
             number,
             batch.source,
@@ -61,7 +61,7 @@ class SentBatch:
         return roots
 
     def void(self) -> Batch:
-        """Return an empty batch that takes its place, so that its credit comes back."""
+        """Return an empty batch that takes this batch's place, so that its credit comes back."""
         batch = Batch(self.source, self.target, [], [], [], NO_MORE)
         batch.frame, batch.cycle, batch.ended = self.frame, self.cycle, self.ended
         return batch
@@ -69,15 +69,15 @@ class SentBatch:
 
 @dataclass(slots=True, eq=False, repr=False)
 class InFlight:
-    """Batches by number; those with credit also by target task, the others in order."""
+    """Batches by number; in addition, batches with credit by target task, and the others in order."""
 
-    #: Numbers of the last batch that was sent, and of the last one that the peer has reported.
+    #: Numbers of the last batch that was sent, and of the last batch that the peer has reported.
     sent: int = 0
     received: int = 0
     by_number: dict[int, SentBatch] = field(default_factory=dict)
     by_target: dict[int, deque[SentBatch]] = field(default_factory=lambda: defaultdict(deque))
     uncredited: deque[SentBatch] = field(default_factory=deque)
-    #: Tuples that take no credit and that the peer may not have, those of waiting batches included.
+    #: Tuples that take no credit and have perhaps not reached the peer, including the tuples of waiting batches.
     uncredited_tuples: int = 0
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
-"""The link between this worker and one peer as a state machine, which knows what was sent, what has arrived, and what is
-missing.
+"""The link between this worker and one peer as a state machine, which keeps track of the messages that were sent, that have
+arrived, and that are missing.
 
-An event goes in (a message by `step`, time by `tick`, a batch, a control frame, a new assignment, another incarnation), effects
-come out (see `effects`). Nothing here does anything by itself.
+An event goes in (a message by `step`, time by `tick`, a batch, a control frame, a new assignment, a new incarnation), effects
+come out (see `effects`). A link does no I/O and starts nothing by itself.
 
 | state | meaning | begins with | ends with |
 |---|---|---|---|
@@ -10,13 +10,14 @@ come out (see `effects`). Nothing here does anything by itself.
 | UP | the peer answers | any message | silence, or a new incarnation |
 | SILENT | no message came for `SILENCE` seconds: connections are made again | silence | any message |
 
-Messages of each channel are numbered. Tuples that are lost are not sent again: the receiver names the numbers that are
-missing, the sender fails their trees at once and sends an empty frame in their place, so that their credit comes back.
-Control frames are kept until the peer has them, and sent again (go-back-N): an XOR is applied once, in order. A frame is
-*confirmed* when its grant has arrived: it was executed. What a superseded incarnation has not confirmed is lost.
+Messages of each channel are numbered. Tuples that are lost are not sent again: the receiver reports the missing numbers, the
+sender fails the trees of these messages at once and sends an empty frame in place of each, so that its credit comes back.
+Control frames are kept until the peer has them, and are sent again if they were lost (go-back-N), so each XOR is applied once,
+in order. A frame is *confirmed* when its grant has arrived: then it was executed. Frames that a superseded incarnation has not
+confirmed are lost.
 
-Tuples go to a peer only once its tasks are prepared, and while it runs the same version of the assignment, or a later one:
-see `open`.
+Tuples go to a peer only once its tasks are prepared, and only while it runs the same version of the assignment as this worker,
+or a later version: see `open`.
 Must not know: sockets, how values are encoded, clocks (times come as arguments), tasks.
 """
 
@@ -38,7 +39,7 @@ from squall.transport.streams import Streams
 from squall.transport.wire import Header, LinkHeartbeat, Undecodable, pack_encodable, seal, undecodable_note
 from squall.values import Address, Incarnation
 
-#: Seconds between two heartbeats: to a peer that has not answered yet, and to one that has.
+#: Seconds between two heartbeats: to a peer that has not answered yet, and to a peer that has answered.
 GREETING_SECONDS: Final = 0.05
 HEARTBEAT_SECONDS: Final = 0.5
 
@@ -53,7 +54,7 @@ class LocalWorker:
 
     name: str
     incarnation: Incarnation
-    #: Where it receives: the data and the control endpoint.
+    #: The endpoints at which it receives: data and control.
     address: Address
     codec: str
     streams: Streams
@@ -64,7 +65,7 @@ class LocalWorker:
     ready: bool = False
     #: Peers must send no more tuples.
     leaving: bool = False
-    #: Tasks that were created again -> the version that did so. Batches of an older version are refused.
+    #: Tasks that were created again -> the version that created them. Batches of an older version are refused.
     fences: dict[int, int] = field(default_factory=dict)
 
 
@@ -74,12 +75,12 @@ class Link:
     def __init__(self, local: LocalWorker, peer: str, incarnation: Incarnation, now: float) -> None:
         self.local = local
         self.peer = peer
-        #: Where the peer receives; None while that is unknown.
+        #: The address at which the peer receives; None while that is unknown.
         self.address: Address | None = None
         self._begin(incarnation, now)
 
     def _begin(self, incarnation: Incarnation, now: float) -> None:
-        """Start over, for a process that knows nothing yet."""
+        """Start over, for a new process of the peer."""
         self.incarnation = incarnation
         self.state = GREETING
         self.peer_version = -1
@@ -121,11 +122,11 @@ class Link:
 
     @property
     def uncredited_tuples(self) -> int:
-        """Tuples that were sent without credit and that the peer may not have."""
+        """Tuples that were sent without credit and have perhaps not reached the peer."""
         return self.in_flight.uncredited_tuples
 
     def awaited(self) -> str:
-        """Return what keeps the link from being drained, for a log."""
+        """Return the reason why the link is not drained, for a log."""
         last = "an unknown number of" if self.arrivals.last is None else self.arrivals.last
         return (
             f"{len(self.control.unacked)} control frames unacknowledged, {len(self.waiting)} batches waiting,"
@@ -135,7 +136,7 @@ class Link:
     # Events of this worker.
 
     def assign(self, incarnation: Incarnation, address: Address | None, now: float) -> list[effects.Effect]:
-        """Apply an assignment: the peer's process as the supervisors know it, and its address if that is known."""
+        """Apply an assignment: the peer's process that the supervisors report, and its address if that is known."""
         out: list[effects.Effect] = []
         if incarnation > self.incarnation:
             out += self.supersede(incarnation, now)
@@ -157,8 +158,8 @@ class Link:
         return out
 
     def send_control(self, control: Control) -> list[effects.Effect]:
-        """Send a control frame; it is kept until the peer has it. The numbers of missing messages go with it: a grant that came
-        first would confirm a lost batch.
+        """Send a control frame; it is kept until the peer has it. It carries the numbers of missing messages, since a grant
+        that arrived before them would confirm a lost batch.
         """
         control.missing += self.arrivals.missing
         self.arrivals.missing = []
@@ -179,7 +180,7 @@ class Link:
         return [effects.LoseBatches(lost, RENUMBERED)] if lost else []
 
     def supersede(self, incarnation: Incarnation, now: float) -> list[effects.Effect]:
-        """Start over with another incarnation of the peer. Batches that the old one has not confirmed are lost."""
+        """Start over with a new incarnation of the peer. Batches that the old incarnation has not confirmed are lost."""
         lost = [*self.in_flight.by_number.values(), *map(SentBatch.of, self.waiting)]
         self._begin(incarnation, now)
         # Messages queued for the old process must not reach the new one, nor wait for it at the old address.
@@ -199,8 +200,8 @@ class Link:
         self.watch.last_heard += seconds
 
     def tick(self, now: float, control_blocked: bool, data_blocked: bool) -> list[effects.Effect]:
-        """Do what is due: heartbeats, requests for what is missing, reconnecting. `*_blocked`: messages already wait for the
-        carrier, so that optional ones are left out.
+        """Do what is due: send heartbeats, request missing messages, reconnect. `*_blocked`: messages already wait for the
+        carrier, so optional messages are not sent.
         """
         out: list[effects.Effect] = []
         if self.arrivals.missing:
@@ -237,7 +238,7 @@ class Link:
         return out
 
     def aside(self, now: float, held: Sequence[KeepAlive]) -> list[Parts]:
-        """Return messages that another thread sends while the loop is in a user's call: a heartbeat, and keep-alives of the
+        """Return messages for another thread to send while the loop is in a user's call: a heartbeat, and keep-alives for the
         trees that wait here and that the peer tracks. Changes nothing.
         """
         if self.state == GREETING:
@@ -251,7 +252,8 @@ class Link:
     # Messages of the peer.
 
     def step(self, header: Header, body: memoryview, further: Parts, now: float) -> list[effects.Effect]:
-        """Process a message of the peer. Invalid messages, and those between other processes, are refused."""
+        """Process a message of the peer. Invalid messages, and messages from or to a process that is not current, are
+        refused."""
         out: list[effects.Effect] = []
         if not self._is_current(header, now, out):
             return out
@@ -278,8 +280,8 @@ class Link:
         return out
 
     def _is_current(self, header: Header, now: float, out: list[effects.Effect]) -> bool:
-        """Return whether a message is from the peer's current process to this one. A newer process of the same assignment
-        supersedes the known one: its supervisor has restarted the worker.
+        """Return whether a message is from the peer's current process to this process. A newer process of the same assignment
+        supersedes the known process: its supervisor has restarted the worker.
         """
         if header.incarnation != self.incarnation:
             if header.incarnation < self.incarnation:
@@ -287,7 +289,7 @@ class Link:
                 out.append(effects.RefuseMessage("superseded", header.sender, reason))
                 return False
             if header.incarnation.version != self.incarnation.version:
-                return False  # of an assignment that this worker does not know yet: it will be sent again
+                return False  # its assignment is not known here yet; it will be sent again
             out += self.supersede(header.incarnation, now)
         if header.receiver != self.local.incarnation:
             if header.kind != wire.HEARTBEAT:
@@ -311,13 +313,13 @@ class Link:
         left = self.peer_leaves
         if not is_aside:
             self._take_numbers(heartbeat, now, out)
-        if self.address is None:  # the process was started again, and no supervisor has said where
+        if self.address is None:  # the process was started again, and no supervisor has reported its address
             self._connect(heartbeat.address, now, out)
         self._open_if_ready(now, out)
         if self.peer_leaves and not left:
             self.next_heartbeat = now
             out.append(effects.PeerClosing())
-        # The peer's loop is in a user's call: it cannot keep alive the trees of what it has not received.
+        # The peer's loop is in a user's call: it cannot keep alive the trees of batches that it has not received.
         if is_aside and (unheard := self.in_flight.after(heartbeat.data_received)):
             component_of = self.local.streams.component_of
             held = [
@@ -335,7 +337,9 @@ class Link:
             out.append(effects.ResendControl(control.resend(now)))
         self.watch.reported(received, heartbeat.silence, self.in_flight, now)
         self.in_flight.received = max(self.in_flight.received, received)
-        if heartbeat.control_sent <= control.received:  # else a report of missing ones may be on its way
+        if (
+            heartbeat.control_sent <= control.received
+        ):  # otherwise a report of missing batches may still be on its way
             self.in_flight.arrived(received)
         if heartbeat.flags & wire.READY:
             self.peer_ready = True
@@ -358,7 +362,7 @@ class Link:
         out.append(effects.Deliver(control))
 
     def _lose_missing(self, ranges: Iterable[tuple[int, int]], now: float, out: list[effects.Effect]) -> None:
-        """Lose the messages that the peer misses; empty frames take their places."""
+        """Treat the messages that the peer reports as missing as lost; empty frames take their places."""
         lost = []
         for first, last in ranges:
             for number in range(max(first, 1), min(last, self.in_flight.sent) + 1):

@@ -1,8 +1,8 @@
-"""Connections that a worker's sockets refused: all are counted, and logged at most once a minute per peer.
+"""Connections that a worker's sockets refused. All are counted; at most one a minute is logged for each peer.
 
-`Handshakes` follows the connections of one listening socket through ZeroMQ's reports, and classifies each one that ended
-before its handshake succeeded. ZeroMQ does not name the connection in all reports: if several handshakes run at
-once, a refusal for which ZeroMQ gives no reason may be counted late and logged without the address.
+`Handshakes` follows the connections of one listening socket through ZeroMQ's reports, and classifies each connection that ended
+before its handshake succeeded. ZeroMQ does not name the connection in all reports: if several handshakes run at once, a refusal
+for which ZeroMQ gives no reason may be counted late and logged without the address.
 Must not know: sockets, keys, how a clock works.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 #: Seconds between two log lines about one peer.
 QUIET_SECS: Final = 60.0
-#: The number of peers that are remembered; further ones share one entry.
+#: The number of peers that are remembered; all further peers share one entry.
 MOST_PEERS: Final = 1024
 
 #: kind -> its explanation in the log.
@@ -32,7 +32,7 @@ class Refusals:
     def __init__(self, log: logging.Logger, clock: Callable[[], float]) -> None:
         self.log = log
         self.clock = clock
-        #: By kind; every kind has an entry.
+        #: The number of refusals by kind; every kind has an entry.
         self.counts = dict.fromkeys(KINDS, 0)
         self._said: dict[str, float] = {}
         self._unsaid: dict[str, int] = {}

@@ -1,9 +1,9 @@
 """The values of a batch's tuples: rows that are read and written one by one, and encoded as columns.
 
 `new_rows` returns their holder. In plain Python it is a list of rows, and the columns are made when a batch is encoded
-(measured on CPython 3.11, three fields: 90 ns a tuple against 237 for a list per field). Compiled it is a `RowColumns`, a list
-for each field: a row's tuple lives no longer than the call that emits it or executes it. Both take `append`, `len`, indices,
-slices, `del`, iteration and comparison. Must not know: ids, batches, bytes.
+(measured on CPython 3.11, three fields: 90 ns a tuple; a list per field takes 237). In the compiled core it is a `RowColumns`,
+a list for each field, so that a row's Python tuple lives no longer than the call that emits or executes it. Both holders take
+`append`, `len`, indices, slices, `del`, iteration and comparison. Must not know: ids, batches, bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RowColumns:
 
     @cython.locals(at=cython.Py_ssize_t, column=list)
     def append(self, row: Row) -> None:
-        """Add a row at the end; one of a different length raises ValueError."""
+        """Add a row at the end. Raises ValueError if its length is not `arity`."""
         if len(row) != self.arity:
             raise ValueError(f"a row of {len(row)} values among rows of {self.arity}")
         if self.arity > 0:
@@ -56,7 +56,7 @@ class RowColumns:
         return (self.first[at], *[column[at] for column in self.others])
 
     def columns(self) -> list[list[Any]]:
-        """Return the columns themselves; none for rows without values, or without rows."""
+        """Return the columns themselves, not copies; no columns if the rows have no values, or if there are no rows."""
         return [self.first, *self.others] if self.arity and self.count else []
 
     def __len__(self) -> int:
@@ -87,7 +87,7 @@ class RowColumns:
         self.count = left
 
     def position(self, at: Any) -> int:
-        """Convert a position that may count from the end to one from 0 on."""
+        """Convert a position that may count from the end to a position that counts from 0."""
         position = index(at)
         return position + self.count if position < 0 else position
 
@@ -118,12 +118,13 @@ def as_rows(rows: Any) -> Any:
 
 
 def columns_of(rows: Sequence[Row] | RowColumns) -> list[Sequence[Any]]:
-    """Return the columns of rows; none for rows without values, or without rows."""
+    """Return the columns of rows; no columns if the rows have no values, or if there are no rows."""
     return rows.columns() if isinstance(rows, RowColumns) else list(zip(*rows))  # type: ignore[return-value]
 
 
 def from_columns(columns: list[Any], count: int) -> Any:
-    """Return the rows of columns of `count` values each; no other code may change these. Without columns: empty rows."""
+    """Return the rows of columns that have `count` values each; no other code may change the columns. Without columns, the rows
+    are empty."""
     if not cython.compiled:
         return list(zip(*columns)) if columns else [()] * count
     rows = RowColumns(len(columns))

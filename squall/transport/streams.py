@@ -29,7 +29,7 @@ class Streams:
         self._sources: dict[tuple[int, int], Source] = {}
 
     def source(self, task: int, number: int) -> Source:
-        """Return the source of a task's stream, the same object each time. Raises `BadFrame` if there is none."""
+        """Return the source of a task's stream, the same object each time. Raises `BadFrame` if there is no such stream."""
         found = self._sources.get((task, number))
         if found is None:
             if number >= len(self._all) or task not in self.component_of:

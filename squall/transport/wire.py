@@ -2,11 +2,11 @@
 
 Every message begins with the same header: protocol version, kind, checksum, the incarnations of sender and receiver, the
 sender's assignment version, its number on the channel, the sender's name. Every length is checked before anything is allocated
-or decoded; bytes that are not a message of this version raise `BadFrame` and no other error. The checksum (CRC-32) covers the
-first part; large values travel as further parts, which the encryption of the link authenticates as it does everything.
+or decoded. Bytes that are not a message of this version raise `BadFrame` and no other error. The checksum (CRC-32) covers the
+first part; large values travel as further parts. The encryption of the link authenticates all parts.
 
-It also decides which trees fail because values cannot travel: those of a tuple that cannot be encoded (the rest of its batch is
-sent), and those of a batch that cannot be decoded.
+This module also decides which trees fail because values cannot travel: the trees of a tuple that cannot be encoded (the rest of
+its batch is sent), and the trees of a batch that cannot be decoded.
 Must not know: sockets, tasks, credit, the meaning of numbers.
 """
 
@@ -43,17 +43,17 @@ BATCH_HEAD: Final = struct.Struct("<HHHHIQHII")
 #: address follows: two endpoints, one a line.
 HEARTBEAT_BODY: Final = struct.Struct("<QQQQHB")
 
-#: Larger messages are refused: a batch is a few hundred tuples, but one tuple may be large.
+#: The maximum size of a message; larger messages are refused. A batch has a few hundred tuples, but one tuple may be large.
 MOST_BYTES: Final = 1 << 30
 MOST_TUPLES: Final = 1 << 20
-#: Bytes besides the values: of the header, and of each tuple.
+#: Bytes besides the values: for the header, and for each tuple.
 MOST_OF_A_HEAD: Final = 512
 MOST_PARTS: Final = 1 << 12
 
 # Flags of a heartbeat.
 LEAVING: Final = 1  # the sender accepts no more tuples
 LEFT: Final = 2  # the sender knows that the receiver accepts no more tuples, and sends none
-RESEND: Final = 4  # control frames after "control received" have not come: send them again
+RESEND: Final = 4  # control frames after "control received" have not arrived: send them again
 READY: Final = 16  # the sender's tasks are prepared: it accepts tuples
 ASIDE: Final = 8  # sent by another thread, out of order: the numbers say nothing
 
@@ -73,7 +73,8 @@ class Undecodable(BadFrame):
 
 
 class Header(NamedTuple):
-    """Sender and receiver of a message. Receiver (0, 0): the sender does not know the receiver's incarnation yet."""
+    """Sender and receiver of a message. A receiver (0, 0) means that the sender does not know the receiver's incarnation
+    yet."""
 
     kind: int
     sender: str
@@ -136,7 +137,7 @@ def open_header(parts: Parts) -> tuple[Header, memoryview]:
 
 
 def pack_batch(batch: Batch, codec: str, numbers: Mapping[tuple[str, str], int]) -> tuple[bytes, Parts]:
-    """Return the body of a batch and its further parts; `numbers`: of streams. Raises `Unencodable`."""
+    """Return the body of a batch and its further parts; `numbers`: the numbers of the streams. Raises `Unencodable`."""
     source = batch.source
     values: Parts = pack_rows(codec, source.fields, batch.rows) if batch.rows else [b""]
     if sum(map(len, values)) > MOST_BYTES - MOST_OF_A_HEAD * (len(batch) + 1):
@@ -189,7 +190,7 @@ def unpack_batch(
         try:
             values = [body[at + more_size :], *further]
             batch.rows = unpack_rows(codec, values, tuples, len(source.fields))
-        except BaseException as error:  # values' classes are the user's, and so is what they raise
+        except BaseException as error:  # the classes of values are the user's, and may raise anything
             held = batch.waiting_roots(0)
             batch.roots, batch.edges, batch.more = Ids(), Ids(), NO_MORE
             why = str(error) if isinstance(error, BadFrame) else f"{type(error).__name__}: {error}"
@@ -197,8 +198,8 @@ def unpack_batch(
     return batch
 
 
-# Tuples whose values cannot travel: they are left out of their batch, and their trees fail. The worker learns of them by a
-# `Control` frame from itself.
+# A tuple whose values cannot travel is left out of its batch, and its trees fail. The worker learns of such tuples by a
+# `Control` frame that it sends to itself.
 
 
 def pack_encodable(

@@ -1,7 +1,7 @@
 """The transport inside one process: frames passed as objects.
 
-`Loopback` joins the in-process workers of a local cluster: frames go from worker to worker, in order, none lost. With
-`encoded` each frame goes through the codec, as it would on a network, so that values that cannot be encoded fail here, too.
+`Loopback` joins the in-process workers of a local cluster: frames go from worker to worker in order, and none is lost. With
+`encoded` each frame goes through the codec, as on a network, so that values that cannot be encoded fail here too.
 Must not know: tasks, user code, clocks.
 """
 
@@ -31,7 +31,7 @@ class Loopback:
         self.workers: dict[str, Deliver] = {}
 
     def join(self, worker: str, deliver: Deliver) -> None:
-        """Deliver frames for this worker by `deliver`."""
+        """From now on, call `deliver` with each frame for this worker."""
         self.workers[worker] = deliver
 
     def leave(self, worker: str) -> None:

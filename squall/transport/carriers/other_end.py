@@ -16,7 +16,7 @@ _CREDENTIALS: Final = struct.Struct("3i")
 
 def other_end(descriptor: int, endpoint: str) -> str | None:
     """Return host and port, or local user and process, of the peer of a connection to `endpoint`; None if the connection is
-    gone, or its descriptor has been reused. The text before the last colon is the same for each connection of one peer."""
+    closed, or its descriptor has been reused. The text before the last colon is the same for all connections of one peer."""
     try:
         with socket.socket(fileno=os.dup(descriptor)) as connection:
             own = connection.getsockname()

@@ -1,17 +1,17 @@
-"""Unix sockets for workers on one host, in a folder of their user, beside the TCP endpoints that are published.
+"""Unix sockets for workers on one host, in a folder of their user, in addition to the published TCP endpoints.
 
-A worker's address stays its TCP endpoints; the socket is not published. Its name follows from the endpoint, the topology's key
-and the network namespace. So a peer computes the name itself; a peer that knows the worker by another endpoint (a proxy's) does
-not find the socket. A peer uses the socket only after checking at that moment:
+A worker's published address has only its TCP endpoints. The name of its Unix socket follows from the endpoint, the topology's
+key and the network namespace. So a peer computes the name itself; a peer that knows the worker by a different endpoint (a
+proxy's) does not find the socket. Before a peer uses the socket, it checks that
 
 - the folder, `/tmp/squall-<user id>`, is of mode 0700 and belongs to its user: no other user can create files there;
-- the socket exists, and a process under this very kernel listens on it. Connecting a socket of another type (datagrams) shows
-  this without disturbing the listener: "wrong type" if a process listens, "refused" if it has ended, or if the folder is shared
-  with another host.
+- the socket exists, and a process under the same kernel listens on it. The peer tries to connect a socket of a different type
+  (datagrams), which does not disturb the listener: the error is "wrong type" if a process listens, and "refused" if the
+  listener has ended, or if the folder is shared with another host.
 
-In every other case (another container, another user, files that were removed or cannot be created) peers use TCP; this needs no
-setting and no waiting. A worker that is killed leaves its sockets behind; `sweep` removes those without a listener. The folder
-does not depend on TMPDIR: peers may have different ones, and a Unix socket's path has at most 107 bytes.
+In every other case (a different container, a different user, files that were removed or cannot be created) peers use TCP; this
+needs no setting and no waiting. A worker that is killed leaves its sockets behind; `sweep` removes sockets without a listener.
+The folder does not depend on TMPDIR, since TMPDIR may differ between peers, and a Unix socket's path has at most 107 bytes.
 Must not know: ZeroMQ, which worker connects to which.
 """
 
@@ -52,7 +52,7 @@ def listen(keys: Keys | None, endpoint: str, bind: Callable[[str], object]) -> N
             return
         except Exception:
             if last or os.path.exists(folder()):
-                raise  # else another worker has removed the empty folder meanwhile
+                raise  # else another worker has removed the empty folder in the meantime
 
 
 def path_of(keys: Keys | None, endpoint: str) -> str:
@@ -72,10 +72,10 @@ def sweep() -> None:
     if not _is_ours():
         return
     with contextlib.suppress(OSError):
-        # If another host shares the folder, this host cannot know which of its sockets are in use.
+        # If another host shares the folder, this host cannot know which of that host's sockets are in use.
         mine = [entry.path for entry in os.scandir(folder()) if entry.name.startswith(f"{_host()}-")]
         for path in mine:
-            # A socket that is just being created may look dead: its worker's peers use TCP then.
+            # A socket that is just being created may look dead and be removed: then its worker's peers use TCP.
             if _state(path) == errno.ECONNREFUSED:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
@@ -105,7 +105,7 @@ def _host() -> str:
 
 
 def _network() -> str:
-    """Return the id of this network namespace: in another one, the same endpoint is another worker."""
+    """Return the id of this network namespace: in a different namespace, the same endpoint is a different worker."""
     try:
         return str(os.stat("/proc/self/ns/net").st_ino)
     except OSError:  # only Linux has them

@@ -1,17 +1,17 @@
 """Messages between worker processes over ZeroMQ: the carrier of real workers, and the only module that uses ZeroMQ.
 
-A worker binds one PULL socket per channel, to a TCP endpoint and to a Unix socket for peers on its host, which is chosen by
-`squall.transport.carriers.same_host`; it connects one PUSH socket per peer and channel. Links are encrypted and authenticated
-by CURVE: all workers of a topology, and only they, share one key pair; a ZAP handler accepts only peers that prove that they
-have it. Other connections are refused before any of their data reaches a worker, counted, and logged at most once a minute
-(`squall.transport.refusals`). The handler runs in a thread of its own, so that links come up while the worker is inside a long
-user call.
+A worker binds one PULL socket per channel, to a TCP endpoint and, for peers on its host, to a Unix socket whose path
+`squall.transport.carriers.same_host` chooses. It connects one PUSH socket per peer and channel. Links are encrypted and
+authenticated by CURVE: the workers of a topology, and no others, share one key pair; a ZAP handler accepts only peers that
+prove that they have this key pair. Other connections are refused before any of their data reaches a worker, counted, and logged
+at most once a minute (`squall.transport.refusals`). The handler runs in a thread of its own, so that links come up even while
+the worker is inside a long user call.
 
 Everything is bounded: queued messages, their size, the time for a handshake and for closing. A message may be lost with its
 connection; `squall.transport.link` handles that. ZeroMQ's own heartbeats stay off (libzmq aborts the process on some partitions
 that heal).
 
-Only `wake` may be called from other threads and from signal handlers; `side` makes sockets for another thread.
+Other threads and signal handlers may call `wake`, but no other method; `side` makes sockets for one other thread.
 Must not know: the contents of messages, clocks, sender and receiver.
 """
 
@@ -45,10 +45,10 @@ _Context = zmq.Context[_Socket]
 
 _LOG = logging.getLogger(__name__)
 
-#: The ZAP domain of links between workers; a request for any other is refused.
+#: The ZAP domain of links between workers; a request for any other domain is refused.
 _DOMAIN: Final = b"squall"
 _ZAP: Final = "inproc://zeromq.zap.01"
-#: Messages queued in one direction of one connection, by channel. Credit bounds batches before this.
+#: Messages queued in one direction of one connection, by channel. For batches, credit is a lower limit than this.
 _HIGH_WATER: Final = (256, 1024)
 #: Bytes of one part of a message; a peer that sends more is disconnected before they are received.
 MOST_PART_BYTES: Final = 1 << 30
@@ -56,12 +56,12 @@ MOST_PART_BYTES: Final = 1 << 30
 _HANDSHAKE, _CONNECT, _LINGER, _RETRY, _MOST_RETRY = 3_000, 2_000, 500, 20, 500
 #: Connections that the kernel queues until they are accepted.
 _BACKLOG: Final = 512
-#: A port in use, or without permission: the next one is tried.
+#: Errors for a port that is in use, or that this user may not bind: the next port is tried.
 _NOT_OURS: Final = (errno.EADDRINUSE, errno.EACCES)
 #: Reports of connections that may wait for the authenticator; beyond this, ZeroMQ itself would block.
 _REPORTS: Final = 100_000
 #: Parts from this size on are sent without a copy (measured at 1 MB with CURVE: twice the throughput, and 10 instead of
-#: 1,400 µs of the loop's time), so they must not change any more. Copying is cheaper for smaller ones.
+#: 1,400 µs of the loop's time), so they must not change any more. Smaller parts are cheaper to copy.
 _LARGE: Final = 64 * 1024
 #: As a plain int: arithmetic with ZeroMQ's enumerations takes a microsecond.
 _POLLIN: Final = int(zmq.POLLIN)
@@ -83,8 +83,8 @@ _WATCHED: Final = (
     | zmq.EVENT_HANDSHAKE_FAILED_AUTH
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
-# Not HANDSHAKE_FAILED_PROTOCOL: libzmq 4.3.5 reports it also for an undecryptable message on an established connection, and
-# making that report overwrites errno, so that the connection is never read again, and never closed.
+# HANDSHAKE_FAILED_PROTOCOL is not watched: libzmq 4.3.5 also reports it for an undecryptable message on an established
+# connection. While libzmq makes that report it overwrites errno, so that the connection is never read again, and never closed.
 
 
 class WorkerCannotListen(SquallError):
@@ -122,7 +122,7 @@ class Sockets:
         within: range | None = None,
     ) -> None:
         """`bind`: the host to listen on; `host`: its name for peers; `ports`: preferred if they are free. `within`: the ports
-        to choose from (default: any free one).
+        to choose from (default: any free port).
 
         Without keys the links are neither encrypted nor authenticated: for tests only.
         """
@@ -152,7 +152,8 @@ class Sockets:
         wake_reader = self._wake_reader.fileno()
         watched: list[_Socket | int] = [*self._pulls, wake_reader]
         self._watched = [(source, _POLLIN) for source in watched]
-        # Sorted: the last shows whether select() accepts them. It sleeps by microseconds, where polls sleep by milliseconds.
+        # Sorted: the last descriptor shows whether select() accepts all. select() sleeps by microseconds, poll() by
+        # milliseconds.
         self._descriptors = sorted([int(pull.getsockopt(zmq.FD)) for pull in self._pulls] + [wake_reader])
         if self._authenticator is not None:
             self._authenticator.start()
@@ -198,7 +199,7 @@ class Sockets:
                     pass
 
     def wake(self) -> None:
-        """End a wait that is under way, or the next one. Other threads and signal handlers may call it."""
+        """End the wait that is in progress, or else the next wait. Other threads and signal handlers may call this."""
         if os.getpid() == self._process:  # a forked child must not wake its parent
             with contextlib.suppress(OSError):  # full: a wake-up is pending; closed: there is no wait
                 self._wake_writer.send(b"\0")
@@ -237,7 +238,7 @@ class Sockets:
     # The end.
 
     def close(self) -> None:
-        """Close all sockets. The last messages have half a second to leave."""
+        """Close all sockets. ZeroMQ still tries for half a second to send the last messages."""
         if self._context.closed or os.getpid() != self._process:
             return
         for side in self._sides:
@@ -257,7 +258,7 @@ class Sockets:
         self._wake_reader.close()
 
     def _listen(self, bind: str, channel: int, port: int, within: range | None) -> int:
-        """Bind the socket of a channel, to that port if it is free and allowed; return its port."""
+        """Bind the socket of a channel, to `port` if that is free and allowed; return the port that was bound."""
         pull = _limited(self._context.socket(zmq.PULL), channel)
         self._pulls.append(pull)
         pull.setsockopt(zmq.BACKLOG, _BACKLOG)
@@ -284,7 +285,7 @@ class Sockets:
         )
 
     def _listen_here(self) -> None:
-        """Listen for peers on this host too; if that is impossible, they connect over TCP."""
+        """Also listen on Unix sockets for peers on this host; if that is impossible, these peers connect over TCP."""
         for pull, endpoint in zip(self._pulls, self.address, strict=True):
             try:
                 same_host.listen(self._keys, endpoint, pull.bind)
@@ -293,13 +294,14 @@ class Sockets:
 
 
 class Side:
-    """Sends control messages from another thread, over connections of its own: unordered with those of the worker's loop."""
+    """Sends control messages from another thread, over connections of its own, so in no order with messages of the worker's
+    loop."""
 
     def __init__(self, context: _Context, keys: Keys | None) -> None:
         self._context = context
         self._keys = keys
         self._pushes: dict[str, _Socket] = {}
-        # The worker's thread closes what this thread left open; the lock hands the sockets over.
+        # The worker's thread closes the sockets that the other thread left open; the lock hands the sockets over.
         self._lock = threading.Lock()
         self._closed = False
 
@@ -353,7 +355,7 @@ class ZapAuthenticator:
         self._watched.append(pull)
 
     def start(self) -> None:
-        """Start the thread, which owns the sockets for requests and reports from now on."""
+        """Start the thread. From now on, it owns the sockets for requests and reports."""
         self._thread.start()
 
     def stop(self) -> None:
