@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topology_api.errors import InvalidConfig
-from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of
+from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of, without_daemons
 from topology_api.wording import listed, nearest, shown, typed
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def merged(
     problems = _problems(topology, site, env, overrides)
     if problems:
         raise InvalidConfig(problems, f"topology {topology.name!r}")
-    ground = {**defaults(), **_without_daemons(site), **_without_daemons(env), **topology.conf}
+    ground = {**defaults(), **without_daemons(site), **without_daemons(env), **topology.conf}
     of_components = {
         component.id: json_copy(
             {**ground, **component.conf, **overrides.topology, **overrides.components.get(component.id, {})}
@@ -198,10 +198,6 @@ def merged(
         for component in topology.components
     }
     return json_copy({**ground, **overrides.topology}), of_components
-
-
-def _without_daemons(conf: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in conf.items() if key not in OPTIONS or OPTIONS[key].scope != "daemon"}
 
 
 def _problems(

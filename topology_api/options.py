@@ -321,6 +321,11 @@ def json_copy(conf: Mapping[str, object]) -> dict[str, object]:
     return {key: _json_copy(value) for key, value in conf.items()}
 
 
+def without_daemons(conf: Mapping[str, object]) -> dict[str, object]:
+    """Return a configuration without the options of daemons, which a site's file may hold as well."""
+    return {key: value for key, value in conf.items() if key not in OPTIONS or OPTIONS[key].scope != "daemon"}
+
+
 def _json_copy(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_json_copy(part) for part in value]

@@ -21,7 +21,7 @@ from squall.api.requests import SubmitRequest
 from squall.cluster.records import SupervisorRecord
 from squall.packages.versions import misfits
 from topology_api.errors import InvalidConfig, SquallError
-from topology_api.options import OPTIONS, defaults, json_copy
+from topology_api.options import defaults, json_copy, without_daemons
 from topology_api.options import problems_of as option_problems
 from topology_api.topology import Topology
 
@@ -103,8 +103,8 @@ def checked_confs(
     """Return the merged configurations, with defaults for options that an older submitter does not know. Raises `InvalidConfig`
     with all problems. Options of daemons, which come from the submitter's site file, are ignored.
     """
-    problems = option_problems(_without_daemons(conf), "topology")
-    whole = {**defaults(), **_without_daemons(conf)}
+    problems = option_problems(without_daemons(conf), "topology")
+    whole = {**defaults(), **without_daemons(conf)}
     known = [component.id for component in topology.components]
     own: dict[str, dict[str, object]] = {}
     for component, values in component_confs.items():
@@ -116,9 +116,9 @@ def checked_confs(
             problems.append(f"component_confs[{component!r}] is {named(values)}, it must be an object")
         else:
             problems += [
-                f"{component}: {each}" for each in option_problems(_without_daemons(values), "topology")
+                f"{component}: {each}" for each in option_problems(without_daemons(values), "topology")
             ]
-            own[component] = {**whole, **_without_daemons(values)}
+            own[component] = {**whole, **without_daemons(values)}
     if problems:
         raise InvalidConfig(problems, f"topology {topology.name!r}")
     return json_copy(whole), {component: json_copy(own.get(component, whole)) for component in known}
@@ -133,10 +133,6 @@ def check_versions(
     problems = misfits(submission.versions, others)
     if problems:
         raise VersionMismatch(submission.topology.name, problems)
-
-
-def _without_daemons(conf: Mapping[str, object]) -> dict[str, object]:
-    return {key: value for key, value in conf.items() if key not in OPTIONS or OPTIONS[key].scope != "daemon"}
 
 
 def _problems_of_files(files: Mapping[str, str]) -> list[str]:

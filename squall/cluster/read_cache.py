@@ -13,6 +13,7 @@ import threading
 from typing import Any, Final, NamedTuple
 
 from squall.clock import Clock
+from squall.cluster.store import above
 
 #: A value longer than this is not kept: large ones (chunks of a bundle) are read once, and would fill the memory.
 MOST_BYTES: Final = 64 * 1024
@@ -90,14 +91,14 @@ class ReadCache:
         with self._lock:
             self._drop(self.VALUE, path)
             self._drop(self.CHILDREN, path)
-            self._drop(self.CHILDREN, _above(path))
+            self._drop(self.CHILDREN, above(path))
 
     def wrote(self, path: str) -> None:
         """Handle a write or an attempted write by this process: paths above may have been created or removed too."""
         self.changed(path)
         with self._lock:
             while path != "/":
-                path = _above(path)
+                path = above(path)
                 self._drop(self.VALUE, path)
                 self._drop(self.CHILDREN, path)
 
@@ -118,7 +119,3 @@ class ReadCache:
     def _clear(self) -> None:
         self._known.clear()
         self._asked.clear()
-
-
-def _above(path: str) -> str:
-    return path.rpartition("/")[0] or "/"

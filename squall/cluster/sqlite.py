@@ -13,7 +13,7 @@ import fcntl
 import logging
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -43,26 +43,20 @@ class _SavedTree(Tree):
         self.path = path
         self.open = True
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self.held = path.with_name(path.name + ".lock").open("ab")
-        except OSError as error:
-            raise StoreError(f"{path} is not a store that can be opened: {error}") from error
-        try:
-            fcntl.flock(self.held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            self.held.close()
-            raise InUse(
-                f"{path} is used by another process: end that process, or name another file"
-            ) from error
-        try:
-            self.database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
-            try:
+            with ExitStack() as opened:  # closes what was opened if the rest fails
+                path.parent.mkdir(parents=True, exist_ok=True)
+                held = opened.enter_context(path.with_name(path.name + ".lock").open("ab"))
+                try:
+                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except OSError as error:
+                    raise InUse(
+                        f"{path} is used by another process: end that process, or name another file"
+                    ) from error
+                self.database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+                opened.callback(self.database.close)
                 self._load()
-            except BaseException:
-                self.database.close()
-                raise
-        except sqlite3.Error as error:
-            self.held.close()
+                self.opened = opened.pop_all()
+        except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path} is not a store that can be opened: {error}") from error
 
     def _load(self) -> None:
@@ -83,8 +77,7 @@ class _SavedTree(Tree):
 
     def close(self) -> None:
         self.open = False
-        self.database.close()
-        self.held.close()
+        self.opened.close()
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         found = self.values.get(path)

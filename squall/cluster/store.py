@@ -182,6 +182,11 @@ def below(prefix: str, path: str) -> bool:
     return prefix == "/" or path == prefix or path.startswith(prefix + "/")
 
 
+def above(path: str) -> str:
+    """Return the path above."""
+    return path.rpartition("/")[0] or "/"
+
+
 def remove_tree(store: Store, path: str) -> None:
     """Delete every value at or below `path`, the deepest first."""
     for name in store.children(path):

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from squall.cluster.store import Conflict, Exists, Guard, StoreError
+from squall.cluster.store import Conflict, Exists, Guard, StoreError, above
 
 ANY: Final = -1
 """Stands for a version where it does not matter."""
@@ -239,8 +239,3 @@ def _only(failed: StepFailed, path: str, *which: Why) -> None:
 
 def _version(node: Node | None) -> int | None:
     return node.version if node is not None and node.size else None
-
-
-def above(path: str) -> str:
-    """Return the path above."""
-    return path.rpartition("/")[0] or "/"

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from squall.cluster import znodes
-from squall.cluster.store import Conflict, Deposed, Exists, Guard, StoreError
+from squall.cluster.store import Conflict, Deposed, Exists, Guard, StoreError, above
 from squall.cluster.znodes import ANY, Check, Make, Node, Remove, Step, StepFailed, Why, Write
 
 
@@ -55,7 +55,7 @@ class FakeNodes:
         self.entries.setdefault("/", Entry(b""))
 
     def below(self, path: str) -> list[str]:
-        return [each for each in self.entries if each != "/" and znodes.above(each) == path]
+        return [each for each in self.entries if each != "/" and above(each) == path]
 
     def values(self) -> dict[str, bytes]:
         return {path: entry.data for path, entry in self.entries.items() if entry.data}
@@ -67,12 +67,12 @@ class FakeNodes:
     def _do(self, number: int, step: Step) -> int:
         entry = self.entries.get(step.path)
         if isinstance(step, Make):
-            above = self.entries.get(znodes.above(step.path))
-            if above is None:
+            parent = self.entries.get(above(step.path))
+            if parent is None:
                 raise StepFailed(number, Why.MISSING)
             if entry is not None:
                 raise StepFailed(number, Why.THERE)
-            if above.ephemeral:
+            if parent.ephemeral:
                 raise StepFailed(number, Why.EPHEMERAL)
             self.entries[step.path] = Entry(b"", ephemeral=step.ephemeral)
             return 0
