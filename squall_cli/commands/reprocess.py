@@ -136,9 +136,8 @@ def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
     from squall_io.spark.results.reprocess import reprocess as carry_out
     from squall_io.spark.results.reprocess import run_of
 
-    span = options.span
     with options.started() as started:
-        choice = choose(started.store(options.source), span.since, span.until, options.key)
+        choice = choose(started.store(options.source), options.span, options.key)
         output = options.open_output(started.store(options.target))
         run = run_of(job, choice, output, options.again)
         session = partial(started.watched, f"running {called(job.name)}")

@@ -33,7 +33,7 @@ from squall_io.spark.manifest.envelopes import canonical, digest_of
 from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_schema, read_table
-from squall_io.spark.reading.moments import Moment, Span
+from squall_io.spark.reading.moments import ALWAYS, Moment, Span
 from squall_io.spark.results.versions import RunInput, newest_version
 from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
@@ -84,14 +84,16 @@ def read_committed(
         or seconds since 1970. A batch's time is that of its worker's clock, and the batch becomes visible a moment later. To
         continue where the last read ended, give an `until` a minute or more in the past.
     key: names of columns. Of the rows that are equal in all these columns, only the row that was committed first is kept, or
-    none if that row was committed before `since`. All rows with a null in the key are kept. unreadable: what to do if records
-    of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all of them.
-        "skip": read the rows of the other batches, and log what is missing.
+        none if that row was committed before `since`. All rows with a null in the key are kept.
+    unreadable: what to do if records of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all of
+        them. "skip": read the rows of the other batches, and log what is missing.
     Raises `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect, HDFS
     is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`.
     """
     with _opened(spark, path) as files:
-        wanted = choose(files, since, until, key, unreadable=unreadable)
+        if unreadable not in ("refuse", "skip"):
+            raise CannotRead(f"unreadable is {unreadable!r}: give 'refuse' or 'skip'")
+        wanted = choose(files, Span.of(since, until), key, unreadable == "skip")
     return wanted.frame(spark)
 
 
@@ -108,20 +110,12 @@ def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
 
 
 def choose(
-    files: Files,
-    since: Moment | None = None,
-    until: Moment | None = None,
-    key: Sequence[str] | str | None = None,
-    *,
-    unreadable: Literal["refuse", "skip"] = "refuse",
+    files: Files, span: Span = ALWAYS, key: Sequence[str] | str | None = None, skip: bool = False
 ) -> Selection:
-    """Return what `read_committed` would read, as the manifest says now; needs no Spark."""
-    if unreadable not in ("refuse", "skip"):
-        raise CannotRead(f"unreadable is {unreadable!r}: give 'refuse' or 'skip'")
-    span = Span.of(since, until)
+    """Return what `read_committed` would read, as the manifest says now; needs no Spark. `skip`: unreadable records."""
     table = read_table(files)
     is_result = table.holds == RESULTS
-    source = _result(files) if is_result else _stream(files, table, skip=unreadable == "skip")
+    source = _result(files) if is_result else _stream(files, table, skip)
     if is_result and (span or key is not None):
         raise CannotRead(
             f"{source.root} holds versions of a result, which is read whole: leave out since, until and key"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Final
 
 from topology_api import SquallError
 
@@ -48,7 +49,11 @@ class Span:
         return self.since is not None and seconds < self.since
 
     def __bool__(self) -> bool:
-        return self != Span()
+        return self != ALWAYS
+
+
+#: The range without limits.
+ALWAYS: Final = Span()
 
 
 def seconds_of(moment: Moment, name: str) -> float:

@@ -64,7 +64,7 @@ def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Sel
     lines cannot be its tuples, and the errors of reading a table's manifest.
     """
     try:
-        return choose(files, span.since, span.until)
+        return choose(files, span)
     except (NoTable, FilesRefused):
         # a file is refused as a folder; if the path must not be read, Spark refuses it later
         pass
