@@ -5,10 +5,10 @@
 Spark moves records of some thousand tuples each. All records of a task are in one partition, which may have several tasks.
 The first record of each task starts it, so a task without input also runs.
 
-Until an output is read, its tuples are bytes in Arrow's stream format, which includes the schema. If the output was given a
-schema, tuples are written with it, and passed to Spark unchanged. If not, every task writes with the types that it has seen
-so far; on reading, blobs that differ from the merged types are converted to values and checked again.
-The functions here run on the driver; functions named `in_worker` run in Spark's workers, where Squall must be installed.
+Until an output is read, its tuples are bytes in Arrow's stream format, which includes the schema. If the caller gave a schema
+for the output, tuples are written with that schema, and passed to Spark unchanged. If not, every task writes with the types
+that it has seen so far; on reading, blobs that differ from the merged types are converted to values and checked again. The
+functions here run on the driver; functions named `in_worker` run in Spark's workers, where Squall must be installed.
 Must not know: what tasks do, when frames are computed.
 """
 
@@ -63,7 +63,8 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
     # Spark finds columns by name again, so they get distinct names that need no quotes.
     names = plan.fields_of(key)
     columns = [sql.col(quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
-    # The partition is a column, since the task's own id counts partitions of the whole stage, including other inputs.
+    # The partition's number is a column, since the id of a Spark task counts partitions of the whole stage, including other
+    # inputs.
     return frame.select(*columns, sql.spark_partition_id().alias("partition")).mapInArrow(in_worker, RECORDS)
 
 

@@ -22,7 +22,7 @@ from topology_api.wording import typed
 
 #: The type of a field's values so far.
 Kind: TypeAlias = Type
-#: The type of a field of which only None was seen.
+#: The type of a field whose values were all None so far.
 NOTHING: Final = Simple("void")
 BOOLEAN, WHOLE_NUMBER, DOUBLE, STRING, BINARY = map(
     Simple, ("boolean", "bigint", "double", "string", "binary")
@@ -127,7 +127,7 @@ def _enum(where: str, value: Enum) -> Kind:
     raise TypeConflict(f"{where}: no column type can hold {typed(value)}; emit its value or its name")
 
 
-#: Checked in this order, since to isinstance a datetime is also a date, and an Enum may be an int or a str.
+#: Checked in this order, since for isinstance a datetime is also a date, and an Enum may be an int or a str.
 _LOOKS: Final[tuple[tuple[type, Callable[[str, Any], Kind]], ...]] = (
     (Enum, _enum),
     (int, lambda where, value: _whole(where, int(value), int(value))),

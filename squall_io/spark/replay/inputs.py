@@ -47,11 +47,11 @@ class FileSource:
 
     @property
     def read(self) -> RunInput:
-        """The input, for the version's record. Such files may have changed, so they never count as the same input."""
+        """The input, for the version's record. Such files may have changed, so they are never taken for the same input."""
         return RunInput(self.path, secrets.token_hex(8))
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return its rows; lines of text are the only field of the stream."""
+        """Return its rows; of a text file, each line is a row, and the only field of the stream."""
         reader = spark.read
         if self.file_format == "csv":
             reader = reader.option("header", "true")
@@ -60,8 +60,8 @@ class FileSource:
 
 
 def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Selection | FileSource:
-    """Return what a path means as a stream with these fields; raise `UnreadableSource` if nothing exists there, or
-    lines cannot be its tuples, and the errors of reading a table's manifest.
+    """Return what a path means as a stream with these fields; raise `UnreadableSource` if nothing exists there, or if lines
+    cannot be tuples of the stream, and the errors of reading a table's manifest.
     """
     try:
         return choose(files, span)
@@ -86,7 +86,7 @@ def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Sel
 
 
 def format_of(path: str) -> str:
-    """Return how files are read, by the ending of their name."""
+    """Return the format in which a file is read, according to the ending of its name."""
     name = path.rstrip("/").lower()
     for suffix in _PACKED:
         name = name.removesuffix(suffix)

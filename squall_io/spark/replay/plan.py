@@ -115,7 +115,9 @@ class ReplayPlan:
         return any(key.component == component for key in self.outputs.values())
 
     def heir_of(self, what: StreamKey | str) -> int:
-        """Return the task that passes on the notes of a source or component; NO_TASK if they are read from its own frame."""
+        """Return the task that passes on the notes of a source or component; NO_TASK if the notes are read from the component's
+        own frame.
+        """
         own_frame = not isinstance(what, StreamKey) and self.is_output(what)
         heirs = [] if own_frame else self.readers_of(what)
         return self.tasks_of[heirs[0]][0] if heirs else NO_TASK
@@ -194,7 +196,7 @@ def keys_of(topology: Topology, names: Iterable[str], what: str, problems: list[
 
 
 def key_of(topology: Topology, name: object, what: str, problems: list[str]) -> StreamKey | None:
-    """Return the stream that one name means: a component alone stands for its default stream, or its only one."""
+    """Return the stream that one name means: the name of a component means its default stream, or its only stream."""
     if not isinstance(name, str):
         problems.append(f"{what} {shown(name)}: write 'component' or 'component:stream'")
         return None
@@ -313,7 +315,7 @@ def in_order(topology: Topology, needed: set[str]) -> list[str]:
 
 def pruned(topology: Topology, needed: set[str]) -> Topology:
     """Return the topology with only the code and routes of components that run. Direct routes to other components remain, since
-    a bolt may rightly name one of their tasks; nothing is sent along them.
+    a bolt may name one of their tasks without an error; nothing is sent along these routes.
     """
 
     def without_routes(spec: ComponentSpec) -> ComponentSpec:

@@ -28,7 +28,7 @@ class ReplayFailed(SquallError):
 
 
 class TooManyErrors(ReplayFailed):
-    """More tuples failed than allowed. `errors` is how many were counted, `first` the texts of the first few."""
+    """More tuples failed than allowed. `errors` is their number, `first` has the texts of the first few."""
 
     def __init__(self, topology: str, errors: int, most: int, first: Iterable[str]) -> None:
         self.topology = topology

@@ -3,7 +3,7 @@
 Spark shuffles and sorts records, but never inspects one. The records of a task are ordered by (target, stream, sender, seq).
 So if a task runs again, or twice, it gets the same input in the same order, and gives the same output.
 A blob has the values by columns (which is faster and takes less than half the size of rows), and for each tuple the source row
-that its tree began with. Tuples of an output need neither: they are columns that fit a schema, for Arrow.
+that its tree began with. A blob of an output's tuples has no source rows, and its columns are Arrow's, in a schema.
 
 A component that is not an output passes its notes to the first component that reads it, which passes them on. So all notes
 arrive with the outputs, and no frame has to be kept only for notes.
@@ -113,7 +113,9 @@ def encode(tuples: Tuples) -> bytes:
 
 
 def columns_of(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return rows as columns; none for no rows. `zip(*rows)` makes an iterator per row: ten times slower for a thousand."""
+    """Return rows as columns; no columns if there are no rows. `zip(*rows)` is ten times slower for a thousand rows: it makes
+    an iterator for each.
+    """
     return [list(map(itemgetter(place), rows)) for place in range(len(rows[0]) if rows else 0)]
 
 
@@ -142,7 +144,7 @@ def encode_all(tuples: Tuples, refuse: Callable[[Tuples], None]) -> Iterator[byt
 
 
 def dumps(value: object) -> bytes:
-    """Return a value as a pickle that includes the classes of a script. `Unpicklable`."""
+    """Return a value as a pickle that includes the classes of a script. Raises `Unpicklable`."""
     try:
         return pickle.dumps(value, 5)
     except Exception:
@@ -161,7 +163,7 @@ def partition_sender(stream: int, partition: int) -> int:
 
 
 def sent_by_partition(sender: int) -> int | None:
-    """Return the partition of a source that a sender stands for; None for a task."""
+    """Return the partition of a source that a sender's number means; None for the number of a task."""
     return sender & ((1 << _SENDER_BITS) - 1) if sender >> _SENDER_BITS else None
 
 
@@ -175,7 +177,7 @@ class Origin(NamedTuple):
 
 
 def first_root(source: int, partition: int) -> int:
-    """Return the root of a partition's first row; the next rows count up. Never 0, which means no tree."""
+    """Return the root of a partition's first row; the next rows have the next numbers. It is never 0, which means no tree."""
     if partition >> _PARTITION_BITS:
         raise ReplayFailed(
             f"a source has more than {1 << _PARTITION_BITS:,} partitions: give frame.coalesce(n) instead"
@@ -226,7 +228,7 @@ class ComponentTotals:
     emitted: int = 0
     failed: int = 0
     unsettled: int = 0
-    """Tuples that its rich bolt neither acked nor failed."""
+    """Tuples that a rich bolt neither acked nor failed."""
     errors: int = 0
 
 
@@ -248,7 +250,7 @@ class Totals:
     kinds: dict[int, list[Type]] = field(default_factory=dict)
     """The types of the values of output streams without a schema, by number and field."""
     conflicts: dict[int, str] = field(default_factory=dict)
-    """Why the values of such a stream have no common type."""
+    """Why the values of an output stream without a schema have no common type."""
 
 
 def decode_note(blob: Buffer) -> Any:

@@ -93,17 +93,17 @@ def replay_topology(
 
     sources: frames that replace streams, by "component" (its default stream) or "component:stream"; columns are found by
         the names of the stream's fields.
-    outputs: the wanted streams, by names of the same form; a single one need not be in a list. All bolts between the sources
+    outputs: the wanted streams, by names of the same form; a single name need not be in a list. All bolts between the sources
         and these streams run; spouts and sinks never do.
-    max_errors: if more tuples fail, the replay fails and names the first; None: any number may fail.
+    max_errors: if more tuples fail, the replay fails and names the first ones; None: any number may fail.
     schemas: DDL of outputs whose types should not be inferred, `{"count": "word string, count bigint"}`.
-    parallelism: numbers of tasks that replace the topology's; state by key is then spread over that many tasks.
+    parallelism: the number of tasks of a component, in place of the topology's; state by key is spread over that many tasks.
     modules: your files that Spark's workers need, by their place in an archive of modules; None: the files that the driver has
         imported from the folders of the topology's modules.
 
     A source must give the same rows in the same order if part of it is recomputed, as files do: Spark recomputes parts when it
     loses a machine.
-    CannotReplay: the request is impossible, with all reasons. TooManyErrors, ReplayFailed: the replay ran and failed.
+    Raises CannotReplay, with all reasons, if the request is impossible, and TooManyErrors or ReplayFailed if the replay fails.
     """
     refuse_others(topology, sources)
     if isinstance(outputs, str):
@@ -264,7 +264,7 @@ def found_schema(plan: ReplayPlan, output: str, totals: Sequence[Totals]) -> Sch
 
 
 def by_component(plan: ReplayPlan, totals: Sequence[Totals]) -> dict[str, ComponentTotals]:
-    """Add up what the tasks counted, by component, upstream first."""
+    """Return the sums of the tasks' counts by component, upstream first."""
     counts = [count.name for count in fields(ComponentTotals)]
     found = {}
     for name in (*(key.component for key in plan.sources), *plan.steps):

@@ -51,7 +51,7 @@ class Sender:
     """Makes the records of one task, or of one partition of a source, in order, and its notes."""
 
     def __init__(self, plan: ReplayPlan, sender: int, heir: int, totals: Totals) -> None:
-        """heir: the task that passes on its notes."""
+        """heir: the task that passes on this sender's notes."""
         self.plan = plan
         self.sender = sender
         self.heir = heir
@@ -65,16 +65,16 @@ class Sender:
             for key, schema in plan.schemas.items()
             if key.component == totals.component
         }
-        #: Tuples that an outbox gathers, for a task and for an output; fewer if they are large.
+        #: How many tuples an outbox gathers, for a task and for an output; fewer if tuples are large.
         self.least = self.least_rows = _FIRST
 
     def pop_records(self) -> list[Record]:
-        """Return the records since the last call."""
+        """Return the records that were made since the last call."""
         made, self.records = self.records, []
         return made
 
     def drain(self, dirty: list[Outbox], everything: bool = False) -> list[Outbox]:
-        """Send the contents of outboxes that are full enough, or of all; return the others."""
+        """Send the contents of outboxes that are full enough (or, if `everything`, of all); return the other outboxes."""
         left = []
         for box in dirty:
             least = self.least_rows if box.target == records.NO_TASK else self.least
@@ -212,8 +212,8 @@ def why_unpicklable(source: Source, row: Row) -> str:
 
 
 def add_output(output: StreamOutput) -> None:
-    """Route a stream's tuples also into a frame, by a route that picks its target, as for a stream with one reader. Unlike
-    fixed outboxes, that keeps the emitter's fast path.
+    """Route a stream's tuples into a frame, too. The route picks the target, as for a stream with one reader; unlike a fixed
+    outbox, such a route keeps the emitter's fast path.
     """
     output.picked.append(OutputRoute(Outbox(output.source, records.NO_TASK)))
     output.only, output.key = None, -1  # the cache of the previous routes

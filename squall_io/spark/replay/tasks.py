@@ -2,9 +2,9 @@
 worker; and the rows of a source's frame, as tuples for the tasks of its readers.
 
 A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`. The topology's groupings
-route its emissions. Time stands still (`Context.now`), so that a task that runs again does the same again. So the interval of
-a batch bolt never elapses, only its size counts. For the same reason, coroutines apply their effects in the order of their
-tuples; at most as many run at once as the bolt allows.
+route its emissions. Time stands still (`Context.now`), so that a task that runs a second time does the same. So the interval of
+a batch bolt never elapses; only the number of its tuples ends a batch. For the same reason, coroutines apply their effects in
+the order of their tuples; at most as many run at once as the bolt allows.
 
 A source: each partition of its frame is a sender, and its tuples name one of the source component's tasks as their origin.
 
@@ -45,7 +45,7 @@ from worker.tasks.task import TaskLimits
 
 #: A run ends after this many emissions, to bound the tuples that wait to be sent.
 _EMITS: Final = 8192
-#: The worker's own thresholds: thousands of tuples are made and dropped, without cycles to collect.
+#: The worker's own thresholds of garbage collection: thousands of tuples are made and dropped, without cycles to collect.
 _COLLECTIONS: Final = (10_000, 10, 10)
 
 
@@ -99,7 +99,7 @@ class TaskRun:
         self.totals = Totals(component, target)
         self.sender = Sender(plan, target, plan.heir_of(component), self.totals)
         self.task: BoltTask | None = None
-        #: Whether nothing more is executed: the task failed, or too many tuples did.
+        #: Whether nothing more is executed, since the task failed or too many tuples failed.
         self.given_up = False
         self.arrived = threading.Event()
         self.calls = AsyncThread(f"replay-{component}")
@@ -151,7 +151,7 @@ class TaskRun:
         key = self.plan.streams[record.stream]
         try:
             tuples = records.decode(records.arrived(record))
-        except Exception as error:  # of the user's own classes
+        except Exception as error:  # in the user's own classes
             return self.fail_for_good(f"tuples of {str(key)!r} cannot be unpickled here: {describe(error)}")
         partition = records.sent_by_partition(record.sender)
         tasks = self.plan.tasks_of[key.component]
@@ -276,7 +276,7 @@ def route_rows(
 
 
 class Routing:
-    """One partition of a source being routed."""
+    """Routes the rows of one partition of a source."""
 
     def __init__(self, plan: ReplayPlan, key: StreamKey, partition: int, directory: str) -> None:
         number, name = plan.number_of[key], key.component
@@ -294,7 +294,8 @@ class Routing:
         context.random = Random(f"{environment.plan.seed}/{name}/{partition}/user")
         self.output = None
         try:
-            # Round robin begins at another task for each partition, so that many short partitions do not fill the same task.
+            # Round robin begins at a different task for each partition, so that many short partitions do not fill the same
+            # task.
             self.output = build_outputs(environment.plan, context, partition)[key.stream]
         except Exception as error:  # a grouping of the user's cannot be unpickled or prepared
             self.totals.fatal = f"source {str(key)!r}: {describe(error)}"

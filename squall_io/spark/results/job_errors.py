@@ -1,7 +1,7 @@
 """Explains the failure of a user's Spark job: with Spark's text about a query, or with the error, file and line of the user's
-function. These come from the traceback that a Python worker sent, or from the stack that it left when it died.
+function. Error, file and line come from the traceback that a Python worker sent, or from the stack that it left when it died.
 
-A job reads and writes in the same task. If storage or the network fails, Spark's text shows which of the two it was.
+A job reads and writes in the same task. If storage or the network fails, Spark's text shows whether it was reading or writing.
 If Java itself has ended, the resulting errors of Py4J and PySpark are useless to users.
 Must not know: tables, what the job was for.
 """
@@ -21,18 +21,18 @@ from topology_api import SquallError
 _TRACEBACK: Final = "Traceback (most recent call last):"
 #: A frame of a traceback, or of `faulthandler`, which writes no second comma.
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+),? in (.+)$', re.MULTILINE)
-#: Spark's text about a lost Python worker, and what `faulthandler` left of it, if enabled: a stack with
-#: the innermost frame first.
+#: Spark's text about a lost Python worker, and the text that `faulthandler` left, if enabled: a stack with #: the innermost
+#: frame first.
 _DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
 _FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
 #: Frames of these files belong to PySpark, or to libraries that it uses.
 _NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
-#: What a task was doing, by Spark's condition and message, with the path.
+#: Finds, in Spark's condition and message, what a task was doing, and with which path.
 _AT: Final = re.compile(
     r"\[(FAILED_READ_FILE|TASK_WRITE_FAILED)\b[\w.]*\] .*? (?:reading file|writing rows to) (.+?)\.(?:\s|$)",
     re.MULTILINE,
 )
-#: The beginning of Py4J's text if it got no answer, or an exception of Java; the text then has its stack trace.
+#: The beginning of Py4J's text if Java did not answer, or raised an exception; of an exception, the text has the stack trace.
 _CALLING: Final = "An error occurred while calling"
 _NO_JAVA: Final = (
     "the Java process of Spark's driver has ended, or does not answer: it was killed, perhaps for lack of memory, or it"
@@ -44,7 +44,7 @@ _STORAGE: Final = "storage or the network failed"
 
 
 def reason_in(error: BaseException) -> str | None:
-    """Return a Spark error as one or two readable lines; None if it is not one."""
+    """Return the reason in an error of Spark's, as one or two readable lines; None for all other errors."""
     if _java_is_gone(error):
         return _NO_JAVA
     if not _is_sparks(error):
@@ -80,12 +80,14 @@ def worker_died(error: BaseException) -> bool:
 
 
 def _is_sparks(error: BaseException) -> bool:
-    """Return whether the error is Spark's, or of what carries its calls."""
+    """Return whether the error comes from Spark, or from the libraries that carry its calls."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j", "grpc")
 
 
 def _java_is_gone(error: BaseException | None) -> bool:
-    """Return whether a call of Py4J got no answer, as shown by the error, or by one of Spark's that it caused."""
+    """Return whether the error, or an earlier error of Spark's that led to it, shows that Java did not answer a call of
+    Py4J.
+    """
     while error is not None:
         kind = type(error).__name__
         if kind == "Py4JNetworkError" or (isinstance(error, OSError) and _is_of_py4js_code(error)):
@@ -100,7 +102,7 @@ def _java_is_gone(error: BaseException | None) -> bool:
 
 
 def _is_of_py4js_code(error: BaseException) -> bool:
-    """Return whether Py4J's code raised it, as it does for errors of the connection."""
+    """Return whether Py4J's code raised the error, as it does if a connection fails."""
     frames = list(walk_tb(error.__traceback__))
     return bool(frames) and str(frames[-1][0].f_globals.get("__name__")).partition(".")[0] == "py4j"
 
@@ -122,8 +124,8 @@ def _call_in(text: str) -> str:
 
 
 def _of_dead_worker(text: str) -> str | None:
-    """Return that a Python worker has died, and what may help; None: none has. The closed connection that Spark also reports
-    is only the consequence.
+    """Return a text saying that a Python worker has died, and what may help; None if no worker has. The closed connection that
+    Spark also reports is only the consequence.
     """
     found = _DIED.search(text)
     if found is None:

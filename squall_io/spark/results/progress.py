@@ -1,4 +1,4 @@
-"""Spark's progress, by its own status: stages and tasks of every job since the watch began.
+"""Spark's progress according to Spark itself: stages and tasks of every job since the watch began.
 
 Spark discovers work step by step. A stage is known only when its job begins, so the number of tasks grows.
 Must not know: tables, terminals.
@@ -37,7 +37,7 @@ class JobProgress:
     tasks_done: int = 0
     running: int = 0
     failed: int = 0
-    """Tasks that failed, and were tried again or will be."""
+    """Tasks that failed; Spark has tried them again or will do so."""
 
     def __str__(self) -> str:
         facts = [f"stage {min(self.stages_done + 1, self.stages)} of {self.stages}"]
@@ -66,11 +66,11 @@ def progress_of(active: Iterable[Stage], ended: Iterable[Stage]) -> JobProgress:
 
 
 class Watch:
-    """Watches what Spark is doing. Any thread may call."""
+    """Watches what Spark is doing. Any thread may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: By job: its stages by number, as last seen, and whether the job runs.
+        #: For each job: its stages by number, as last seen, and whether the job is running.
         self._jobs: dict[object, tuple[dict[int, Stage], bool]] = {}
 
     def poll(self) -> JobProgress:
@@ -102,7 +102,7 @@ class _Classic(Watch):
         self._tracker = self._context.statusTracker()
 
     def poll(self) -> JobProgress:
-        """Return the progress of the running jobs. Jobs that came and went between two polls are missed."""
+        """Return the progress of the running jobs. Jobs that began and ended between two polls are missed."""
         running = set(self._tracker.getActiveJobsIds())
         for job in running | self._jobs.keys():
             stages, _ = self._jobs.get(job, ({}, True))

@@ -1,4 +1,5 @@
-"""Turns frames into versions of tables: Spark writes them, the written rows are counted, and then they are published.
+"""Turns frames into versions of tables: Spark writes the rows, the written rows are counted, and then the versions are
+published.
 
 The written files are read to count rows, since Spark's own counts include tasks that ran twice.
 Must not know: how the frames were made, which command publishes them.
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Prefixes of the settings in WRITE_CONF that decide how values are written; the others are for batches of a stream.
+#: Prefixes of the settings in WRITE_CONF that decide how values are written; the other settings are for batches of a stream.
 _WRITE_SETTINGS: Final = ("spark.sql.parquet.", "mapreduce.", "dfs.")
-#: Seconds that Spark has to cancel its work.
+#: How long to wait while Spark cancels its work, in seconds.
 _CANCEL_SECS: Final = 10.0
 
 
@@ -53,11 +54,11 @@ class OutputTable:
 def open_output(
     files: Files, file_format: str | None, partition_by: Sequence[str] | None, keep: int = versions.KEEP
 ) -> OutputTable:
-    """Return the table for results at a path, which exists or can be created. None: as its versions have it, or parquet
-    without partitions.
+    """Return the table for results at a path; the table exists or can be created. Arguments that are None are taken from the
+    existing versions; without versions: parquet without partitions. Writes nothing.
 
-    `TableMismatch`: it holds something else, or is written in a different way; `FolderTaken`: it cannot be created.
-    Writes nothing.
+    Raises `TableMismatch` if the table holds something else or is written in a different way, and `FolderTaken` if it cannot be
+    created.
     """
     newest = versions.newest_version(files)
     there = versions.DEFAULT_TABLE if newest is None else newest.table
@@ -94,12 +95,12 @@ def publish_frame(result: Result, cancel: Callable[[], None] = lambda: None) -> 
 def publish_frames(
     results: Mapping[str, Result], done: dict[str, Published], cancel: Callable[[], None] = lambda: None
 ) -> None:
-    """Publish each result as the newest version of its table; add what is published to `done`, also when this raises.
+    """Publish each result as the newest version of its table; add each published version to `done`, even if a later step fails.
 
-    All of them are written and counted before the first one is published, so errors of `make` and Spark leave nothing
-    behind. Each result is published in a separate step, so an error of `Files` between two steps leaves the first published.
+    All results are written and counted before the first one is published, so errors of `make` and Spark leave nothing
+    behind. Each result is published in a separate step, so after an error of `Files`, only some results may be published.
     cancel: cancels Spark's work; called in a separate thread if the caller is interrupted.
-    `CannotPublish`, `AttemptLost`, `TableMismatch`, Spark's errors, and those of `Files`.
+    Raises `CannotPublish`, `AttemptLost`, `TableMismatch`, Spark's errors, and those of `Files`.
     """
     while left := {name: result for name, result in results.items() if name not in done}:
         attempts: dict[str, Attempt] = {}
@@ -115,7 +116,8 @@ def publish_frames(
                     found[name] = published
             if not found or not isinstance(error, Exception):
                 raise
-            # Another attempt of the same run was first, and has swept these rows. The other results start over.
+            # Another attempt of the same run has published its result first, and has swept this one's rows. All other results
+            # start over.
             done.update(found)
     for name, result in results.items():
         files = result.output.files
@@ -178,7 +180,7 @@ def _in_a_thread(call: Callable[[], None]) -> None:
 
 
 def schema_of(frame: DataFrame, table: TableRecord) -> Schema:
-    """Return the schema of a frame that is to be written to a table; `CannotPublish` names every obstacle."""
+    """Return the schema of a frame that is to be written to a table. Raises `CannotPublish`, which names every obstacle."""
     session: Any = frame.sparkSession
     # With Spark Connect, PySpark's `toDDL` needs an active session of this thread, and there may be none.
     text = frame.schema.toDDL() if is_classic(session) else session._to_ddl(frame.schema)
@@ -196,7 +198,7 @@ def schema_of(frame: DataFrame, table: TableRecord) -> Schema:
 
 
 def _write(frame: DataFrame, schema: Schema, output: OutputTable, attempt: Attempt) -> int:
-    """Write a frame to an attempt's folder; return how many rows it then holds."""
+    """Write a frame to an attempt's folder; return how many rows the folder then holds."""
     table = output.table
     folder = f"{output.files.root}/{attempt.rows}"
     session = frame.sparkSession

@@ -29,7 +29,7 @@ ROWS = "rows"
 
 
 class WrongResult(SquallError):
-    """A job has returned something other than a frame."""
+    """A job has returned something that is not a frame."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Job:
     name: str
     """Its name for people."""
     code: str
-    """A digest of its text."""
+    """A digest of the job's text."""
     apply: Callable[[SparkSession, DataFrame], Any]
     modules: tuple[ModuleType, ...] = ()
     """The user's modules that its functions may need on Spark's executors."""
@@ -73,7 +73,7 @@ def reprocess(
     session: Callable[[], SparkSession],
     cancel: Callable[[], None] = lambda: None,
 ) -> Published:
-    """Make the job's result the newest version of the output. If it already is, `session` is not called.
+    """Make the job's result the newest version of the output. If that version already is this result, `session` is not called.
 
     `cancel` makes Spark give up its work.
     """
@@ -96,7 +96,7 @@ def reprocess(
 
 
 def quieten() -> None:
-    """Stop PySpark from logging each error of a query with its Java stack trace, and Py4J each interrupted call: a
+    """Stop PySpark from logging each error of a query with its Java stack trace, and Py4J from logging each interrupted call: a
     command reports both in a sentence.
     """
     from pyspark.logger import PySparkLogger

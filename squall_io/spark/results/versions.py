@@ -2,27 +2,27 @@
 
 A *run* is a computation and its inputs; runs with the same id have the same result. A run makes an *attempt*: its own folder
 `_squall/results/<attempt>/`, into which Spark writes rows. One `put_if_absent` of `versions/<n>.json` turns the attempt into
-version n: before it a reader sees version n - 1, after it version n, and nothing in between.
+version n: before this call, a reader sees version n - 1, and after it version n; there is nothing in between.
 
 1. begin    remember the newest number as `base`; put `<attempt>/begun.json`. While it works, the attempt rewrites `alive`.
 2. write    Spark writes to `<attempt>/rows/`.
 3. seal     the version's record is put at `results/<attempt>.seal.json`, if absent.
-4. publish  check the numbers after `base`, one by one: a version of the same run ends it; at the first free one the record
-            is put, if absent, and `table.json` before it.
+4. publish  check the numbers after `base`, one by one: stop at a version of the same run. At the first free number,
+            `table.json` is put, and then the record, if absent.
 5. clear    the seal is deleted. Then old versions are pruned, and abandoned attempts are swept.
 
 **Once.** Version records are never deleted (pruned ones are emptied), so the numbers have no holes, and a search through all
 numbers after `base` finds any version of this run that was published since it began. So any process may take step 4,
 repeatedly and concurrently: if a run was killed after step 3, a later run finishes its work.
 
-**Nothing that is published is swept, nothing that is swept is published.** Both need the seal, and only one gets it. A
-sweeper takes the seal first and then reads the versions: if an attempt's own seal was already cleared, a version has the
-attempt. A publisher takes the seal first and then checks its files: they all exist, or they were swept before and are gone
-for good, together with `begun.json`.
+**Nothing that is published is swept, nothing that is swept is published.** A sweeper and a publisher both need the attempt's
+seal, and only one of them gets it. A sweeper takes the seal first and then reads the versions: if an attempt's own seal was
+already cleared, a version has the attempt. A publisher takes the seal first and then checks its files: either all of them
+exist, or they were swept earlier and are gone for good, together with `begun.json`.
 
-**How rows are written** (format and partition columns) is fixed by version 1, and so in one step: each record has it, and a
-run gives up if it finds a record with a different format or other columns. Before version 1 nothing is fixed, whatever failed
-runs have left.
+**How rows are written** (format and partition columns) is fixed by version 1, and so in one step: each record states it, and a
+run gives up if it finds a record with a different format or other columns. Before version 1, nothing is fixed, even if failed
+runs have left files.
 
 Must not know: Spark, how rows are computed.
 """
@@ -58,7 +58,7 @@ KEEP_ALIVE: Final = 60.0
 DEAD_AFTER: Final = 24 * 3600.0
 #: The default format of results.
 DEFAULT_TABLE: Final = tables.TableRecord(tables.RESULTS, "parquet", ())
-#: How many versions are kept, so that readers of the version before the newest one can finish.
+#: How many versions are kept, so that readers of the previous version can finish.
 KEEP: Final = 2
 
 _ATTEMPT: Final = re.compile(r"([0-9a-f]{16})-[0-9a-f]{16}")
@@ -86,7 +86,7 @@ class Run:
     command: str
     """reprocess or replay."""
     job: str
-    """Its readable name: a file's path, or SQL."""
+    """The job's readable name: a file's path, or SQL."""
     code: str
     """A digest of the job's text."""
     inputs: tuple[RunInput, ...]
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits, the same for the same result, wherever the job's file is."""
+        """16 hexadecimal digits, which are equal for equal results, wherever the job's file is."""
         fields = {
             "command": self.command,
             "code": self.code,
@@ -133,7 +133,7 @@ class Attempt:
 
 
 class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A published result. The fields are those of its record, in order; there `table` lacks its kind."""
+    """A published result. The fields are those of its record, in order; in the record, `table` lacks its kind."""
 
     number: int
     run: str
@@ -149,13 +149,13 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     schema: str
     """Spark's DDL."""
     files: tuple[DataFile, ...]
-    """With paths relative to the table; empty once it is pruned."""
+    """Their paths are relative to the table. Empty once the version is pruned."""
     published: int | float
     """Seconds since 1970, by the publisher's clock."""
     pruned: bool = False
-    """Whether newer versions have replaced it and its files are deleted."""
+    """Whether newer versions have replaced this version and its files are deleted."""
     counts: Mapping[str, int] = {}
-    """Other counts of its run, such as the errors of a replay."""
+    """Other counts of the run, such as the errors of a replay."""
 
     @property
     def folder(self) -> str:
@@ -170,7 +170,9 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Published:
-    """How a run ended: the version with its result, and whether this attempt made it or another one of the same run."""
+    """How a run ended: the version with its result, and whether this attempt published it, or another attempt of the same
+    run.
+    """
 
     version: Version
     ours: bool
@@ -208,7 +210,7 @@ def read_version(files: Files, number: int) -> Version:
 
 
 def kept_versions(files: Files) -> list[Version]:
-    """Return every version that has files, newest first: versions before a pruned one have none."""
+    """Return every version that has files, newest first: all versions before a pruned version are pruned, too."""
     kept = []
     for number in range(newest_number(files), 0, -1):
         version = read_version(files, number)
@@ -222,8 +224,8 @@ def kept_versions(files: Files) -> list[Version]:
 
 
 def begin(files: Files, run: Run) -> Attempt | Version:
-    """Begin an attempt of a run; return the newest version instead if it already is this run's result. `TableMismatch`: the
-    versions are written in a different way.
+    """Begin an attempt of a run; return the newest version instead if it already is this run's result. Raises `TableMismatch`
+    if the versions are written in a different way.
     """
     settle(files)
     base = newest_number(files)
@@ -247,7 +249,7 @@ def keep_alive(files: Files, attempt: Attempt) -> None:
 
 
 def published_meanwhile(files: Files, attempt: Attempt) -> Version | None:
-    """Return the version with the result of the attempt's run that another attempt has published since it began."""
+    """Return the version that another attempt of the same run has published since this attempt began, if any."""
     for number in range(attempt.base + 1, newest_number(files) + 1):
         version = read_version(files, number)
         if version.run == attempt.run:
@@ -266,8 +268,8 @@ def publish(
 ) -> Published:
     """Publish the rows that Spark wrote as a version, unless the same run already has one.
 
-    `TableMismatch`: the first version has been published meanwhile, in a different format or with other partitions. Errors of
-    `Files` are raised unchanged; the call may then be repeated.
+    Raises `TableMismatch` if the first version has been published meanwhile, in a different format or with other partitions.
+    Errors of `Files` are raised unchanged; the call may then be repeated.
     """
     draft = Version(
         number=attempt.base,
@@ -283,7 +285,7 @@ def publish(
     try:
         version = _finish(files, _sealed(files, draft))
     except AttemptLost:
-        # Another attempt of this run may have published first, and then swept this one's rows.
+        # Another attempt of this run may have published first, and then swept this attempt's rows.
         meanwhile = published_meanwhile(files, attempt)
         if meanwhile is None:
             raise
@@ -292,7 +294,7 @@ def publish(
 
 
 def give_up(files: Files, attempt: Attempt) -> None:
-    """Delete what an attempt wrote, unless it is published or sealed: the next run finishes a sealed one."""
+    """Delete what an attempt wrote, unless it is published or sealed: the next run finishes a sealed attempt."""
     _sweep(files, attempt.name)
 
 
@@ -311,7 +313,7 @@ def _sealed(files: Files, draft: Version) -> Version:
     draft = msgspec.structs.replace(draft, files=tuple(found))
     path = _seal_path(draft.attempt)
     if not files.put_if_absent(path, _record_of(PUBLISH, draft)):
-        # If the seal is gone, a sweeper is done, or another run has published this attempt: versions and files show which.
+        # If the seal is gone, a sweeper has finished, or another run has published this attempt: versions and files show which.
         with suppress(AbsentFile):
             if _fate_in(files.read(path), path) == SWEEP:
                 raise _lost(files, draft.attempt)
@@ -324,7 +326,7 @@ def _finish(files: Files, draft: Version) -> Version:
     """
     try:
         version = _numbered(files, draft)
-        tables.correct_table(files, version.table)  # another first version may have been published
+        tables.correct_table(files, version.table)  # a different first version may have been published
     except (AttemptLost, tables.TableMismatch, tables.FolderTaken):
         files.delete(_seal_path(draft.attempt))
         raise
@@ -333,8 +335,8 @@ def _finish(files: Files, draft: Version) -> Version:
 
 
 def _numbered(files: Files, draft: Version) -> Version:
-    """Put a sealed record at the first free number after its base, unless its run already has a version there; return that
-    version.
+    """Put a sealed record at the first free number after its base, unless its run already has a version after the base; return
+    the version of the run.
     """
     number = draft.number + 1
     while True:
@@ -384,13 +386,13 @@ def settle(files: Files) -> None:
             else:
                 _finish(files, _version_from(PUBLISH, data, status.path))
         except (AbsentFile, AttemptLost, tables.TableMismatch, tables.FolderTaken, UnreadableRecord):
-            continue  # its own run was faster, it cannot become a version, it is damaged, or a newer Squall wrote it
+            continue  # the attempt's own run was faster, or it cannot become a version, is damaged, or is from a newer Squall
 
 
 def tidy(files: Files, run: str, keep: int = KEEP) -> int:
     """Prune versions and sweep attempts; return how many folders were deleted.
 
-    run: the id of a published run; other attempts of it have nothing left to do.
+    run: the id of a published run; the other attempts of this run have nothing left to do.
     """
     kept = kept_versions(files)
     old = kept[max(keep, 1) :]
@@ -401,7 +403,7 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
         files.replace(numbered(VERSIONS, version.number), _record_of(VERSION, emptied))
         files.delete(
             f"{RESULTS}/{version.attempt}"
-        )  # if this process is killed first, the folder is swept when it is old
+        )  # if this process is killed before it deletes the folder, the folder is swept later
     live = {version.attempt for version in kept}
     names = [status.name for status in files.list(RESULTS) if _ATTEMPT.fullmatch(status.name)]
     left = [name for name in names if name not in live]
@@ -422,7 +424,7 @@ def _dead(files: Files, attempts: list[str]) -> list[str]:
 
 
 def _sweep(files: Files, attempt: str) -> bool:
-    """Delete an attempt's folder, unless it is being published or already is."""
+    """Delete an attempt's folder, unless the attempt is being published or is already published."""
     if not files.put_if_absent(_seal_path(attempt), envelopes.seal(SWEEP, {})):
         return False
     return _sweep_sealed(files, attempt)

@@ -1,7 +1,7 @@
 """Sessions of Spark Connect, whose driver is in a server: creates, recreates, copies and ends them.
 
 PySpark retries a call for ten minutes if the server does not answer. These sessions retry for seconds, since their callers
-retry too, and report that they wait.
+retry too, and report the wait.
 Must not know: leases, tables. (It imports PySpark and gRPC, so it is imported where it is used.)
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Retries of a call, about 7 seconds in all.
 _TRIES: Final = 6
 _LONGEST_WAIT_MS: Final = 2_000
-#: Tells PySpark's functions that they run against Spark Connect; its own `builder.remote` sets it, too.
+#: Tells PySpark's functions that they run against Spark Connect; PySpark's own `builder.remote` sets this variable, too.
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
 #: gRPC's message for a server that cannot be reached, with the reason.
 _AWAY: Final = re.compile(r'StatusCode\.UNAVAILABLE\s+details = "(.*)"')
@@ -40,7 +40,7 @@ def connect(request: SessionRequest) -> SparkSession:
     """Create this process's session on the server. Raises `NoConnectServer` or `NoSession`."""
     try:
         session = connect_session.SparkSession(connection=request.where)
-    except PySparkException:  # which may quote a token
+    except PySparkException:  # the error may quote a token
         raise NoSession(
             f"{request.place} is not the address of a Spark Connect server: write sc://HOST:PORT, or sc://HOST:PORT/;NAME=VALUE"
         ) from None
@@ -92,7 +92,7 @@ def _ready(session: SparkSession, request: SessionRequest) -> SparkSession:
         for name, value in {**SQL_DEFAULTS, **request.conf}.items():
             session.conf.set(name, value)
             if name.startswith(HADOOP_PREFIX):
-                # In a session Hadoop's settings go by their own names; those with the prefix are the server's.
+                # In a session, Hadoop's settings have no prefix; settings with the prefix belong to the server.
                 session.conf.set(name.removeprefix(HADOOP_PREFIX), value)
     except PySparkException as error:
         close(session)
@@ -107,7 +107,7 @@ def _ready(session: SparkSession, request: SessionRequest) -> SparkSession:
     except BaseException:
         close(session)
         raise
-    # PySpark sometimes asks for the process's or the thread's session, and might take one that has ended.
+    # PySpark sometimes asks for the process's or the thread's session, and might get a session that has ended.
     theirs: Any = connect_session.SparkSession
     theirs._default_session = theirs._active_session.session = session
     os.environ[_MODE] = "1"
@@ -129,7 +129,7 @@ def _plain(session: object) -> SparkSession:
 
 
 class _Quick(DefaultPolicy):
-    """Spark's own rule for retries, without its warning after the last one."""
+    """Spark's own rule for retries, without its warning after the last retry."""
 
     def to_state(self) -> RetryPolicyState:
         return _Tries(self)

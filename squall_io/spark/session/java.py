@@ -26,7 +26,7 @@ INSTALL: Final = "pip install '.[spark]' in the folder of Squall's checkout"
 _INSTALL_JAVA: Final = (
     f"install a Java runtime of version {OLDEST_JAVA} or newer, such as Debian's openjdk-17-jre-headless"
 )
-#: Seconds after which `java -version` counts as hanging.
+#: Seconds after which `java -version` is presumed to hang.
 _PATIENCE: Final = 30.0
 _VERSION: Final = re.compile(r'version "([0-9][^"]*)"')
 
@@ -64,7 +64,7 @@ def version_in(text: str) -> int | None:
 
 
 def java_version(java: Path) -> int:
-    """Return the release of a Java; raise `NotInstalled` if it does not run, or does not say."""
+    """Return the release of a Java. Raises `NotInstalled` if it does not run, or names no version."""
     try:
         done = subprocess.run(
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
@@ -111,7 +111,7 @@ def _is_ours(version: str) -> bool:
 
 
 def spark_home_problem(environ: Mapping[str, str]) -> str | None:
-    """Return why SPARK_HOME cannot be used: PySpark starts the Spark in there, which must have PySpark's version."""
+    """Return why SPARK_HOME cannot be used: PySpark starts the Spark in that folder, which must have PySpark's version."""
     home = environ.get("SPARK_HOME", "")
     if not home:
         return None

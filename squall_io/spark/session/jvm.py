@@ -3,8 +3,9 @@
 PySpark's own function for this has three faults: it runs Python code between fork and exec, which can deadlock in a process
 with threads; it passes secret settings on the command line; and it lets Java write to this process's own output.
 
-Java names local files by the locale that it starts in. In the C locale each letter beyond ASCII becomes a "?", for example in
-the folder of a partition. So Java gets a locale in which it names files as this Python does (`locale_for_java`).
+Java writes the names of local files in the encoding of the locale that it starts in. In the C locale each letter beyond ASCII
+becomes a "?", for example in the folder of a partition. So Java gets a locale in which it names files as this Python does
+(`locale_for_java`).
 Must not know: sessions, tables.
 """
 
@@ -40,11 +41,11 @@ _END_SECONDS: Final = 3.0
 _POLL_SECONDS: Final = 0.05
 #: Lines of Java's output that are kept, to explain its end.
 _KEPT_LINES: Final = 200
-#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. None is above INFO,
-#: since problems that concern a user are raised as errors of Squall, with their reason.
+#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. No level is above
+#: INFO, #: since problems that concern a user are raised as errors of Squall, with their reason.
 _LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
-#: PySpark reads the port from this process's environment: only one start at a time, or it connects to another Java.
+#: PySpark reads the port from this process's environment. Two starts at the same time might connect to the wrong Java.
 _connecting: Final = threading.Lock()
 
 
@@ -67,33 +68,34 @@ class JavaProcess:
         """End the process, within seconds. Does nothing if it has ended."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self.process.stdin.close()  # Java reads its stdin, and ends when that closes
+            self.process.stdin.close()  # Java reads its stdin, and ends when stdin closes
         try:
             self.process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        # Only after the process has ended: a thread without a connection makes a new one, and a frozen Java would not answer.
+        # This waits until the process has ended: a thread without a connection makes a new one, and a frozen Java would not
+        # answer.
         if self.gateway is not None:
-            with suppress(Exception):  # the other side is gone; this side is closed
+            with suppress(Exception):  # Java is gone; this closes Python's side
                 self.gateway.shutdown()
         self._reader.join(_END_SECONDS)
 
     def why(self) -> str:
-        """Return the reason for its end from its output, in a line or two."""
-        lines = tuple(self.lines)  # one copy: it may continue to write
+        """Return the reason for the process's end from its output, in a line or two."""
+        lines = tuple(self.lines)  # copied at once: Java may continue to write
         printed = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
         thrown = [line for line in printed if "Exception" in line]
         return " / ".join((thrown or printed)[-3:]) or "it printed nothing"
 
     def logged(self) -> str:
-        """Return the last error in its log, or ""."""
+        """Return the last error in Java's log, or ""."""
         lines = tuple(self.lines)
         errors = [line for line in lines if (found := _LINE.match(line)) and found.group(1) == "ERROR"]
         return _LINE.sub("", errors[-1]) if errors else ""
 
     def _read(self) -> None:
-        """Pass its output on to the log."""
+        """Pass Java's output on to the log."""
         assert self.process.stdout is not None
         level = logging.DEBUG
         with self.process.stdout as output:
@@ -111,8 +113,9 @@ def start_jvm(
     environ: Mapping[str, str] | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> JavaProcess:
-    """Start Java with Spark's classes and connect to it. Raises `NotInstalled` or `JavaFailed`. `environ`: added to
-    this process's."""
+    """Start Java with Spark's classes and connect to it. Raises `NotInstalled` or `JavaFailed`. `environ`: variables to add to
+    this process's environment.
+    """
     require_spark()
     _quieten_py4j()
     from pyspark.find_spark_home import _find_spark_home
@@ -158,8 +161,8 @@ def start_jvm(
 
 
 def locale_for_java(file_names: str, codeset: str) -> dict[str, str]:
-    """Return the environment with which Java names files as Python does. file_names: Python's encoding of them; codeset: the
-    locale's. Python uses UTF-8 even in the C locale.
+    """Return the environment with which Java names files as Python does. file_names: Python's encoding of file names; codeset:
+    the locale's encoding. Python uses UTF-8 even in the C locale.
     """
     if file_names.lower() == "utf-8" != codeset.lower():
         return {"LC_ALL": "C.UTF-8"}
@@ -167,7 +170,7 @@ def locale_for_java(file_names: str, codeset: str) -> dict[str, str]:
 
 
 def _await_connection(java: JavaProcess, connection: Path, progress: Callable[[], None]) -> None:
-    """Wait until Java has written where it listens (it renames the file into place)."""
+    """Wait until the file in which Java writes its port exists (Java renames the finished file into place)."""
     deadline = time.monotonic() + _START_SECONDS
     while not connection.is_file():
         if java.process.poll() is not None:

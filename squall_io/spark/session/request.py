@@ -32,17 +32,17 @@ DEFAULTS: Final = {
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Task commits move files into place; before that, the files are in a staging folder that has no readers.
+    # A Spark task moves its files to the job's output folder when it commits. That folder is a staging folder without readers.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     # The first wait for the DataNode of a closed file. With Hadoop's default of 400 ms, a small file takes six times as long.
     "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
 }
-#: The defaults that a session of Spark Connect can set, since its server already runs.
+#: The only defaults that a session of Spark Connect can set, since its server is already running.
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
-#: Settings kept off the command line, which every user of the machine can read; Spark's own rule.
+#: Names of settings that are kept off the command line, which every user of the machine can read. Spark has the same rule.
 _SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 _HOST: Final = r"(?:[\w.-]+|\[[\da-fA-F:.]+\])"
 #: Masters that Spark accepts; "local-cluster" provides executors for the tests of Spark and of Squall.
@@ -92,7 +92,7 @@ class SessionRequest:
 
     @property
     def place(self) -> str:
-        """The master without the part after ";" of a Spark Connect address, which may be a token: safe to show."""
+        """The master, safe to show: a Spark Connect address is cut before ";", since a token may follow."""
         return _without_token(self.where)
 
     @property
@@ -122,7 +122,7 @@ def is_classic(session: SparkSession) -> bool:
 
 
 def master_problem(master: str) -> str | None:
-    """Return why Spark does not accept a master; None: it does."""
+    """Return why Spark does not accept a master; None if it does."""
     if _MASTER.fullmatch(master):
         return None
     near = nearest(master.partition(";")[0], _MASTERS)
@@ -150,7 +150,7 @@ def shown_value(name: str, value: str | None) -> str:
 
 
 def request_conflict(wanted: SessionRequest, running: SessionRequest) -> str | None:
-    """Return why two users of Spark in one process cannot both have what they request; None: they can."""
+    """Return why two users of Spark in one process cannot both have what they request; None if they can."""
     if (wanted.where, dict(wanted.conf)) == (running.where, dict(running.conf)):
         return None
     return (

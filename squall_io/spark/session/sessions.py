@@ -3,8 +3,8 @@
     with shared_session("local[2]", {"spark.driver.memory": "1g"}) as lease:
         lease.session.range(10).count()
 
-PySpark allows one Spark driver per process. Each user of the session takes a lease. The first lease starts the session, and
-the release of the last one stops it. A session that the user's own code has made is used unchanged, and never stopped.
+PySpark allows one Spark driver per process. Each user of the session takes a lease. The first lease starts the session, and the
+release of the last lease stops it. A session that the user's own code has made is used unchanged, and never stopped.
 Must not know: tables, topologies.
 """
 
@@ -48,14 +48,16 @@ class _SharedSession:
 
     request: SessionRequest
     session: SparkSession
-    #: Whether Squall made it, not the user's code.
+    #: Whether Squall made the session, and not the user's code.
     owned: bool
     users: int = 0
 
 
 @dataclass
 class _Process:
-    """The state of this process. A start holds the lock for seconds, so a task that waits for it reports progress (`_hold`)."""
+    """The state of this process. A start holds the lock for seconds, so a task that waits for the lock reports progress
+    (`_hold`).
+    """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     shared: _SharedSession | None = None
@@ -68,7 +70,7 @@ _process: Final = _Process()
 
 @dataclass(eq=False, repr=False)
 class SessionLease:
-    """The right to use the shared session. Any thread may call."""
+    """The right to use the shared session, from any thread."""
 
     _shared: _SharedSession | None
     _log: logging.Logger
@@ -82,7 +84,9 @@ class SessionLease:
         return self._shared.session
 
     def renew(self, broken: SparkSession) -> SparkSession:
-        """Return a session to replace `broken`: new, or started by another lease meanwhile. Raises what its start raises."""
+        """Return a session to replace `broken`: a new one, or the one that another lease has started meanwhile. Raises the
+        errors of a start.
+        """
         with _hold(self._progress):
             if self.session is broken:
                 assert self._shared is not None
@@ -93,7 +97,7 @@ class SessionLease:
             return self.session
 
     def release(self) -> None:
-        """Give the lease back; the last one stops the session. Does nothing the second time."""
+        """Give the lease back; the last release stops the session. A second call does nothing."""
         with _hold(self._progress):
             shared, self._shared = self._shared, None
             if shared is None:
@@ -122,9 +126,9 @@ def shared_session(
 
     master: in Spark's form (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or the master of the user's own
         session. conf: Spark settings; settings that begin with `squall.` are ignored. log: gets a line when Spark starts, and
-        when it is up. progress: called repeatedly during a long start.
-    `SessionMismatch`: a session with a different master or other settings is in use; `NotInstalled`, `JavaFailed`, `NoSession`:
-    it cannot start; `NoConnectServer`: the server does not answer yet.
+    when it is up. progress: called repeatedly during a long start. Raises `SessionMismatch` if a session with a different
+    master or other settings is in use, `NotInstalled`, `JavaFailed` or `NoSession` if a session cannot start, and
+    `NoConnectServer` if the server does not answer yet.
     """
     request = SessionRequest.of(master, conf)
     with _hold(progress):
@@ -143,7 +147,9 @@ def shared_session(
 
 
 def is_broken(session: SparkSession) -> bool:
-    """Return whether a session is unusable: its Java process is gone, or its context was stopped. Calls the session."""
+    """Return whether a session is unusable: its Java process is gone, or its context was stopped. This makes a call to the
+    session.
+    """
     try:
         if is_classic(session):
             java = session._sc._jsc
@@ -215,8 +221,9 @@ def _require_fit(request: SessionRequest, session: SparkSession) -> None:
 def start_session(
     request: SessionRequest, log: logging.Logger = _log, progress: Callable[[], None] = lambda: None
 ) -> SparkSession:
-    """Start a session, and share it with no one. The caller holds this process's lock, or is its only user of Spark; every
-    other caller takes a lease (`shared_session`)."""
+    """Start a session that is not shared. The caller must hold this process's lock, or be the process's only user of Spark;
+    every other caller takes a lease (`shared_session`).
+    """
     log.info("starting Spark, %s", request)
     started = time.monotonic()
     logged = [started]
@@ -274,7 +281,7 @@ def _reason_of(error: Exception, jvm: JavaProcess) -> str:
 
 
 def _start_again(shared: _SharedSession, log: logging.Logger, progress: Callable[[], None]) -> SparkSession:
-    """Return a new session in place of the broken shared one; the caller holds the lock."""
+    """Return a new session in place of the broken shared session; the caller must hold the lock."""
     broken = shared.session
     if is_classic(broken):
         _forget()
@@ -347,7 +354,7 @@ def changed_settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterat
     """Set these settings of a session while the `with` block runs."""
     before = {name: session.conf.get(name, None) for name in wanted}
     _set(session, wanted)
-    # Not restored if the caller was interrupted: the thread's connection to Java still waits for its last answer.
+    # The old values are not restored if the caller was interrupted: its connection to Java then still waits for an answer.
     try:
         yield
     except Exception:

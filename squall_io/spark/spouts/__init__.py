@@ -1,1 +1,1 @@
-"""Spouts that read files and committed rows back as streams, and keep how far they are."""
+"""Spouts that read files and committed rows back as streams, and store how far they have read."""

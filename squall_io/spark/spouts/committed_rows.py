@@ -3,7 +3,7 @@
     builder.set_spout("rows", CommittedRows("hdfs://namenode:9000/counts", ["word", "count"], follow=True), parallelism=2)
 
 A batch is read by one task, completely and once. Its position is stored by its name (see `positions`), so it does not matter
-when and in which order tasks discover batches. A task reads its batches in the order of their commits, and the rows of each
+when and in which order tasks discover batches. A task reads its batches in the order of their commits, and the rows of a batch
 in the order of its files.
 
 Values are the same in every file format. Parquet, the default, is read without Spark. The other formats need a session, since
@@ -103,7 +103,7 @@ class BatchUnits(Units):
 
     _format: str
     _schemas: dict[int, Schema]
-    """By number; 0 is the newest, against which the fields were checked. Set by `open`, as is the format."""
+    """Schemas by number; 0 is the newest, against which the fields were checked. Set by `open`, as is the format."""
 
     def __init__(self, spout: CommittedRows) -> None:
         self._spout = spout
@@ -159,7 +159,7 @@ class BatchUnits(Units):
         return f"{unit.series}.{unit.number}"
 
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
-        """Yield the rows of a batch; a row's position is its place among all of them."""
+        """Yield the rows of a batch; a row's position is its place among all rows of the batch."""
         entry = self._entries[unit]
         # In formats that do not find columns by name, a file is read with the schema that it was written with.
         schema = self._schema(0 if FORMATS[self._format].by_name else entry.schema)
@@ -211,7 +211,7 @@ class BatchUnits(Units):
     def _batches(self) -> dict[Unit, BatchEntry]:
         """Return the batches as they were committed, oldest first, ignoring compactions, which only move rows.
 
-        `FilesUnavailable`: it is not yet certain which batches count.
+        Raises `FilesUnavailable` if it is not yet certain which batches count.
         """
         state = require_readable(self._files, read_state(self._files))
         if state.uncertain:
@@ -244,7 +244,7 @@ class BatchUnits(Units):
         self._entries = {unit: entries[unit] for unit in units if owner_of(unit, parallelism) == index}
 
     def _rows(self, file: DataFile, schema: Schema) -> Iterator[tuple[object, ...]]:
-        """Yield the rows of a file in order; a column that the file does not have is None. `UnreadableFile`."""
+        """Yield the rows of a file in order; a column that the file does not have is None. Raises `UnreadableFile`."""
         by_spark = self._format != "parquet"
         table = self._by_spark(file, schema) if by_spark else self._parquet(file, schema)
         for batch in table.to_batches(max_chunksize=_AT_ONCE):

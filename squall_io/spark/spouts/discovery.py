@@ -3,17 +3,17 @@
 A path is a file, a folder, or a pattern: `hdfs://host/logs/2026-*/*.log`. A folder means all files in it and in folders
 below it, except what Hadoop hides everywhere: names that begin with "_" or ".".
 
-A file is read up to its size at its discovery. A file that appears later counts as complete when two polls in a row found its
-size and modification time unchanged. But nothing can show that a writer is done, so a file that changes afterwards is
-reported, together with the right way to write files.
+A file is read up to its size at its discovery. A file that appears later is taken to be complete when two polls in a row found
+the same size and modification time. But nothing can show that a writer is done, so a file that changes afterwards is reported,
+together with the right way to write files.
 
 ```
 POSITIONS/files/<number>.json      files that one of the tasks discovered; numbered without gaps, each put once
 ```
-A task that discovers files that are not in the list first reads what others have recorded meanwhile, and puts the rest
-under the next number. If two tasks try, one wins, and the other reads the winner's record. So the list grows only at its end:
-a place in it means the same file to every task, for ever, without communication between tasks.
-Every hundredth record has the whole list, so that a starting task reads few records.
+A task that discovers new files first reads the records that other tasks have put meanwhile, and puts the files that are in none
+of them under the next number. If two tasks try, one wins, and the other reads the winner's record. So the list grows only at
+its end: a place in the list means the same file to every task, for ever, without communication between tasks. Every hundredth
+record has the whole list, so that a starting task reads few records.
 Must not know: how lines are cut out of a split, which splits have been read.
 """
 
@@ -100,7 +100,7 @@ def find_files(files: Files, source: PathPattern) -> list[FileStatus]:
 
 
 def require_files(files: Files, source: PathPattern, found: Sequence[FileStatus]) -> None:
-    """Check that there are files, and that all of them can be read: `AbsentFile`, `UnreadableFile`."""
+    """Check that there are files, and that all of them can be read. Raises `AbsentFile` or `UnreadableFile`."""
     if not found:
         what = "fits" if source.is_pattern else "is at"
         raise AbsentFile(f"no file {what} {files.root}/{'/'.join(source.parts)}: there is nothing to read")
@@ -137,7 +137,7 @@ def _below(files: Files, folder: str, parts: Sequence[str]) -> Iterator[FileStat
 
 
 def _hidden(path: str) -> bool:
-    """Return whether a file is incomplete or hidden, as everywhere in Hadoop, or still being copied by its `put`."""
+    """Return whether a file is hidden, as everywhere in Hadoop, or is still being copied by `hdfs dfs -put`."""
     return path.endswith(_COPYING) or any(map(is_hidden, path.split("/")))
 
 
@@ -178,7 +178,7 @@ class FileList:
         self.records = 0
 
     def read(self, last: int | None = None) -> None:
-        """Read the records added since the last call: all of them, or up to record `last`. `UnreadableRecord`."""
+        """Read the records added since the last call: all of them, or up to record `last`. Raises `UnreadableRecord`."""
         if not self.records:
             newest = self._newest() if last is None else last
             if newest >= WHOLE:
@@ -242,12 +242,14 @@ class FileDiscovery:
         self._given = 0
         #: The files at the last poll.
         self._before: dict[str, tuple[int, float]] = {}
-        #: Problems to raise, of files that are not read or have changed; and what was reported last of each.
+        #: Problems to raise, of files that are not read or have changed. Below: the last report about each file.
         self.problems: deque[UnreadableFile] = deque()
         self._reported: dict[str, _Reported] = {}
 
     def snapshot(self, now: float) -> Mapping[str, Any]:
-        """Record the existing files; return the number of records that the list then has. `AbsentFile`, `UnreadableFile`."""
+        """Record the existing files; return the number of records that the list then has. Raises `AbsentFile` or
+        `UnreadableFile`.
+        """
         files = FileList(self._kept)
         files.read()
         present = find_files(self._files, self._source)
@@ -274,7 +276,7 @@ class FileDiscovery:
         return self._new()
 
     def _add(self, files: FileList, found: Iterable[FileStatus]) -> None:
-        """Add those files to the list that can be read and are not empty."""
+        """Add to the list those files that can be read and are not empty."""
         files.add(
             FoundFile(status.path, status.size, self._split_bytes, status.modified)
             for status in found
@@ -296,7 +298,7 @@ class FileDiscovery:
             if last.mark == _mark(status) or now < last.again_at:
                 continue
             wait = min(2 * last.wait, LONGEST_WAIT)
-            again_at = float("inf") if is_foreign(status.path) else now + wait  # a foreign file stays one
+            again_at = float("inf") if is_foreign(status.path) else now + wait  # a foreign file stays foreign
             self._reported[status.path] = _Reported(_mark(status), again_at, wait)
             self.problems.append(
                 UnreadableFile(f"{self._files.root}/{status.path}{_what_is_wrong(status, known)}")
@@ -350,7 +352,7 @@ class Split:
 
     @property
     def packed(self) -> bool:
-        """Whether the file is packed; then the split is all of it."""
+        """Whether the file is packed; then the split is the whole file."""
         return self.path.endswith(PACKED)
 
 

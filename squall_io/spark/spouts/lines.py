@@ -2,7 +2,7 @@
 
     builder.set_spout("lines", HdfsLines("hdfs://namenode:9000/logs/2026-*/*.log"), parallelism=4)
 
-The files that exist when the first task starts, and with `follow` later ones too, are cut into splits. Every task computes
+The files that exist when the first task starts, and with `follow` also later files, are cut into splits. Every task computes
 the same splits, also after restarts, and reads its share. Each task stores how far it has read in a folder, so a restarted
 task continues at the first line that was not acked.
 Must not know: how lines are cut out of bytes, how positions are stored, how tasks agree on files.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 #: Fields of a tuple: the line's text, the full path of its file, the byte offset in the file where it begins.
 FIELDS: Final = ("line", "file", "offset")
-#: How a line is treated that cannot be decoded: left out and reported ("strict"), or decoded by an error handler of Python.
+#: How a line that cannot be decoded is treated: left out and reported ("strict"), or decoded by an error handler of Python.
 ERRORS: Final = ("strict", "replace", "ignore", "backslashreplace", "surrogateescape")
 SMALLEST_SPLIT: Final = 1 << 10
 LARGEST_SPLIT: Final = 1 << 40
@@ -50,8 +50,8 @@ class HdfsLines(ReadingSpout):
         "[...]" in its names. Files that end with .gz or .bz2 are unpacked, each by one task.
     fields: which of "line", "file" and "offset" a tuple has, in this order.
     encoding, errors: how bytes become text, as for `bytes.decode`. With "strict", a line that cannot be decoded is left out
-        and counted (`lines left out`), and the first one of each split is reported.
-    split_bytes: bytes per split, the piece of a file that one task reads.
+        and counted (`lines left out`), and the first such line of each split is reported. split_bytes: bytes per split, the
+        piece of a file that one task reads.
     follow: False reads the files that exist when the spout's first task starts, and ends; True continues with new files. A new
         file should appear complete: write it under a name that begins with "_" or ".", and rename it.
     positions: the folder where tasks store how far they have read; None: a folder for this submission alone, in
@@ -125,7 +125,7 @@ class SplitUnits(Units):
         return source.folder
 
     def positions(self, folder: str) -> OpenStore:
-        """Open a folder of positions, and what finds the files."""
+        """Open a folder of positions, and prepare the discovery of files."""
         kept = super().positions(folder)
         self._discovery = FileDiscovery(self._files, self._source, kept, self._spout.split_bytes)
         return kept
@@ -162,7 +162,7 @@ class SplitUnits(Units):
         return next(named, None)
 
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
-        """Yield the lines of a split; raise `UnreadableFile` if it cannot be read properly."""
+        """Yield the lines of a split; raise `UnreadableFile` if its file cannot be read properly."""
         split = self._splits[unit.number]
         path = f"{self._files.root}/{split.path}"
         read = partial(self._files.read, split.path)
@@ -200,7 +200,7 @@ class SplitUnits(Units):
                 yield place, after, tuple(values[name] for name in self._spout.fields)
 
     def _skipped(self, why: str, path: str, place: int, after: int, unit: Unit) -> Iterator[Item]:
-        """Count a line that becomes no tuple; report the first one of each split."""
+        """Count a line that becomes no tuple; report the first such line of each split."""
         self._context.counter("lines left out").add()
         if unit not in self._reported:
             self._reported.add(unit)

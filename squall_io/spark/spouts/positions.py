@@ -1,9 +1,9 @@
-"""Positions: how far the tasks of a reading spout have read. They say which units are done, and how far the others are read.
+"""Positions: how far the tasks of a reading spout have read. They say which units are done, and how far other units are read.
 
 A *unit* is the input that one task reads alone: a split of a file, or a committed batch. Units are numbered in *series*. Number
 n of a series always belongs to the same task, so tasks share units without communication. A task's record has its finished
-units, and for each begun unit the position before which everything is settled, that is acked or failed for good. A record
-stays true for ever, so the records of all owners that a task ever had can be combined; the last one written has no precedence.
+units, and for each begun unit the position before which everything is settled, that is acked or failed for good. A record stays
+true for ever, so the records of all owners that a task ever had can be combined; their order does not matter.
 
 ```
 POSITIONS/reader.json                                     what is read, and by which component; put once
@@ -44,7 +44,7 @@ SNAPSHOT_KIND: Final = "reader's snapshot"
 TASK_KIND: Final = "reader's position"
 
 _RECORD: Final = re.compile(r"([0-9]+)of([0-9]+)\..*\.json", re.ASCII)
-#: If a file disappears while positions are loaded, loading starts over, at most this often.
+#: If a file disappears while positions are loaded, loading starts over. This is the limit of restarts.
 _ATTEMPTS: Final = 20
 
 
@@ -61,7 +61,7 @@ def owner_of(unit: Unit, parallelism: int) -> int:
 
 
 class Ranges:
-    """A set of integers, stored as ranges: a million consecutive ones take two."""
+    """A set of integers, stored as ranges: a million consecutive integers take two numbers."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
         self._firsts: list[int] = []
@@ -134,7 +134,7 @@ class OpenUnit:
         self.next = after
 
     def settle(self, position: int) -> None:
-        """Record that the item at `position` is settled; once for each emitted one."""
+        """Record that the item at `position` is settled; called once for each emitted item."""
         under_way, settled = self._under_way, self._settled
         if under_way and under_way[0] == position:
             under_way.popleft()
@@ -155,7 +155,7 @@ class OpenUnit:
 
 
 class Positions:
-    """How far one task has read, and what it knows about all other tasks."""
+    """How far one task has read, and what is known about all other tasks."""
 
     def __init__(self, index: int, parallelism: int) -> None:
         self.index = index
@@ -227,7 +227,7 @@ class Positions:
 
 
 class PositionRecord(msgspec.Struct):
-    """What one owner of a task has read; `ValueError` for an impossible task."""
+    """What one owner of a task has read. Raises `ValueError` for an impossible task."""
 
     index: int
     parallelism: int
@@ -304,7 +304,7 @@ class PositionRecords:
         self._before: list[str] = []
 
     def load(self) -> None:
-        """Combine the records of all owners of all tasks; `UnreadableRecord`."""
+        """Combine the records of all owners of all tasks. Raises `UnreadableRecord`."""
         for _ in range(_ATTEMPTS):
             with suppress(AbsentFile):  # another owner has just combined it into its own file
                 return self._load()
@@ -319,7 +319,7 @@ class PositionRecords:
             same_parallelism = int(named[2]) == self._positions.parallelism
             same_task = same_parallelism and int(named[1]) == self._positions.index
             if same_parallelism and not same_task:
-                continue  # of another task, with the same parallelism
+                continue  # it is the record of another task, with the same parallelism
             path = f"{self._files.root}/{status.path}"
             data = self._files.read(status.path)
             self._positions.learn(decode(TASK_KIND, PositionRecord, data, path))

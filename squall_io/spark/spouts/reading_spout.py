@@ -5,7 +5,7 @@ for good: then it is in the dead letters, or counted as failed. Otherwise, a row
 each restart. An item whose tree was cut off by the end of a topology is not settled, and is emitted again.
 
 A task reads its units one after the other. A unit that cannot be read properly is reported, set aside, and tried again
-later. Nothing in it is skipped silently, and the other units are read meanwhile.
+later. Nothing in such a unit is skipped silently, and the other units are read meanwhile.
 Must not know: what units are, threads.
 """
 
@@ -59,7 +59,9 @@ class ReadingSpout(Spout):
         conf: Mapping[str, str] | None,
         problems: list[str],
     ) -> None:
-        """folder: for positions. problems: the problems of the other arguments; `InvalidConfig` lists all."""
+        """folder: for positions. problems: the problems of the other arguments; the `InvalidConfig` that is raised lists all
+        problems.
+        """
         if not isinstance(follow, bool):
             problems.append(f"follow is {typed(follow)}: give True or False")
         if folder is not None:
@@ -142,7 +144,7 @@ class Units(ABC):
         self.reads = reads
 
     def open(self, context: Context) -> None:
-        """Open the input's folder. It is called again if it raised."""
+        """Open the input's folder. Called again if it raised an error."""
         self._context = context
         if not hasattr(self, "_files"):
             self._files = open_steady(self._folder, self._conf)
@@ -167,11 +169,13 @@ class Units(ABC):
 
     @abstractmethod
     def snapshot(self) -> Mapping[str, Any]:
-        """Return the existing input as JSON values. The first task of a submission decides for all. Positions are open."""
+        """Return the existing input as JSON values. The first task of a submission decides for all tasks. The positions are
+        already open.
+        """
 
     @abstractmethod
     def units(self, snapshot: Mapping[str, Any]) -> Iterable[Unit]:
-        """Return the units of a snapshot, in reading order. It is called again if it raised."""
+        """Return the units of a snapshot, in reading order. Called again if it raised an error."""
 
     @abstractmethod
     def more(self) -> tuple[Iterable[Unit], float] | None:
@@ -325,7 +329,7 @@ class ReadingTask:
         return True
 
     def _find_more(self) -> float | None:
-        """Search for new units, since all known ones have been read."""
+        """Search for new units, since all known units have been read."""
         found = self._units.more()
         waits = []
         if found is not None:

@@ -39,7 +39,7 @@ _shared: Final[dict[_Key, _SharedJvm]] = {}
 
 
 def open_steady(path: str, conf: Mapping[str, str]) -> OpenStore:
-    """Open a store at a path that survives the end of its JVM; raises what `open_files` raises."""
+    """Open a store that survives the end of its JVM, at a path. Raises the errors of `open_files`."""
     scheme = scheme_of(check_path(path))
     if scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
         return open_files(path, conf=conf)
@@ -76,7 +76,7 @@ def _has_ended(jvm: Jvm) -> bool:
 
 
 class SteadyStore(OpenStore):
-    """`Files` through Hadoop's client in the shared JVM; if that dies, the next call starts a new one."""
+    """`Files` through Hadoop's client in the shared JVM; if the JVM dies, the next call starts a new one."""
 
     def __init__(self, path: str, conf: Mapping[str, str]) -> None:
         self._path = path
@@ -156,7 +156,7 @@ class SteadyStore(OpenStore):
         store, self._store = self._store, None
         shared, self._shared = self._shared, None
         if store is not None:
-            with suppress(Exception):  # its JVM may be gone, in any state
+            with suppress(Exception):  # its JVM may have ended, or may be ending
                 store.close()
         if shared is not None:
             _give_back(shared)

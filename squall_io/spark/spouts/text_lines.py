@@ -15,12 +15,12 @@ from typing import Any, Final
 
 #: Bytes read at once.
 SLICE: Final = 1 << 20
-#: Bytes of the longest line that is kept; of a longer one, only the position is reported.
+#: Bytes of the longest line that is kept; of a longer line, only the position is reported.
 LONGEST: Final = 16 << 20
 
-#: The position of a line, the position of the next one, and its bytes without the line end; None: it is too long.
+#: The position of a line, the position of the next line, and the line's bytes without its end; None if the line is too long.
 Line = tuple[int, int, bytes | None]
-#: `read(offset, length)`: at most `length` bytes of a file; none at its end.
+#: `read(offset, length)`: at most `length` bytes of a file; b"" at its end.
 Read = Callable[[int, int], bytes]
 
 
@@ -68,15 +68,15 @@ def _slices(read: Read, offset: int, size: int) -> Iterator[bytes]:
 
 
 def packed_lines(read: Read, ending: str, position: int) -> Iterator[Line]:
-    """Yield the lines of a packed file that begin at `position` or later, counted in unpacked bytes. `Damaged`."""
+    """Yield the lines of a packed file that begin at `position` or later, counted in unpacked bytes. Raises `Damaged`."""
     for line in cut(_unpacked(_slices(read, 0, 0), ending), 0):
         if line[0] >= position:
             yield line
 
 
 def cut(slices: Iterable[bytes], place: int) -> Iterator[Line]:
-    """Yield the lines of bytes whose first one is at `place`."""
-    kept: list[bytes] = []  # of the unfinished line
+    """Yield the lines of bytes whose first line begins at `place`."""
+    kept: list[bytes] = []  # the bytes of the unfinished line
     length = 0
     for data in slices:
         begin = 0
