@@ -6,15 +6,19 @@ Must not know: which secret is searched where.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from traceback import format_exception
 
+from click.testing import CliRunner
 from kazoo.client import KazooClient
 
 from squall.http.client import Client
 from squall.security.private_files import write_private
+from squall_cli.main import squall
 from tests.certificates import make_certificates
 from tests.cluster_faults.daemon_processes import Daemons
 
@@ -70,6 +74,16 @@ class ClosedCluster(Daemons):
         name, *rest = arguments
         done = self.squall(name, "--config", str(self.site_file), *rest)
         return done.returncode, done.stdout + done.stderr
+
+    def command_here(self, *arguments: str) -> tuple[int, str]:
+        """The same by a command in this process, which saves its start; with the traceback of an unexpected error."""
+        name, *rest = arguments
+        others: dict[str, str | None] = {key: None for key in os.environ if key.startswith("SQUALL_")}
+        variables = {**others, **self.environment, "SQUALL_NIMBUS": ",".join(self.urls)}
+        done = CliRunner().invoke(squall, [name, "--config", str(self.site_file), *rest], env=variables)
+        if done.exception is None or isinstance(done.exception, SystemExit):
+            return done.exit_code, done.output
+        return done.exit_code, done.output + "".join(format_exception(done.exception))
 
     @contextmanager
     def in_zookeeper(self, password: str | None) -> Iterator[KazooClient]:

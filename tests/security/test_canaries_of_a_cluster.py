@@ -91,7 +91,7 @@ def test_no_answer_of_the_api_contains_a_secret(cluster: ClosedCluster) -> None:
 )  # fmt: skip
 def test_no_command_prints_a_secret(cluster: ClosedCluster, command: str) -> None:
     for more in ((), ("--json",)):
-        status, text = cluster.command(*command.split(), *more)
+        status, text = cluster.command_here(*command.split(), *more)
         assert found_in(text, cluster) == [], (status, text)
         assert text.strip() or "output" in command  # not written to by anyone
 

@@ -127,7 +127,7 @@ class CannotOpen(Spout):
 
 
 class OpensLate(Numbers):
-    """Fails in prepare until the third time; each attempt adds a character to a file."""
+    """Fails to open the first time; each attempt adds a character to a file."""
 
     def __init__(self, count: int, path: str) -> None:
         super().__init__(count)
@@ -136,7 +136,7 @@ class OpensLate(Numbers):
     def open(self, context: Context) -> None:
         with open(self.path, "a+") as file:
             file.write(".")
-            if file.tell() < 3:
+            if file.tell() < 2:
                 raise ConnectionError("the source is down")
         super().open(context)
 
@@ -153,7 +153,7 @@ def finite(count: str = "100") -> Topology:
 
 
 def endless() -> Topology:
-    return built(Numbers(None, pause=0.001), Sink())
+    return built(Numbers(None, pause=0.01), Sink())
 
 
 def rests() -> Topology:

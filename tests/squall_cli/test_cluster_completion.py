@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import squall_cli.terminal.shells  # noqa: F401 - registers the shells with click, like the command's own process
+from squall_cli.main import squall
 from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, fake_nimbus, topology
 from tests.squall_cli.run_process import CAP, environment
 
@@ -27,18 +31,12 @@ def complete(line: str, **extra: str) -> list[str]:
 
 
 def script_lines(shell: str, **extra: str) -> list[str]:
-    """The lines that a shell's script gets."""
-    process = subprocess.run(
-        [sys.executable, "-c", "from squall_cli.main import main; main()"],
-        env=environment(_SQUALL_COMPLETE=f"{shell}_complete", **extra),
-        cwd="/",
-        capture_output=True,
-        text=True,
-        timeout=CAP,
-        check=False,
-    )
-    assert process.stderr == ""
-    return [row for row in process.stdout.splitlines() if row]
+    """The lines that a shell's script gets. (In a process of its own: `test_bash_inserts_names_in_a_form_that_it_can_read`.)"""
+    surroundings: dict[str, str | None] = {name: None for name in os.environ if name.startswith("SQUALL_")}
+    variables = {**surroundings, "_SQUALL_COMPLETE": f"{shell}_complete", **extra}
+    result = CliRunner().invoke(squall, prog_name="squall", env=variables)
+    assert result.stderr == ""
+    return [row for row in result.stdout.splitlines() if row]
 
 
 def test_commands_are_completed() -> None:

@@ -34,6 +34,7 @@ class Numbers(Spout):
             self.number += 1
             self.pending.add(self.number)
             self.emit((self.number,), message_id=self.number)
+        return 0.01
     def ack(self, message_id):
         self.pending.discard(message_id)
     def fail(self, message_id, failure):

@@ -19,7 +19,7 @@ from supervisor.daemon import SupervisorDaemon, SupervisorSettings
 from tests.squall_cli.run_process import CAP, environment
 
 TOPOLOGY = '''
-"""Numbers without end, a hundred at a time."""
+"""Numbers without end, fifty a second."""
 from topology_api import Bolt, Fields, Spout, TopologyBuilder
 
 class Numbers(Spout):
@@ -29,7 +29,7 @@ class Numbers(Spout):
     def next_tuple(self):
         self.number += 1
         self.emit((self.number,), message_id=self.number)
-        return 0.002
+        return 0.02
 
 class Take(Bolt):
     def execute(self, tup):
@@ -103,7 +103,7 @@ def wait_until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + CAP
     while not true():
         assert time.monotonic() < end
-        time.sleep(0.02)
+        time.sleep(0.25)  # most looks are a command
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.squall_cli.small_cluster import SmallCluster, small_cluster
+from tests.zookeeper_servers import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -37,11 +38,12 @@ def topology():
 
 def wait_for_the_end(cluster: SmallCluster) -> None:
     """Wait until no worker is left."""
-    for _ in range(200):  # each is a command of its own, so no sleep is needed
+
+    def over() -> bool:
         told = json.loads(cluster.squall("status", "mine", "--json").stdout)
-        if told["state"] == "COMPLETED" and all(each["state"] == "STOPPED" for each in told["workers"]):
-            return
-    raise AssertionError(told)
+        return told["state"] == "COMPLETED" and all(each["state"] == "STOPPED" for each in told["workers"])
+
+    eventually(over, every=0.5)
 
 
 def test_the_logs_of_workers_are_available_until_the_topology_is_killed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.squall_cli.run_process import ROOT
 from tests.squall_cli.small_cluster import SmallCluster, small_cluster
+from tests.zookeeper_servers import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -84,11 +85,10 @@ def test_workers_have_the_files_that_travelled_and_not_their_original_folder(tmp
 
 
 def wait_for_lines(cluster: SmallCluster, out: Path, number: int) -> None:
-    for _ in range(200):  # each is a command of its own, so no sleep is needed
-        if out.exists() and out.read_text().count("\n") >= number:
-            return
-        cluster.squall("status", "mine")
-    raise AssertionError(cluster.squall("status", "mine", "--json").stdout)
+    try:
+        eventually(lambda: out.exists() and out.read_text().count("\n") >= number)
+    except AssertionError:
+        pytest.fail(cluster.squall("status", "mine", "--json").stdout)
 
 
 def wheel(folder: Path) -> None:

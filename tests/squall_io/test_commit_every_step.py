@@ -1,7 +1,7 @@
 """The commit protocol, stopped at every step while others go on.
 
-A test of two actors goes through a third of the pairs of their steps, in which each step of both occurs; with --soak through all
-pairs. `squall_io.spark.manifest.commit` has the promises, and `commit_world` the checks.
+A test of two actors goes through a third of the pairs of their steps, in which each step of both occurs; with --soak through
+all pairs. `squall_io.spark.manifest.commit` has the promises, and `commit_world` the checks.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from nimbus.submission.submission import Submission
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.daemon.process_stat import all_processes
 from supervisor.processes import MARK
+from tests.soak import soak_of
 from tests.supervisor.hosts import CAP, ROOT, a_topology
 from tests.supervisor.nimbus_over_http import FakeNimbus
 from tests.supervisor.programs import runs
@@ -25,7 +26,8 @@ from tests.supervisor.supervisor_daemons import end_workers_below, pids_below
 from tests.zookeeper_servers import ZooKeeperServer
 from topology_api.options import defaults
 
-KILLS = 20
+#: With --soak N, N times as many.
+KILLS = 7
 
 
 def leaders_below(state: Path) -> dict[str, list[int]]:
@@ -46,7 +48,7 @@ def wait_for_end(pid: int) -> None:
     end = time.monotonic() + CAP
     while runs(pid):
         assert time.monotonic() < end
-        time.sleep(0.002)
+        time.sleep(0.01)
 
 
 class Killing:
@@ -95,7 +97,7 @@ class Killing:
             log = (self.tmp / "daemons.log").read_text()[-3000:]
             assert time.monotonic() < end, f"it did not happen; {leaders_below(self.state)}; {log}"
             self.nimbus.do(lambda nimbus: nimbus.tick())
-            time.sleep(0.01)
+            time.sleep(0.03)
 
     def opened(self) -> bool:
         record = self.nimbus.registry.topologies.get("words")
@@ -124,7 +126,9 @@ def killing(
 
 
 @pytest.mark.slow
-def test_a_supervisor_killed_at_any_moment_leaves_one_worker_on_each_slot(killing: Killing) -> None:
+def test_a_supervisor_killed_at_any_moment_leaves_one_worker_on_each_slot(
+    killing: Killing, request: pytest.FixtureRequest
+) -> None:
     random = Random(20)
     killing.start()
     killing.until(lambda: killing.nimbus.registry.all_supervisors())
@@ -133,7 +137,7 @@ def test_a_supervisor_killed_at_any_moment_leaves_one_worker_on_each_slot(killin
         lambda nimbus: nimbus.submit(Submission(a_topology("words", 2), merged, {"lines": merged}))
     )
     killing.until(killing.opened)
-    for number in range(KILLS):
+    for number in range(round(KILLS * soak_of(request.config))):
         before = leaders_below(killing.state)
         killing.kill()
         if number % 2:  # so that it is killed while it starts one, too
