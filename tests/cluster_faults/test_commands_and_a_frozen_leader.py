@@ -32,6 +32,7 @@ topology = builder.build()
 def test_each_command_is_executed_by_the_new_leader(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
     with Daemons(tmp_path, zookeeper.servers, nimbuses=2, supervisors=1) as daemons:
         daemons.wait_for(lambda: daemons.nimbuses_there() == 2, "both Nimbuses")
+        daemons.wait_for(lambda: daemons.leader() is not None, "a leader")
         (tmp_path / "words.py").write_text(TOPOLOGY)
         old = daemons.leader()
         assert old is not None

@@ -8,7 +8,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -24,6 +24,8 @@ TOO_LARGE = st.sampled_from([LEAST - 1, MOST + 1, 1 << 64, 1 << 200, -(1 << 200)
 NO_ID: st.SearchStrategy[Any] = st.sampled_from(["1", None, b"1", [], (1,), 1j])
 POSITIONS = st.integers(-6, 40)
 SLICES = st.slices(40)
+#: Each example is a long story already.
+HALF = settings(max_examples=settings().max_examples // 2)
 #: The errors for a wrong value.
 REFUSED = (OverflowError, TypeError)
 
@@ -158,6 +160,7 @@ class IdsAgainstAList(RuleBasedStateMachine):
 
 
 test_a_column_of_ids_is_a_list_of_64_bit_integers = IdsAgainstAList.TestCase
+test_a_column_of_ids_is_a_list_of_64_bit_integers.settings = HALF
 
 
 def outcome(call: Any) -> Any:
@@ -258,6 +261,7 @@ class RowsAgainstAList(RuleBasedStateMachine):
 
 
 test_rows_in_columns_are_a_list_of_rows = RowsAgainstAList.TestCase
+test_rows_in_columns_are_a_list_of_rows.settings = HALF
 
 
 @given(st.data(), ARITIES, st.integers(0, 20), st.sampled_from([list, tuple]))

@@ -17,12 +17,15 @@ from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import Net, OverZeroMQ
 
 
-@pytest.fixture(params=["Unix sockets", "TCP"])
+@pytest.fixture(params=["Unix sockets", pytest.param("TCP", marks=pytest.mark.soak)])
 def world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[OverZeroMQ]:
     if request.param == "TCP":
         only_tcp(monkeypatch)
     with OverZeroMQ() as world:
         yield world
+
+
+IN_BOTH = pytest.mark.parametrize("world", ["Unix sockets", "TCP"], indirect=True)
 
 
 def counted(net: Net, name: str) -> int:
@@ -83,11 +86,13 @@ def test_messages_changed_on_the_way_are_refused_and_yield_no_other_values(
 
 
 @pytest.mark.slow
+@IN_BOTH
 def test_links_recover_from_all_faults_at_once(world: OverZeroMQ) -> None:
     net = after_faults(world, "all", Faults(Random(7), lose=0.1, double=0.1, swap=0.1, flip=0.05))
     assert all((net.faults.losses, net.faults.doubles, net.faults.swaps, net.faults.flips))
 
 
+@IN_BOTH
 def test_messages_queued_for_a_dead_process_are_refused_by_the_next_one_on_its_ports(
     world: OverZeroMQ,
 ) -> None:
@@ -122,6 +127,7 @@ def test_messages_queued_for_a_dead_process_are_refused_by_the_next_one_on_its_p
     check_ledger(run, 500)
 
 
+@IN_BOTH
 def test_a_worker_with_the_keys_of_another_topology_is_not_linked(world: OverZeroMQ) -> None:
     run = "keys"
     net = Net(chain(run, 200), HOSTS, world, conf=PATIENT)
