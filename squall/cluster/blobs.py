@@ -1,9 +1,9 @@
-"""Big values in a store of small ones: in chunks, checked by digest; a topology's bundle is made of them.
+"""Blobs: big values in a store of small values, in chunks and checked by digest. A topology's bundle consists of blobs.
 
 A store on a cluster takes about a megabyte at a time, so a blob is cut into chunks below its path, and its
 manifest (size, number of chunks, digest) is written last: a blob is complete, or it does not exist.
-A bundle is what `submit` ships of a topology: its typed description and one pickle per component. This
-module only carries it and never unpickles. A supervisor puts it into a directory for its workers:
+A bundle is the part of a topology that `submit` puts into the store: its typed description and one pickle per component. This
+module only carries bundles and never unpickles. A supervisor writes a bundle into a directory for its workers:
 
 ```
 <directory>/
@@ -29,7 +29,7 @@ from topology_api.errors import InvalidTopology, SquallError
 from topology_api.topology import Topology
 
 CHUNK_BYTES = 512 * 1024
-"""Half of what ZooKeeper takes in one message by default, which leaves room for the path and its framing."""
+"""Half of ZooKeeper's default limit for one message, which leaves room for the path and the framing."""
 
 
 MANIFEST: Final = "manifest.json"

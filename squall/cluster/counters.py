@@ -31,7 +31,7 @@ class BadCounters(SquallError):
 
 @dataclass
 class ComponentCounters:
-    """The counters of a component's tasks, in one worker or in many; `ComponentStatus` explains each of them.
+    """The counters of a component's tasks, in one worker or in many; `ComponentStatus` explains each counter.
 
     pending, idle, gauges: the present state, which is valid only while the worker lives.
     """
@@ -46,7 +46,7 @@ class ComponentCounters:
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     #: The user's own counters (numbers) and histograms.
     metrics: dict[str, Any] = field(default_factory=dict)
-    #: Trees that failed for good: reason -> number; when and why the first did.
+    #: Trees that failed for good: reason -> number; then when and why the first tree failed.
     failures: dict[str, int] = field(default_factory=dict)
     first_failure: tuple[float, str] | None = None
     pending: int = 0
@@ -85,7 +85,7 @@ class ComponentCounters:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ComponentCounters:
-        """Return the counters that `as_dict` described; ValueError, TypeError or KeyError for anything else."""
+        """Return the counters that `as_dict` described. Raises ValueError, TypeError or KeyError for anything else."""
         counters = cls(
             failures={str(reason): _whole(count) for reason, count in values.get("failures", {}).items()},
             idle={str(reason): _whole(count) for reason, count in values.get("idle", {}).items()},
@@ -104,8 +104,8 @@ class ComponentCounters:
 
 @dataclass(frozen=True)
 class WorkerCounters:
-    """The counters of one worker since it began. `number` rises with each reading of the same worker: a later reading has a
-    higher number. `reports`: the latest errors of the user's code.
+    """The counters of one worker since it began. `number` rises with each reading of the same worker. `reports`: the latest
+    errors of the user's code.
     """
 
     components: Mapping[str, ComponentCounters]
@@ -125,8 +125,8 @@ class WorkerCounters:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> WorkerCounters:
-        """Return the counters that `to_bytes` wrote; raise `BadCounters` for other bytes. `{}` is a worker that has
-        counted nothing yet."""
+        """Return the counters that `to_bytes` wrote; raise `BadCounters` for other bytes. The bytes `{}` are valid: the worker
+        has counted nothing yet."""
         try:
             body = json.loads(data)
             if body == {}:
@@ -145,7 +145,7 @@ class WorkerCounters:
 
 
 def add_metrics(totals: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Add metrics by name: numbers are summed, histograms merged; for any other value the latest one counts."""
+    """Add metrics by name: numbers are summed, histograms merged; any other value replaces the earlier one."""
     for name, value in values.items():
         so_far = totals.get(name)
         if isinstance(value, LatencyHistogram):

@@ -1,8 +1,8 @@
-"""The id of the cluster that a store belongs to, which daemons remember.
+"""The id of the cluster to which a store belongs. Daemons remember this id.
 
-The first leader writes it to /cluster. A daemon that remembers another id, or remembers one and finds none (the store was
-emptied, or is another one), does nothing with that store: a Nimbus does not lead, a supervisor keeps its workers.
-Must not know: where a daemon keeps what it remembers.
+The first leader writes the id to /cluster. If a daemon remembers a different id, or remembers an id but finds none (the store
+was emptied, or is a different store), it does nothing with that store: a Nimbus does not lead, a supervisor keeps its workers.
+Must not know: where a daemon keeps the id.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from topology_api.errors import SquallError
 
 
 class OtherCluster(SquallError):
-    """The store belongs to another cluster than the remembered one, or to none."""
+    """The store does not belong to the remembered cluster, but to a different one or to none."""
 
 
 def check(store: Store, remembered: str | None) -> str:
-    """Return the id of the store's cluster, "" if it has none and none is remembered; raise `OtherCluster` otherwise."""
+    """Return the id of the store's cluster, "" if the store has no id and none is remembered. Raises `OtherCluster` if the two
+    differ."""
     found = store.get(paths.CLUSTER)
     if found is None:
         if remembered:
@@ -43,11 +44,11 @@ def check(store: Store, remembered: str | None) -> str:
 
 
 def establish(store: Store, new_id: Callable[[], str] = lambda: uuid4().hex) -> str:
-    """Return the id of the store's cluster; write a new one if it has none. For a leader. May raise `OtherCluster`."""
+    """Return the id of the store's cluster; write a new id if there is none. For a leader. May raise `OtherCluster`."""
     found = check(store, None)
     if found:
         return found
-    with contextlib.suppress(Exists):  # written by an unanswered call of ours, or by another leader
+    with contextlib.suppress(Exists):  # written by an unanswered call of this process, or by another leader
         store.create(paths.CLUSTER, json.dumps({"id": new_id(), "format": FORMAT}).encode())
     return check(store, None)
 

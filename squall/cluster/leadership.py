@@ -1,13 +1,13 @@
-"""Leadership and presence: an election among the Nimbuses, writes that only the leader may do, ephemeral presence nodes.
+"""Leadership and presence: an election among the Nimbuses, writes that are reserved for the leader, ephemeral presence nodes.
 
 The Nimbus that creates the ephemeral `/leadership/leader` leads. It then writes `/leadership/epoch`; the new version of this
 value guards every write of its term, so the store refuses all writes of a superseded leader, however late they arrive. A leader
-stops even earlier, by its own clock: it leads for 0.6 of the session's length after it last *asked* whether the session is
-alive and the answer was yes. No other process can win before the whole length has passed. Work that takes longer calls
-`keeps_leading` between its writes, which asks again when it is time.
+stops even earlier, by its own clock: it leads until 0.6 of the session's length have passed since it *sent* the last question
+whether the session is alive that was answered with yes. No other process can win before the whole length has passed. Work that
+takes longer calls `keeps_leading` between its writes; that method asks the store again when it is time.
 
 Promises: no two terms have the same epoch; a leader that gets no answer from the store stops before its session can have ended;
-a write that ended in `Unavailable`, done or not, does not harm an election.
+a write that ended in `Unavailable` does not harm an election, whether it was done or not.
 Must not know: what a leader does, and in which thread.
 """
 
@@ -56,7 +56,7 @@ class _Rounds:
         return now if self._look else max(now, self._next)
 
     def leave(self) -> None:
-        """Leave: remove the value at once if the store answers; otherwise it goes with the session."""
+        """Leave: remove the value at once if the store answers; otherwise it disappears with the session."""
         self._over = True
         self._cancel()
         try:
@@ -78,9 +78,9 @@ class _Rounds:
 
 
 class Leadership(_Rounds):
-    """One candidate. One thread calls `round`; `leading` and `leader` may be called from any.
+    """One candidate. One thread calls `round`; any thread may call `leading` and `leader`.
 
-    why_not: returns a reason not to lead at present, or None. It is called before each try; a new reason is logged.
+    why_not: returns a reason not to lead at present, or None. It is called before each attempt; a new reason is logged.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Leadership(_Rounds):
 
     def round(self, now: float) -> Guard | None:
         """Try to lead, or to keep leading, when it is due; return the guard of this term's writes, None while not leading.
-        A different guard means a new term: start over."""
+        If the guard differs from the last one, a new term has begun: start over."""
         if self._over:
             return None
         if self._guard is not None and not self.leading(now):
@@ -135,7 +135,7 @@ class Leadership(_Rounds):
         return None if found is None else found[0].decode(errors="replace")
 
     def step_aside(self, why: str) -> None:
-        """End this term so that another one may lead. `why_not` decides whether this Nimbus is a candidate again."""
+        """End this term so that another Nimbus may lead. `why_not` decides whether this Nimbus is a candidate again."""
         if self._guard is not None:
             self._end(why)
         self._next = self._clock.now() + self._part_of_session(ROUNDS_PER_SESSION)
@@ -143,7 +143,7 @@ class Leadership(_Rounds):
         self._let_go()
 
     def resign(self) -> None:
-        """Stop leading and take part in no further election, so that another may lead at once."""
+        """Stop leading and take part in no further election, so that another Nimbus may lead at once."""
         self._guard = None
         self.leave()
 
@@ -173,8 +173,8 @@ class Leadership(_Rounds):
         if reason is not None:
             self._let_go()  # won in a call that was not answered, or before there was a reason
             return
-        # Read the epoch before creating the node: if another process leads in between, it has written it, and our write is
-        # refused.
+        # Read the epoch before creating the node: if another process leads in between, it has written the epoch, and the write
+        # of this process is refused.
         epoch = self._store.get(paths.EPOCH)
         asked = self._take_place()
         if asked is None:
@@ -185,7 +185,7 @@ class Leadership(_Rounds):
             else:
                 version = self._store.put(paths.EPOCH, self._id.encode(), epoch[1])
         except (Conflict, Exists):
-            self._look = True  # the place is ours, the epoch is not yet
+            self._look = True  # this Nimbus has the place, but has not written the epoch yet
             return
         if isinstance(self._store, Cached):
             self._store.fresh()  # read the last writes of the previous leader, not cached values
@@ -217,7 +217,7 @@ class Leadership(_Rounds):
 
 
 class GuardedStore:
-    """A store for one term: its writes carry the guard, and are not even tried once `leading` returns false."""
+    """A store for one term: its writes carry the guard, and are not even attempted once `leading` returns false."""
 
     def __init__(self, store: Store, guard: Guard, leading: Callable[[], bool]) -> None:
         self._store = store
@@ -256,11 +256,12 @@ class Occupied(StoreError):
 
 
 class Presence(_Rounds):
-    """An ephemeral value that exists as long as its owner keeps it: if it is not this session's, it is created again.
+    """An ephemeral value that exists as long as its owner keeps it. If the value does not belong to this session, it is created
+    again.
 
-    A value of another session is assumed to be that of an earlier process, and replaced, but only a few times per session
-    length: if two processes share a name by mistake, the rate limit keeps them from fighting over the node. `ours` decides
-    whether a value may be replaced at all. While a value exists that may not, `occupied` is true.
+    A value of a different session is assumed to belong to an earlier process, and is replaced, but only a few times per session
+    length: if two processes share a name by mistake, this limit keeps them from fighting over the node. `ours` decides whether
+    a value may be replaced at all. While there is a value that may not be replaced, `occupied` is true.
     """
 
     def __init__(
@@ -276,8 +277,8 @@ class Presence(_Rounds):
         self.occupied = False
 
     def keep(self, now: float) -> bool:
-        """Keep the value in the store, if a check is due; return whether it is there, as far as is known. Raises nothing if the
-        store cannot be reached or refuses: the next round tries again.
+        """Keep the value in the store, if a check is due; return whether it is there, as far as is known. If the store cannot
+        be reached or refuses, this raises nothing, and the next round tries again.
         """
         if self._over:
             return False
@@ -289,7 +290,7 @@ class Presence(_Rounds):
         try:
             self._stand(now)
         except (Unavailable, Exists) as error:
-            # Exists: created between our two steps, by an earlier call of this process, or by another process of this name.
+            # Exists: an earlier call of this process, or another process of this name, created it between the two steps.
             _log.debug("%s is not there yet: %s", self._path, error)
         except StoreError as error:  # the rest of the round goes on
             self.occupied = isinstance(error, Occupied)
@@ -329,7 +330,7 @@ class Presence(_Rounds):
 
 def presence_of_process(store: Store, daemon_id: str, mark: str) -> Presence:
     """Return the presence node of the only process with this id. `mark`: the mark of its state directory; a daemon with a copy
-    of the directory has the same id, but another mark.
+    of the directory has the same id, but a different mark.
 
     Only one process at a time holds a state directory. So an earlier process with this mark has ended, and its session will
     expire.

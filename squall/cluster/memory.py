@@ -1,7 +1,7 @@
 """A store in this process's memory: the cluster's state for the local cluster, `squall dev` and tests.
 
-Each session over the same values ends separately, when it is closed. Every call may come from any thread. Watches are called by
-the thread that made the change, after it and outside the lock, so that a watch may read the store.
+Several sessions may share the same values; each session ends separately, when it is closed. Any thread may call any method. The
+thread that made a change calls the watches, after the change and outside the lock, so that a watch may read the store.
 Must not know: what the values mean.
 """
 
@@ -31,9 +31,9 @@ class Tree:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.values: dict[str, tuple[bytes, int]] = {}
-        #: For each path with something below it: the names, and how many values each leads to.
+        #: For each path with something below it: the names below, and how many values each name leads to.
         self.names: dict[str, dict[str, int]] = {}
-        #: The session that an ephemeral value belongs to.
+        #: The session to which an ephemeral value belongs.
         self.owners: dict[str, object] = {}
         self.watches = Watches()
 
@@ -49,7 +49,7 @@ class Tree:
             raise Conflict(path, expected, found)
 
     def write(self, path: str, data: bytes, owner: object | None = None) -> int:
-        """Write a value, an ephemeral one for its `owner`; return its version."""
+        """Write a value and return its version. An ephemeral value has an `owner`."""
         found = self.version(path)
         version = 0 if found is None else found + 1
         self.values[path] = (self.save(path, bytes(data), version, owner is not None), version)
@@ -96,7 +96,7 @@ class Tree:
 
 
 class InMemoryStore:
-    """`squall.cluster.store.Store` in a dictionary, and a session that ends with `close`."""
+    """`squall.cluster.store.Store` in a dictionary; an instance is one session, which ends with `close`."""
 
     session_secs = math.inf
 
@@ -105,7 +105,7 @@ class InMemoryStore:
         self._closed = False
 
     def session(self) -> InMemoryStore:
-        """Another session over the same values."""
+        """Return a further session over the same values."""
         return InMemoryStore(self._tree)
 
     def close(self) -> None:
@@ -118,7 +118,7 @@ class InMemoryStore:
             self._tree.notify(path)
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """Return the value and its version, or None where there is no value."""
+        """Return the value and its version, or None if there is no value."""
         with self._step(path) as tree:
             return tree.get(path)
 
@@ -143,7 +143,7 @@ class InMemoryStore:
         return version
 
     def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
-        """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
+        """Remove a value (values below it stay). A missing value is an error only if a version is expected."""
         with self._step(path) as tree:
             tree.check(path, expected, guard)
             if path not in tree.values:
@@ -157,12 +157,12 @@ class InMemoryStore:
             return tree.owners.get(path) is self
 
     def children(self, path: str) -> list[str]:
-        """Names directly below `path` that hold a value or lead to one, sorted."""
+        """Return the names directly below `path` that hold a value or have values below them, sorted."""
         with self._step(path) as tree:
             return sorted(tree.names.get(path, ()))
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
+        """Call `callback(path)` after each change at or below `prefix`; return a function that ends the watch."""
         return self._tree.watches.add(prefix, callback)
 
     @contextmanager

@@ -1,9 +1,9 @@
-"""Numbers that are never used twice: of submissions, and of assignments (their versions rise over the whole cluster).
+"""Numbers that are never used twice: of submissions, and of assignments (whose versions rise over the whole cluster).
 
-The counter /counters/<name> holds the last number. If it is missing, holds no number, or is lower than a number that the caller
-knows to be used, the next number is above the highest one found anywhere in the store, and the counter continues from there.
-The search reads raw bytes, so it also finds numbers in records that cannot be read or have a newer format. (Otherwise a counter
-that was set back is not noticed.)
+The counter /counters/<name> holds the last number. If the counter is missing, holds no number, or is lower than a number that
+the caller knows to be used, the next number is above the highest number found anywhere in the store, and the counter continues
+from there. The search reads raw bytes, so it also finds numbers in records that cannot be read or have a newer format.
+(A counter that was set back in any other way is not noticed.)
 Must not know: who asks for a number, what a record means.
 """
 
@@ -26,19 +26,19 @@ _RECORDS: Final = (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.REPLACED)
 _PLACES: Final = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER)
 #: The range of a counter.
 _NUMBER: Final = re.compile(rb"[0-9]{1,18}")
-#: A number found elsewhere; more digits are nonsense. This limit is far below that of a counter, because a topology's
-#: configuration may contain texts that only look like such a number.
+#: A number found elsewhere in the store; more digits are ignored. This limit is far below that of a counter, because a
+#: topology's configuration may contain texts that only look like such a number.
 _DIGITS: Final = r"([0-9]{1,15})(?![0-9])"
 #: The id of a topology, "name-<number>-<time>", as a whole path segment or as a JSON text.
 _IN_ID: Final = re.compile(rf"-{_DIGITS}-[0-9]+$")
 _IN_IDS: Final = re.compile(rf'-{_DIGITS}-[0-9]+"'.encode())
-#: Of assignments and records; of workers and their reports: [version, restart].
+#: A version in an assignment or record, or the incarnation of a worker or its report: [version, restart].
 _IN_VERSIONS: Final = re.compile(rf'"(?:version|incarnation)"\s*:\s*\[?\s*{_DIGITS}'.encode())
 
 
 def next_number(store: Store, name: str, above: int = 0) -> int:
-    """Return 1, 2, 3, ...: a number that no other caller in any process gets from this counter, and higher than `above`, which
-    is used already.
+    """Return 1, 2, 3, ...: a number that no other caller in any process gets from this counter, and that is higher than the
+    number `above`, which is used already.
     """
     path = paths.counter(name)
     while True:
@@ -60,7 +60,7 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
 
 
 def _number_in(data: bytes) -> int:
-    """Return the number that a counter holds, -1 for none."""
+    """Return the number that a counter holds, -1 if it holds no number."""
     text = data.strip()
     return int(text) if _NUMBER.fullmatch(text) else -1
 
@@ -85,7 +85,7 @@ _IN_USE: Final[Mapping[str, Callable[[Store], Iterator[int]]]] = {
     SUBMISSIONS: _of_submissions,
     ASSIGNMENTS: _of_assignments,
 }
-"""What each counter counts: its numbers that the store contains."""
+"""For each counter, the function that finds its numbers in the store."""
 
 
 def _values(store: Store, tops: Iterable[str]) -> Iterator[bytes]:

@@ -2,17 +2,17 @@
 
 ```
 /cluster                           the id of this cluster and the format of its records, made by its first leader
-/leadership/leader                 the id of the Nimbus that leads; ephemeral: who creates it, leads
+/leadership/leader                 the id of the Nimbus that leads; ephemeral: the Nimbus that creates it leads
 /leadership/epoch                  written by each new leader: its version guards all writes of that leader
 /nimbuses/<id>                     NimbusRecord; ephemeral
-/supervisors/<id>                  SupervisorRecord: registered until it leaves or is given up for its silence
+/supervisors/<id>                  SupervisorRecord: kept until the supervisor leaves or is given up for its silence
 /presence/<id>                     the state directory and the process of a supervisor or a Nimbus; ephemeral
-/drained/<id>                      a supervisor that is to get no work
-/topologies/<name>                 TopologyRecord: holding the record is holding the name
-/replacements/<name>               TopologyRecord of the version that waits for the drain of the one that has the name
-/replaced/<name>                   TopologyRecord of the previous version, until the new one has proved that it runs
+/drained/<id>                      present while a supervisor gets no new work
+/topologies/<name>                 TopologyRecord: the name is taken as long as the record exists
+/replacements/<name>               TopologyRecord of the version that waits until the version with this name has drained
+/replaced/<name>                   TopologyRecord of the previous version, until the new version has proved that it runs
 /assignments/<id>                  Assignment: the workers that a topology has
-/leaving/<id>                      Assignment: workers that were withdrawn and are not gone yet
+/leaving/<id>                      Assignment: workers that were withdrawn and have not ended yet
 /former/<id>                       Assignment: the workers that were withdrawn last, which says where their logs are
 /reports/<id>/<worker>             WorkerReport: the last report of a worker
 /keys/<id>/<recipient>             the key pair of a topology's links, sealed to a Nimbus or a supervisor
@@ -22,9 +22,9 @@
 /counters/<name>                   numbers that are never used twice
 ```
 
-<id> of a topology is that of a submission ("name-<n>-<time>"), <recipient> the id of a Nimbus or supervisor. Names are
-quoted, so that any name of a topology can be a name in a store. Everything is below one root (by default
-`/squall`), so that several clusters may share a ZooKeeper.
+The <id> of a topology is the id of a submission ("name-<n>-<time>"), a <recipient> is the id of a Nimbus or supervisor. Names
+are quoted, so that any name of a topology can be a name in a store. Everything is below one root (by default `/squall`), so
+that several clusters may share a ZooKeeper.
 Must not know: what the values are.
 """
 
@@ -53,11 +53,11 @@ DRAINED = "/drained"
 REPLACEMENTS = "/replacements"
 REPLACED = "/replaced"
 OF_TOPOLOGIES = (ASSIGNMENTS, LEAVING, FORMER, REPORTS, KEYS, BLOBS)
-"""The folders of what belongs to a topology, by its id."""
+"""The folders with values of one topology, by the topology's id."""
 OPERATOR = "operator"
-"""In place of a topology's id: the operators' token."""
+"""Used in place of a topology's id for the operators' token."""
 
-#: Names whose quoting is remembered: daemons ask for the same few all the time.
+#: The number of names whose quoting is cached: daemons use the same few names all the time.
 _NAMES_KNOWN: Final = 8192
 
 
@@ -70,11 +70,11 @@ def below(folder: str, name: str) -> str:
 topology: Final = partial(below, TOPOLOGIES)
 replacement: Final = partial(below, REPLACEMENTS)
 replaced: Final = partial(below, REPLACED)
-#: By topology id: the topology's workers, the leaving ones, and those that were withdrawn last.
+#: By topology id: the topology's workers, its leaving workers, and the workers that were withdrawn last.
 assignment: Final = partial(below, ASSIGNMENTS)
 leaving: Final = partial(below, LEAVING)
 former: Final = partial(below, FORMER)
-#: By topology id: the folder of its workers' reports, of the sealed copies of its key pair, and of what was shipped for it.
+#: By topology id: the folders of its workers' reports, of the sealed copies of its key pair, and of its bundle.
 reports: Final = partial(below, REPORTS)
 keys: Final = partial(below, KEYS)
 bundle: Final = partial(below, BLOBS)
@@ -117,7 +117,7 @@ def pickle(topology_id: str, component: str) -> str:
 def quoted(name: str) -> str:
     """Return a name as it is written in a path; the opposite of `unquoted`."""
     text = quote(name, safe="")
-    # The only names that quoting does not change and that a store does not accept.
+    # Quoting does not change these two names, but a store does not accept them.
     return text.replace(".", "%2E") if text in (".", "..") else text
 
 

@@ -1,9 +1,9 @@
 """A cache of reads from a store: entries are dropped when they change, and after some seconds in any case.
 
-Notifications of changes drop entries, so the cache is only as correct as they are. When notifications stop, everything is
-dropped, and nothing is cached until they come again. Each entry lives `life_secs` at most, so that a change without a
+Notifications of changes drop entries, so the cache is only as correct as the notifications. When notifications stop, everything
+is dropped, and nothing is cached until they resume. Each entry lives `life_secs` at most, so that a change without a
 notification is also seen. An answer is not cached if the value changed while the answer was on its way: call `begin` before the
-request is sent, and `keep` with its result when the answer has come. Every call may come from any thread.
+request is sent, and `keep` with the result of `begin` when the answer has arrived. Any thread may call any method.
 Must not know: where values come from, what they mean.
 """
 
@@ -15,12 +15,12 @@ from typing import Any, Final, NamedTuple
 from squall.clock import Clock
 from squall.cluster.store import above
 
-#: A value longer than this is not kept: large ones (chunks of a bundle) are read once, and would fill the memory.
+#: A longer value is not cached: large values (chunks of a bundle) are read once, and would fill the memory.
 MOST_BYTES: Final = 64 * 1024
 
 
 class Known(NamedTuple):
-    """An answer that is remembered."""
+    """An answer in the cache."""
 
     answer: Any
     until: float
@@ -33,7 +33,7 @@ class PendingRead(NamedTuple):
 
 
 class ReadCache:
-    """The answers by (kind of request, path). `VALUE` asks for a path's own value, `CHILDREN` for the names below it."""
+    """Answers by kind of request and path. `VALUE` requests the value of a path, `CHILDREN` the names below it."""
 
     VALUE: Final = "value"
     CHILDREN: Final = "children"
@@ -78,7 +78,7 @@ class ReadCache:
         return asked
 
     def keep(self, asked: PendingRead, answer: Any, size: int = 0) -> None:
-        """Remember the answer of a read, unless a change or a later read overtook it."""
+        """Cache the answer of a read, unless a change or a later read overtook it."""
         with self._lock:
             if self._asked.get(asked.what) is not asked:
                 return
@@ -94,7 +94,7 @@ class ReadCache:
             self._drop(self.CHILDREN, above(path))
 
     def wrote(self, path: str) -> None:
-        """Handle a write or an attempted write by this process: paths above may have been created or removed too."""
+        """Handle a write or an attempted write by this process, which may also have created or removed paths above."""
         self.changed(path)
         with self._lock:
             while path != "/":
@@ -103,7 +103,7 @@ class ReadCache:
                 self._drop(self.CHILDREN, path)
 
     def purge(self) -> None:
-        """Drop entries that are too old, to save memory; call it now and then."""
+        """Drop entries that are too old, to save memory; call this now and then."""
         now = self._clock.now()
         with self._lock:
             for what in [what for what, known in self._known.items() if known.until <= now]:

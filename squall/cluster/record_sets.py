@@ -28,18 +28,18 @@ class _Known:
     data: bytes
     version: int
     record: Record | None
-    """None: the bytes are no record."""
+    """None: the bytes are not a record."""
     last: Record | None
-    """The record; while its bytes cannot be read, the record that was read last."""
+    """The record; while its bytes cannot be read, the record that could be read last."""
 
 
 @dataclass(eq=False, repr=False)
 class KnownRecords:
-    """The records of a store that were read or written last, by path."""
+    """The records that were last read from or written to a store, by path."""
 
     store: Store
     by_path: dict[str, _Known] = field(default_factory=dict)
-    #: Paths whose unreadable values the log has named.
+    #: Paths of unreadable values that were already logged.
     logged: set[str] = field(default_factory=set)
 
     def forget(self, gone: Callable[[str], bool]) -> None:
@@ -58,8 +58,8 @@ class KnownRecords:
 class RecordSet(Generic[R]):
     """The records of one type below one folder.
 
-    `key_of` gives the key of a record: the name below the folder, before quoting. A record that `is_empty` is not stored:
-    `write` removes what is there instead.
+    `key_of` gives the key of a record: the name below the folder, before quoting. A record for which `is_empty` is true is not
+    stored: instead, `write` removes the present value.
     """
 
     known: KnownRecords
@@ -77,7 +77,7 @@ class RecordSet(Generic[R]):
         return list(map(paths.unquoted, self.known.store.children(self.folder)))
 
     def get(self, key: str) -> R | None:
-        """Return a record, None where there is none; raise `BadRecord` where it cannot be read."""
+        """Return a record, None if there is none; raise `BadRecord` if it cannot be read."""
         path, all_known = self.path(key), self.known.by_path
         found = self.known.store.get(path)
         if found is None:
@@ -85,7 +85,7 @@ class RecordSet(Generic[R]):
             return None
         data, version = found
         known = all_known.get(path)
-        # Compared by the bytes, not by the version: a value that was removed and created again starts over.
+        # Compared by the bytes, not by the version: when a value is removed and created again, its version starts over.
         if known is not None and known.data == data and isinstance(known.record, self.kind):
             if known.version != version:
                 all_known[path] = _Known(data, version, known.record, known.record)
@@ -100,7 +100,7 @@ class RecordSet(Generic[R]):
         return record
 
     def readable(self, key: str) -> R | None:
-        """Return a record, None also where it cannot be read."""
+        """Return a record, None if there is none or it cannot be read."""
         return self.last_readable(key, or_before=False)
 
     def last_readable(self, key: str, or_before: bool = True) -> R | None:
@@ -111,7 +111,10 @@ class RecordSet(Generic[R]):
         except BadRecord as error:
             known = self.known.by_path.get(path)
             if or_before and known is not None and isinstance(known.last, self.kind):
-                self.known.log(path, f"a value of the store counts as what it was before: {error}")
+                self.known.log(
+                    path,
+                    f"a value in the store cannot be read, so its last readable version is used: {error}",
+                )
                 return known.last
             self.known.log(path, f"a value of the store is left out: {error}")
             return None
@@ -124,8 +127,8 @@ class RecordSet(Generic[R]):
         self._write(record)
 
     def write(self, record: R) -> None:
-        """Store a record over the one that was read there, or as a new one; raise `Conflict` or `Exists` if another value is
-        there.
+        """Store a record over the record that was read there, or as a new record; raise `Conflict` or `Exists` if a different
+        value is there.
         """
         if self.is_empty(record):
             self.delete(self.key_of(record))
@@ -143,7 +146,7 @@ class RecordSet(Generic[R]):
         self.delete(self.key_of(was))
 
     def delete(self, key: str) -> None:
-        """Remove the record that was read there; raise `Conflict` if another value is there."""
+        """Remove the record that was read there; raise `Conflict` if a different value is there."""
         known = self.known.by_path.pop(self.path(key), None)
         self.known.store.delete(self.path(key), None if known is None else known.version)
 

@@ -3,15 +3,15 @@
 | record | one for each | written by |
 |---|---|---|
 | `TopologyRecord` | topology, from `submit` until its name is free again | Nimbus |
-| `Assignment` | topology that has workers; also workers that are leaving, and those that it had last | Nimbus |
+| `Assignment` | topology that has workers; also for its leaving workers, and for the workers that it had last | Nimbus |
 | `SupervisorRecord` | registered supervisor | the supervisor |
 | `NimbusRecord` | running Nimbus, leading or not | that Nimbus |
-| `WorkerReport` | worker that has reported | its host (by way of Nimbus) |
+| `WorkerReport` | worker that has reported | its host, through Nimbus |
 
 The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read the records of an older
-one, and an older one reports that it cannot, instead of guessing. For any bytes, `decode` returns a record or raises
-`BadRecord`, even if only one field has a value that no daemon can use (an unknown state, a text as the number of workers): a
-fault in one record must not stop the others.
+Squall, and an older Squall reports that it cannot read them instead of guessing. For any bytes, `decode` returns a record or
+raises `BadRecord`, even if only one field has a value that no daemon can use (an unknown state, a text as the number of
+workers), because a fault in one record must not stop other topologies.
 Must not know: where records are kept, who acts on them.
 """
 
@@ -33,7 +33,8 @@ from squall.values import Address, Incarnation, TaskRow, TopologyState
 from topology_api.errors import SquallError
 
 FORMAT = 5
-"""Increased when a field is added, dropped or changes its meaning; not for `event`, which older readers ignore."""
+"""Increased when a field is added, dropped or changes its meaning. It was not increased for `event`, which older readers
+ignore."""
 
 
 #: Options of a topology that daemons calculate with, and their minimum.
@@ -55,9 +56,9 @@ class Note(Struct, frozen=True):
     time: Finite
     """Seconds since 1970."""
     worker: str
-    """The worker that it is about; "": the topology itself."""
+    """The worker that the event is about; "": the topology itself."""
     waits: bool
-    """Whether it only says what the worker waits for; it ends when the worker is started."""
+    """Whether the note only says what the worker waits for; such a note ends when the worker is started."""
     event: Event | None = None
 
     @property
@@ -67,52 +68,53 @@ class Note(Struct, frozen=True):
 
 
 class TopologyRecord(Struct, frozen=True):
-    """A topology as Nimbus knows it; its name is free again when the record is gone."""
+    """A topology, as Nimbus sees it; its name is free again when the record is removed."""
 
     id: str
     """The id of this submission, never reused: "name-<n>-<time>"."""
     name: str
     state: TopologyState
     previous: str | None
-    """The state that a REBALANCING topology goes back to."""
+    """The state to which a REBALANCING topology returns."""
     conf: Mapping[str, object]
     """The merged configuration of the topology."""
     component_confs: Mapping[str, Mapping[str, object]]
     """The merged configuration of each component, by its id."""
     tasks: tuple[TaskRow, ...]
     version: int
-    """Version of the latest assignment that was made for it, 0 before the first."""
+    """Version of the latest assignment of this topology, 0 before the first."""
     deadline: Finite | None
-    """While KILLED or REBALANCING: when the wait for the drain ends, by the leader's clock."""
+    """While KILLED or REBALANCING: the time at which the wait for the drain ends, on the leader's clock."""
     error: str | None
     """Why it FAILED."""
     submitted: Finite
     highest_task: int = 0
     """The highest task id so far: an id is never used for a second task. 0: the highest of `tasks`."""
     parallelism: Mapping[str, int] = {}
-    """While REBALANCING: the number of tasks that components are to have after it, where it changes."""
+    """While REBALANCING: the new number of tasks of each component whose number changes."""
     finished: tuple[int, ...] = ()
-    """Spout tasks that have finished, every tree of theirs settled: they are not opened again."""
+    """Spout tasks that have finished and have no open tree: they are not opened again."""
     renumbered: Mapping[str, int] = {}
-    """Components whose number of tasks was changed: the version of the latest assignment before. That a task of theirs had
-    finished by then says nothing of what it has to read now."""
+    """Component whose number of tasks was changed -> the version of the latest assignment before the change. If a task of such
+    a component had finished before the change, it may nevertheless have input to read now."""
     notes: tuple[Note, ...] = ()
     """The latest events of the topology and its workers (such as deaths), the latest last."""
     wait: Finite | None = None
-    """While there is a deadline: the seconds that it was set for. A Nimbus that takes over waits for all of them again, since
-    the clocks of two hosts need not agree."""
+    """While there is a deadline: the number of seconds for which it was set. A Nimbus that takes over waits for the whole time
+    again, since the clocks of two hosts need not agree."""
     submission: str = ""
     """The submitter's key: a request with the same key is the same submission, sent again."""
     files: Mapping[str, str] = {}
-    """What was shipped besides the pickles: "code", "wheels", "requirements" -> sha256 of a file that the Nimbuses hold."""
+    """The files that were shipped besides the pickles: "code", "wheels", "requirements" -> sha256 of a file that the Nimbuses
+    hold."""
     python: str = ""
-    """Python's minor version that it was packed with, "3.11"; "" in one process."""
+    """Python's minor version with which the topology was packed, "3.11"; "" in one process."""
     replaces: str | None = None
-    """While it is on trial: the id of the submission that it has replaced."""
+    """While this version is on trial: the id of the submission that it has replaced."""
     since: Finite = 0.0
-    """When it entered its state, in seconds since 1970."""
+    """The time at which the topology entered its state, in seconds since 1970."""
     until: Finite | None = None
-    """The deadline in seconds since 1970, for display on other hosts. Nothing is decided by it."""
+    """The deadline in seconds since 1970, for display on other hosts. No decision depends on it."""
 
 
 class Placement(Struct, frozen=True):
@@ -141,14 +143,14 @@ class SupervisorRecord(Struct, frozen=True):
     host: str
     slots: int
     beats: bool = False
-    """Whether it sends heartbeats to Nimbus; one that does counts as lost when they stop."""
+    """Whether it sends heartbeats to Nimbus; such a supervisor is considered lost when its heartbeats stop."""
     url: str = ""
-    """Where it answers Nimbus over HTTP (logs); "": nowhere."""
+    """The URL at which it answers Nimbus over HTTP (logs); "": none."""
     public_key: str = ""
-    """Its public key: Nimbus seals topologies' keys with it, and recognises its requests by it (see
+    """Its public key, with which Nimbus seals topologies' keys and recognises the supervisor's requests (see
     `squall.security.sealing`)."""
     versions: Mapping[str, str] = {}
-    """"squall", "python", "cloudpickle" -> the version that it runs."""
+    """"squall", "python", "cloudpickle" -> the version that the supervisor runs."""
     resources: Mapping[str, int | float] = {}
     """"cpus", "memory_bytes" of its host, as far as they are known."""
 
@@ -174,27 +176,27 @@ class WorkerReport(Struct, frozen=True):
     ended: bool
     """Every task has ended: spouts have finished, no tree is open, and every bolt has had its `end_of_input`."""
     drained: bool
-    """Asked to drain (state KILLED or REBALANCING), it has nothing pending. False in other states."""
+    """It was asked to drain (state KILLED or REBALANCING), and has nothing pending. False in other states."""
     stopped: bool
     """It has ended, after `close` and `cleanup`, and reports no more."""
     crash: str | None
     """The error that ends the topology."""
     address: Address | None = None
-    """Where other workers reach it: the endpoints for data and for control frames."""
+    """The endpoints at which other workers reach it: for data and for control frames."""
     finished: tuple[int, ...] = ()
-    """Its spout tasks that have finished, every tree of theirs settled."""
+    """Its spout tasks that have finished and have no open tree."""
     version: int = 0
-    """The version of the assignment that the flags speak of. 0: the current one, whichever it is."""
+    """The version of the assignment to which the flags apply. 0: the current version, whichever it is."""
     note: str | None = None
-    """The sentence of `event`, for daemons of a release that knows no events."""
+    """The sentence of `event`, for daemons of a release without events."""
     waits: bool = False
-    """Its host still prepares what it needs (an environment is being built); no process was started yet."""
+    """Its host is still preparing the files that it needs (such as an environment); no process was started yet."""
     event: Event | None = None
-    """What happened to it last; None also from a supervisor of a release that knows no events."""
+    """The last event of the worker; None also from a supervisor of a release without events."""
 
     @property
     def fact(self) -> Event | None:
-        """What its host reported last about it; the note of an earlier release is an event of kind "text"."""
+        """The last event that its host reported; the note of an earlier release is an event of kind "text"."""
         if self.event is not None or self.note is None:
             return self.event
         return Event("text", worker=self.worker, error=self.note)
@@ -216,7 +218,7 @@ def encode(record: Record) -> bytes:
 def decode(kind: type[R], data: bytes) -> R:
     """Return the record of that kind that the bytes hold, or raise `BadRecord`."""
     name = kind.__name__
-    if len(data) > MOST_BYTES:  # no change could be written: such a topology could not even be killed
+    if len(data) > MOST_BYTES:  # no change could be written, so such a topology could not even be killed
         raise BadRecord(f"these {len(data):,} bytes are too many for a {name}: a store takes {MOST_BYTES:,}")
     try:
         body = json.loads(data)

@@ -3,11 +3,11 @@
 A `Registry` belongs to one daemon and one thread at a time. `squall.cluster.record_sets` says how records are read and written.
 
 An invalid record affects only the topology, supervisor, Nimbus or worker that it describes. A topology whose record (or
-assignment) cannot be read is left out of `all_topologies` and named in `bad`, and `last_workers` says where its workers were. A
-supervisor keeps its last known record; a supervisor whose record was never read is named in `unread_supervisors`. A Nimbus
-whose record cannot be read is absent until it registers again. A report that cannot be read is ignored, and the worker's next
-report overwrites it.
-Must not know: what the records mean, or when one has to change.
+assignment) cannot be read is left out of `all_topologies` and named in `bad`, and `last_workers` says where its workers were.
+For a supervisor, the last record that could be read is used; a supervisor whose record was never read is named in
+`unread_supervisors`. A Nimbus whose record cannot be read is absent until it registers again. A report that cannot be read is
+ignored, and the worker's next report overwrites it.
+Must not know: what the records mean, or when a record has to change.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ class Registry:
         self._known = known = KnownRecords(store)
         #: Topologies, by the name that they hold.
         self.topologies = RecordSet(known, TopologyRecord, paths.TOPOLOGIES, attrgetter("name"))
-        #: By topology name: the new version, which waits until the running one has drained and its workers have stopped.
+        #: By topology name: the new version, which waits until the running version has drained and its workers have stopped.
         self.replacements = RecordSet(known, TopologyRecord, paths.REPLACEMENTS, attrgetter("name"))
-        #: By topology name: the previous version, kept as long as it may be rolled back to.
+        #: By topology name: the previous version, kept as long as a rollback is possible.
         self.replaced = RecordSet(known, TopologyRecord, paths.REPLACED, attrgetter("name"))
-        #: By topology id: the assigned workers (`assignments`), the withdrawn ones that are not gone yet (`leaving`), and
-        #: those that were withdrawn last (`former`).
+        #: By topology id: the assigned workers (`assignments`), the withdrawn workers that have not ended yet (`leaving`), and
+        #: the workers that were withdrawn last (`former`).
         of_topology, has_no_worker = attrgetter("topology_id"), lambda each: not each.placements
         self.assignments = RecordSet(known, Assignment, paths.ASSIGNMENTS, of_topology, has_no_worker)
         self.leaving = RecordSet(known, Assignment, paths.LEAVING, of_topology, has_no_worker)
         self.former = RecordSet(known, Assignment, paths.FORMER, of_topology)
-        #: A supervisor writes its own record, over any other value. It is removed when the supervisor leaves for good, or is
-        #: given up as silent.
+        #: A supervisor writes its own record, over any other value. The record is removed when the supervisor leaves for good,
+        #: or is given up as silent.
         self.supervisors = RecordSet(known, SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
         #: A Nimbus's record is ephemeral, so it ends with the session of the Nimbus. `leadership.Presence` writes it.
         self.nimbuses = RecordSet(known, NimbusRecord, paths.NIMBUSES, attrgetter("id"))
@@ -63,7 +63,7 @@ class Registry:
     # Topologies
 
     def all_topologies(self) -> list[TopologyRecord]:
-        """Return all topologies that can be read, the oldest submission first; `bad` says what is wrong with the others."""
+        """Return all topologies that can be read, the oldest submission first; `bad` says why the others cannot be read."""
         names = self.topologies.names()
         self.topologies.forget_others(names)
         records: list[TopologyRecord] = []
@@ -91,7 +91,7 @@ class Registry:
         return record
 
     def known_ids(self) -> set[str]:
-        """Return the ids of all topologies for which the store holds anything other than the record."""
+        """Return the ids of all topologies for which the store holds anything besides the record."""
         folders = (self.store.children(folder) for folder in paths.OF_TOPOLOGIES)
         return {paths.unquoted(name) for names in folders for name in names} - {paths.OPERATOR}
 
@@ -107,12 +107,12 @@ class Registry:
             remove_tree(self.store, top)
 
     def last_workers(self, topology_id: str) -> tuple[Placement, ...]:
-        """Return the workers of a topology, leaving or not; if they cannot be read, the last known ones."""
+        """Return the workers of a topology, leaving or not; if they cannot be read, return the last known workers."""
         assignments = (self.assignments.last_readable(topology_id), self.leaving.last_readable(topology_id))
         return tuple(place for known in assignments if known is not None for place in known.placements)
 
     def _forget_other_topologies(self, ids: set[str]) -> None:
-        """Forget what belonged to topologies with other ids, but keep it where the record is unreadable."""
+        """Forget the records of topologies whose ids are not in `ids`, except where the topology's record is unreadable."""
         if ids == self._ids:
             return
         self._ids = ids
@@ -129,7 +129,7 @@ class Registry:
     # Reports of workers
 
     def report(self, topology_id: str, worker: str) -> WorkerReport | None:
-        """Return the last report of a worker, or None if there is none or it cannot be read (the next one replaces it)."""
+        """Return the last report of a worker, or None if there is none or it cannot be read (the next report replaces it)."""
         return self._reports(topology_id).readable(worker)
 
     def reports(self, topology_id: str) -> dict[str, WorkerReport]:
@@ -152,8 +152,8 @@ class Registry:
     # Daemons
 
     def all_supervisors(self) -> list[SupervisorRecord]:
-        """Return the registered supervisors, by id. One whose record is damaged keeps its last known value, so that
-        no worker moves."""
+        """Return the registered supervisors, by id. For a damaged record the last known value is returned, so that no worker
+        moves."""
         ids = self.supervisors.names()
         self.supervisors.forget_others(ids)
         records = {id: self.supervisors.last_readable(id) for id in ids}
@@ -192,7 +192,7 @@ class Registry:
         return None if found is None else found[0]
 
     def save_sealed_keys(self, topology_id: str, recipient: str, sealed: bytes) -> None:
-        """Write a sealed copy over any earlier one."""
+        """Write a sealed copy over any earlier copy."""
         self.store.put(paths.sealed_keys(topology_id, recipient), sealed)
 
     def remove_keys(self, topology_id: str) -> None:

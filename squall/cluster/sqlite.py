@@ -1,9 +1,9 @@
 """A store in a file, for one process: it keeps the state of `squall dev --state` from one run to the next.
 
-Small values are read into memory when the file is opened; large ones (chunks of bundles) are read by each `get`. Each write
+Small values are read into memory when the file is opened; large values (chunks of bundles) are read by each `get`. Each write
 goes to a SQLite table first. Sessions and watches exist only in this process, so ephemeral values are gone when the file is
-opened again. A lock on a file beside it keeps a second process out. Each write is one transaction: all writes survive a killed
-process; a power failure may lose the last moments, but never leaves half a write.
+opened again. A lock on a file beside the store keeps a second process out. Each write is one transaction: all writes survive if
+the process is killed; a power failure may lose the last writes, but never leaves half a write.
 Must not know: what the values mean.
 """
 
@@ -35,7 +35,7 @@ class InUse(StoreError):
 
 
 class _SavedTree(Tree):
-    """The values in the file. Those of at most `MOST_BYTES` are also in memory; in place of a larger one, `values` holds b""
+    """The values in the file. Values of at most `MOST_BYTES` are also in memory; in place of a larger value, `values` holds b""
     (no value is empty)."""
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class _SavedTree(Tree):
             raise StoreError(f"{path} is not a store that can be opened: {error}") from error
 
     def _load(self) -> None:
-        """Read the paths and the small values, except ephemeral ones of ended sessions."""
+        """Read the paths and the small values, except ephemeral values of ended sessions."""
         for statement in (
             "PRAGMA journal_mode = WAL",
             "PRAGMA synchronous = NORMAL",
@@ -110,7 +110,8 @@ class _SavedTree(Tree):
 
 
 class SqliteStore(InMemoryStore):
-    """`squall.cluster.store.Store` in a file. The session that opens the file closes it, and all other sessions with it."""
+    """`squall.cluster.store.Store` in a file. When the session that opened the file is closed, the file and all other sessions
+    are closed too."""
 
     def __init__(self, path: Path | str, shared: _SavedTree | None = None) -> None:
         self._saved = _SavedTree(Path(path)) if shared is None else shared
@@ -118,11 +119,11 @@ class SqliteStore(InMemoryStore):
         super().__init__(self._saved)
 
     def session(self) -> SqliteStore:
-        """Another session over the same values."""
+        """Return a further session over the same values."""
         return SqliteStore(self._saved.path, self._saved)
 
     def close(self) -> None:
-        """End this session, as in memory; the first one closes the file."""
+        """End this session, as in memory; the first session also closes the file."""
         if self._closed or not self._saved.open:
             return
         try:

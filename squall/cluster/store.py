@@ -4,18 +4,18 @@ Every implementation (memory, SQLite, ZooKeeper) promises:
 
 - A path is `/` and names joined by `/`; a value is one byte or more. Paths above a value need not be created first and hold no
   values: `get` returns None for them.
-- A value has a version. Each `put` changes it, and a write that names the version it read fails with `Conflict` if another
-  process has written since. So no change is overwritten unseen.
+- A value has a version. Each `put` changes the version, and a write that names the version it read fails with `Conflict` if
+  another process has written since. So no change is overwritten unseen.
 - `create` has one winner, even if several processes try at once; the others get `Exists`.
 - `children` lists the names with a value at or below them, sorted.
-- A watch is called with the path of every change at or below its prefix, after the change can be read. It is a hint
-  ("look again"), possibly from another thread: it must return at once, only note the change, and not raise.
-  After an interruption it is called with its own prefix: anything below may have changed.
+- A watch is called with the path of every change at or below its prefix, as soon as the change can be read. The call is a hint
+  ("look again"), possibly from another thread: the watch must return at once, only note the change, and not raise. After an
+  interruption it is called with its own prefix: anything below may have changed.
 - An ephemeral value belongs to the session of its creator, and is removed when that session ends.
-- A write may carry a guard, a value that must still be at the version named: the check and the write are one step. So the
-  writes of a superseded leader are refused, however late they arrive.
-- Calls of a store that cannot be reached raise `Unavailable` within a few seconds. Such a write may have been done or not: read
-  again before deciding.
+- A write may carry a guard: the path of a value and the version that this value must still have. The check and the write are
+  one step. So the writes of a superseded leader are refused, however late they arrive.
+- Calls of a store that cannot be reached raise `Unavailable` within a few seconds. A write that ended so may have been done or
+  not: read again before deciding.
 
 Must not know: what the values mean (`squall.cluster.records`), where they live (`squall.cluster.paths`).
 """
@@ -67,7 +67,7 @@ class Exists(StoreError):
 
 
 class Unavailable(StoreError):
-    """The store was not reached in time. Whether a write was done is not known."""
+    """The store was not reached in time. It is not known whether a write was done."""
 
 
 class Deposed(StoreError):
@@ -91,7 +91,7 @@ class Guard:
 
 
 class Watches:
-    """The watches by prefix. Every call may come from any thread."""
+    """The watches by prefix. Any thread may call any method."""
 
     def __init__(self) -> None:
         self._entries: dict[object, tuple[str, Watch]] = {}
@@ -115,14 +115,14 @@ class Watches:
 
 
 class Store(Protocol):
-    """A tree of versioned values, as one session sees it. Every call may come from any thread."""
+    """A tree of versioned values, as one session sees it. Any thread may call any method."""
 
     @property
     def session_secs(self) -> float:
-        """Seconds without contact after which this session may expire; infinite if it never does."""
+        """Seconds without contact after which this session may expire; infinite if it never expires."""
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """Return the value and its version, or None where there is no value."""
+        """Return the value and its version, or None if there is no value."""
 
     def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         """Write a value, over any earlier one or only over version `expected`; return the new version."""
@@ -131,7 +131,7 @@ class Store(Protocol):
         """Create a value and return its version; raise `Exists` if there is one."""
 
     def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
-        """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
+        """Remove a value (values below it stay). A missing value is an error only if a version is expected."""
 
     def owns(self, path: str) -> bool:
         """Return whether there is an ephemeral value that belongs to this session. It always asks the store itself, so that an
@@ -139,7 +139,7 @@ class Store(Protocol):
         """
 
     def children(self, path: str) -> list[str]:
-        """Names directly below `path` that hold a value or lead to one, sorted."""
+        """Return the names directly below `path` that hold a value or have values below them, sorted."""
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
         """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
@@ -155,7 +155,7 @@ class Cached(Protocol):
 
 @lru_cache(8192)
 def checked_path(path: str) -> str:
-    """Return a valid path unchanged; raise `ValueError` for any other: `/`, or names joined by `/`, none of them
+    """Return a valid path unchanged; raise `ValueError` for any other. Valid are `/`, and names joined by `/`, none of them
     empty, `.` or `..`."""
     if path == "/":
         return path
@@ -166,8 +166,8 @@ def checked_path(path: str) -> str:
 
 def check_value(path: str, data: bytes) -> None:
     """Raise `ValueError` for a path that `checked_path` refuses, for a value at the root and for an empty value, which would
-    look like a missing one; raise `TooBig` for a value that is too large for any store, so that what works on one machine also
-    works on a cluster.
+    look like a missing one. Raise `TooBig` for a value that is too large for ZooKeeper, so that a topology that works on one
+    machine also works on a cluster.
     """
     if checked_path(path) == "/" or not data:
         raise ValueError(f"a value is one byte or more, and not at the root: {path!r} got {data!r}")

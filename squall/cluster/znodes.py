@@ -1,12 +1,12 @@
-"""A tree of values in a tree of nodes such as ZooKeeper's, where a node exists only below another one.
+"""A tree of values in a tree of nodes such as ZooKeeper's, where a node can exist only below another node.
 
-A value is a node's data; a node without data only leads to values below it. Such nodes are made in one transaction with the
-value that they lead to. When the last value below them is deleted, they are removed as far as possible. A crash may leave an
-empty node: it holds nothing, may be listed, and is removed with the next delete of its path or of one below. A node without a
-value is at version 0, a node that was made for a value at 1 or more. So a node that was empty a moment ago, and that another
-process has created again for a value since, is never mistaken for the empty one and removed. Every operation tries one
-transaction, and tries again if another process was faster; this ends because `Nodes` gives up after a time. Must not know: how
-nodes are reached, what the values mean.
+A value is a node's data; a node without data only leads to values below it. Nodes without data are made in the same transaction
+as the value to which they lead. When the last value below them is deleted, they are removed as far as possible. A crash may
+leave an empty node: it holds nothing, may be listed, and is removed with the next delete of its path or of a path below it. A
+node without a value is at version 0, a node that was made for a value is at version 1 or more. So if a node was empty when it
+was read, and another process has since created it again for a value, it is never mistaken for the empty node and removed. Every
+operation tries one transaction, and tries again if another process was faster; this ends because `Nodes` gives up after a time.
+Must not know: how nodes are reached, what the values mean.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from squall.cluster.store import Conflict, Exists, Guard, StoreError, above
 
 ANY: Final = -1
-"""Stands for a version where it does not matter."""
+"""Used in place of a version where the version does not matter."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Node:
     size: int
     children: int
     owner: int
-    """The session that an ephemeral node belongs to, 0 for another."""
+    """The session to which an ephemeral node belongs; 0 if the node is not ephemeral."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ Step = Check | Make | Write | Remove
 
 
 class Why(enum.Enum):
-    """Why a step was not done."""
+    """The reasons why a step was not done."""
 
     MISSING = "there is no such node, or none above it"
     THERE = "there is a node already"
@@ -89,7 +89,7 @@ class StepFailed(Exception):
 
 
 class Nodes(Protocol):
-    """The nodes, for one call with a time limit; each method raises `Unavailable` when the time is over."""
+    """Access to the nodes for one call with a time limit; each method raises `Unavailable` when the time is over."""
 
     def read_node(self, path: str) -> Node | None:
         """Return the present metadata of a node, None if there is none; never from a cache."""
@@ -98,7 +98,7 @@ class Nodes(Protocol):
         """Do all steps and return the version after each, or do none and raise `StepFailed`."""
 
     def make_root(self) -> None:
-        """Create the node of `/`, and those above it."""
+        """Create the node of `/`, and the nodes above it."""
 
 
 def put(
@@ -132,7 +132,7 @@ def create(nodes: Nodes, path: str, data: bytes, ephemeral: bool, guard: Guard |
             continue
         if node.size:
             raise Exists(path)
-        try:  # a node that leads to others becomes a value
+        try:  # a node that leads to other values becomes a value
             if ephemeral:
                 return _commit(nodes, guard, Remove(path, node.version), *_value(path, data, ephemeral))
             return _commit(nodes, guard, Write(path, data, node.version))
@@ -163,7 +163,7 @@ def delete(
 
 
 def _emptied(nodes: Nodes, guard: Guard | None, path: str, expected: int | None) -> bool:
-    """Remove the value of a node that has others below it; return False if another process was faster."""
+    """Remove the value of a node that has nodes below it; return False if another process was faster."""
     node = nodes.read_node(path)
     if expected is not None and _version(node) != expected:
         raise Conflict(path, expected, _version(node))
@@ -179,7 +179,7 @@ def _emptied(nodes: Nodes, guard: Guard | None, path: str, expected: int | None)
 
 
 def _clear_way(nodes: Nodes, path: str) -> None:
-    """Remove the nodes that lead to no value any more, from `path` upwards. After a failure the rest is left."""
+    """Remove the nodes that no longer lead to a value, from `path` upwards. After a failure the remaining nodes are left."""
     try:
         while path != "/":
             node = nodes.read_node(path)
@@ -210,7 +210,7 @@ def _value(path: str, data: bytes, ephemeral: bool) -> tuple[Step, Step]:
 
 
 def _commit(nodes: Nodes, guard: Guard | None, *steps: Step) -> int:
-    """Do the steps under the guard; return the version after the last."""
+    """Do the steps under the guard; return the version after the last step."""
     if guard is None:
         return nodes.commit(steps)[-1]
     try:

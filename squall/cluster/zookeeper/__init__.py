@@ -1,12 +1,12 @@
-"""The store of a cluster: ZooKeeper 3.6 or newer, by way of kazoo.
+"""The store of a cluster: ZooKeeper 3.6 or newer, through kazoo.
 
-| file | what it holds |
+| file | contents |
 |---|---|
 | `store` | `ZooKeeperStore`: its cache, its watches, its sessions |
-| `client` | the connection and single requests; the only module that speaks to kazoo |
-| `server` | a ZooKeeper server of one's own, for development and tests |
+| `client` | the connection and single requests; the only module that uses kazoo |
+| `server` | starts a ZooKeeper server on this machine, for development and tests |
 
-How values lie in ZooKeeper's tree is `squall.cluster.znodes`.
+`squall.cluster.znodes` maps values to nodes of ZooKeeper's tree.
 """
 
 from squall.cluster.zookeeper.client import NoAccess

@@ -1,10 +1,10 @@
 """The connection to ZooKeeper, and single requests with a time limit: the only module that uses kazoo.
 
-Kazoo has no persistent watches (one request that reports every change at or below a path, as long as the connection lasts), and
-restores no watch after a reconnect. `ZooKeeperClient` sends that request and reads those events itself instead of using kazoo's
-watches. It also records the session length that the server grants, names its threads, and limits the time for one host, so that
-a silent host cannot use up a session. Requests are sent without kazoo's retries, because a request of one session must not be
-repeated in the next one. Must not know: values, the cache.
+Kazoo has no persistent watches (one request, after which every change at or below a path is reported as long as the connection
+lasts), and restores no watch after a reconnect. So `ZooKeeperClient` sends that request and reads the events itself instead of
+using kazoo's watches. It also records the session length that the server grants, names its threads, and limits the time for one
+host, so that a silent host cannot use up a session. Requests are sent without kazoo's retries, because a request of one session
+must not be repeated in the next session. Must not know: values, the cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from squall.cluster.store import StoreError, Unavailable
 from squall.cluster.znodes import Check, Make, Node, Step, StepFailed, Why, Write
 
 _log = logging.getLogger(__name__)
-# Kazoo logs requests, and so credentials and values, and a line for each attempt to connect.
+# Kazoo logs requests, which contain credentials and values, and a line for each attempt to connect.
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.CRITICAL)
 
@@ -50,8 +50,8 @@ _WHY: Final = {
 }
 #: The results of steps that were not done because another step of the transaction failed.
 _BYSTANDERS: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
-#: How long a server that has accepted a connection may take to open the session. By default kazoo waits for a whole session
-#: length.
+#: How long a server that has accepted a connection may take to open the session. By default kazoo waits for the whole length of
+#: a session.
 _HANDSHAKE_SECS: Final = 4.0
 
 
@@ -73,7 +73,7 @@ class _AddWatch:
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> bool:
-        return True  # the header has said whether it was done
+        return True  # the header has already said whether the request was carried out
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
@@ -105,8 +105,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         try:
             answer = super()._invoke(min(timeout, _HANDSHAKE_SECS), request, xid)
         except exceptions.ConnectionDropped:
-            # A server rejects a client that has seen later changes than the server. If all servers do, they have lost these
-            # changes (they are empty, or restored from a backup), and would reject the client for ever.
+            # A server rejects a client that has seen later changes than the server. If all servers reject it, they have lost
+            # these changes (they are empty, or restored from a backup), and would reject the client for ever.
             self._turned_away += 1
             if self._turned_away >= 2 * len(self.client.hosts):
                 self.client.last_zxid = 0
@@ -122,11 +122,11 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class ZooKeeperClient(KazooClient):  # type: ignore[misc]
-    """A client that begins to connect at once, and continues until `end`. Its own threads call both callbacks, and do so before
-    they pass on any later answer of the server; so callbacks must return at once.
+    """A client that begins to connect at once, and continues until `end`. Its own threads call both callbacks before they pass
+    on any later answer of the server; so callbacks must return at once.
 
-    changed(path, data): a node was made, changed or removed. If `data` is false, it was made without a value; if it is for a
-    value, another call follows (`squall.cluster.znodes`). state(text): "connected", "suspended" or "lost".
+    changed(path, data): a node was made, changed or removed. If `data` is false, the node was made without a value; if it was
+    made for a value, a second call follows (`squall.cluster.znodes`). state(text): "connected", "suspended" or "lost".
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
     @property
     def dead(self) -> bool:
-        """Whether it has given up: after some protocol errors, kazoo never tries again."""
+        """Whether the client has given up: after some protocol errors, kazoo never tries again."""
         return bool(self._connection.connection_stopped.is_set() and self._state in CLOSED_STATES)
 
     @property
@@ -185,9 +185,10 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
 @dataclass(eq=False, repr=False)
 class TimedCall:
-    """One call of the store: it may send several requests, with one deadline for all.
+    """One call of the store. It may send several requests, with one deadline for all of them.
 
-    overdue(result) is called when an answer did not arrive in time; `result.rawlink` is called if it arrives later.
+    overdue(result) is called when an answer did not arrive in time; by `result.rawlink` it can learn of an answer that arrives
+    later.
     """
 
     client: ZooKeeperClient
@@ -200,7 +201,7 @@ class TimedCall:
         self._deadline = time.monotonic() + self.secs
 
     def read(self, path: str) -> tuple[bytes, int] | None:
-        """Return the data of a node and its version, None where there is no node with data."""
+        """Return the data of a node and its version, None if there is no node with data."""
         try:
             data, stat = self._ask(self.client.get_async(self.full(path)))
         except exceptions.NoNodeError:
@@ -222,7 +223,7 @@ class TimedCall:
         return Node(stat.version, stat.dataLength, stat.numChildren, stat.ephemeralOwner)
 
     def owns(self, path: str) -> bool:
-        """Return whether a node belongs to this session, as the leading server knows it."""
+        """Return whether a node belongs to this session, according to the leading server."""
         session = self.client.session
         # A server that is cut off from the others still answers for a while: `sync` makes it ask the leading server.
         self.sync()
@@ -230,7 +231,7 @@ class TimedCall:
         return node is not None and node.owner == session
 
     def sync(self) -> None:
-        """Ensure that later reads are not older than this call, whichever server answers."""
+        """Ensure that later reads are at least as new as this call, whichever server answers."""
         self._ask(self.client.sync_async(self.full("/")))
 
     def commit(self, steps: Sequence[Step]) -> list[int]:
@@ -271,8 +272,8 @@ class TimedCall:
             ) from None
 
     def check_access(self, closed: bool) -> None:
-        """Check the access by a read, because ZooKeeper accepts any password at first. For a closed store, also check that its
-        root is closed.
+        """Check the access by a read, because ZooKeeper accepts any password when a client connects. For a closed store, also
+        check that its root is closed.
         """
         root = self.full("/")
         try:
@@ -291,7 +292,7 @@ class TimedCall:
             )
 
     def full(self, path: str) -> str:
-        """Return the path in ZooKeeper of a path of the store."""
+        """Return the path in ZooKeeper for a path of the store."""
         return (self.root + path).rstrip("/") or "/"
 
     def _ask(self, result: Any) -> Any:

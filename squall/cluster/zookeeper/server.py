@@ -1,5 +1,5 @@
 """Starts a ZooKeeper server on this machine: its jars, its configuration, its command line. For development and tests. PySpark
-contains a complete ZooKeeper; the `lib` folder of any other release works, too. Plain functions, except that they search the
+contains a complete ZooKeeper; the `lib` folder of any other release works too. Plain functions, except that they search the
 disk. Must not know: who waits for the server, how it is ended.
 """
 
@@ -43,18 +43,18 @@ class ServerPlan:
     port: int
     number: int = 1
     ensemble: Sequence[str] = ()
-    """HOST:PORT:PORT of each server of an ensemble, the first is number 1; none for a server of its own."""
+    """HOST:PORT:PORT of each server of an ensemble, the first is number 1; empty for a single server."""
     tick_millis: int = 2000
     settings: Mapping[str, str] = field(default_factory=dict)
     """Further lines of the configuration."""
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
+        """The address at which clients reach the server."""
         return f"{self.host}:{self.port}"
 
     def write(self) -> Path:
-        """Make its folder and its configuration file; gives the file."""
+        """Create the server's folder and its configuration file; return the file."""
         data, file = self.folder / "data", self.folder / "zookeeper.cfg"
         data.mkdir(parents=True, exist_ok=True)
         lines = {
@@ -91,7 +91,7 @@ class ServerPlan:
 
 
 def find_jars(folder: str | None, environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """ZooKeeper's jars: of the folder given, of the one that the environment names, or PySpark's; or `NoServer`."""
+    """Return ZooKeeper's jars: from `folder`, or the folder that the environment names, or PySpark. Raises `NoServer`."""
     given = folder or environ.get(JARS_VARIABLE)
     if given is not None:
         found = sorted(Path(given).glob("*.jar"))
@@ -108,7 +108,7 @@ def find_jars(folder: str | None, environ: Mapping[str, str] = os.environ) -> li
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> str:
-    """Return the `java` to use: of JAVA_HOME, or the first on the path; or `NoServer`."""
+    """Return the `java` to use: from JAVA_HOME, or the first on the path. Raises `NoServer` if there is none."""
     home = environ.get("JAVA_HOME")
     found = shutil.which("java", path=str(Path(home) / "bin") if home else environ.get("PATH"))
     if found is None:
@@ -118,7 +118,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def ask(host: str, port: int, word: str, timeout: float = 5.0) -> str:
-    """Return a server's answer to one of ZooKeeper's four-letter words; "" while none answers."""
+    """Return a server's answer to one of ZooKeeper's four-letter words; "" while no server answers."""
     try:
         with socket.create_connection((host.strip("[]"), port), timeout=timeout) as connection:
             connection.sendall(word.encode())
@@ -128,6 +128,6 @@ def ask(host: str, port: int, word: str, timeout: float = 5.0) -> str:
 
 
 def mode(host: str, port: int, timeout: float = 5.0) -> str | None:
-    """Return the current mode of a server: "standalone", "leader" or "follower"; None while it serves no clients."""
+    """Return the current mode of a server: "standalone", "leader" or "follower"; None while the server accepts no clients."""
     lines = [line for line in ask(host, port, "srvr", timeout).splitlines() if line.startswith("Mode: ")]
     return lines[0].removeprefix("Mode: ") if lines else None

@@ -1,11 +1,11 @@
-"""A store in ZooKeeper that caches reads until the values change.
+"""A store in ZooKeeper, which caches reads until the values change.
 
 One watch at the root reports every change. Changed values are dropped from the cache before any watch is called, and before any
 later answer of the server is returned. After each connect everything is read again, and every watch is called with its prefix.
 Calls never wait for a connection: without one they raise `Unavailable` at once, and otherwise after `call_secs`. Once an answer
 is overdue, further calls fail at once until it arrives, so that a frozen server delays no caller twice. A lost session is
-followed by a new one; the owners of ephemeral values must create these again.
-Must not know: how requests are sent (`client`), how values lie in nodes (`squall.cluster.znodes`).
+followed by a new session; the owners of ephemeral values must create them again.
+Must not know: how requests are sent (`client`), how values are stored in nodes (`squall.cluster.znodes`).
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from squall.cluster.store import (
 )
 from squall.cluster.zookeeper.client import NoAccess, TimedCall, ZooKeeperClient
 
-#: How long an answer is cached at most. A change without a notification is seen after that time.
+#: How long an answer is cached at most. A change without a notification is seen after this time.
 MEMORY_SECS: Final = 8.0
 #: Seconds between two checks of the connection by the thread that calls the watches: when all is well, and when it is not.
 _IDLE_SECS: Final = 2.0
 _HURRY_SECS: Final = 0.25
-#: How long the end of a session may take when this side closes it.
+#: How long the end of a session may take when this process closes it.
 _CLOSE_SECS: Final = 1.0
 
 _log = logging.getLogger(__name__)
@@ -47,8 +47,8 @@ _log = logging.getLogger(__name__)
 class ZooKeeperStore:
     """`squall.cluster.store.Store` in ZooKeeper, below `root`. Begins with `start`, ends with `close`.
 
-    servers: HOST:PORT separated by commas. credentials: user and password of ZooKeeper's digest scheme; everything that is
-    written with them can be read and changed only with them. Any number of threads may call.
+    servers: HOST:PORT separated by commas. credentials: user and password of ZooKeeper's digest scheme; values that are written
+    with them can be read and changed only with them. Any number of threads may call the methods.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class ZooKeeperStore:
     # Life
 
     def start(self, wait_secs: float = 10.0) -> None:
-        """Connect; raise `Unavailable` when no server has answered within `wait_secs`, `NoAccess` when one will not have us."""
+        """Connect; raise `Unavailable` if no server has answered within `wait_secs`, `NoAccess` if a server refuses access."""
         if self._thread is not None:
             raise ValueError("this store has been started already")
         self._ready.clear()
@@ -99,7 +99,7 @@ class ZooKeeperStore:
         )
 
     def close(self) -> None:
-        """End the session, and with it its ephemeral values; it takes a second or two at most."""
+        """End the session, and with it its ephemeral values. This takes a second or two at most."""
         with self._lock:
             client, self._client = self._client, None
         thread, self._thread = self._thread, None
@@ -121,14 +121,14 @@ class ZooKeeperStore:
 
     @property
     def session_secs(self) -> float:
-        """The length of the session, as the server has granted it."""
+        """The length of the session that the server has granted."""
         client = self._client
         return self._wanted_secs if client is None else client.session_secs
 
     # The store
 
     def get(self, path: str) -> tuple[bytes, int] | None:
-        """Return the value and its version, or None where there is no value."""
+        """Return the value and its version, or None if there is no value."""
         call = self._call(checked_path(path))
         known = self._cache.find(ReadCache.VALUE, path)
         if known is not None:
@@ -147,24 +147,24 @@ class ZooKeeperStore:
             return znodes.put(call, path, bytes(data), expected, guard, known)
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
-        """Write a value where there is none; gives its version, or raises `Exists`."""
+        """Write a value where there is none, and return its version; raise `Exists` if there is one."""
         check_value(path, data)
         with self._writing(path, guard) as call:
             return znodes.create(call, path, bytes(data), ephemeral, guard)
 
     def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
-        """Remove a value (values below it stay). A missing one is an error only if a version is expected."""
+        """Remove a value (values below it stay). A missing value is an error only if a version is expected."""
         checked_path(path)
         known = self._known_version(path)
         with self._writing(path, guard) as call:
             znodes.delete(call, path, expected, guard, known)
 
     def owns(self, path: str) -> bool:
-        """Return whether there is an ephemeral value that belongs to this session, as the leading server knows it."""
+        """Return whether there is an ephemeral value that belongs to this session, according to the leading server."""
         return self._call(checked_path(path)).owns(path)
 
     def children(self, path: str) -> list[str]:
-        """Names directly below `path` that hold a value or lead to one, sorted."""
+        """Return the names directly below `path` that hold a value or have values below them, sorted."""
         call = self._call(checked_path(path))
         known = self._cache.find(ReadCache.CHILDREN, path)
         if known is not None:
@@ -175,7 +175,7 @@ class ZooKeeperStore:
         return names
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
+        """Call `callback(path)` after each change at or below `prefix`; return a function that ends the watch."""
         return self._watches.add(prefix, callback)
 
     def fresh(self) -> None:
@@ -217,7 +217,7 @@ class ZooKeeperStore:
         if self._overdue is result:
             self._overdue = None
 
-    # What the client's threads call: notes only
+    # Called by the client's threads; these methods only take notes
 
     def _new_client(self) -> ZooKeeperClient:
         self._settled = False
@@ -264,19 +264,19 @@ class ZooKeeperStore:
             _log.warning("the connection to ZooKeeper at %s is opened again", self.servers)
             client.end()
             with self._lock:
-                if self._client is client:  # and not closed meanwhile
+                if self._client is client:  # the store was not closed meanwhile
                     self._client = self._new_client()
         elif client.connected and not self._settled:
             self._settle(client)
 
     def _settle(self, client: ZooKeeperClient) -> None:
-        """After each connect: set the watch, open the cache, and make everything be read again."""
+        """After each connect: set the watch, open the cache, and have everything read again."""
         call = TimedCall(client, self._root, "/", self._call_secs, self._is_overdue)
         self._settled = True  # until the state changes, which may happen at any moment
         try:
             call.watch_changes()
             call.check_access(closed=self._credentials is not None)
-            call.sync()  # the server of this connection may be behind the one before
+            call.sync()  # the server of this connection may be behind the previous server
         except NoAccess as error:
             _log.error("%s", error)
             self._refusal = error
