@@ -16,9 +16,8 @@ def main() -> None:
         check_ours()
     except NotOurs as error:
         print(error, file=sys.stderr)
-        sys.exit(
-            70
-        )  # EXIT_INTERNAL of squall.worker_files, which is not imported: its modules may be another package's
+        # EXIT_INTERNAL of squall.worker_files, which is not imported: its modules may be another package's.
+        sys.exit(70)
     from worker.process.assemble import run
 
     run(sys.argv[1])

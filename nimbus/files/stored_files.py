@@ -41,11 +41,9 @@ class NoSuchFile(SquallError):
 
 
 def checked_name(sha256: str) -> str:
-    """Return a valid SHA-256 unchanged; raise `UnsoundFile` for anything else."""
+    """Return a valid SHA-256 unchanged, which cannot be a path; raise `UnsoundFile` for anything else."""
     if _NAME.fullmatch(sha256) is None:
-        raise UnsoundFile(
-            f"{sha256!r:.80} is not a SHA-256: 64 digits of 0-9 and a-f"
-        )  # so it cannot be a path
+        raise UnsoundFile(f"{sha256!r:.80} is not a SHA-256: 64 digits of 0-9 and a-f")
     return sha256
 
 

@@ -183,9 +183,8 @@ class LeaderLoop:
             self._leadership.step_aside(aside)
         if self._master is not None:
             self._master.tick()
-        if self._away and (
-            self._present or self._process.occupied
-        ):  # without it, this round may not have sent a request
+        # Otherwise this round may not have sent a request.
+        if self._away and (self._present or self._process.occupied):
             self._away = ""
             _log.info("the store answers again")
 

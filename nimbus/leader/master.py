@@ -269,9 +269,8 @@ class Nimbus:
         if self._poll_at is not None and moment >= self._poll_at:
             self._dirty.supervisors = True
         try:
-            while (
-                self._dirty
-            ):  # a step writes, and so marks its topology again: the loop ends when no step is due
+            # A step writes, and so marks its topology again: the loop ends when no step is due.
+            while self._dirty:
                 self._round(self._dirty.pop(), moment)
         except BaseException:
             self._dirty.all = True  # the next tick tries again

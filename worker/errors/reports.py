@@ -246,7 +246,6 @@ class ErrorLog:
         if before is None:
             self.kept.append(report)
             return
-        others = (
-            each for each in self.kept if each is not before
-        )  # in one step: another thread reads the kept reports
+        others = (each for each in self.kept if each is not before)
+        # In one step: another thread reads the kept reports.
         self.kept = deque((*others, replace(report, times=before.times + 1)), maxlen=KEPT)

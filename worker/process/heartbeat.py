@@ -218,9 +218,8 @@ class Heartbeat:
                 worker_files.write_bytes(self.directory, worker_files.COUNTERS, counters.to_bytes())
                 self.counted = counted
                 self.counters_number += 1
-            except (
-                OSError
-            ) as error:  # a full disk: the heartbeat needs no room, but `ended` waits for the counters
+            except OSError as error:
+                # A full disk: the heartbeat needs no room, but `ended` waits for the counters.
                 failed = error
                 flags = replace(flags, ended=False)
         try:
