@@ -31,12 +31,12 @@ class Inventory:
     """The answer of another Nimbus: which of the missing files it has."""
 
     nimbus: str
+    #: The missing files that the other Nimbus has.
     has: frozenset[str] = frozenset()
-    """The missing files that the other Nimbus has."""
+    #: Whether the other Nimbus also has all files of this Nimbus.
     whole: bool = False
-    """Whether the other Nimbus also has all files of this Nimbus."""
+    #: Why the other Nimbus did not answer; "" if it answered.
     silent: str = ""
-    """Why the other Nimbus did not answer; "" if it answered."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +44,16 @@ class _Lack:
     """The state of one missing file."""
 
     topology: str
+    #: The time at which the file was first missing.
     first: float
-    """The time at which the file was first missing."""
+    #: The time since which the same Nimbuses have the file.
     since: float
-    """The time since which the same Nimbuses have the file."""
     holders: frozenset[str] = frozenset()
+    #: One of the holders that should lead instead.
     better: str | None = None
-    """One of the holders that should lead instead."""
     silent: Mapping[str, str] = field(default_factory=dict)
+    #: Whether this Nimbus has waited for the file long enough.
     given_up: bool = False
-    """Whether this Nimbus has waited for the file long enough."""
 
 
 class MissingFiles:

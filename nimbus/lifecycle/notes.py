@@ -16,8 +16,8 @@ from squall.cluster.records import Note, Placement, SupervisorRecord, TopologyRe
 from squall.reports.event_text import sentence
 from squall.reports.events import Event, subject
 
+#: How many events a topology's record keeps: the latest.
 NOTES: Final = 5
-"""How many events a topology's record keeps: the latest."""
 
 
 def with_news(

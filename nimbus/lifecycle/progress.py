@@ -26,8 +26,8 @@ from nimbus.lifecycle import states
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.reports.events import Event
 
+#: Seconds within which Nimbus learns everything that a worker did before it got its drain order.
 ANSWER_SECS: Final = 2.0
-"""Seconds within which Nimbus learns everything that a worker did before it got its drain order."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,10 @@ class LifecycleView:
     assignment: Assignment | None
     leaving: Assignment | None
     reports: Mapping[str, WorkerReport]
+    #: Ids of the registered supervisors.
     supervisors: Collection[str]
-    """Ids of the registered supervisors."""
+    #: The workers whose counters are known, if the topology drains and never emitted anything; else None.
     silent: Collection[str] | None = None
-    """The workers whose counters are known, if the topology drains and never emitted anything; else None."""
 
     @property
     def workers(self) -> tuple[Placement, ...]:

@@ -93,8 +93,8 @@ class UnreadableVersion(IllegalTransition):
         return f"cannot replace topology {self.name!r}: {sentence(self.unread)}"
 
 
+#: The version that waits, or the previous version. For a version that cannot be read: the event that gives the reason.
 Found = TopologyRecord | Event | None
-"""The version that waits, or the previous version. For a version that cannot be read: the event that gives the reason."""
 
 
 def check_proved(record: TopologyRecord, event: str, now: float) -> None:

@@ -29,8 +29,8 @@ STATES: Final = tuple(TopologyState)
 
 USER_EVENTS: Final = ("activate", "deactivate", "rebalance", "kill")
 OWN_EVENTS: Final = ("rebalanced", "restore", "complete", "crash", "remove")
+#: `replace`: a new version was submitted. `restore`: the new version does not take over, or did not run.
 EVENTS: Final = (*USER_EVENTS, "replace", *OWN_EVENTS)
-"""`replace`: a new version was submitted. `restore`: the new version does not take over, or did not run."""
 
 TABLE: Final[Mapping[tuple[str, str], str]] = MappingProxyType(
     {(state, event): target for state in TopologyState for event, target in state.leads_to.items()}

@@ -19,9 +19,9 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
+#: A fraction of the timeout. A longer time between two ticks of Nimbus is a pause, and supervisors are granted this time after
+#: a pause.
 GRACE = 0.25
-"""A fraction of the timeout. A longer time between two ticks of Nimbus is a pause, and supervisors are granted this time after
-a pause."""
 
 
 class SupervisorHeartbeats:

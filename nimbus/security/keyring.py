@@ -28,8 +28,8 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
+#: Makes the keys of a topology's links. Nimbus only hands these on.
 MakeKeys = Callable[[], Mapping[str, str]]
-"""Makes the keys of a topology's links. Nimbus only hands these on."""
 
 _TOKEN: Final = "token"
 

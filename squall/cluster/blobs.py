@@ -28,8 +28,8 @@ from squall.worker_files import write_bytes
 from topology_api.errors import InvalidTopology, SquallError
 from topology_api.topology import Topology
 
+#: Half of ZooKeeper's default limit for one message, which leaves room for the path and the framing.
 CHUNK_BYTES = 512 * 1024
-"""Half of ZooKeeper's default limit for one message, which leaves room for the path and the framing."""
 
 
 MANIFEST: Final = "manifest.json"

@@ -81,11 +81,11 @@ def _of_assignments(store: Store) -> Iterator[int]:
         yield from map(int, _IN_VERSIONS.findall(data))
 
 
+#: For each counter, the function that finds its numbers in the store.
 _IN_USE: Final[Mapping[str, Callable[[Store], Iterator[int]]]] = {
     SUBMISSIONS: _of_submissions,
     ASSIGNMENTS: _of_assignments,
 }
-"""For each counter, the function that finds its numbers in the store."""
 
 
 def _values(store: Store, tops: Iterable[str]) -> Iterator[bytes]:

@@ -52,10 +52,10 @@ PRESENCE = "/presence"
 DRAINED = "/drained"
 REPLACEMENTS = "/replacements"
 REPLACED = "/replaced"
+#: The folders with values of one topology, by the topology's id.
 OF_TOPOLOGIES = (ASSIGNMENTS, LEAVING, FORMER, REPORTS, KEYS, BLOBS)
-"""The folders with values of one topology, by the topology's id."""
+#: Used in place of a topology's id for the operators' token.
 OPERATOR = "operator"
-"""Used in place of a topology's id for the operators' token."""
 
 #: The number of names whose quoting is cached: daemons use the same few names all the time.
 _NAMES_KNOWN: Final = 8192

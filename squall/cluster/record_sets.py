@@ -27,10 +27,10 @@ _log = logging.getLogger(__name__)
 class _Known:
     data: bytes
     version: int
+    #: None: the bytes are not a record.
     record: Record | None
-    """None: the bytes are not a record."""
+    #: The record; while its bytes cannot be read, the record that could be read last.
     last: Record | None
-    """The record; while its bytes cannot be read, the record that could be read last."""
 
 
 @dataclass(eq=False, repr=False)

@@ -32,9 +32,9 @@ from squall.reports.events import Event
 from squall.values import Address, Incarnation, TaskRow, TopologyState
 from topology_api.errors import SquallError
 
+#: Increased when a field is added, dropped or changes its meaning. It was not increased for `event`, which older readers
+#: ignore.
 FORMAT = 5
-"""Increased when a field is added, dropped or changes its meaning. It was not increased for `event`, which older readers
-ignore."""
 
 
 #: Options of a topology that daemons calculate with, and their minimum.
@@ -53,12 +53,12 @@ class Note(Struct, frozen=True):
     """An event of a topology as it is stored. `text` and `waits` are for daemons of a release without events."""
 
     text: str
+    #: Seconds since 1970.
     time: Finite
-    """Seconds since 1970."""
+    #: The worker that the event is about; "": the topology itself.
     worker: str
-    """The worker that the event is about; "": the topology itself."""
+    #: Whether the note only says what the worker waits for; such a note ends when the worker is started.
     waits: bool
-    """Whether the note only says what the worker waits for; such a note ends when the worker is started."""
     event: Event | None = None
 
     @property
@@ -70,51 +70,51 @@ class Note(Struct, frozen=True):
 class TopologyRecord(Struct, frozen=True):
     """A topology, as Nimbus sees it; its name is free again when the record is removed."""
 
+    #: The id of this submission, never reused: "name-<n>-<time>".
     id: str
-    """The id of this submission, never reused: "name-<n>-<time>"."""
     name: str
     state: TopologyState
+    #: The state to which a REBALANCING topology returns.
     previous: str | None
-    """The state to which a REBALANCING topology returns."""
+    #: The merged configuration of the topology.
     conf: Mapping[str, object]
-    """The merged configuration of the topology."""
+    #: The merged configuration of each component, by its id.
     component_confs: Mapping[str, Mapping[str, object]]
-    """The merged configuration of each component, by its id."""
     tasks: tuple[TaskRow, ...]
+    #: Version of the latest assignment of this topology, 0 before the first.
     version: int
-    """Version of the latest assignment of this topology, 0 before the first."""
+    #: While KILLED or REBALANCING: the time at which the wait for the drain ends, on the leader's clock.
     deadline: Finite | None
-    """While KILLED or REBALANCING: the time at which the wait for the drain ends, on the leader's clock."""
+    #: Why it FAILED.
     error: str | None
-    """Why it FAILED."""
     submitted: Finite
+    #: The highest task id so far: an id is never used for a second task. 0: the highest of `tasks`.
     highest_task: int = 0
-    """The highest task id so far: an id is never used for a second task. 0: the highest of `tasks`."""
+    #: While REBALANCING: the new number of tasks of each component whose number changes.
     parallelism: Mapping[str, int] = {}
-    """While REBALANCING: the new number of tasks of each component whose number changes."""
+    #: Spout tasks that have finished and have no open tree: they are not opened again.
     finished: tuple[int, ...] = ()
-    """Spout tasks that have finished and have no open tree: they are not opened again."""
+    #: Component whose number of tasks was changed -> the version of the latest assignment before the change. If a task of such
+    #: a component had finished before the change, it may nevertheless have input to read now.
     renumbered: Mapping[str, int] = {}
-    """Component whose number of tasks was changed -> the version of the latest assignment before the change. If a task of such
-    a component had finished before the change, it may nevertheless have input to read now."""
+    #: The latest events of the topology and its workers (such as deaths), the latest last.
     notes: tuple[Note, ...] = ()
-    """The latest events of the topology and its workers (such as deaths), the latest last."""
+    #: While there is a deadline: the number of seconds for which it was set. A Nimbus that takes over waits for the whole time
+    #: again, since the clocks of two hosts need not agree.
     wait: Finite | None = None
-    """While there is a deadline: the number of seconds for which it was set. A Nimbus that takes over waits for the whole time
-    again, since the clocks of two hosts need not agree."""
+    #: The submitter's key: a request with the same key is the same submission, sent again.
     submission: str = ""
-    """The submitter's key: a request with the same key is the same submission, sent again."""
+    #: The files that were shipped besides the pickles: "code", "wheels", "requirements" -> sha256 of a file that the Nimbuses
+    #: hold.
     files: Mapping[str, str] = {}
-    """The files that were shipped besides the pickles: "code", "wheels", "requirements" -> sha256 of a file that the Nimbuses
-    hold."""
+    #: Python's minor version with which the topology was packed, "3.11"; "" in one process.
     python: str = ""
-    """Python's minor version with which the topology was packed, "3.11"; "" in one process."""
+    #: While this version is on trial: the id of the submission that it has replaced.
     replaces: str | None = None
-    """While this version is on trial: the id of the submission that it has replaced."""
+    #: The time at which the topology entered its state, in seconds since 1970.
     since: Finite = 0.0
-    """The time at which the topology entered its state, in seconds since 1970."""
+    #: The deadline in seconds since 1970, for display on other hosts. No decision depends on it.
     until: Finite | None = None
-    """The deadline in seconds since 1970, for display on other hosts. No decision depends on it."""
 
 
 class Placement(Struct, frozen=True):
@@ -123,8 +123,8 @@ class Placement(Struct, frozen=True):
     worker: str
     supervisor: str
     slot: int
+    #: (version of the assignment that placed the worker, restart number by its supervisor: 0 here).
     incarnation: Incarnation
-    """(version of the assignment that placed the worker, restart number by its supervisor: 0 here)."""
     tasks: tuple[int, ...]
 
 
@@ -142,17 +142,17 @@ class SupervisorRecord(Struct, frozen=True):
     id: str
     host: str
     slots: int
+    #: Whether it sends heartbeats to Nimbus; such a supervisor is considered lost when its heartbeats stop.
     beats: bool = False
-    """Whether it sends heartbeats to Nimbus; such a supervisor is considered lost when its heartbeats stop."""
+    #: The URL at which it answers Nimbus over HTTP (logs); "": none.
     url: str = ""
-    """The URL at which it answers Nimbus over HTTP (logs); "": none."""
+    #: Its public key, with which Nimbus seals topologies' keys and recognises the supervisor's requests (see
+    #: `squall.security.sealing`).
     public_key: str = ""
-    """Its public key, with which Nimbus seals topologies' keys and recognises the supervisor's requests (see
-    `squall.security.sealing`)."""
+    #: "squall", "python", "cloudpickle" -> the version that the supervisor runs.
     versions: Mapping[str, str] = {}
-    """"squall", "python", "cloudpickle" -> the version that the supervisor runs."""
+    #: "cpus", "memory_bytes" of its host, as far as they are known.
     resources: Mapping[str, int | float] = {}
-    """"cpus", "memory_bytes" of its host, as far as they are known."""
 
 
 class NimbusRecord(Struct, frozen=True):
@@ -171,28 +171,28 @@ class WorkerReport(Struct, frozen=True):
 
     worker: str
     incarnation: Incarnation
+    #: Every task was opened or prepared.
     opened: bool
-    """Every task was opened or prepared."""
+    #: Every task has ended: spouts have finished, no tree is open, and every bolt has had its `end_of_input`.
     ended: bool
-    """Every task has ended: spouts have finished, no tree is open, and every bolt has had its `end_of_input`."""
+    #: It was asked to drain (state KILLED or REBALANCING), and has nothing pending. False in other states.
     drained: bool
-    """It was asked to drain (state KILLED or REBALANCING), and has nothing pending. False in other states."""
+    #: It has ended, after `close` and `cleanup`, and reports no more.
     stopped: bool
-    """It has ended, after `close` and `cleanup`, and reports no more."""
+    #: The error that ends the topology.
     crash: str | None
-    """The error that ends the topology."""
+    #: The endpoints at which other workers reach it: for data and for control frames.
     address: Address | None = None
-    """The endpoints at which other workers reach it: for data and for control frames."""
+    #: Its spout tasks that have finished and have no open tree.
     finished: tuple[int, ...] = ()
-    """Its spout tasks that have finished and have no open tree."""
+    #: The version of the assignment to which the flags apply. 0: the current version, whichever it is.
     version: int = 0
-    """The version of the assignment to which the flags apply. 0: the current version, whichever it is."""
+    #: The sentence of `event`, for daemons of a release without events.
     note: str | None = None
-    """The sentence of `event`, for daemons of a release without events."""
+    #: Its host is still preparing the files that it needs (such as an environment); no process was started yet.
     waits: bool = False
-    """Its host is still preparing the files that it needs (such as an environment); no process was started yet."""
+    #: The last event of the worker; None also from a supervisor of a release without events.
     event: Event | None = None
-    """The last event of the worker; None also from a supervisor of a release without events."""
 
     @property
     def fact(self) -> Event | None:

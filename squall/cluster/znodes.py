@@ -18,8 +18,8 @@ from typing import Final, Protocol
 
 from squall.cluster.store import Conflict, Exists, Guard, StoreError, above
 
+#: Used in place of a version where the version does not matter.
 ANY: Final = -1
-"""Used in place of a version where the version does not matter."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Node:
     version: int
     size: int
     children: int
+    #: The session to which an ephemeral node belongs; 0 if the node is not ephemeral.
     owner: int
-    """The session to which an ephemeral node belongs; 0 if the node is not ephemeral."""
 
 
 @dataclass(frozen=True)

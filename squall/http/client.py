@@ -44,8 +44,8 @@ IS_IT_RUNNING: Final = (
     "is it running? Start it with `squall nimbus` or `squall dev`, or say where it is with --nimbus URL"
 )
 
+#: Called with the number of bytes transferred so far.
 Progress = Callable[[int], object]
-"""Called with the number of bytes transferred so far."""
 
 
 # Bodies: the bytes of files, in pieces, and answers, which are read completely or not at all

@@ -15,8 +15,8 @@ from squall.http.json_text import json_text
 
 _log = logging.getLogger(__name__)
 
+#: An ASGI application: (scope, receive, send).
 App = Callable[..., Awaitable[Any]]
-"""An ASGI application: (scope, receive, send)."""
 
 
 class Refusal(Exception):

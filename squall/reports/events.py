@@ -38,12 +38,12 @@ class Cause(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     status: int | None = None
     signal: int | None = None
+    #: Whether it dumped core.
     core: bool = False
-    """Whether it dumped core."""
+    #: Whether the kernel's OOM killer did it; None: unknown.
     oom: bool | None = None
-    """Whether the kernel's OOM killer did it; None: unknown."""
+    #: The last lines that it wrote, where they may explain its end.
     output: tuple[str, ...] = ()
-    """The last lines that it wrote, where they may explain its end."""
 
 
 class Event(Struct, frozen=True, omit_defaults=True):
@@ -63,25 +63,25 @@ class Event(Struct, frozen=True, omit_defaults=True):
     """
 
     kind: Kind
+    #: When Nimbus got it, in seconds since 1970; 0.0 before that.
     time: Seconds = 0.0
-    """When Nimbus got it, in seconds since 1970; 0.0 before that."""
     topology: str = ""
     worker: str = ""
     pid: int | None = None
     cause: Cause | None = None
+    #: not_started and waits: "bundle", "code", "environment" or "" (the process itself); unreadable: "replacement" or
+    #: "replaced"; file_lost: "code", "wheels" or "requirements".
     part: str = ""
-    """not_started and waits: "bundle", "code", "environment" or "" (the process itself); unreadable: "replacement" or
-    "replaced"; file_lost: "code", "wheels" or "requirements"."""
     error: str = ""
+    #: How many deaths, or failed preparations, this is in a row.
     attempt: int = 0
-    """How many deaths, or failed preparations, this is in a row."""
+    #: In how many seconds they happened.
     within_secs: Seconds = 0.0
-    """In how many seconds they happened."""
+    #: Seconds from the event until the worker is started again: 0.0: at once, None: never. Not a moment, since the clocks of
+    #: two hosts may differ.
     retry_in_secs: Seconds | None = None
-    """Seconds from the event until the worker is started again: 0.0: at once, None: never. Not a moment, since the clocks of
-    two hosts may differ."""
+    #: Whether the worker has been up since.
     over: bool = False
-    """Whether the worker has been up since."""
     host: str = ""
     workers: tuple[str, ...] = ()
     file: str = ""

@@ -16,11 +16,11 @@ __all__ = ["LatencyHistogram"]
 
 BUCKETS_PER_OCTAVE = 32
 
+#: A nanosecond: anything less, and negative values (a clock was set back), count as zero.
 LEAST = 2.0**-30
-"""A nanosecond: anything less, and negative values (a clock was set back), count as zero."""
 
+#: Greater values count as this value. With LEAST, it limits a histogram to about 3,000 buckets.
 GREATEST = 2.0**63
-"""Greater values count as this value. With LEAST, it limits a histogram to about 3,000 buckets."""
 
 _HALF = BUCKETS_PER_OCTAVE  # frexp's mantissa is in [0.5, 1): times 64 it is in [32, 64), and 32 is left out
 _ZERO = frexp(LEAST)[1] * BUCKETS_PER_OCTAVE - 1  # the index of the bucket for zero: one below the first

@@ -57,14 +57,14 @@ from topology_api.errors import GroupingError
 from worker.routing.text_hash import mix as _mix
 from worker.routing.text_hash import text_hash
 
+#: How deeply a key may be nested: far beyond any sensible key, far below Python's recursion limit.
 MAX_DEPTH = 64
-"""How deeply a key may be nested: far beyond any sensible key, far below Python's recursion limit."""
 
+#: The most types whose handler is cached: a program that creates classes endlessly must not fill the memory.
 MAX_CACHED_TYPES = 4096
-"""The most types whose handler is cached: a program that creates classes endlessly must not fill the memory."""
 
+#: Characters of a path that a message shows: a key that contains itself has a long path.
 MAX_SHOWN_PATH = 60
-"""Characters of a path that a message shows: a key that contains itself has a long path."""
 
 _MASK = (1 << 64) - 1
 _PRIME = (1 << 61) - 1

@@ -42,11 +42,11 @@ class ServerPlan:
     host: str
     port: int
     number: int = 1
+    #: HOST:PORT:PORT of each server of an ensemble, the first is number 1; empty for a single server.
     ensemble: Sequence[str] = ()
-    """HOST:PORT:PORT of each server of an ensemble, the first is number 1; empty for a single server."""
     tick_millis: int = 2000
+    #: Further lines of the configuration.
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Further lines of the configuration."""
 
     @property
     def address(self) -> str:
