@@ -35,6 +35,7 @@ from worker.errors.reports import ErrorReport, describe, failure_text
 from worker.loop.build import TaskEnvironment, build_context, build_outputs, build_task
 from worker.loop.timers import tick_interval
 from worker.routing.outbox import Outbox
+from worker.routing.router import StreamOutput
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.runners import AsyncThread
@@ -266,64 +267,48 @@ def route_rows(
     plan: ReplayPlan, key: StreamKey, partition: int, batches: Iterable[list[Row]]
 ) -> Iterator[Record]:
     """Yield the records of one partition of the source `key`."""
+    number, name = plan.number_of[key], key.component
+    index = partition % plan.topology.component(name).parallelism
+    task = plan.tasks_of[name][index]
+    totals = Totals(name, task)
+    sender = Sender(plan, records.partition_sender(number, partition), plan.heir_of(key), totals)
+    dirty: list[Outbox] = []
+    first = records.first_root(number, partition)
     with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
-        routing = Routing(plan, key, partition, directory)
-        for rows in batches:
-            routing.route(rows)
-            yield from routing.sender.pop_records()
-        routing.end()
-        yield from routing.sender.pop_records()
-
-
-class Routing:
-    """Routes the rows of one partition of a source."""
-
-    def __init__(self, plan: ReplayPlan, key: StreamKey, partition: int, directory: str) -> None:
-        number, name = plan.number_of[key], key.component
-        spec = plan.topology.component(name)
-        index = partition % spec.parallelism
-        task = plan.tasks_of[name][index]
-        self.totals = Totals(name, task)
-        self.sender = Sender(
-            plan, records.partition_sender(number, partition), plan.heir_of(key), self.totals
-        )
-        self.dirty: list[Outbox] = []
-        self.root = records.first_root(number, partition)
         environment = environment_of(plan, directory, AsyncThread(name), lambda: None)
         context = build_context(environment, task, name, index)
         context.random = Random(f"{environment.plan.seed}/{name}/{partition}/user")
-        self.output = None
+        output = None
         try:
             # Round robin begins at a different task for each partition, so that many short partitions do not fill the same
             # task.
-            self.output = build_outputs(environment.plan, context, partition)[key.stream]
+            output = build_outputs(environment.plan, context, partition)[key.stream]
         except Exception as error:  # a grouping of the user's cannot be unpickled or prepared
-            self.totals.fatal = f"source {str(key)!r}: {describe(error)}"
+            totals.fatal = f"source {str(key)!r}: {describe(error)}"
+        for rows in batches:
+            if output is not None and not sender.too_many:
+                dirty = sender.drain(dirty + filled(output, rows, first + totals.emitted, sender))
+                totals.emitted += len(rows)
+            yield from sender.pop_records()
+        sender.drain(dirty, everything=True)
+        sender.finish()
+        yield from sender.pop_records()
 
-    def route(self, rows: list[Row]) -> None:
-        """Route rows."""
-        output, root = self.output, self.root
-        if output is None or self.sender.too_many:
-            return
-        for row in rows:
-            try:
-                boxes = output.choose(row)
-            except (EmitError, FailTuple) as error:
-                self.sender.fail("choose", output.source, row, [root], failure_text(error))
-                boxes = []
-            for box in boxes:
-                if not box.rows:
-                    box.begin()
-                    self.dirty.append(box)
-                box.rows.append(row)
-                box.roots.append(root)
-                box.edges.append(0)
-            root += 1
-        self.totals.emitted += len(rows)
-        self.root = root
-        self.dirty = self.sender.drain(self.dirty)
 
-    def end(self) -> None:
-        """Send the remaining tuples, and the notes."""
-        self.sender.drain(self.dirty, everything=True)
-        self.sender.finish()
+def filled(output: StreamOutput, rows: list[Row], first: int, sender: Sender) -> list[Outbox]:
+    """Put rows into the outboxes of their targets; return the outboxes that were empty. `first`: the root of the first row."""
+    begun = []
+    for root, row in enumerate(rows, first):
+        try:
+            boxes = output.choose(row)
+        except (EmitError, FailTuple) as error:
+            sender.fail("choose", output.source, row, [root], failure_text(error))
+            continue
+        for box in boxes:
+            if not box.rows:
+                box.begin()
+                begun.append(box)
+            box.rows.append(row)
+            box.roots.append(root)
+            box.edges.append(0)
+    return begun
