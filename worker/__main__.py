@@ -16,7 +16,7 @@ def main() -> None:
         check_ours()
     except NotOurs as error:
         print(error, file=sys.stderr)
-        # EXIT_INTERNAL of squall.worker_files, which is not imported: its modules may be another package's.
+        # EXIT_INTERNAL of squall.worker_files, which is not imported here: it may be a different package.
         sys.exit(70)
     from worker.process.assemble import run
 

@@ -15,7 +15,7 @@ from worker.errors.reports import ErrorLog
 
 _log = logging.getLogger(__name__)
 
-#: The level of these lines. It has its own name, since a program that shows the status shows the reports already.
+#: The level of these lines. It has a separate name, so that programs that show the reports in a status can leave the lines out.
 REPORT: Final = logging.ERROR + 1
 logging.addLevelName(REPORT, "REPORT")
 

@@ -42,7 +42,7 @@ LIBRARIES: Final = tuple(
 #: Installed packages. A component may be in one, so their lines are "the user's own line" if there is no other.
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 MOST_FRAMES: Final = 4
-#: Lines of causes, frames and their code: with the four lines around them and a hint a report has 15.
+#: Lines of causes, frames and their code. With the four lines around them and a hint, a report has 15 lines.
 MOST_LINES: Final = 10
 MOST_CAUSES: Final = 5
 MOST_TEXT: Final = 300
@@ -52,7 +52,7 @@ MOST_MESSAGE_LINES: Final = 20
 
 
 def one_line(text: str) -> str:
-    """Return the text without line breaks and other control characters, such as the repr of an array or a data frame has."""
+    """Return the text without line breaks and other control characters; the repr of an array or a data frame has some."""
     if text.isprintable():
         return text
     return _printable(" ".join(text.split()))
@@ -81,7 +81,7 @@ def describe(error: BaseException) -> str:
 
 
 def describe_in_full(error: BaseException) -> str:
-    """Return type and message of an error: all lines of an error of Squall's, one short line of any other."""
+    """Return type and message of an error: all lines for an error of Squall's, one short line for any other error."""
     if not isinstance(error, SquallError):
         return describe(error)
     lines = [line for text in _in_words(error).splitlines() if (line := _printable(text.rstrip()))]
@@ -109,7 +109,7 @@ def failure_line(failure: Failure) -> str:
 
 
 def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    """Return the user's frames of a traceback, and those of libraries that these called, the outermost first.
+    """Return the user's frames of a traceback, and the library frames that they called, the outermost first.
 
     Frames of the import system are left out, as Python does, and so are library frames that Squall called (such as `contextlib`
     below a sink).
@@ -182,7 +182,9 @@ def with_place(error: BaseException) -> str:
 
 
 def cause_lines(error: BaseException) -> list[str]:
-    """Return a line for each error that led to this one, the nearest first. Of many, only the nearest and the first cause."""
+    """Return a line for each error that led to this one, the nearest first. If there are many, only the nearest ones and the
+    first cause.
+    """
     lines = [f"{how} {with_place(cause)}" for how, cause in causes_of(error, caught_by_us)]
     if len(lines) > MOST_CAUSES:
         left_out = len(lines) - (MOST_CAUSES - 1)
@@ -239,7 +241,7 @@ class ErrorLog:
         self.kept: deque[ErrorReport] = deque(maxlen=KEPT)
 
     def add(self, report: ErrorReport) -> None:
-        """Count a report and keep it as the newest. It replaces a kept report with the same gist."""
+        """Count a report and keep it as the newest. The new report replaces a kept report with the same gist."""
         self.count += 1
         known = gist(report)
         before = next((kept for kept in reversed(self.kept) if gist(kept) == known), None)

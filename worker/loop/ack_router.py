@@ -31,13 +31,14 @@ class AckRouter:
         self.worker = worker
         self.assign(worker_of, all_spout_tasks)
         self.spouts: dict[int, SpoutTask] = {}
-        #: XORs of all tasks that run in the worker's loop: routed once a round, neighbours of one root combined.
+        #: XORs of all tasks that run in the worker's loop. They are routed once a round; consecutive XORs of one root are
+        #: combined.
         self.shared = AckBatch()
         #: Control frames that are being filled, by worker.
         self.controls: dict[str, Control] = {}
         #: Portions to route in the next rounds.
         self.queued: deque[AckBatch | list[tuple[int, Failure]]] = deque()
-        #: Seconds that routing queued portions took in the last round.
+        #: Seconds that the last round spent on routing queued portions.
         self.took = 0.0
         #: Keep-alives for trackers here whose task is in a run.
         self.late_keep_alives: list[KeepAlive] = []
@@ -45,7 +46,7 @@ class AckRouter:
     def assign(self, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
         """Set where tasks run."""
         self.worker_of = worker_of
-        #: The spout task, if the topology has only one; else 0. With one, all entries go to it, whatever their roots.
+        #: The spout task, if the topology has only one; else 0. All entries go to that task, whatever their roots.
         self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
 
     def forget(self, worker: str) -> None:
@@ -53,7 +54,7 @@ class AckRouter:
         self.controls.pop(worker, None)
 
     def control(self, worker: str) -> Control:
-        """Return the control frame for a worker that is being filled."""
+        """Return the control frame that is being filled for a worker."""
         control = self.controls.get(worker)
         if control is None:
             control = self.controls[worker] = Control(self.worker)
@@ -113,7 +114,7 @@ class AckRouter:
         """Route XORs for the trees of one spout task."""
         task = self.spouts.get(spout)
         if task is None:
-            if spout not in self.worker_of:  # of a task that is gone
+            if spout not in self.worker_of:  # the tree's task is gone
                 return
             xors = self.control(self.worker_of[spout]).xors
             if spout in xors:
@@ -162,7 +163,7 @@ class AckRouter:
         task.take_late()
 
     def receive(self, control: Control, now: float) -> None:
-        """Route a control frame of another worker. Keep-alives come first, so that they count before any tree expires."""
+        """Route a control frame of another worker. Keep-alives come first, so that they take effect before any tree expires."""
         for waiting in control.keep_alives:
             self.keep_alive(waiting, now)
         for spout, columns in control.xors.items():

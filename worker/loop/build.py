@@ -1,6 +1,6 @@
 """Builds the tasks of a worker from its plan: instances, contexts, outputs and routes.
 
-Reads top-down: `build_task` makes one task; the rest is what it needs.
+Reads top-down: `build_task` makes one task; the other functions make its parts.
 Must not know: the loop, links.
 """
 
@@ -55,7 +55,7 @@ class TaskEnvironment:
 
 
 def build_task(environment: TaskEnvironment, task: int, component: str, index: int) -> Task:
-    """Build one task; raise what unpickling the component raises."""
+    """Build one task. Raises the errors of unpickling the component."""
     plan = environment.plan
     spec = plan.topology.component(component)
     instance = plan.topology.load(component)
@@ -160,7 +160,7 @@ def build_outputs(
 ) -> Outputs:
     """Build the output streams of one task, with routes to all consumers.
 
-    index: of the sending task; round robin starts there. kept: outboxes to reuse, by stream and target.
+    index: the index of the sending task, where round robin starts. kept: outboxes to reuse, by stream and target.
     """
     spec = plan.topology.component(context.component)
     outputs: Outputs = {}
@@ -192,7 +192,7 @@ def build_outputs(
 
 
 def first_of(plan: WorkerPlan, target: int, frame: int) -> int:
-    """Return the size of an outbox's first frame in tuples. Within a process, the first frame is as large as any."""
+    """Return the size of an outbox's first frame in tuples. Within a process, the first frame is as large as all others."""
     return frame if plan.linked or target in plan.tasks_here else FIRST_TUPLES
 
 

@@ -74,8 +74,8 @@ class Completion:
         if not draining and not any(spout.wants_flush() for spout in self.table.spouts if not spout.busy):
             return False
         self.next_flush_request = now + FLUSH_REQUEST_SECONDS
-        # A worker that drains before its own end sends no requests once its trees are done: peers have to confirm each of
-        # these frames before it may leave.
+        # A worker that drains before its own end sends no requests once its trees are done: peers have to confirm each of #
+        # these frames before the worker may leave.
         if not (draining and self.table.spouts_drained):
             for other in self.timers.other_workers:
                 self.ack_router.control(other).flush = True
@@ -135,8 +135,9 @@ class Completion:
             self.links.mark_end(source, targets)
 
     def cycle_idle(self, index: int) -> bool:
-        """Return whether no frame has arrived, and each bolt here of a cycle is at rest: its outside inputs have
-        ended, and it has taken the last phase."""
+        """Return whether this worker's part of a cycle is idle: no frame has arrived, and each bolt here is at rest, its
+        outside inputs have ended, and it has taken the last phase.
+        """
         phase = self.cycles.cycles[index].phase
         return not self.arrived and all(
             bolt.inputs.outside_ended and bolt.at_rest() and (not phase or bolt.end_called)

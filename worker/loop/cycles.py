@@ -1,10 +1,10 @@
 """Detects that a cycle of bolts is quiet: counts the tuples sent and executed on its inner edges, and asks twice.
 
-End marks cannot start on the inner edges of a cycle: each task would wait for the other. So once every input from outside
-has ended, the cycle's coordinator (the worker of its lowest task) asks all workers that host its tasks. If all are idle, and
-as many tuples were executed as sent, in two rounds with the same numbers, then no tuple is in flight and the cycle is quiet
-(Mattern's four-counter method, "Algorithms for distributed termination detection", 1987). When the cycle is quiet for the first
-time, its tasks call `end_of_input`; the second time, they send their end marks to the outside.
+End marks cannot start on the inner edges of a cycle: each task would wait for another task of the cycle. So once every input
+from outside has ended, the cycle's coordinator (the worker of its lowest task) asks all workers that host its tasks. If all are
+idle, and as many tuples were executed as sent, in two rounds with the same numbers, then no tuple is in flight and the cycle is
+quiet (Mattern's four-counter method, "Algorithms for distributed termination detection", 1987). When the cycle is quiet for the
+first time, its tasks call `end_of_input`; the second time, they send their end marks to the outside.
 Must not know: links, user code, clocks (the worker says when a round is due).
 """
 
@@ -35,7 +35,7 @@ class Cycle:
     phase: int = 0
     round: int = 0
     replies: dict[str, CycleReply] = field(default_factory=dict)
-    #: Totals of the last round in which all were idle.
+    #: Totals of the last round in which all workers were idle.
     before: tuple[int, int] | None = None
 
 
@@ -59,7 +59,7 @@ class CycleWatch:
         self.cycles[cycle].executed[worker] += tuples
 
     def unsent(self, cycle: int, worker: str, tuples: int) -> None:
-        """Subtract tuples that were sent and never arrived."""
+        """Subtract tuples that were sent but never arrived."""
         if worker in self.cycles[cycle].sent:
             self.cycles[cycle].sent[worker] -= tuples
 
@@ -78,7 +78,7 @@ class CycleWatch:
                 self.send(worker, CyclePhase(index, cycle.phase))
 
     def renew(self, cycles: list[Cycle]) -> None:
-        """Follow another assignment, in which other workers host the cycles' tasks."""
+        """Follow a new assignment, in which other workers host the cycles' tasks."""
         for old, new in zip(self.cycles, cycles):
             new.sent, new.executed, new.phase, new.round = old.sent, old.executed, old.phase, old.round
         self.cycles = cycles
@@ -102,7 +102,7 @@ class CycleWatch:
                     self.send(worker, CycleProbe(index, cycle.round))
 
     def send(self, worker: str, message: CycleMessage) -> None:
-        """Send a message, or receive it when it is for this worker."""
+        """Send a message; if it is for this worker, process it at once."""
         if worker == self.worker:
             self.receive(message)
         else:
@@ -145,7 +145,7 @@ class CycleWatch:
             cycle.before = totals
         else:
             cycle.before = None
-            # Created before the loop: sending it to this worker changes `cycle.phase`.
+            # The message is made before the loop, since sending it to this worker changes `cycle.phase`.
             quiet = CyclePhase(reply.cycle, cycle.phase + 1)
             for worker in cycle.workers:
                 self.send(worker, quiet)

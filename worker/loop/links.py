@@ -29,8 +29,8 @@ Send = Callable[[str, Frame], None]
 
 #: Seconds after which everything is sent even if the loop has more to do.
 LONGEST_WAIT_IN_OUTBOX = 0.05
-#: Minimum seconds between two flushes for idle tasks in a busy worker; and the pause after one, as a multiple of the time
-#: that it took, so that flushing takes a small share of the time.
+#: Minimum seconds between two flushes for idle tasks in a busy worker; and the pause after such a flush, as a multiple of the
+#: #: flush's duration, so that flushing takes a small share of the worker's time.
 IDLE_FLUSH_SECONDS = 0.002
 IDLE_FLUSH_PAUSE = 20
 
@@ -40,8 +40,8 @@ class Flush(Enum):
 
     #: Full frames.
     FULL = auto()
-    #: Full frames, and partial ones whose target task is idle: a busy target gains nothing from an early partial frame (Nagle,
-    #: RFC 896).
+    #: Full frames, and partial frames whose target task is idle: a busy target gains nothing from an early partial frame
+    #: (Nagle, RFC 896).
     IDLE = auto()
     ALL = auto()
 
@@ -58,7 +58,9 @@ class Links:
         cycles: CycleWatch,
         linked: bool = True,
     ) -> None:
-        """`linked`: all workers can be reached from the start; otherwise each one from its call of `linked` on."""
+        """`linked`: all workers can be reached from the start. Otherwise each worker can be reached once `linked` is called for
+        it.
+        """
         self.worker = worker
         self.worker_of = worker_of
         self.window_of = windows
@@ -82,7 +84,9 @@ class Links:
         self.reachable = {worker, *worker_of.values()} if linked else {worker}
 
     def flush(self, task: Task, what: Flush) -> bool:
-        """Send the tuples in a task's outboxes, as far as there is credit; return whether any left. Sets `task.blocked`."""
+        """Send the tuples in a task's outboxes, as far as there is credit; return whether any were sent. Sets
+        `task.blocked`.
+        """
         high = task.limits.high
         sent = False
         blocked = False
@@ -188,12 +192,12 @@ class Links:
             self.grants.setdefault(batch.sender, {})[batch.target] = upto
 
     def granted(self, target: int, upto: int) -> None:
-        """Add credit that a destination granted; the tasks that waited for it may go on."""
+        """Add credit that a destination granted; the tasks that waited for this credit may continue."""
         if self.window(target).grant(upto) and target in self.waiting:
             self.retry.update(self.waiting.pop(target))
 
     def flush_retries(self) -> bool:
-        """Flush the outboxes of tasks that got credit; return whether any tuples left."""
+        """Flush the outboxes of tasks that got credit; return whether any tuples were sent."""
         if not self.retry:
             return False
         retry, self.retry = self.retry, {}
@@ -208,7 +212,7 @@ class Links:
     # Peers.
 
     def assign(self, worker_of: Mapping[int, str], moved: Iterable[int], linked: bool) -> None:
-        """Follow another assignment: tasks that `moved` get new windows."""
+        """Follow a new assignment: the tasks in `moved` get new windows."""
         self.worker_of = dict(worker_of)
         if linked:
             self.reachable = {self.worker, *worker_of.values()}
@@ -228,7 +232,7 @@ class Links:
         self.grants.pop(worker, None)
 
     def closing(self, worker: str) -> None:
-        """Close the windows to another worker, which takes no more tuples. It still executes those in flight."""
+        """Close the windows to another worker, which takes no more tuples. That worker still executes the tuples in flight."""
         self.reachable.discard(worker)
         for target, host in self.worker_of.items():
             if host == worker:
@@ -271,7 +275,7 @@ class Flushing:
 
     @property
     def pauses(self) -> bool:
-        """Whether no task wants to run in the loop. A spout that runs in its own thread is left out: no other may touch it."""
+        """Whether no task wants to run in the loop. A spout in its own thread is left out: no other thread may touch it."""
         spouts = self.table.spouts
         return not self.table.ready and not any(not spout.jobs and spout.wants_run() for spout in spouts)
 
@@ -289,7 +293,7 @@ class Flushing:
         self.next_idle_flush = max(ended + IDLE_FLUSH_SECONDS, self.next_pause_flush)
 
     def flush(self, what: Flush) -> bool:
-        """Flush the outboxes of all tasks that are not in a job; return whether any tuples left."""
+        """Flush the outboxes of all tasks that are not in a job; return whether any tuples were sent."""
         sent = False
         for task in self.table.by_id.values():
             if not task.jobs and task.emitter.dirty:

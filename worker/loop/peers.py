@@ -53,7 +53,7 @@ class Peers:
         self.ack_router.forget(name)
 
     def linked(self, name: str) -> None:
-        """Handle a new process of another worker: it takes tuples, and gets the end marks that were sent before it came."""
+        """Handle a new process of another worker: it takes tuples, and gets the end marks that were sent before it started."""
         self.links.linked(name)
         self.cycles.greet(name)
         self.completion.repeat_ends(lambda target: self.links.worker_of[target] == name)
@@ -69,7 +69,7 @@ class Peers:
 
 
 def unexecuted(task: Task) -> list[SentBatch]:
-    """Return the batches in the inbox of a closed task, as lost ones."""
+    """Return the batches in the inbox of a closed task, as lost batches."""
     return [
         SentBatch(
             0, batch.source, batch.target, 0, -1, 0, False, sorted(batch.waiting_roots(batch.position)), {}
@@ -80,7 +80,7 @@ def unexecuted(task: Task) -> list[SentBatch]:
 
 
 def waiting_in(tasks: Iterable[Task], arrived: Iterable[Frame]) -> list[SentBatch]:
-    """Return the batches of a stopped worker as lost ones: from inboxes, outboxes, and frames that it has not processed."""
+    """Return the batches of a stopped worker as lost batches: from inboxes, outboxes, and frames that it has not processed."""
     lost = [SentBatch.of(frame) for frame in arrived if isinstance(frame, Batch) and frame.rows]
     for task in tasks:
         lost += unexecuted(task)

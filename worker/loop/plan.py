@@ -88,7 +88,7 @@ class WorkerPlan:
 
     @cached_property
     def cycle_of(self) -> dict[str, int]:
-        """Component -> index of its cycle; without the components outside of cycles."""
+        """Component -> index of its cycle; only for components that are in a cycle."""
         return {component: index for index, cycle in enumerate(self.topology.cycles) for component in cycle}
 
     def conf_of(self, component: str) -> Mapping[str, Any]:
@@ -117,7 +117,9 @@ class WorkerPlan:
         ]
 
     def end_targets(self, component: str) -> list[int]:
-        """Return the tasks that get an end mark from each task of a component: its readers', except in its own cycle."""
+        """Return the tasks that get an end mark from each task of a component: those of its readers, except readers in its own
+        cycle.
+        """
         cycle = self.cycle_of.get(component, -1)
         targets: list[int] = []
         for reader in self.readers(component):

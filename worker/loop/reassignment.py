@@ -25,7 +25,7 @@ class Reassignment:
     plan: WorkerPlan
     #: Components whose number of tasks changed.
     renumbered: frozenset[str]
-    #: Tasks that another worker hosts now, and those of renumbered components.
+    #: Tasks that another worker hosts now, and the tasks of renumbered components.
     moved: frozenset[int]
 
     @classmethod
@@ -47,7 +47,7 @@ class Reassignment:
         ]
 
     def reroute(self, task: Task) -> list[SentBatch]:
-        """Replace the routes of a task that stays, where they change; waiting tuples keep their outboxes.
+        """Replace the routes of a task that stays, where they change; waiting tuples stay in their outboxes.
 
         Returns the waiting tuples for tasks that are gone.
         """

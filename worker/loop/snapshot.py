@@ -1,6 +1,6 @@
 """Reads the counters of a worker at one moment from its tasks: worker -> `WorkerCounters`.
 
-It only reads, so it may be called from any thread while the worker runs. Times are those of the worker's clock; a process
+This module only reads, so any thread may call it while the worker runs. Times are those of the worker's clock; a process
 turns them into wall-clock time (`worker.process.wall_clock`).
 Must not know: how workers are driven, where counters go.
 """
@@ -14,7 +14,7 @@ from worker.loop.worker import Worker
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 
-#: Numbers the readings of all workers of this process, in the order of their beginnings.
+#: Numbers the readings of all workers of this process, in the order in which they begin.
 _numbers = count(1)
 
 
@@ -24,7 +24,7 @@ def worker_counters(worker: Worker) -> WorkerCounters:
     stopped = worker.stopped
     components = {spec.id: ComponentCounters() for spec in worker.plan.topology.components}
     tasks = list(worker.tasks.values())
-    former = list(worker.table.former)  # read last: a task that is closed meanwhile is in both
+    former = list(worker.table.former)  # read last: a task that is closed meanwhile is in both lists
     for task in former:
         add_task(components[task.spec.id], task)
     for task in tasks:
@@ -67,7 +67,7 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
 
 
 def idle_reason(task: SpoutTask) -> str:
-    """Return, for people, why a spout does not emit at this moment; "" if it does."""
+    """Return why a spout does not emit at this moment, in words for users; "" if it emits."""
     if not task.opened:
         return "not open yet"
     if task.finished:

@@ -18,7 +18,7 @@ class TaskTable:
 
     def __init__(self) -> None:
         self.by_id: dict[int, Task] = {}
-        #: Tasks that a reassignment closed: their counters still count.
+        #: Tasks that a reassignment closed: their counters are still part of the totals.
         self.former: list[Task] = []
         self.spouts: list[SpoutTask] = []
         self.bolts: list[BoltTask] = []
@@ -38,9 +38,7 @@ class TaskTable:
 
     def remove(self, task: Task) -> None:
         """Move a closed task to the former ones."""
-        self.former.append(
-            task
-        )  # first: a thread that reads the counters meanwhile finds it in one of the two
+        self.former.append(task)  # first: a thread that reads the counters meanwhile finds the task in a list
         del self.by_id[task.id]
         if isinstance(task, SpoutTask):
             self.spouts.remove(task)

@@ -86,7 +86,7 @@ class Worker:
         self.crash: ErrorReport | None = None
         #: Whether the reason of the crash is that a task could not be created, opened or prepared.
         self.unopened = False
-        #: The task whose job the loop is running. Other threads read it, to tell what a slow worker is doing.
+        #: The task whose job the loop is running. Other threads read it, to report what a slow worker is doing.
         self.running: Task | None = None
         self.started = self.stopped = self.draining = False
         #: When the clock was last read after a job in the loop.
@@ -136,7 +136,7 @@ class Worker:
                 return
 
     def replan(self, plan: WorkerPlan) -> None:
-        """Run the tasks of another assignment from now on; tasks that stay are not disturbed."""
+        """Run the tasks of a new assignment from now on; tasks that stay are not disturbed."""
         change = Reassignment.between(self.plan, plan)
         for task in change.leaving(self.tasks.values()):
             self.remove(task)
@@ -187,7 +187,7 @@ class Worker:
 
     @property
     def drained(self) -> bool:
-        """Whether the worker drains, and nothing is pending or waiting any more."""
+        """Whether the worker is draining, and nothing is pending or waiting any more."""
         return self.draining and self.table.spouts_drained and self.idle
 
     @property
@@ -257,7 +257,7 @@ class Worker:
             busy = True
             self.ran(self.tasks[task_id], now)
         for bolt in self.async_bolts:
-            # Its calls end on the asyncio loop, which cannot queue the bolt: it only wakes the worker's loop.
+            # The bolt's calls end on the asyncio loop, which cannot queue the bolt, and only wakes the worker's loop.
             if bolt.over:
                 self.queue(bolt)
         self.run_timers(now)
@@ -288,7 +288,7 @@ class Worker:
                 self.process_control(frame, now)
             elif frame.target in self.links.tasks:
                 self.links.arrive(frame)
-            elif frame.rows:  # for a task that is gone from here
+            elif frame.rows:  # for a task that is no longer here
                 self.peers.lost([SentBatch.of(frame)], RENUMBERED)
         self.wake_bolts()
         return True
@@ -306,7 +306,7 @@ class Worker:
             self.completion.flush_here()
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
-        """Report a tuple that could not be encoded or decoded; its cycle does not wait for it."""
+        """Report a tuple that could not be encoded or decoded; the tuple's cycle does not wait for it."""
         if lost.cycle >= 0:
             self.cycles.unsent(lost.cycle, self.links.worker_of[lost.target], 1)
         name, error = self.plan.topology.name, EmitError(lost.error)
@@ -368,7 +368,7 @@ class Worker:
         task.jobs -= 1
         task.waits_for = ""
         if task.jobs:
-            return  # the task's thread runs its next job already: the results are collected after that one
+            return  # the task's thread already runs its next job: the results are collected after that job
         if task.done:
             done, task.done = task.done, []
             for batch in done:

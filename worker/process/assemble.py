@@ -83,8 +83,8 @@ class EarlySignals:
         self.seen: list[int] = []
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self.keep)
-        # Ctrl-C goes to all processes of a terminal; the process that started this one decides what to do. A handler
-        # instead of SIG_IGN, which the programs that user code starts would inherit.
+        # Ctrl-C goes to all processes of a terminal; the process that started this one decides what to do. This is a handler #
+        # and not SIG_IGN, since the programs that user code starts would inherit SIG_IGN.
         signal.signal(signal.SIGINT, ignore)
         os.register_at_fork(
             before=block_signals, after_in_parent=release_signals, after_in_child=restore_handlers
@@ -99,7 +99,7 @@ def ignore(number: int, frame: FrameType | None) -> None:
     """Ignore a signal."""
 
 
-#: The signals that a forking thread blocked before.
+#: The signals that a forking thread had blocked before the fork.
 BLOCKED = threading.local()
 
 

@@ -1,8 +1,8 @@
-"""Watches which of the user's calls run in a worker, and for how long: for its log and heartbeat, and to detect hangs.
+"""Watches which of the user's calls run in a worker, and for how long: for the worker's log and heartbeat, and to detect hangs.
 
 It runs in other threads than the worker's loop; the loop only records which task's job it runs (`Worker.running`).
 A job makes many calls; the frame on the stack distinguishes a call from the previous one. Time is counted from check to check,
-with a limit for each interval: after a process was stopped for an hour, no call counts as running for an hour.
+with a limit for each interval: after a process was stopped for an hour, no call seems to have run for an hour.
 Must not know: the consequences of a call that hangs.
 """
 
@@ -43,7 +43,7 @@ class UserCall:
 
     @property
     def hangs(self) -> bool:
-        """Whether it has run longer than `topology.bolt.hang.secs` (0: no limit)."""
+        """Whether the call has run longer than `topology.bolt.hang.secs` (0: no limit)."""
         return self.mark is not None and 0 < self.task.hang_secs < self.seconds
 
     @property
@@ -78,7 +78,7 @@ class CallWatch:
             elif old is not None and old.since == since and old.mark == mark:
                 seconds = old.seconds + min(now - old.seen, LONGEST_GAP)
             else:
-                seconds = 0.0  # it is unknown how much of the job was other calls
+                seconds = 0.0  # it is unknown how long the job's earlier calls took
             watched[key] = UserCall(task, since, mark, seconds, now)
         self.running = watched
         return sorted(watched.values(), key=lambda call: -call.seconds)
@@ -109,7 +109,9 @@ class CallWatch:
         return worker.tasks.get(int(number)) if separator and number.isdecimal() else None
 
     def place(self, record: logging.LogRecord) -> str:
-        """Return the task that wrote a log record: by the task's own logger, else by the call that is running; "": none."""
+        """Return the task that wrote a log record: the task whose logger this is, else the task whose call is running; "" if
+        none.
+        """
         name = self.worker.plan.tasks_by_logger.get(record.name)
         if name is None:
             task = self.here()
@@ -123,7 +125,7 @@ def task_name(task: Task) -> str:
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the outermost frame of user code that Squall called; None: there is none on this stack."""
+    """Return the outermost frame of user code that Squall called; None if there is none on this stack."""
     stack = []
     while frame is not None:
         stack.append(frame)

@@ -48,22 +48,22 @@ from worker.process.wall_clock import WallClock, with_wall_clock
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that tasks wait for links to all peers; then they are opened without them.
+#: Seconds that tasks wait for links to all peers; then the tasks are opened without the missing links.
 LINK_SECONDS: Final = 5.0
-#: The longest that the loop sleeps.
+#: The longest sleep of the loop, in seconds.
 LONGEST_SLEEP: Final = 1.0
 #: Seconds after which a busy loop publishes the worker's flags again.
 FLAGS_SECONDS: Final = 0.02
-#: Seconds that a running call has to return after the second SIGTERM.
+#: How long a running call may go on after the second SIGTERM, in seconds.
 END_SECONDS: Final = 2.0
-#: Seconds that peers have to confirm that this worker leaves.
+#: How long to wait until the peers confirm that this worker leaves, in seconds.
 LEAVE_SECONDS: Final = 5.0
 #: Seconds that a leaving worker waits for the trees of spouts without a message timeout.
 DRAIN_SECONDS: Final = 30.0
 
 
 class Waiter(Protocol):
-    """Wakes and times of the loop's sleep."""
+    """Lets the loop sleep, and wakes it."""
 
     def wait(self, seconds: float | None) -> None:
         """Wait until something arrives, `wake` is called or the time has passed."""
@@ -96,7 +96,7 @@ class Daemon:
     asked: str = "pause"
     orders_due: bool = False
     terminations: int = 0
-    #: Since when tasks wait for links; when leaving began, and when the peers were asked to send no more.
+    #: When tasks began to wait for links; when leaving began; and when the peers were asked to send no more.
     run_asked_at: float | None = None
     leaving_since: float | None = None
     asked_peers_at: float | None = None
@@ -127,7 +127,7 @@ class Daemon:
         self.waiter.wake()
 
     def on_terminate(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Handle SIGTERM: leave; at the second one: end."""
+        """Handle SIGTERM: leave; at the second SIGTERM: end."""
         self.terminations += 1
         if self.terminations > 1 and self.must_end_by is None:
             self.must_end_by = self.lease.clock() + END_SECONDS
@@ -198,8 +198,8 @@ class Daemon:
     def give_up_opening(self) -> NoReturn:
         """End the process because a task cannot be opened or prepared.
 
-        Its supervisor starts it again, with growing delays: by then the resources that the task needs may be available. Tasks
-        of other workers go on.
+        Its supervisor starts it again, with growing delays: at the next start, the resources that the task needs may be
+        available. Tasks of other workers go on.
         """
         crash = self.worker.crash
         assert crash is not None
@@ -229,7 +229,7 @@ class Daemon:
         if place is None and orders.asked != "stop":
             self.end(EXIT_SUPERSEDED, f"assignment {orders.version} has no place for {describe(orders)}")
         before, self.orders = self.orders, orders
-        # The links first: from its change on, the core sends to peers of the new assignment.
+        # The links change first: once the core has changed, it sends to peers of the new assignment.
         if place is not None:
             component_of = {task: component for task, component, _ in orders.tasks}
             renumbered = recreated_tasks(before.tasks, orders.tasks)
@@ -242,7 +242,7 @@ class Daemon:
         self.publish_flags()
 
     def check_identity(self, orders: Orders) -> None:
-        """End the process if the orders are for another process: then this one was replaced."""
+        """End the process if the orders are for another process, which has then replaced this one."""
         mine = self.orders
         if (orders.topology_id, orders.worker, orders.incarnation) != (
             mine.topology_id,

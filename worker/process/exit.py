@@ -1,8 +1,9 @@
 """The end of a worker process: writes the reason to its log and to end.json, and kills its process group.
 
-It works from every thread, and at once: neither a hanging user call nor a held lock nor a full disk keeps a process alive that
-has to end. One descriptor is reserved for end.json, because descriptors may run out: each peer takes several, strangers do too
-until they are refused, and user code may leave files open or lower the limit. Then a worker cannot even write its heartbeat.
+It works from every thread, and at once: a process that has to end is kept alive neither by a hanging user call nor by a held
+lock nor by a full disk. One descriptor is reserved for end.json, because descriptors may run out: each peer takes several, each
+stranger takes some until it is refused, and user code may leave files open or lower the limit. Then a worker cannot even write
+its heartbeat.
 Must not know: what causes an exit.
 """
 
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 #: Statuses whose reason is reported elsewhere or is harmless: logged as information.
 QUIET: Final = (EXIT_STOPPED, EXIT_UNOPENED)
-#: Seconds that writing the reason may take (the log's lock may be held), or with exit functions of libraries.
+#: The most seconds for writing the reason (the log's lock may be held), including exit functions of libraries if they run.
 LONGEST_WRITE: Final = 2.0
 LONGEST_EXIT: Final = 5.0
 
@@ -47,11 +48,11 @@ class OpenFiles:
         """Close the reserved descriptor, so that end.json can be written."""
         reserved, self._reserved = self._reserved, None
         if reserved is not None:
-            with suppress(OSError):  # user code has closed all descriptors, this one too
+            with suppress(OSError):  # user code has closed all descriptors, including this one
                 os.close(reserved)
 
     def why_none(self) -> str:
-        """Return why no more files can be opened, after the system has refused one."""
+        """Return why no more files can be opened, after the system has refused to open one."""
         now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if now < self.allowed:
             why = f"user code has lowered RLIMIT_NOFILE from {self.allowed} to {now}"
@@ -90,7 +91,7 @@ class ProcessExit:
         if details:
             _log.error("%s", details)
         if orderly:
-            with suppress(BaseException):  # it prints errors by itself
+            with suppress(BaseException):  # `atexit` prints errors by itself
                 atexit._run_exitfuncs()
         try:
             close_log()
@@ -111,7 +112,7 @@ def end_late(status: int, orderly: bool) -> None:
 def end_group() -> None:
     """Kill the other processes of this process's group, which are children of user code, if this process leads the group.
 
-    Repeated, since a process that is just being forked is not listed yet.
+    The search is repeated, since a process that is just being forked is not listed yet.
     """
     if os.getpgid(0) != os.getpid():
         return

@@ -2,7 +2,7 @@
 
 Every second, and at once when the loop reports a change, the thread checks the lease, finds hanging calls, and writes the
 counters and the heartbeat. While the loop is inside a user's call, this thread sends the keep-alives to the peers.
-It also ends a worker that hangs or has to be over, since its loop may never return.
+It also ends a worker that hangs or has to end at once, since the worker's loop may never return.
 Must not know: the loop, sockets (functions are passed in), what orders say.
 """
 
@@ -64,7 +64,7 @@ class WatchedLoop(Protocol):
     keep_alive_every: float
     #: When the current round began; None: the loop waits.
     round_began: float | None
-    #: When the process has to be over, after a second SIGTERM; None: there was none.
+    #: By when the process has to end, after a second SIGTERM; None: there was no second SIGTERM.
     must_end_by: float | None
 
     def on_new_orders(self) -> None:
@@ -107,7 +107,7 @@ class Heartbeat:
         self.began = 0 if stat is None else stat.started
         self.orders_file = file_mark(os.path.join(self.directory, worker_files.ORDERS))
         self.woken = threading.Event()
-        #: Calls for which the log has a warning: a spout's call may take any time.
+        #: Calls that the log has warned about. A spout's call may take any time, so a warning is enough.
         self.warned: set[object] = set()
         self.thread = threading.Thread(target=self.serve, name="squall-heartbeat", daemon=True)
 
@@ -145,7 +145,7 @@ class Heartbeat:
                 self.check()
                 if self.lease.clock() >= self.next_heartbeat:
                     self.publish()
-            except BaseException:  # also what a user's gauge raises
+            except BaseException:  # also an error of a user's gauge
                 _log.exception("the heartbeat failed; it goes on")
             threading.Event().wait(SHORTEST_PAUSE)
 
@@ -185,7 +185,7 @@ class Heartbeat:
         bound_output(self.directory)
 
     def end_if_hung(self, running: list[UserCall]) -> None:
-        """End the process if a bolt's call hangs. If a spout's call hangs, or one that opens or closes a task, warn once."""
+        """End the process if a bolt's call hangs. If a spout's call hangs, or a call that opens or closes a task, warn once."""
         hanging = [call for call in running if call.hangs]
         self.warned &= {(call.task.id, call.since) for call in hanging}
         for call in hanging:
@@ -242,7 +242,7 @@ class Heartbeat:
             self.no_files_since = None
 
     def end_without_files(self, failed: OSError) -> None:
-        """End a process that cannot open files any more. So its reason is known before the supervisor takes it for dead."""
+        """End a process that cannot open files any more, so that the reason is known before the supervisor presumes it dead."""
         now = self.lease.clock()
         if failed.errno != errno.EMFILE:
             self.no_files_since = None
@@ -267,7 +267,9 @@ class Heartbeat:
 
 
 def bound_output(directory: str) -> None:
-    """Move the output of C code and child processes aside if it is too large, in place of older output."""
+    """Move the output of C code and child processes aside if it is too large. This replaces the output that was moved aside
+    before.
+    """
     path = os.path.join(directory, worker_files.OUTPUT)
     try:
         if os.stat(path).st_size > MOST_OUTPUT:
@@ -278,7 +280,7 @@ def bound_output(directory: str) -> None:
 
 
 def file_mark(path: str) -> Any:
-    """Return a value that changes when another file is renamed to this path."""
+    """Return a value that changes when a new file is renamed to this path."""
     try:
         stat = os.stat(path)
     except OSError:

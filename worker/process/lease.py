@@ -1,10 +1,10 @@
 """The lease: a worker may work only while its supervisor renews it. A worker whose lease expires ends itself.
 
-The supervisor writes a rising number into a file. The lease expires when the worker has seen no new number for the lease's
-seconds of its own monotonic clock, which goes on while the process is stopped: by then Nimbus may have assigned its tasks to
-others. A number that changed after that does not count: it does not show who owns the tasks.
-`Lease.now` is the clock of everything in the worker. So a frozen process whose lease has expired does nothing when it thaws:
-the first read of the clock, before a frame leaves or a run of calls begins, ends it.
+The supervisor writes a rising number into a file. The lease expires when the worker has seen no new number for the length of
+the lease by its own monotonic clock, which goes on while the process is stopped. By then Nimbus may have assigned the worker's
+tasks to other workers. A number that changes after that is ignored: it does not show who owns the tasks. `Lease.now` is the
+clock of everything in the worker. So a frozen process whose lease has expired does nothing when it thaws: the first read of the
+clock, before a frame leaves or a run of calls begins, ends the process.
 Must not know: the number's meaning, how a process ends.
 """
 

@@ -1,8 +1,8 @@
 """A worker process's log: one rotating file, each line with its time, its level and the task whose call wrote it.
 
 The prints of user code go there too, line by line: `sys.stdout` and `sys.stderr` are `LogStream`s. Output of C code and child
-processes to the descriptors 1 and 2 bypasses the log, and goes to the file on which these were opened.
-A full disk costs lines, but never the worker: the loss is reported once.
+processes to the descriptors 1 and 2 bypasses the log, and goes to the file that these descriptors were opened on. If the disk
+is full, lines are lost, but the worker continues; the loss is reported once.
 Must not know: tasks, calls (a function returns the place of a record).
 """
 
@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from squall.worker_files import LOG
 
-#: The size at which the file is renamed, and how many older ones are kept.
+#: The size at which the file is renamed, and how many renamed files are kept.
 MOST_BYTES: Final = 10_000_000
 OLDER_FILES: Final = 3
 #: A line without a line break is written when it has this many characters.
@@ -138,7 +138,7 @@ class LogStream(io.TextIOBase):
 
 
 class ByteStream(io.RawIOBase):
-    """Bytes into a `LogStream`."""
+    """Writes bytes into a `LogStream`."""
 
     def __init__(self, stream: LogStream) -> None:
         self.stream = stream

@@ -49,7 +49,9 @@ def check_orders(orders: Orders, directory: str) -> None:
 
 
 def own_place(orders: Orders) -> Placement | None:
-    """Return this worker's place in the assignment; None if the assignment has another incarnation of this worker, or none."""
+    """Return this worker's place in the assignment; None if the assignment has a different incarnation of this worker, or no
+    place for it.
+    """
     for place in orders.placements:
         if place.worker == orders.worker and place.incarnation.version == orders.incarnation.version:
             return place

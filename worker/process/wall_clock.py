@@ -12,7 +12,7 @@ from typing import Final
 
 from squall.cluster.counters import WorkerCounters
 
-#: If the wall clock differs from the predicted time by more than these seconds, someone has changed it: read it again.
+#: If the wall clock differs from the predicted time by more than these seconds, it was changed, and is read again.
 _CHANGED_SECONDS: Final = 0.5
 
 

@@ -15,16 +15,15 @@ The canonical form of a key is a tag for its domain and a number:
   because the modulus behind `hash()` differs on 32-bit builds. Infinities and "no value" (NaN of any type,
   NaT) have special residues.
 - Text is CRC-32 of its UTF-8 (lone surrogates pass) with its length; bytes likewise, in another domain.
-- Instants are attoseconds since 1970, the finest unit of numpy.datetime64. Naive ones count the wall clock;
-  a date counts as its midnight (numpy holds a datetime64 equal to both); aware ones count UTC with fold=0,
-  because `==` between aware datetimes ignores fold (PEP 495). Durations are attoseconds too; numpy's years
-  and months, which equal no number of days, count months. Times of day are microseconds, less the
-  UTC offset when aware.
+- Instants are attoseconds since 1970, the finest unit of numpy.datetime64. Naive instants are read by the wall clock, and a
+  date is its midnight (numpy holds a datetime64 equal to both). Aware instants are in UTC with fold=0, because `==` between
+  aware datetimes ignores fold (PEP 495). Durations are attoseconds too; numpy's years and months, which equal no number of
+  days, are months. Times of day are microseconds, less the UTC offset if they are aware.
 - Tuples (namedtuples too), lists, frozensets and dataclasses combine the hashes of their items; a dataclass
-  adds its qualified name. An Enum member without a mixed-in type counts as its class's qualified name and
-  its own name. The module is left out: it is `__main__` in one process and a name in another.
+  adds its qualified name. An Enum member without a mixed-in type is hashed by its class's qualified name and its own name. The
+  module is left out: it is `__main__` in one process and has a name in another.
 - A subclass is hashed as its base (StrEnum as str, IntFlag as int) as long as it inherits the base's
-  `__eq__`. One with its own `__eq__` is refused: it is unknown which of its values are equal.
+  `__eq__`. A subclass with its own `__eq__` is refused: it is unknown which of its values are equal.
 
 The number of a domain goes through the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable
 pseudorandom number generators", 2014; constants: Stafford's mix 13), so that `h % n` is well spread for any
@@ -34,8 +33,8 @@ against keys that were chosen to collide.
 
 No hash can keep the promise where numpy's own `==` is not transitive: numpy rounds before it compares
 (np.float32(0.1) == 0.1, np.float64(2**53) == 2**53 + 1), and takes a bare number for any unit
-(np.timedelta64(5, "s") == 5). Here numbers have the same hash when their exact values are equal. A
-timedelta64 is a duration and never a number; one without a unit is refused.
+(np.timedelta64(5, "s") == 5). Here numbers have the same hash when their exact values are equal. A timedelta64 is a duration
+and never a number; without a unit, it is refused.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ def key_hash(key: object) -> int:
 
 def two_choices(key: object, n: int) -> tuple[int, int]:
     """Return two different candidates of `n` for `key`, the first `key_hash(key) % n`; (0, 0) if n is 1."""
-    content = key_hash(key)  # even with one candidate: adding a task must not turn a key into an error
+    content = key_hash(key)  # also for one candidate: adding a task must not turn a key into an error
     if n < 2:
         if n < 1:
             raise ValueError(f"two_choices needs at least one candidate to choose from, not {n}")
@@ -224,7 +223,7 @@ _UNITS = {  # numpy's linear units, in attoseconds
     "W": 604_800 * _SECOND, "D": 86_400 * _SECOND, "h": 3_600 * _SECOND, "m": 60 * _SECOND, "s": _SECOND,
     "ms": 10**15, "us": 10**12, "ns": 10**9, "ps": 10**6, "fs": 10**3, "as": 1,
 }  # fmt: skip
-_MONTHS_IN = {"Y": 12, "M": 1}  # its units without a fixed number of days
+_MONTHS_IN = {"Y": 12, "M": 1}  # numpy's units without a fixed number of days
 _EPOCH = dt.date(1970, 1, 1).toordinal()
 _NUMPY_NAT = -(2**63)  # comparing it with itself warns where numpy deprecates times without a unit
 _NUMPY_UNIT = re.compile(r"\[(\d*)([A-Za-z]+)\]")
@@ -270,7 +269,7 @@ def _days_before_month(months: int) -> int:
 
 
 def _numpy_count(key: Any) -> tuple[int, str]:
-    """Return how many of which unit a datetime64 or timedelta64 counts; of none ("") when it is not a time."""
+    """Return the count and the unit of a datetime64 or timedelta64; (0, "") for NaT."""
     count = key.astype("int64").item()
     if count == _NUMPY_NAT:
         return 0, ""
@@ -368,7 +367,7 @@ def _enum(tag: int, key: Enum, _depth: int) -> int:
 
 
 def _flag(tag: int, key: Flag, _depth: int) -> int:
-    return _mix(key._value_ % _PRIME ^ tag)  # a combination has no name on every Python
+    return _mix(key._value_ % _PRIME ^ tag)  # not every Python has a name for a combination
 
 
 # -- The kind of a type

@@ -36,7 +36,9 @@ class Outbox:
         frame: int = 256,
         first: int = 256,
     ) -> None:
-        """`frame`: the most tuples in a frame, such that a window fits into the reader's queue; `first`: in the first frame."""
+        """`frame`: the most tuples in a frame, so that a window fits into the reader's queue; `first`: the same for the first
+        frame.
+        """
         self.source = source
         self.target = target
         #: False on an edge that closes a cycle: its batches take no credit.
@@ -44,8 +46,8 @@ class Outbox:
         #: Index of the cycle with this inner edge, or -1.
         self.cycle = cycle
         self.limit = FrameLimit(frame, first)
-        # It has its own columns only while it holds tuples: two components of 500 tasks have 250,000 outboxes, and a million
-        # objects cost the garbage collector more than the tuples do.
+        # An outbox has its own columns only while it holds tuples: two components of 500 tasks have 250,000 outboxes, and a
+        # million objects cost the garbage collector more than the tuples do.
         self.rows = NO_ROWS
         self.roots = NO_IDS
         self.edges = NO_IDS

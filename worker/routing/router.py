@@ -60,7 +60,7 @@ class ShuffleRoute(Route):
 
 
 class KeyedRoute(Route):
-    """Base of the groupings by fields: finds the key of a row, and reports one that cannot be a key."""
+    """Base of the groupings by fields: finds the key of a row, and reports a value that cannot be a key."""
 
     __slots__ = ("boxes", "fields", "only", "positions", "source")
 
@@ -209,8 +209,8 @@ class CustomRoute(Route):
 class StreamOutput:
     """One output stream of one sending task: who reads it, and how each reader's tasks are chosen.
 
-    The outboxes in `fixed` get every tuple. Each route in `picked` chooses one more outbox, each in `many` any number of them.
-    `direct` has the outboxes by task, for `emit_direct`.
+    The outboxes in `fixed` get every tuple. Each route in `picked` chooses one more outbox, each route in `many` any number of
+    outboxes. `direct` has the outboxes by task, for `emit_direct`.
     """
 
     def __init__(self, source: Source, is_direct: bool) -> None:
@@ -228,7 +228,7 @@ class StreamOutput:
         self.cache: dict[Any, Outbox] = {}
 
     def shorten(self) -> None:
-        """If each row goes to exactly one task, keep its route in `only`, and its cache too if one field is the key.
+        """If each row goes to exactly one task, keep the route in `only`; if one field is the key, keep the route's cache, too.
 
         `emit` then needs no loops, and no call for a key in the cache (measured: 90 of 600 ns a tuple).
         """
@@ -278,7 +278,7 @@ def add_shuffle(output: StreamOutput, reader: Reader) -> None:
 
 
 def add_local_or_shuffle(output: StreamOutput, reader: Reader) -> None:
-    """Route to one task in turn, of those in this worker if there are any."""
+    """Route to one task, in turn: among the tasks in this worker if there are any, else among all."""
     tasks = sorted(reader.boxes)
     near = [task for task in tasks if reader.local(task)] or tasks
     share(output, [reader.boxes[task] for task in near], reader.index)

@@ -34,7 +34,7 @@ TEXT: Final = mix(1)
 _TEXT = cython.declare(cython.ulonglong, TEXT)
 
 if cython.compiled:
-    # CRC-32 of each byte (the polynomial of IEEE 802.3, as in zlib). Plain Python leaves all of this to zlib.
+    # CRC-32 of each byte (the polynomial of IEEE 802.3, as in zlib). In plain Python, zlib does all of this.
     for _byte in range(256):
         TABLE[_byte] = crc32(bytes((_byte,)), 0xFFFFFFFF) ^ 0xFFFFFFFF
 

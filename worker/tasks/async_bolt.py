@@ -164,7 +164,7 @@ class Recorder:
         self.task = task
 
     def record(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Add a record to the running call; without one (in prepare, tick, end_of_input), carry it out now."""
+        """Add a record to the running call; if no call is running (in prepare, tick, end_of_input), carry it out now."""
         call = CURRENT.get()
         if call is None:
             getattr(self.task, name)(*args, **kwargs)

@@ -1,7 +1,7 @@
 """A task of a `BatchBolt`: gathers tuples and executes them as a batch.
 
 A batch is executed when it is full, when its interval has passed, when the worker requests a flush while the input is empty,
-and at the end of the input. Its tuples are acked together, and fail together when `execute_batch` raises.
+and at the end of the input. The tuples of a batch are acked together, and fail together if `execute_batch` raises.
 Must not know: links, trackers, threads.
 """
 
@@ -127,7 +127,7 @@ class BatchBoltTask(BoltTask):
 
     def finish_input(self) -> None:
         if self.gathered:
-            self.execute_gathered()  # end_of_input comes in the next run: one user call between two flushes of the outboxes
+            self.execute_gathered()  # end_of_input comes in the next run: the outboxes are flushed after each user call
         else:
             super().finish_input()
 

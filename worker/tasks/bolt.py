@@ -3,10 +3,9 @@
 Its run: due ticks, then batches from the inbox in order, for a bounded time and a bounded number of emissions; `end_of_input`
 once every source task has sent its end mark.
 For each row of a batch the task makes a `Tuple`, calls the user's `execute`, and keeps the XOR if the tuple is acked. Two
-functions do the same: `run_basic` is the hot loop, for Storm's basic bolts (the common case: the runtime anchors and acks);
-`run_general` is for everything else (rich bolts, tuples of several trees, hooks).
-A run ends early when its task has emitted as many tuples as its outboxes may hold, so that no queue grows past its limit plus
-the emissions of one user call.
+functions do this: `run_basic` is the hot loop, for Storm's basic bolts (the common case: the runtime anchors and acks);
+`run_general` is for everything else (rich bolts, tuples of several trees, hooks). A run ends early when its task has emitted as
+many tuples as its outboxes may hold, so that no queue grows past its limit plus the emissions of one user call.
 Must not know: links, trackers, threads.
 """
 
@@ -90,9 +89,9 @@ class BoltTask(Task):
         self.auto_anchor = bool(self.instance.auto_anchor)
         self.execute: Callable[[Tuple], Any] = self.instance.execute
         self.tick_due = False
-        #: `tick` was called in the previous run.
+        #: Whether `tick` was called in the previous run.
         self.ticked = False
-        #: `end_of_input` is due; it has been called.
+        #: Whether `end_of_input` is due, and whether it has been called.
         self.end_due = False
         self.end_called = False
         #: Called with each tuple that fails, while it still has its trees.
@@ -122,7 +121,7 @@ class BoltTask(Task):
         self.timeout_resets += trees_of(tup)
 
     def check_open(self, tup: Tuple, what: str) -> None:
-        """Check that the tuple was neither acked nor failed, and that this thread may do so."""
+        """Check that the tuple was neither acked nor failed, and that this thread may ack or fail it."""
         if not isinstance(tup, Tuple):
             raise EmitError(
                 f"{self.emitter.where()} cannot {what} {short(tup)}: it is not a tuple that execute() got"
@@ -175,7 +174,9 @@ class BoltTask(Task):
         self.finish_if_due(enough)
 
     def tick_if_due(self, input_waits: bool) -> None:
-        """Call `tick` if it is due. While input waits, not in two runs in a row: a tick may use up a run's emissions."""
+        """Call `tick` if it is due. While input waits, two consecutive runs do not both tick: a tick may use up a run's
+        emissions.
+        """
         self.ticked = self.tick_due and not (self.ticked and input_waits)
         if self.ticked:
             self.tick_due = False
@@ -222,7 +223,7 @@ class BoltTask(Task):
         return super().at_rest() and not self.buffered()
 
     def buffered(self) -> int:
-        """Return the number of tuples taken from the inbox and not executed yet."""
+        """Return the number of tuples that were taken from the inbox but not executed yet."""
         return 0
 
     def request_flush(self) -> bool:
@@ -303,7 +304,7 @@ def run_basic(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
     source = batch.source
     start = batch.position
     rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
-    # Appended to directly instead of by AckBatch.add: this saves a call for each change of tree.
+    # The columns are appended to directly, without AckBatch.add: this saves a call for each change of tree.
     acked_roots, acked_xors = task.xors.roots, task.xors.xors
     last = 0
     xor = 0
@@ -322,7 +323,7 @@ def run_basic(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
         except BaseException as error:
             if task.raised(tup, error):
                 enough = 0
-        root = tup._root  # changed if the user or an error acked or failed the tuple
+        root = tup._root  # it has changed if the user or an error acked or failed the tuple
         if root == last:
             xor ^= tup._xor
         else:

@@ -1,4 +1,4 @@
-"""emit(): from a user's values to rows in outboxes, with an edge for each in the tuple's tree.
+"""emit(): from a user's values to rows in outboxes, with an edge for each row in the tuple's tree.
 
 Each task has its emitter. `BoltEmitter` anchors to the tuple that is being executed, `SpoutEmitter` opens a tree per message
 id. With `worker/tasks/bolt.py` this is the hottest code: every line of `emit` costs each tuple (figures:
@@ -49,11 +49,11 @@ class Emitter:
         self.random = random
         #: The source of edge ids; in plain Python, a list of ids that are drawn in blocks.
         self.edges: Any = SplitMix(random.getrandbits(64)) if cython.compiled else Ids()
-        #: The outboxes that are not empty: a task may have thousands, few of them in use at a time.
+        #: The outboxes that are not empty: a task may have thousands of outboxes, but few in use at a time.
         self.dirty: list[Outbox] = []
         #: The number of calls of emit so far.
         self.emitted = 0
-        #: The thread that may emit; 0: none may, for the reason in `why_not`.
+        #: The thread that may emit; 0: no thread may, for the reason in `why_not`.
         self.owner = 0
         self.why_not = "its task is not running yet"
 
@@ -75,7 +75,7 @@ class Emitter:
         raise AssertionError("every kind of emitter has its own emit_direct")
 
     def output(self, stream: str) -> StreamOutput:
-        """Return the output of that name; an unknown or direct one raises `EmitError`."""
+        """Return the output of that name. Raises `EmitError` if it is unknown or direct."""
         output = self.outputs.get(stream) if isinstance(stream, str) else None
         if output is None:
             streams = ", ".join(repr(name) for name in self.outputs if not name.startswith("__")) or "none"
@@ -214,7 +214,8 @@ class BoltEmitter(Emitter):
                 box = output.cache[row[output.key]]
             except (KeyError, TypeError):  # a new key, or a key that contains a list
                 box = route.pick(row)
-        # The edge first, since it is the deepest call: if a user's recursion leaves no room for it, nothing is emitted.
+        # The edge is drawn first, since this is the deepest call: if a user's recursion leaves no room for it, nothing is
+        # emitted.
         edge = 0
         if root:
             if cython.compiled:
@@ -243,7 +244,7 @@ class BoltEmitter(Emitter):
         self.spread(row, boxes, self.trees(anchors))
 
     def trees(self, anchors: Any) -> list[Tuple]:
-        """Return the tracked tuples to anchor to: those given, else the one being executed."""
+        """Return the tracked tuples to anchor to: the given tuples, else the tuple that is being executed."""
         if anchors is None:
             anchors = (self.anchor,)
             if self.anchor._root == SETTLED:

@@ -1,6 +1,6 @@
 """Hooks around a task's calls: the user's hooks, debug logging, and the checks of the testing tools.
 
-A task with hooks runs by the general function instead of the hot loop, so tasks without hooks pay nothing for them. An error in
+A task with hooks is run by the general function instead of the hot loop, so other tasks pay nothing for hooks. An error in
 a hook is reported like any other error of the user's code, and harms no tuple.
 Must not know: links, trackers.
 """
@@ -73,8 +73,9 @@ def load_hooks(names: Sequence[str]) -> list[Hook]:
 
 
 def watchers(observers: Sequence[Any], context: Context) -> list[Any]:
-    """Return the observers of one task. An observer with `for_task(context)` makes a hook for the task; any other gets the
-    calls of all tasks (most calls do not name their task)."""
+    """Return the observers of one task. An observer with `for_task(context)` makes a hook for the task; any other observer gets
+    the calls of all tasks (most calls do not name their task).
+    """
     return [
         observer.for_task(context) if hasattr(observer, "for_task") else observer for observer in observers
     ]

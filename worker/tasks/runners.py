@@ -1,9 +1,9 @@
 """Runs tasks outside the worker's loop: in a thread per task, and on one asyncio loop per worker.
 
-The worker's core knows only "submit this job" and "which jobs are done"; in simulated time jobs run at once, in the loop.
-A task's jobs run one after the other in one thread, the same one from `prepare` to `cleanup`.
-A process that user code forks has a copy of every task, but must not run any: if the forking call returns to Squall, the
-forked process is ended. If it runs another program or calls `os._exit`, Squall does not interfere.
+The worker's core uses only "submit this job" and "which jobs are done"; in simulated time, jobs run at once, in the loop. A
+task's jobs run one after the other in one thread, the same thread from `prepare` to `cleanup`. A process that user code forks
+has a copy of every task, but must not run these copies: if the forking call returns to Squall, the forked process is ended. If
+it runs another program or calls `os._exit`, Squall does not interfere.
 Must not know: tasks, tuples.
 """
 
@@ -37,7 +37,7 @@ class Runner(Protocol):
     """Runs the jobs of tasks outside the loop."""
 
     def submit(self, task: int, job: Job) -> None:
-        """Run a job of this task, after the ones before it."""
+        """Run a job of this task, after the task's earlier jobs."""
 
     def collect(self) -> list[int]:
         """Return the tasks whose jobs have ended since the last call; one entry per job."""
@@ -153,7 +153,7 @@ class AsyncThread:
 
     def submit(self, calls: Calls) -> None:
         """Start these calls on the loop, all with one wake-up."""
-        import asyncio  # takes longer to load than a small topology takes to start
+        import asyncio  # asyncio takes longer to load than a small topology takes to start
 
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
@@ -188,7 +188,7 @@ class AsyncThread:
             loop.close()
 
     def stop(self) -> None:
-        """Cancel what is still running and end the thread."""
+        """Cancel the calls that are still running, and end the thread."""
         if self.loop is not None and self.thread is not None:
             self.loop.call_soon_threadsafe(self.loop.stop)
             self.thread.join(STOP_SECONDS)

@@ -104,7 +104,7 @@ class SimulatedAsync:
             return
         for task in self.tasks:
             task.cancel()
-        if self.tasks:  # gather() of nothing belongs to another loop
+        if self.tasks:  # gather() without tasks would take a different loop
             loop.run_until_complete(asyncio.gather(*self.tasks, return_exceptions=True))
         loop.close()
         self.loop = None

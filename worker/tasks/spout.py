@@ -50,7 +50,7 @@ class SpoutTask(Task):
         self.active = True
         self.draining = False
         self.finished = False
-        #: The final calls of `ack` and `fail` are running: emitting is no longer allowed.
+        #: Whether the task is being stopped, and makes its last calls of `ack` and `fail`: emitting is no longer allowed.
         self.stopping = False
         #: Trees that wait for their replay: (due, number, emission), a heap.
         self.replays: list[tuple[float, int, Emission]] = []
@@ -90,8 +90,8 @@ class SpoutTask(Task):
     def exhausted(self) -> bool:
         """Whether the source has ended and every tree has had its final call.
 
-        During a run, finished trees may be in no list. A tree that failed as "stopped" does not count: the next process that
-        opens the spout has to read its tuple again.
+        During a run, finished trees may be in no list, so the answer is False. A tree that failed as "stopped" makes it False,
+        too: the next process that opens the spout has to read the tree's tuple again.
         """
         if not (self.finished and self.opened) or "stopped" in self.given_up:
             return False
@@ -135,7 +135,7 @@ class SpoutTask(Task):
         return self.verdicts_due() or self.may_emit(now) or self.replay_due(now)
 
     def next_time(self) -> float | None:
-        """Return the time at which the spout is due if nothing arrives before."""
+        """Return the time at which the spout is due if nothing arrives earlier."""
         times = []
         if self.replays and not self.blocked and not self.full():
             times.append(self.replays[0][0])
@@ -282,7 +282,7 @@ class SpoutTask(Task):
         return self.emitter.emitted + self.besides
 
     def count_besides(self) -> None:
-        """Count a replay or a dead letter. It does not count as emitted, but the outboxes are flushed as if it did."""
+        """Count a replay or a dead letter. It is not counted as an emission, but the outboxes are flushed as if it were one."""
         self.besides += 1
         self.flushed_at -= 1
 

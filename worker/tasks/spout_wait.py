@@ -12,14 +12,14 @@ try:
 except ImportError:
     from topology_api import plain_cython as cython
 
-#: Waits after empty calls double up to this many seconds (an idle topology must take next to no CPU).
+#: Waits after empty calls double up to this many seconds (an idle topology must take almost no processor time).
 LONGEST_EMPTY_WAIT = 0.02
 #: The wait after a `next_tuple` that raised, doubling up to the longest.
 FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
 
 
 def seconds_of(wait: object) -> float | None:
-    """Return the wait that next_tuple returned, in seconds (also a number of numpy's); None if it is not a valid wait."""
+    """Return the wait that next_tuple returned, in seconds (it may be a number of numpy's); None if it is not a valid wait."""
     if isinstance(wait, bool) or not isinstance(wait, Real):
         return None
     try:
@@ -40,22 +40,24 @@ class SpoutWait:
         self.asked_until = 0.0
         self.empties = 0
         self.errors_in_a_row = 0
-        #: `wake` was called since the last run of next_tuple began.
+        #: Whether `wake` was called since the last run of next_tuple began.
         self.woken = False
-        #: In simulated time: calls of next_tuple allowed and made at this instant.
+        #: In simulated time: how many calls of next_tuple one instant allows (None: any number), the current instant, and the
+        #: #: calls made at it.
         self.calls_an_instant: int | None = None
         self.instant = -1.0
         self.instant_calls = 0
 
     def wake(self) -> None:
         """Call next_tuple at the next opportunity. Other threads may call this while a run is ending. The order of the writes
-        matters: such a run either sees the flag, or has set its wait already."""
+        matters: such a run either sees the flag, or has already set its wait.
+        """
         self.woken = True
         self.not_before = 0.0
         self.empties = 0
 
     def ask(self, seconds: float, empty: bool, now: float) -> None:
-        """Wait for the time that next_tuple returned."""
+        """Wait for as long as next_tuple asked."""
         self.not_before = self.asked_until = now + seconds
         self.empties = 1 if seconds > 0 and empty else 0
 

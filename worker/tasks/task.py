@@ -99,19 +99,19 @@ class Task:
         #: The number of jobs in the task's thread, and when the oldest began.
         self.jobs = 0
         self.busy_since = 0.0
-        #: What the running call waits for (it reports this with `Context.progress`); "": unknown.
+        #: What the running call waits for (the call reports this with `Context.progress`); "": unknown.
         self.waits_for = ""
-        #: The worker is stopping: results of a running call are discarded.
+        #: Whether the worker is stopping; if so, results of a running call are discarded.
         self.stopped = False
-        #: An outbox has no room; the task is not run.
+        #: Whether an outbox has no room; if so, the task is not run.
         self.blocked = False
-        #: Everything is done: end_of_input has run (or the spout has finished), and the end marks have been sent.
+        #: Whether everything is done: end_of_input has run (or the spout has finished), and the end marks have been sent.
         self.ended = False
         self.executed = self.acked = self.failed = 0
-        #: `topology.on.error: crash`: the first error of the user's code ends the topology.
+        #: Whether the first error of the user's code ends the topology (`topology.on.error: crash`).
         self.crash_on_error = self.context.conf["topology.on.error"] == "crash"
         self.hang_secs = float(self.context.conf["topology.bolt.hang.secs"])  # type: ignore[arg-type]
-        #: The task runs in its own thread.
+        #: Whether the task runs in its own thread.
         self.threaded = bool(self.instance.threaded)
         self.metrics = TaskMetrics()
         self.observer: Any = None
@@ -219,9 +219,9 @@ class Task:
         return sum(len(batch) - batch.position for batch in list(self.inbox))
 
     def waiting_roots(self) -> set[int]:
-        """Return the trees whose tuples wait here, unexecuted or unsent, except those of a hung call.
+        """Return the trees whose tuples wait here, unexecuted or unsent, except the trees of a hung call.
 
-        It only reads, so it may be called during a run.
+        This only reads, so it may be called during a run.
         """
         roots: set[int] = set()
         for batch in list(self.inbox)[1 if self.hung() else 0 :]:
@@ -233,7 +233,7 @@ class Task:
     def holds_trees(self) -> bool:
         """Return whether `waiting_roots` could return anything.
 
-        This is called before each sleep, so it stops at the first one that it finds.
+        This is called before each sleep, so it stops at the first tree that it finds.
         """
         return any(any(islice(batch.roots, batch.position, None)) for batch in list(self.inbox)) or any(
             any(box.roots) for box in list(self.emitter.dirty)

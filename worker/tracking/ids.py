@@ -1,8 +1,8 @@
 """Root ids and edge ids of tuple trees. All are signed 64-bit integers.
 
 A root id is positive and locates its tree: the spout task (16 bits), the number of uses of the slot (24 bits), and the slot of
-that task's table (23 bits). A slot is used again only after at least `MIN_SLOTS` others. So an id repeats after 2**24 * 4096
-trees of one task at the earliest: 19 hours at a million trees a second.
+that task's table (23 bits). A slot is used again only after at least `MIN_SLOTS` other slots. So an id repeats after 2**24 *
+4096 trees of one task at the earliest: 19 hours at a million trees a second.
 Must not know: trees, tasks, queues.
 """
 

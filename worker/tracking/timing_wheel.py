@@ -1,4 +1,4 @@
-"""A timing wheel over the slots of a tracker's table: it finds the trees that were not kept alive for the timeout.
+"""A timing wheel over the slots of a tracker's table: it finds the trees that were last kept alive longer ago than the timeout.
 
 A tick is a twentieth of the timeout T. A slot stamped in tick k is due when tick k + 21 begins, so between T and 1.05 T after
 the stamp. Each slot is in the wheel at most once, however often it is used or stamped: a slot that comes up early moves to the
@@ -51,8 +51,9 @@ class TimingWheel:
             self.spokes[(tick + LIFE) % SPOKES].append(slot)
 
     def due(self) -> list[int]:
-        """Turn the wheel to the time last set; remove and return the slots that were not stamped for the timeout, in use or
-        not."""
+        """Turn the wheel to the time last set; remove and return the slots whose last stamp is older than the timeout, whether
+        they are in use or not.
+        """
         tick = self.tick
         due: list[int] = []
         first = max(self.turned + 1, tick - SPOKES + 1)

@@ -1,9 +1,9 @@
 """The tracker: the open tuple trees of one spout task, and those that were completed or failed.
 
 A tree is one 64-bit value: the XOR of the edge ids of all its tuples, each once when it is emitted and once when it is
-acked. When every tuple was acked, it is zero; otherwise it is zero only with a chance of 2**-64 (the algorithm of Storm's
-acker, Nathan Marz, `daemon/acker.clj`). Trees are kept in a table of slots. A root id is a slot and its generation, so an entry
-for a tree that has ended is recognised as late and changes nothing.
+acked. When every tuple was acked, the value is zero; before that, it is zero only with a chance of 2**-64 (the algorithm of
+Storm's acker, Nathan Marz, `daemon/acker.clj`). Trees are kept in a table of slots. A root id is a slot and its generation, so
+an entry for a tree that has ended is recognised as late and changes nothing.
 
 The tracker lives beside its spout: a tree is opened before any of its tuples can leave, and dies with its source.
 It keeps the values of each emission, for replays. It promises: each opened tree ends once, in `completed` or in `failed`.
@@ -35,8 +35,9 @@ class Tracker:
     """Open trees of one spout task. All times are seconds of the caller's clock."""
 
     def __init__(self, task: int, timeout: float | None, now: float, generation: int = 0) -> None:
-        """`generation`: where the ids of this tracker begin. With another generation, late entries for trees of an earlier
-        process of the same task match none of its trees."""
+        """`generation`: where the ids of this tracker begin. With a different generation, late entries for trees of an earlier
+        process of the same task match none of this tracker's trees.
+        """
         self.task = task
         self.generation = generation
         #: Root id of each slot; negative while the slot is free.
@@ -49,12 +50,12 @@ class Tracker:
         self.acking = True
         #: Number of open trees.
         self.pending = 0
-        #: Where trees waited by the last keep-alive: root -> (component, task).
+        #: Where trees waited according to the last keep-alive: root -> (component, task).
         self.holders: dict[int, tuple[str, int]] = {}
         #: Ended trees that were not collected yet.
         self.completed: list[Emission] = []
         self.failed: list[tuple[Emission, Failure]] = []
-        #: Emissions with a message id while acking is off: they count as acked at once.
+        #: Emissions with a message id while acking is off: they are acked at once.
         self.untracked: list[Emission] = []
 
     @cython.locals(slot=cython.Py_ssize_t, root=cython.longlong)
@@ -84,7 +85,9 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def forget(self, root: int) -> None:
-        """Forget a tree whose emission failed: it gets no final call. Calls nothing: the recursion limit may be reached."""
+        """Forget a tree whose emission failed: it gets no final call. This calls no function, since the recursion limit may be
+        reached.
+        """
         slot = root & _SLOT_MASK
         if self.roots[slot] == root:
             self.roots[slot] = -root
@@ -124,7 +127,9 @@ class Tracker:
         table=cython.longlong[::1], values=cython.longlong[::1], slot=cython.Py_ssize_t, root=cython.longlong
     )
     def complete_all(self, slots: list[int]) -> None:
-        """Complete the trees that are zero, of these slots (some may occur twice): as `close`, without a call for each."""
+        """Complete those trees of these slots that are zero, as `close` does, but without a call for each. A slot may occur
+        twice.
+        """
         table, values, emissions = self.roots, self.xors, self.emissions
         completed, free, holders = self.completed, self.free, self.holders
         before = len(completed)
@@ -164,7 +169,7 @@ class Tracker:
     def keep_alive(
         self, roots: tuple[int, ...], now: float, component: str | None = None, task: int | None = None
     ) -> None:
-        """Keep these trees alive: their tuples wait at that task, or a bolt reset their timeout."""
+        """Keep these trees alive: their tuples wait at this task, or a bolt reset their timeout."""
         wheel = self.wheel
         if wheel is None:
             return
@@ -179,7 +184,7 @@ class Tracker:
     def renew(self, tick: int, now: float) -> None:
         """Restart the timeout of trees opened in a run of the spout that began in this tick of the wheel and has ended now.
 
-        Their tuples could not leave before, however long a user's call took.
+        Their tuples could not leave before the run ended, however long a user's call took.
         """
         wheel = self.wheel
         if wheel is None:
@@ -193,7 +198,9 @@ class Tracker:
                 wheel.stamp(slot)
 
     def expire(self, now: float) -> None:
-        """Fail the trees that were not kept alive for the timeout. Before it, call `keep_alive` for all that has arrived."""
+        """Fail the trees that were last kept alive longer ago than the timeout. Before this, pass all arrived keep-alives to
+        `keep_alive`.
+        """
         wheel = self.wheel
         if wheel is None:
             return
@@ -220,12 +227,12 @@ class Tracker:
 
     @cython.locals(at=cython.Py_ssize_t)
     def add_slots(self, roots: list[int]) -> None:
-        """Add free slots to the table, by the negative root id of their last use."""
+        """Add free slots to the table, each given by the negative root id of its last use."""
         size = self.size
-        # The wheel first: if the recursion limit stops this call, the table must not have grown.
+        # The wheel grows first: if the recursion limit stops this call, the table must not have grown.
         if self.wheel is not None:
             self.wheel.grow(size + len(roots))
-        # One by one: a whole table used as an object crashes when compiled (Cython 3.3 with nonecheck).
+        # The roots are copied one by one: a whole table used as an object crashes when compiled (Cython 3.3 with nonecheck).
         self.roots = table_of([self.roots[at] for at in range(size)] + roots)
         self.xors = table_of([self.xors[at] for at in range(size)] + [0] * len(roots))
         self.emissions += [None] * len(roots)

@@ -126,9 +126,9 @@ def shared_session(
 
     master: in Spark's form (`local[2]`, `spark://...`, `yarn`, `sc://...`); None: `local[*]`, or the master of the user's own
         session. conf: Spark settings; settings that begin with `squall.` are ignored. log: gets a line when Spark starts, and
-    when it is up. progress: called repeatedly during a long start. Raises `SessionMismatch` if a session with a different
-    master or other settings is in use, `NotInstalled`, `JavaFailed` or `NoSession` if a session cannot start, and
-    `NoConnectServer` if the server does not answer yet.
+        when it is up. progress: called repeatedly during a long start.
+    Raises `SessionMismatch` if a session with a different master or other settings is in use, `NotInstalled`, `JavaFailed` or
+    `NoSession` if a session cannot start, and `NoConnectServer` if the server does not answer yet.
     """
     request = SessionRequest.of(master, conf)
     with _hold(progress):

@@ -50,8 +50,8 @@ class HdfsLines(ReadingSpout):
         "[...]" in its names. Files that end with .gz or .bz2 are unpacked, each by one task.
     fields: which of "line", "file" and "offset" a tuple has, in this order.
     encoding, errors: how bytes become text, as for `bytes.decode`. With "strict", a line that cannot be decoded is left out
-        and counted (`lines left out`), and the first such line of each split is reported. split_bytes: bytes per split, the
-        piece of a file that one task reads.
+        and counted (`lines left out`), and the first such line of each split is reported.
+    split_bytes: bytes per split, the piece of a file that one task reads.
     follow: False reads the files that exist when the spout's first task starts, and ends; True continues with new files. A new
         file should appear complete: write it under a name that begins with "_" or ".", and rename it.
     positions: the folder where tasks store how far they have read; None: a folder for this submission alone, in
