@@ -1,4 +1,4 @@
-"""The whole pipeline of the documentation, on a cluster and a real HDFS: each step by the command that a user types."""
+"""The whole pipeline of the documentation, on a cluster and a real HDFS: each step by a command of `squall`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from local_cluster.testing import complete_topology
 from squall.daemon.process_stat import all_processes
+from squall_cli import main
 from squall_io.spark.results.versions import kept_versions
 from squall_io.spark.stores import WEBHDFS, open_files
 from tests.hdfs_servers import HdfsServer
@@ -28,6 +30,9 @@ from tests.spark_classes import small_java
 from tests.squall_cli.run_process import ROOT, environment
 from tests.zookeeper_servers import eventually
 from topology_api import TopologyBuilder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -113,6 +118,14 @@ def dev_cluster(folder: Path) -> Iterator[Commands]:
             os.kill(pid, signal.SIGKILL)
 
 
+def in_this_process(*arguments: str) -> dict[str, Any]:
+    """The JSON of a command that uses the tests' session of Spark. (tests/spark/test_reprocess.py starts one with its own.)"""
+    done = CliRunner().invoke(main.squall, arguments, prog_name="squall")
+    assert done.exit_code == 0, done.output
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
 def rows_of(path: str, webhdfs: str) -> list[dict[str, Any]]:
     """The rows of a result that was published once; times in seconds."""
     from pyarrow import parquet
@@ -153,7 +166,7 @@ def streamed_alone(example: Any) -> Counter[tuple[Any, ...]]:
 
 
 def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
-    hdfs: HdfsServer, hdfs_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, hdfs: HdfsServer, hdfs_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     example = importlib.import_module("flights")
@@ -175,14 +188,14 @@ def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
             assert said.rstrip().endswith("all as committed")
         squall.run("kill", "flights", "--wait")  # the stored tables need no cluster
 
-    small = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=1"]
-    recount = ["reprocess", "examples/reprocess_recount.py", "--input", flights, "--output", recounted]
-    recount += ["--key", "id", *small, *by_webhdfs]
-    outcome = squall.ask(*recount)
+    recount = ["reprocess", f"{ROOT}/examples/reprocess_recount.py", "--input", flights]
+    recount += ["--output", recounted, "--key", "id", *by_webhdfs, "--json"]
+    outcome = in_this_process(*recount)
     assert (outcome["published"], outcome["version"], outcome["rows_in"]) == (True, 1, 200)
-    assert squall.ask(*recount)["published"] is False
+    assert in_this_process(*recount)["published"] is False
     assert counted(rows_of(recounted, hdfs.webhdfs)) == recounted_by_a_loop()
 
+    small = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=1"]
     replay = ["replay", "examples/flights.py", "--source", f"flights={flights}"]
     replay += ["--output", f"delays={replayed}", *small, "--json"]
     outcome = json.loads(squall.run(*replay, "--", hdfs_path))

@@ -278,7 +278,9 @@ def test_deactivate_reports_tuples_in_flight_when_the_time_is_over(nimbus: FakeN
 
 def test_list_and_status_show_that_the_previous_version_is_kept(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
-    said = "the previous version (word_count-0) runs again unless the workers of this one are up within 54.0 s"
+    said = (
+        "the previous version (word_count-0) runs again unless the workers of this one are up within 54.0 s"
+    )
     assert run("status word_count").stdout.splitlines()[-1] == said
     assert run("list").stdout.splitlines()[-1] == f"word_count: {said}"
 
