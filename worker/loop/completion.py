@@ -74,7 +74,7 @@ class Completion:
         if not draining and not any(spout.wants_flush() for spout in self.table.spouts if not spout.busy):
             return False
         self.next_flush_request = now + FLUSH_REQUEST_SECONDS
-        # A worker that drains before its own end sends no requests once its trees are done: peers have to confirm each of #
+        # A worker that drains before its own end sends no requests once its trees are done: peers have to confirm each of
         # these frames before the worker may leave.
         if not (draining and self.table.spouts_drained):
             for other in self.timers.other_workers:

@@ -43,7 +43,7 @@ class SpoutWait:
         #: Whether `wake` was called since the last run of next_tuple began.
         self.woken = False
         #: In simulated time: how many calls of next_tuple one instant allows (None: any number), the current instant, and the
-        #: #: calls made at it.
+        #: calls made at it.
         self.calls_an_instant: int | None = None
         self.instant = -1.0
         self.instant_calls = 0

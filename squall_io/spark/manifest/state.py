@@ -184,6 +184,6 @@ def checkpoint_if_due(files: Files) -> bool:
     if state.checkpoint.unreadable:
         return False
     # The file of an entry that a checkpoint has remains if the checkpoint's writer died before deleting it, or if a commit was
-    # # retried because its answer was lost.
+    # retried because its answer was lost.
     map_concurrently(files.delete, [batch.commit for batch in state.needless])
     return len(state.uncovered) >= DUE and write_next(files, state.checkpoint, state.uncovered)

@@ -50,12 +50,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 #: The most tasks of the job in which Spark first looks at each file. Spark's default is 10,000: for 10,000 files, the job took
-#: over #: 60 s on two cores; with this limit it takes 4 s.
+#: over 60 s on two cores; with this limit it takes 4 s.
 _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_TASKS: Final = 64
 #: The setting belongs to the session, so only one thread at a time changes it.
 _listing = threading.Lock()
-#: Extra columns while replays are being found: the name of a row's file, the row's place in the file, the #: file's place in
+#: Extra columns while replays are being found: the name of a row's file, the row's place in the file, the file's place in
 #: the order of commits, the row's rank among the rows with the same key.
 _FILE: Final = "__squall_file"
 _ROW: Final = "__squall_row"

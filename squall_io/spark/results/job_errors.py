@@ -21,7 +21,7 @@ from topology_api import SquallError
 _TRACEBACK: Final = "Traceback (most recent call last):"
 #: A frame of a traceback, or of `faulthandler`, which writes no second comma.
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+),? in (.+)$', re.MULTILINE)
-#: Spark's text about a lost Python worker, and the text that `faulthandler` left, if enabled: a stack with #: the innermost
+#: Spark's text about a lost Python worker, and the text that `faulthandler` left, if enabled: a stack with the innermost
 #: frame first.
 _DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
 _FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"

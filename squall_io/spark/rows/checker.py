@@ -103,7 +103,7 @@ def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     if isinstance(values, array):
         return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
     if kind == pyarrow.timestamp("us", tz="UTC"):
-        # Arrow calls Python for the offset of each value's zone, which takes 190 ns per value; the code below takes 50. The #
+        # Arrow calls Python for the offset of each value's zone, which takes 190 ns per value; the code below takes 50. The
         # difference of two times in one zone needs no offset.
         try:
             since = list(map(sub, values, repeat(_EPOCH)))

@@ -42,7 +42,7 @@ _POLL_SECONDS: Final = 0.05
 #: Lines of Java's output that are kept, to explain its end.
 _KEPT_LINES: Final = 200
 #: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. No level is above
-#: INFO, #: since problems that concern a user are raised as errors of Squall, with their reason.
+#: INFO, since problems that concern a user are raised as errors of Squall, with their reason.
 _LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
 _LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
 #: PySpark reads the port from this process's environment. Two starts at the same time might connect to the wrong Java.

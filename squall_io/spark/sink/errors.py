@@ -94,7 +94,7 @@ def verdict_on(error: BaseException) -> Verdict:
     if isinstance(error, FilesUnavailable):
         return Verdict.AGAIN
     if isinstance(error, BatchLost):
-        # The loss of a batch's files may have been an accident. If something deletes or hides the files of each batch, this #
+        # The loss of a batch's files may have been an accident. If something deletes or hides the files of each batch, this
         # error will come again.
         return Verdict.UNKNOWN
     if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
