@@ -1,4 +1,4 @@
-"""`squall`, also as `python -m squall_cli`. Ctrl-C ends it without a traceback, even while modules are imported."""
+"""`squall`, also as `python -m squall_cli`. Ctrl-C ends the command without a traceback, even while modules are imported."""
 
 from __future__ import annotations
 

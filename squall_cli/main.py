@@ -1,7 +1,7 @@
 """The entry point of `squall`: the table of commands, and how an error ends the process.
 
-Exit status: 0 done, 1 failed (the reason on stderr), 2 wrong usage. A command's module is
-imported only when that command runs; `squall --help` imports none. Must not know: what a command does.
+Exit status: 0 done, 1 failed (the reason is on stderr), 2 wrong usage. A command's module is imported only when that command
+runs; `squall --help` imports no such module. Must not know: the work of a command.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ COMMANDS: Final = {
 
 
 class UsageRefused(click.ClickException):
-    """A SquallError, shown as the command that failed, then the reason; exit status 1."""
+    """A SquallError, shown as the name of the failed command and the reason; exit status 1."""
 
     def show(self, file: object = None) -> None:
         click.echo(self.message, err=True)
 
 
 class Squall(click.Group):
-    """The group of all commands. Each is loaded when it is needed."""
+    """The group of all commands. Each command is loaded when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -116,14 +116,14 @@ class Squall(click.Group):
         except Exception as error:
             from topology_api.errors import SquallError
 
-            # An error of the system, such as a full disk. click handles EPIPE.
+            # An OSError is, for example, a full disk. click handles EPIPE itself.
             if isinstance(error, SquallError) or (isinstance(error, OSError) and error.errno != EPIPE):
                 raise UsageRefused(f"squall {ctx.invoked_subcommand}: {error}") from error
             raise
 
 
 def with_the_way_out(error: click.NoSuchOption) -> click.NoSuchOption:
-    """Return the error; if the command takes a name, add how to give one that begins with a dash."""
+    """Return the error. If the command takes a name, the error says how to give a name that begins with a dash."""
     command = None if error.ctx is None else error.ctx.command
     arguments = [each for each in command.params if isinstance(each, click.Argument)] if command else []
     if error.possibilities or not arguments or any(each.nargs != 1 for each in arguments):
@@ -148,7 +148,7 @@ def fill_closed_streams() -> None:
 
 
 def take_any_character() -> None:
-    """Escape characters that the encoding of stdout lacks: names and foreign errors may have them."""
+    """Escape characters that the encoding of stdout lacks: names, and errors of other programs, may contain them."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 

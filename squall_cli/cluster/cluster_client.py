@@ -3,7 +3,7 @@
 The address of Nimbus: --nimbus, else SQUALL_NIMBUS, else `nimbus.url` of the site's file, else http://127.0.0.1:6627. Several
 addresses of one cluster are separated by commas. Modules for HTTP are imported only when a connection is opened, so `--help`
 loads none of them.
-Must not know: what is asked.
+Must not know: the commands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 VARIABLE: Final = "SQUALL_NIMBUS"
 URL_KEY: Final = "nimbus.url"
 CA_KEY: Final = "squall.tls.ca"
-#: Seconds that a Nimbus has for each answer. It answers within 4.5 s, if necessary that the cluster is unavailable.
+#: Seconds that a Nimbus has for each answer. A Nimbus answers within 4.5 s, if necessary with "unavailable".
 ANSWER_SECS: Final = 5.0
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -54,7 +54,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, 
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The values of --nimbus, --config and --json: which cluster is asked, and how a command prints the answer."""
+    """The values of --nimbus, --config and --json: which cluster a command asks, and how it prints the answer."""
 
     nimbus: str | None
     config: str | None
@@ -75,7 +75,8 @@ class ClusterOptions:
             click.echo(text)
 
     def answer_list(self, shown: object, listed: Sequence[object], nothing: str) -> bool:
-        """Print a list as JSON, or the text `nothing` if it is empty. Return True if neither: the caller prints a table."""
+        """Print a list as JSON, or print the text `nothing` if the list is empty. Return True if neither was printed: then the
+        caller prints a table."""
         if self.as_json:
             echo_json(shown)
         elif not listed:
@@ -84,7 +85,7 @@ class ClusterOptions:
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --nimbus, --config and --json; it receives them as its first argument, a `ClusterOptions`."""
+    """Add --nimbus, --config and --json to a command. The command receives them as its first argument, a `ClusterOptions`."""
 
     @wraps(command)
     def with_cluster(nimbus: str | None, config: str | None, as_json: bool, **others: Any) -> None:
@@ -121,8 +122,8 @@ def _url(text: str) -> str:
 
 
 def connect(nimbus: str | None, config: str | None, timeout: float | None = None) -> NimbusClient:
-    """Return a client of the cluster that the options, the environment or the site's file name. Nothing is sent yet; its
-    connections are closed when the command ends. `timeout`: seconds for each answer."""
+    """Return a client of the cluster that the options, the environment or the site's file name. Nothing is sent yet. The
+    client's connections are closed when the command ends. `timeout`: seconds for each answer."""
     from squall.security.tokens import bearer, find_token
     from squall_cli.cluster.nimbus_client import NimbusClient
 
@@ -143,7 +144,8 @@ def connect(nimbus: str | None, config: str | None, timeout: float | None = None
 
 @contextmanager
 def about(client: NimbusClient, name: str | None = None) -> Iterator[None]:
-    """Add advice to a refusal: the nearest existing name for an unknown one; for missing credentials, where they come from."""
+    """Add advice to a refusal: for an unknown name the nearest existing name, for missing credentials the places that are
+    searched."""
     from squall.http.client import Refused
 
     try:

@@ -1,6 +1,6 @@
-"""The events of a topology as the commands receive them from Nimbus; `--json` shows every field.
+"""The events of a topology, in the form in which commands receive them from Nimbus; `--json` shows every field.
 
-Must not know: how events are worded, terminals.
+Must not know: the wording of events, terminals.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import msgspec
 
 from squall.reports.events import Event
 
-#: The folder where a supervisor unpacks a topology's code: a long path, different on each host, that users do not know.
+#: The folder into which a supervisor unpacks a topology's code: a long path that users do not know, different on each host.
 UNPACKED: Final = re.compile(r"/(?:[^\s\"'(]*/)?code/[0-9a-f]{64}/")
 
 
 def events_of(status: Mapping[str, Any]) -> list[Event]:
-    """Return the events of a topology's status, oldest first; events of another release are kept as texts."""
+    """Return the events of a topology's status, the oldest first. Events from a different release are kept as texts."""
     try:
         events = msgspec.convert(status.get("events") or [], list[Event])
     except msgspec.ValidationError:
@@ -38,7 +38,7 @@ def own_paths(text: str) -> str:
 
 
 def on_one_line(event: Event) -> str:
-    """Return the event's sentence without the topology's name, followed by its lines of output, separated by `|`."""
+    """Return the event's sentence without the topology's name, followed by the event's lines of output, separated by `|`."""
     from squall.reports.event_text import sentence
 
     first, *output = sentence(event, named=False).splitlines() or [""]

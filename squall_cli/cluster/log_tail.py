@@ -1,7 +1,7 @@
 """The end of a remote log: read in pieces, followed while it grows, and split into entries.
 
-A log is read by byte offsets (negative ones count from the end). Its offsets may restart at any time, when the file is
-rotated. A worker that restarts on its host continues the same file; on another host it has a new one.
+A log is read by byte offsets (negative offsets count from the end). Offsets may restart at any time, when the file is rotated.
+A worker that restarts on the same host continues the same file; on a different host it has a new file.
 Must not know: how the log is reached, where entries are shown.
 """
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from squall.api.answers import LogAnswer
 
-#: Bytes of the first read from the end, of each request, and at most of the end of a log.
+#: Bytes of the first read from the end of a log (FIRST), of each request (PIECE), and of the end of a log at most (MOST).
 FIRST: Final = 16 * 1024
 PIECE: Final = 256 * 1024
 MOST: Final = 4 * 1024 * 1024
@@ -23,7 +23,7 @@ MOST: Final = 4 * 1024 * 1024
 LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) (\S+) (.*)", re.DOTALL)
 
 Ask = Callable[[int, int], "LogAnswer"]
-"""(offset, limit) -> the piece of the log there."""
+"""(offset, limit) -> the piece of the log that begins at this offset."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class LogEntry:
 
     @property
     def lines(self) -> list[str]:
-        """Return the entry as lines, as in the log."""
+        """Return the entry as its lines in the log."""
         head = f"{self.time} {self.level} {self.place} " if self.time else ""
         return (head + self.text).split("\n")
 
 
 def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
-    """Group lines into entries: a line without a time continues the entry before it, if that has a time."""
+    """Group lines into entries: a line without a time continues the previous entry, if that entry has a time."""
     found: list[LogEntry] = []
     for line in lines:
         match = LINE.fullmatch(line)
@@ -80,13 +80,14 @@ class Tail:
     worker: str
     host: str
     ask: Ask
-    #: The offset to read from next.
+    #: The offset of the next read.
     offset: int = 0
     #: The beginning of an unfinished line.
     rest: str = ""
 
     def last(self, number: int, component: str | None = None, following: bool = True) -> list[LogEntry]:
-        """Return the last `number` entries, of `component` if given. An unfinished line is included unless `following`."""
+        """Return the last `number` entries; if a component is given, only its entries. An unfinished line is included unless
+        `following`."""
         window = FIRST
         while True:
             start, text = self.end_of_log(window)
@@ -129,7 +130,7 @@ class Tail:
         return [entry for entry in self.entries(lines) if entry.of(component)]
 
     def close(self) -> list[str]:
-        """Return the unfinished last line, when no more will come."""
+        """Return the unfinished last line. Call this when the log has ended."""
         lines = [self.rest] if self.rest else []
         self.rest = ""
         return lines

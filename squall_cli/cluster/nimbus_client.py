@@ -1,8 +1,8 @@
-"""A client that decodes answers to structs of the API. An answer that does not fit raises one error before a command uses it.
+"""A client that decodes answers to structs of the API. An answer that does not fit raises an error before a command uses it.
 
 Any program may listen at the address of a Nimbus and answer in JSON. Unknown fields are ignored, since a newer Nimbus sends
-more.
-Must not know: which command asks.
+more fields.
+Must not know: the commands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class NoNimbus(SquallError):
 
 
 class NimbusClient(Client):
-    """Asks a Nimbus. Each method returns the answer as a struct; `*_json` also returns the JSON as received."""
+    """Sends requests to a Nimbus. Each method returns the answer as a struct; `*_json` methods also return the received
+    JSON."""
 
     def cluster(self) -> ClusterAnswer:
         return self.read(ClusterAnswer, "cluster")
@@ -48,7 +49,7 @@ class NimbusClient(Client):
         return self.read(TopologyAnswer, "topologies", name)
 
     def topology_or_none(self, name: str) -> TopologyAnswer | None:
-        """Return the status of a topology, None if there is none of that name."""
+        """Return the status of a topology; None if no topology has this name."""
         try:
             return self.topology(name)
         except Refused as refused:
@@ -63,7 +64,7 @@ class NimbusClient(Client):
         return self.post_json(StateAnswer, "topologies", name, change, body=body, repeatable=repeatable)
 
     def read(self, kind: type[A], *place: str, **query: object) -> A:
-        """GET."""
+        """Send GET."""
         return self.read_json(kind, *place, **query)[0]
 
     def read_json(self, kind: type[A], *place: str, **query: object) -> tuple[A, Any]:
@@ -78,11 +79,11 @@ class NimbusClient(Client):
         repeatable: bool = False,
         timeout: float | None = None,
     ) -> tuple[A, Any]:
-        """POST. `repeatable`, `timeout`: see `Client.post`."""
+        """Send POST. `repeatable`, `timeout`: see `Client.post`."""
         return _decoded(kind, self.post(at(*place), body, repeatable, timeout), at(*place))
 
     def delete_json(self, kind: type[A], *place: str, **query: object) -> tuple[A, Any]:
-        """DELETE."""
+        """Send DELETE."""
         return _decoded(kind, self.delete(at(*place), **query), at(*place))
 
 
@@ -90,7 +91,7 @@ def _decoded(kind: type[A], value: object, path: str) -> tuple[A, Any]:
     if not isinstance(value, dict):
         raise NoNimbus(_text(path, f"is {type(value).__name__}, not an object"))
     known = value
-    if kind is TopologyAnswer:  # another release may have other events
+    if kind is TopologyAnswer:  # a different release may have different events
         known = {**value, "events": events_of(value)}
     try:
         return convert(known, kind), value

@@ -1,4 +1,4 @@
-"""Sentences about a topology's workers: whether it has as many as it wants, and whether they run.
+"""Sentences about a topology's workers: whether it has as many workers as it wants, and whether these run.
 
 Must not know: HTTP, terminals.
 """
@@ -15,7 +15,7 @@ from squall_cli.terminal.formats import duration, plural
 if TYPE_CHECKING:
     from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
 
-#: States of workers that no longer run: withdrawn ones, and those whose host is gone.
+#: States of workers that no longer run, because they were withdrawn or their host is gone.
 LEAVING: Final = ("STOPPING", "STOPPED", "LOST")
 #: Seconds by which a standby Nimbus may lag behind the leader.
 LAG_SECS: Final = 5.0
@@ -31,7 +31,7 @@ def has_fewer_workers(status: TopologyAnswer) -> bool:
 
 
 def fewer_workers(status: TopologyAnswer, supervisors: Sequence[SupervisorEntry]) -> str:
-    """Return `4 of 9 workers: ...`, and why, for a topology with fewer workers than it asks for; "" for others."""
+    """Return `4 of 9 workers: ...` and the reason if a topology has fewer workers than it asks for; else ""."""
     if not has_fewer_workers(status):
         return ""
     return _fewer(_workers_there(status), status.workers_wanted, tasks_of(status, {}), supervisors)
@@ -67,7 +67,7 @@ def tasks_of(status: TopologyAnswer, parallelism: Mapping[str, int]) -> int:
 
 
 def _room(topology: TopologyAnswer, supervisors: Sequence[SupervisorEntry]) -> int:
-    """Return the number of slots on these supervisors that a topology may use: the free ones, and its own."""
+    """Return the number of slots on these supervisors that a topology may use: free slots, and the topology's own."""
     free = sum(max(0, supervisor.slots - supervisor.used) for supervisor in supervisors)
     workers = (worker for supervisor in supervisors for worker in supervisor.workers)
     return free + sum(worker.topology == topology.name for worker in workers)
@@ -97,7 +97,8 @@ def no_workers(supervisors: Sequence[SupervisorEntry]) -> str:
 
 
 def free_slots(supervisors: Sequence[SupervisorEntry]) -> tuple[str, str]:
-    """Return two phrases: the free slots that can get workers, and those of drained hosts; "" for none."""
+    """Return two phrases, each "" if it has no slots: the free slots that can get workers, and the free slots of drained
+    hosts."""
     open_slots, drained = _free_by_host(supervisors, False), _free_by_host(supervisors, True)
     count = plural(sum(open_slots.values()), "slot is", "slots are")
     hosts = "the drained host" if len(drained) == 1 else "drained hosts:"
@@ -116,13 +117,13 @@ def _free_by_host(supervisors: Sequence[SupervisorEntry], drained: bool) -> Coun
 
 
 def _named(hosts: Collection[str]) -> str:
-    """Return the first hosts by name, and how many others there are."""
+    """Return the first hosts by name, and the number of further hosts."""
     names, more = sorted(hosts)[:MOST_HOSTS], len(hosts) - MOST_HOSTS
     return ", ".join(names) + (f" and {plural(more, 'other')}" if more > 0 else "")
 
 
 def held_up(topology: TopologySummary) -> str:
-    """Return that workers of a topology do not run, and why; "" if all run, or if no reason is known."""
+    """Return a sentence that workers of a topology do not run, with the reason; "" if all run, or if no reason is known."""
     held = topology.held_up
     if not held:
         return ""
@@ -131,7 +132,8 @@ def held_up(topology: TopologySummary) -> str:
 
 
 def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
-    """Return that the previous version may return, and until when; "" if there is none."""
+    """Return a sentence that the previous version may return, with the time that is left; "" if there is no previous
+    version."""
     before = topology.stands_by
     if not before:
         return ""

@@ -1,7 +1,7 @@
 """`--wait`: poll until a condition holds, and show the progress.
 
-On a terminal, progress is one line that changes; elsewhere, each change is a new line. Both go to stderr, so that stdout has
-only the outcome. If Nimbus does not answer, the question is repeated for a while, since a standby may take over. `obeyed`
+On a terminal, progress is one line that changes; elsewhere, each change is a new line. Progress goes to stderr, so that stdout
+has only the outcome. If Nimbus does not answer, the request is repeated for a while, since a standby may take over. `obeyed`
 repeats a command that was refused because no Nimbus led.
 Must not know: the condition.
 """
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds between two requests, at first and after a while.
+#: Seconds between two requests: at first, and after a while.
 PAUSES: Final = (0.1, 1.0)
 #: Seconds without an answer after which waiting ends.
 PATIENCE: Final = 60.0
 #: Seconds that a command waits for a leader. By default, a standby leads about 11 s after the leader was killed.
 TAKEOVER_SECS: Final = 30.0
-#: The kind of the refusal while no Nimbus leads; nothing was changed.
+#: The kind of a refusal because no Nimbus leads; nothing was changed.
 NO_LEADER: Final = "NoLeader"
 
 
@@ -70,7 +70,7 @@ class WaitProgress:
 
 
 def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) -> T | None:
-    """Call `look`, which returns (value, progress), until the value is not None; return it. Return None after `within`
+    """Call `look`, which returns (value, progress), until the value is not None; return the value. Return None after `within`
     seconds."""
     began = time.monotonic()
     try:
@@ -114,7 +114,7 @@ def patiently(
     passes: Callable[[Unreachable | Refused], bool] = is_away,
     within: float = PATIENCE,
 ) -> T:
-    """Return the result of `ask`. Repeat the call for `within` seconds while its error is one that `passes`: by default, while
+    """Return the result of `ask`. Repeat the call for `within` seconds while `passes` is true of its error: by default, while
     no Nimbus leads or answers."""
     from squall.http.client import Refused, Unreachable
 

@@ -1,1 +1,1 @@
-"""The commands, a module each; the table in `squall_cli/main.py` lists them."""
+"""The modules of the commands; the table in `squall_cli/main.py` lists all commands."""

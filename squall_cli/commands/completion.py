@@ -1,6 +1,6 @@
-"""Shell completion: names of topologies, components and supervisors, which the cluster answers while the user types.
+"""Shell completion: names of topologies, components and supervisors, requested from the cluster while the user types.
 
-If anything fails, nothing is completed and nothing is printed: a shell that waits or prints would be worse.
+If anything fails, nothing is completed and nothing is printed: an error message, or a long wait, would disturb the user more.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def _asking(ask: Callable[[NimbusClient, click.Context], list[str]]) -> Callable[..., list[CompletionItem]]:
-    """Return a completion with the names that `ask` reads from the cluster."""
+    """Return a completion function for the names that `ask` reads from the cluster."""
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
@@ -66,7 +66,7 @@ def topologies(client: NimbusClient, ctx: click.Context) -> list[str]:
 
 
 def _name(ctx: click.Context) -> str:
-    """Return the topology's name from an unfinished line; if the last option lacks its value, the name is in `args`."""
+    """Return the topology's name from an unfinished command line. If the last option lacks its value, the name is in `args`."""
     return str(ctx.params.get("name") or ctx.args[0])
 
 
@@ -111,7 +111,7 @@ settings_option = click.option(
 
 
 def not_empty(ctx: click.Context, argument: click.Parameter, name: str | None) -> str | None:
-    """The callback of a NAME. Refuses an empty name, which comes from an unset shell variable."""
+    """Refuse an empty NAME, which usually comes from an unset shell variable. A callback of click."""
     if name == "":
         raise click.BadParameter("it is empty: give the name of a topology", ctx, argument)
     return name

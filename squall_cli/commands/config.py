@@ -1,8 +1,8 @@
-"""`squall config`: the current settings and where each comes from. It also checks them.
+"""`squall config`: the current settings and where each comes from. It also checks the settings.
 
-Without a name or --nimbus these are the settings here. They lack what a topology and its components set, since that is known
-only when the topology is built. For a topology that runs on a cluster, and for a Nimbus, the cluster is asked, which has
-merged everything. Secrets are hidden, so the output can be shared.
+Without a name or --nimbus the command shows the settings of this machine. They lack the settings that a topology and its
+components make in code, which are known only when the topology is built. For a topology on a cluster, and for a Nimbus, it asks
+the cluster, which has merged all settings. Secrets are hidden, so the output can be shared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COLUMNS: Final = [TableColumn[object](head) for head in ("OPTION", "VALUE", "UNI
 
 @dataclass(frozen=True)
 class Setting:
-    """One current setting. If it is for one component only, its name begins with the component's name."""
+    """One current setting. If it applies to only one component, its name begins with the component's name."""
 
     name: str
     value: object
@@ -63,7 +63,7 @@ def settings_in_force(layers: Layers) -> list[Setting]:
 
 
 def settings_of_topology(answer: ConfigurationsAnswer) -> list[Setting]:
-    """Return the settings of a topology, and those in which its components differ."""
+    """Return the settings of a topology, and the settings in which its components differ from it."""
     return settings_of(answer.conf) + [
         Setting(f"{component}:{name}", value, "component")
         for component, own in answer.component_confs.items()
@@ -88,12 +88,12 @@ def settings_of(conf: Mapping[str, object]) -> list[Setting]:
 def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...]) -> None:
     """Show the current settings and where each comes from.
 
-    Settings come from the defaults, the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o; each overrides the
-    ones before. A topology's own settings come between the environment and -o. If settings are wrong, all of them are
-    named, and the exit status is 1, or 2 if all of them are from -o.
+    Settings come from the defaults, the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o; each of these
+    overrides the previous ones. A topology's own settings come between the environment and -o. If settings are wrong, all wrong
+    settings are named, and the exit status is 1, or 2 if all of them are from -o.
 
-    With the NAME of a topology, the command shows its settings on its cluster; with --nimbus alone, the settings of that
-    Nimbus. Secrets are always hidden.
+    With the NAME of a topology, the command shows the topology's settings on its cluster; with --nimbus but no NAME, the
+    settings of that Nimbus. Secrets are always hidden.
 
     \b
     Examples:
@@ -123,7 +123,7 @@ def settings_there(cluster: ClusterOptions, name: str | None) -> list[Setting]:
 
 
 def show(found: list[Setting], as_json: bool) -> None:
-    """Print settings; those that are not defaults are highlighted."""
+    """Print settings. Settings that are not defaults are highlighted."""
     if as_json:
         cluster_client.echo_json({s.name: {"value": s.value, "from": s.source} for s in found})
         return

@@ -1,6 +1,6 @@
-"""What the commands that start daemons share: store, listening address, state directory, log.
+"""The shared parts of commands that start daemons: store, listening address, state directory, log.
 
-Must not know: what the daemons do.
+Must not know: the work of the daemons.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 SERVERS = "squall.zookeeper.servers"
 #: A host name or an IPv4 address, as in URLs.
 HOST: Final = re.compile(r"(?=.{1,253}$)(?!-)[\w-]{1,63}(\.[\w-]{1,63})*", re.ASCII)
-#: A wildcard address: a daemon can listen on it, but no client can connect to it.
+#: A wildcard address: a daemon can listen on it, but clients cannot connect to it.
 EVERYWHERE: Final = "0.0.0.0"
 
-#: Seconds that a daemon waits for ZooKeeper before it logs a warning and starts, and seconds between two such warnings.
+#: Seconds that a daemon waits for ZooKeeper before it logs a warning and starts (FIRST_SECS), and seconds between two such
+#: warnings.
 FIRST_SECS: Final = 3.0
 AGAIN_SECS: Final = 60.0
 
@@ -55,7 +56,7 @@ slots_option = click.option(
 
 
 def listen_option(text: str, default: str | None = None) -> Callable[[Command], Command]:
-    """--listen HOST:PORT."""
+    """Return the option --listen HOST:PORT."""
     return click.option(
         "--listen",
         callback=host_port,
@@ -67,12 +68,12 @@ def listen_option(text: str, default: str | None = None) -> Callable[[Command], 
 
 
 def state_option(text: str) -> Callable[[Command], Command]:
-    """--state DIR."""
+    """Return the option --state DIR."""
     return click.option("--state", metavar="DIR", callback=directory, shell_complete=folders, help=text)
 
 
 def directory(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """The callback of --state: a directory, or a path where one can be made."""
+    """Check --state: a directory, or a path where a directory can be made. A callback of click."""
     if value == "":  # from an unset shell variable; it does not mean the working directory
         raise click.BadParameter("it is empty: give a directory, or leave the option out", ctx, option)
     if value is not None and os.path.exists(value) and not os.path.isdir(value):
@@ -81,7 +82,7 @@ def directory(ctx: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def host_name(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """The callback of --host: a name or an IPv4 address that others can connect to."""
+    """Check --host: a name or an IPv4 address to which other hosts can connect. A callback of click."""
     if value is not None and (HOST.fullmatch(value) is None or value == EVERYWHERE):
         raise click.BadParameter(
             f"other hosts cannot reach this host by {value!r}: give its name or its IPv4 address, without a port",
@@ -92,7 +93,7 @@ def host_name(ctx: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def host_port(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[str, int] | None:
-    """Parse an option HOST:PORT; an IPv6 address needs brackets. Returns None if it is missing and has no default."""
+    """Parse an option HOST:PORT; an IPv6 address needs brackets. Return None if the option is missing and has no default."""
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
@@ -105,12 +106,12 @@ def host_port(ctx: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def daemon_settings(config: str | None) -> dict[str, Any]:
-    """Return the defaults, the site's file and the environment merged; later ones override earlier ones."""
+    """Return the settings of the defaults, the site's file and the environment; each of these overrides the previous ones."""
     return {**defaults("daemon"), **site_settings(config)}
 
 
 def state_place(kind: str, given: str | None) -> Path:
-    """Return a daemon's state directory: the option, else one below ~/.local/state/squall."""
+    """Return a daemon's state directory: the value of the option, else a directory below ~/.local/state/squall."""
     if given is not None:
         return Path(given)
     from squall.security.tokens import state_home
@@ -119,7 +120,7 @@ def state_place(kind: str, given: str | None) -> Path:
 
 
 def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperStore:
-    """Return the store that the option or the settings name, not connected yet."""
+    """Return the store that the option or the settings name. It is not connected yet."""
     from squall.cluster.zookeeper import ZooKeeperStore
     from squall.security.private_files import read_private
 
@@ -152,10 +153,10 @@ def run_daemon(
     release: Callable[[], object],
     needed: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Connect the store, and run a daemon until it ends; then `release` frees its resources.
+    """Connect the store, and run a daemon until it ends. Then call `release`, which frees the daemon's resources.
 
-    If ZooKeeper refuses the daemon, `stop` makes it end and the error is raised after its end. If the daemon is still
-    `needed`, the error is only logged."""
+    If ZooKeeper refuses access, call `stop`, which makes the daemon end, and raise the error after its end. If the daemon is
+    still `needed`, only log the error."""
     refusals: list[SquallError] = []
 
     def refused(error: SquallError) -> None:
@@ -176,8 +177,8 @@ def run_daemon(
 
 
 def connect(store: ZooKeeperStore, refused: Callable[[SquallError], object]) -> None:
-    """Connect to ZooKeeper. A daemon may start before ZooKeeper; until it connects, it behaves as when ZooKeeper is down.
-    Raises an error if ZooKeeper refuses access; if it does so later, another thread calls `refused`."""
+    """Connect to ZooKeeper. A daemon may start before ZooKeeper; until it is connected, it behaves as it does while ZooKeeper
+    is down. Raises an error if ZooKeeper refuses access. If ZooKeeper refuses access later, another thread calls `refused`."""
     from squall.cluster.store import Unavailable
 
     try:
@@ -209,7 +210,7 @@ def check_servers(servers: str) -> None:
         try:
             parts = urlsplit(f"//{server.strip()}")
             fits = bool(parts.hostname) and parts.port != 0 and not any(map(str.isspace, parts.netloc))
-        except ValueError:  # of the port
+        except ValueError:  # the port is not a number
             fits = False
         if not fits:
             raise SquallError(

@@ -1,7 +1,7 @@
-"""`squall nimbus` and `squall supervisor`: the daemons of a cluster, until a signal ends them.
+"""`squall nimbus` and `squall supervisor`: run the daemons of a cluster until a signal ends them.
 
-A cluster may have several masters; one leads at a time. A supervisor's workers run on until their lease ends.
-Must not know: what a master does, how a supervisor manages workers.
+A cluster may have several masters; one leads at a time. A supervisor's workers continue to run until their lease ends.
+Must not know: the work of a master, how a supervisor manages workers.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @daemon_options.zookeeper_option
-@daemon_options.listen_option("Where it answers HTTP", "127.0.0.1:6627")
+@daemon_options.listen_option("Where Nimbus answers HTTP", "127.0.0.1:6627")
 @click.option(
     "--advertise",
     metavar="URL",
-    help="The URL at which others reach it.  [default: from --listen and this host's name]",
+    help="The URL at which others reach this Nimbus.  [default: from --listen and this host's name]",
 )
-@daemon_options.state_option("Where it keeps its files.  [default: ~/.local/state/squall/nimbus]")
+@daemon_options.state_option("Where Nimbus keeps its files.  [default: ~/.local/state/squall/nimbus]")
 @daemon_options.insecure_option
 @click.option(
     "--new-cluster",
@@ -58,9 +58,9 @@ def nimbus(
 ) -> None:
     """Start a master of a cluster, until Ctrl-C or SIGTERM.
 
-    Several may run for one cluster, each with its own --state: one leads, and if it dies, another one takes over. All of
-    them answer questions; requests that change something are redirected to the leader. Topologies continue to run while no
-    Nimbus is up.
+    Several masters may run for one cluster, each with its own --state: one leads, and if it dies, another takes over. Each of
+    them answers requests that only read; requests that change something are redirected to the leader. Topologies continue to
+    run while no Nimbus is up.
 
     \b
     Examples:
@@ -94,7 +94,7 @@ _log = logging.getLogger(__name__)
 LEASE: Final = "supervisor.worker.lease.secs"
 TIMEOUT: Final = "nimbus.supervisor.timeout.secs"
 PORTS: Final = "supervisor.worker.ports"
-#: Ports that a worker listens on: one for tuples, one for messages that must not queue behind tuples.
+#: The number of ports on which a worker listens: one for tuples, one for messages that must not queue behind tuples.
 PORTS_OF_ONE: Final = 2
 #: The minimum number of seconds between the end of its workers' leases and the timeout after which a supervisor is given up.
 MARGIN: Final = 2.0
@@ -117,13 +117,13 @@ MARGIN: Final = 2.0
     help="The address that workers listen on; 0.0.0.0 for all. Their links are always encrypted.",
 )
 @daemon_options.state_option(
-    "Where it keeps its files and workers.  [default: ~/.local/state/squall/supervisor]"
+    "Where the supervisor keeps its files and workers.  [default: ~/.local/state/squall/supervisor]"
 )
 @click.option(
     "--listen",
     callback=daemon_options.host_port,
     metavar="HOST:PORT",
-    help="Where it serves logs to Nimbus; port 0: any free port.  [default: a free port of --bind]",
+    help="Where the supervisor serves logs to Nimbus; port 0: any free port.  [default: a free port of --bind]",
 )
 @daemon_options.insecure_option
 @click.option(
@@ -145,9 +145,9 @@ def supervisor(
 ) -> None:
     """Start the agent of a host that runs workers, until Ctrl-C or SIGTERM.
 
-    Its workers do not end with it: they run until their lease ends (supervisor.worker.lease.secs), and the next supervisor with
-    the same --state takes them over. So it can be restarted or upgraded under load. To move the work away first, drain it:
-    squall drain SUPERVISOR.
+    The workers do not end with the supervisor: they run until their lease ends (supervisor.worker.lease.secs), and the next
+    supervisor with the same --state takes them over. So a supervisor can be restarted or upgraded under load. To move the work
+    away first, drain it: squall drain SUPERVISOR.
 
     \b
     Examples:
@@ -175,14 +175,15 @@ def supervisor(
     daemon = SupervisorDaemon(store, settings)
     for warning in unreached(host, settings.host, bind, listen[0], store.servers):
         _log.warning("%s", warning)
-    # While workers run they need this process, even if ZooKeeper refuses it.
+    # Running workers need this process, even if ZooKeeper refuses access to it.
     daemon_options.run_daemon(
         store, daemon.run, daemon.stop, daemon.release, needed=lambda: daemon.has_workers
     )
 
 
 def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSettings]:
-    """Return the supervisor's settings that come from the configuration; InvalidConfig if they contradict each other."""
+    """Return the supervisor's settings that come from the configuration. Raises InvalidConfig if settings contradict each
+    other."""
     from supervisor.artifacts import PackageLimits
     from supervisor.daemon import SupervisorSettings
 
@@ -209,14 +210,14 @@ def listen_by(bind: str) -> tuple[str, int]:
 
 
 def unreached(said: str | None, host: str, bind: str, listen: str, servers: str) -> list[str]:
-    """Return a sentence for each address that other hosts cannot reach, or that to them means their own machine.
+    """Return a sentence for each address that other hosts cannot reach, or that means, on another host, that host itself.
 
-    `said` is --host. If it is None, `host` is the host's own name, and other hosts matter only if ZooKeeper (`servers`) runs on
-    one."""
+    `said` is --host. If it is None, `host` is the host's own name, and other hosts matter only if one of the ZooKeeper
+    `servers` runs on another host."""
     found = []
     here = "fine where the whole cluster is on this machine. Otherwise"
     local = is_local_name(host)
-    # Whether others must reach this host.
+    # Whether other hosts must reach this host.
     meant = said is not None or not all(map(is_local_name, hosts_of(servers)))
     for option, address, whose in (("--bind", bind, "workers"), ("--listen", listen, "logs")):
         if is_local_name(address):
@@ -227,7 +228,7 @@ def unreached(said: str | None, host: str, bind: str, listen: str, servers: str)
                 )
         elif address in EVERYWHERE and local:
             found.append(
-                f"other hosts look for {whose} of this host at {host!r}, which to them is their own address: {here} give"
+                f"other hosts look for {whose} of this host at {host!r}, which to each of them is its own address: {here} give"
                 " --host NAME, a name at which they reach this host"
             )
     return found

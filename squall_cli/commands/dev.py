@@ -1,4 +1,5 @@
-"""`squall dev`: a small cluster on this machine. Nimbus and a supervisor run in this process; the supervisor starts workers.
+"""`squall dev`: a small cluster on this machine. Nimbus and a supervisor run in this process; the supervisor starts workers as
+processes.
 
 The store is embedded, so neither ZooKeeper nor Java is needed. With --state, the next start restores the
 topologies; without it, all files are in a temporary directory that is removed at the end. Ctrl-C also ends the workers.
@@ -33,7 +34,7 @@ from topology_api.errors import SquallError
 if TYPE_CHECKING:
     from squall.cluster.memory import InMemoryStore
 
-#: Seconds within which Nimbus must lead; it has no rival.
+#: Seconds within which Nimbus must lead. It has no rival.
 START_SECS: Final = 20.0
 #: Seconds between two checks for a signal.
 PAUSE: Final = 0.1
@@ -50,7 +51,7 @@ STORE: Final = "store.sqlite"
 @daemon_options.insecure_option
 @config_option
 def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, config: str | None) -> None:
-    """Start a small cluster on this machine, for trying things: Nimbus and a supervisor in one process, no ZooKeeper.
+    """Start a small cluster on this machine, for trying things: Nimbus and a supervisor in one process, without ZooKeeper.
 
     Ctrl-C ends the cluster with all its workers. With --state, the next start continues the topologies; without it,
     nothing is kept.
@@ -63,7 +64,7 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
     """
     conf = daemon_options.daemon_settings(config)
     with Interrupts() as interrupts, ExitStack() as stack:
-        interrupts.hold()  # everything ends step by step; a second signal only makes the workers end faster
+        interrupts.hold()  # the end is orderly in any case; a second signal only makes the workers end faster
         directory = stack.enter_context(state_directory(state))
         stack.enter_context(log_to(directory / LOG))
         cluster = DevCluster(directory, conf, listen, slots, insecure, kept=state is not None)
@@ -121,7 +122,7 @@ class DevCluster:
         return self.nimbus.leading and self.nimbus.token is not None and bool(self.nimbus.views.supervisors())
 
     def end(self, interrupts: Interrupts) -> None:
-        """End the workers, then the daemons; at once after a second signal."""
+        """End the workers, then the daemons. After a second signal, end them at once."""
         stop = partial(self.supervisor.stop, end_workers=True)
         ending = threading.Thread(target=stop, name="squall-dev-end", daemon=True)
         ending.start()
@@ -153,7 +154,7 @@ def make_store(directory: Path | None) -> InMemoryStore:
 
 @contextmanager
 def state_directory(given: str | None) -> Iterator[Path]:
-    """Yield the given directory, or a temporary one that is removed at the end."""
+    """Yield the given directory, or a temporary directory that is removed at the end."""
     if given is not None:
         directory = Path(given).absolute()
         try:
@@ -171,7 +172,7 @@ def state_directory(given: str | None) -> Iterator[Path]:
 
 @contextmanager
 def log_to(file: Path) -> Iterator[None]:
-    """Log everything to a file, and warnings to stderr too."""
+    """Log everything to a file, and also log warnings to stderr."""
     everything, warnings = logging.FileHandler(file, delay=True), logging.StreamHandler(sys.stderr)
     warnings.setLevel(logging.WARNING)
     daemon_options.log_to(everything, warnings)
@@ -195,7 +196,8 @@ def forget_token(url: str, token: str | None) -> None:
 
 
 def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
-    """Return whether commands of this user find the token without configuration: their home may not be writable."""
+    """Return whether commands of this user find the token without configuration. If the home directory is not writable, they do
+    not."""
     from squall.security.tokens import user_place
 
     place = user_place(url, os.environ)

@@ -28,26 +28,26 @@ AT_REST: Final = ("inactive", "finished", "not open yet")
 
 
 def wait_secs_option(text: str) -> Callable[[cluster_client.Command], cluster_client.Command]:
-    """-w SECS."""
+    """Return the option -w SECS."""
     return click.option("-w", "--wait-secs", metavar="SECS", type=Seconds(), help=text)
 
 
 def waits_option(text: str) -> Callable[[cluster_client.Command], cluster_client.Command]:
-    """--wait."""
+    """Return the option --wait."""
     return click.option("--wait", "waits", is_flag=True, help=text)
 
 
 @click.command()
 @name_argument
-@wait_secs_option("How long it may drain.  [default: topology.message.timeout.secs]")
+@wait_secs_option("How long the topology may drain.  [default: topology.message.timeout.secs]")
 @waits_option("Return when the topology is gone.")
 @cluster_client.options
 def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
     """Drain a topology and remove it.
 
-    Its spouts stop, and tuples in flight are processed for at most SECS seconds (by default the topology's message timeout);
-    the rest then fails with the reason "stopped". The name is free when the topology is gone. To change the deadline, repeat
-    the command with another -w.
+    The topology's spouts stop, and tuples in flight are processed for at most SECS seconds (by default the topology's message
+    timeout); then the remaining tuples fail with the reason "stopped". The name is free when the topology is gone. To change
+    the deadline, repeat the command with a different -w.
 
     \b
     Examples:
@@ -67,7 +67,7 @@ def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: boo
 
 
 def wait_until_gone(client: NimbusClient, name: str, killed: str) -> None:
-    """Wait until the name is free, or another submission has it."""
+    """Wait until the name is free, or a different submission has it."""
 
     def check() -> tuple[bool | None, str]:
         status = client.topology_or_none(name)
@@ -111,7 +111,7 @@ def activate(cluster: ClusterOptions, name: str) -> None:
 def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
     """Stop the spouts of a topology; tuples in flight are finished.
 
-    Its workers keep running, and its bolts keep their memory; `squall activate` lets the spouts run again.
+    The topology's workers keep running, and its bolts keep their memory. `squall activate` lets the spouts run again.
 
     \b
     Examples:
@@ -127,7 +127,7 @@ def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, wait
 
 
 def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) -> None:
-    """Wait until no spout has an open tree; SquallError after `within` seconds, or if the topology leaves INACTIVE."""
+    """Wait until no spout has an open tree. Raises SquallError after `within` seconds, or if the topology leaves INACTIVE."""
     pending = 0
     began = time.monotonic()
     was_inactive = False
@@ -168,7 +168,7 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
     shell_complete=completion.parallelism,
     help="A component's new number of tasks. May be repeated.",
 )
-@wait_secs_option("How long it may drain.  [default: topology.message.timeout.secs]")
+@wait_secs_option("How long the topology may drain.  [default: topology.message.timeout.secs]")
 @waits_option("Return when every worker of the new assignment runs.")
 @cluster_client.options
 def rebalance(
@@ -181,10 +181,11 @@ def rebalance(
 ) -> None:
     """Change the number of workers or tasks of a topology, or spread it over the current hosts.
 
-    Its spouts stop, and tuples in flight are processed for at most SECS seconds; then all tasks are placed as if they were
-    new. A worker keeps its process if its slot still has all of its tasks. Any other worker is replaced by a new process: its
-    tasks are opened or prepared again, and their memory and the old worker's log are lost. A change of the number of workers
-    replaces most workers, often all. If a component's number of tasks changes, all of its tasks are new.
+    The topology's spouts stop, and tuples in flight are processed for at most SECS seconds; then all tasks are placed as if
+    they were new. A worker keeps its process if its slot still has all of its tasks. Every other worker is replaced by a new
+    process: the worker's tasks are opened or prepared again, and the tasks' memory and the old worker's log are lost. A change
+    of the number of workers replaces most workers, often all. If a component's number of tasks changes, all of its tasks are
+    new.
 
     \b
     Examples:

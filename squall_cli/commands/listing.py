@@ -1,4 +1,4 @@
-"""`squall list`: the topologies of a cluster, one line each, and why a topology does not run."""
+"""`squall list`: the topologies of a cluster, one line each, and the reason if a topology does not run."""
 
 from __future__ import annotations
 

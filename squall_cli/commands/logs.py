@@ -1,4 +1,4 @@
-"""`squall logs`: the logs of a topology's workers on all hosts, merged in order of time."""
+"""`squall logs`: the logs of a topology's workers on all hosts, merged by time."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 FILES: Final = ("worker", "output", "build")
 LINES: Final = 100
-#: Seconds between two reads of the logs, and of the list of workers.
+#: Seconds between two reads of the logs (PAUSE), and of the list of workers.
 PAUSE: Final = 0.5
 FIND: Final = 3.0
-#: States in which no worker will run any more, and the seconds after which its workers' last lines are in their logs.
+#: States in which no worker of a topology will run any more; and the seconds after which the workers' last lines are in their
+#: logs.
 OVER: Final = tuple(state for state in TopologyState if state.asks == "stop")
 LAST_WORDS: Final = 5.0
 LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT": "bad", "DEBUG": "dim"}
@@ -46,7 +47,7 @@ LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT":
     "--component",
     metavar="ID",
     shell_complete=completion.components,
-    help="Only what tasks of this component logged.",
+    help="Only lines that tasks of this component logged.",
 )
 @click.option("--worker", metavar="NAME", shell_complete=completion.workers, help="Only this worker's log.")
 @click.option(
@@ -72,9 +73,10 @@ def logs(
 ) -> None:
     """Show what the workers of a topology logged, read through Nimbus and their supervisors.
 
-    A log has what components print and log; each line has its time and its task. Lines of several workers are merged by the
-    clocks of their hosts, each with its worker's name in front. --file output: output that bypassed Python; --file build:
-    how the environment of --requirements was built. Logs of a COMPLETED or FAILED topology stay until it is killed.
+    A log has the lines that components print and log; each line has a time and a task. Lines of several workers are merged
+    according to the clocks of their hosts, each line with its worker's name in front. --file output shows output that bypassed
+    Python; --file build shows how the environment of --requirements was built. Logs of a COMPLETED or FAILED topology stay
+    until it is killed.
 
     \b
     Examples:
@@ -127,7 +129,7 @@ class LogReader:
 
     @property
     def whose(self) -> str:
-        """What distinguishes lines of several logs: "worker", or "host" for build logs; "" if there is only one log."""
+        """Whose name distinguishes lines of several logs: "worker", or "host" for build logs; "" if there is only one log."""
         if len(self.tails) < 2:
             return ""
         return "host" if self.file == "build" else "worker"
@@ -170,7 +172,7 @@ class LogReader:
             click.echo(f"{tail.worker} is gone.", err=True)
 
     def nothing(self) -> str:
-        """Return why there is no log at all."""
+        """Return the reason why there is no log at all."""
         if self.tails:
             return f"no log of {self.name} could be read"
         return f"{self.no_workers()}, so there is no log"
@@ -179,7 +181,7 @@ class LogReader:
         return f"{self.name} is {self.client.topology(self.name).state} and has no workers at the moment"
 
     def over(self) -> str:
-        """Return why nothing will be logged any more; "" while entries may still come."""
+        """Return the reason why nothing will be logged any more; "" while entries may still come."""
         found = self.client.topology(self.name)
         if found.state not in OVER or (found.state_secs is not None and found.state_secs < LAST_WORDS):
             return ""
@@ -205,14 +207,14 @@ class LogReader:
         return merged([self.read(tail, None, True) for tail in [*self.tails.values()]])
 
     def unended(self) -> list[LogEntry]:
-        """Return the unfinished last lines, when no more entries will come."""
+        """Return the unfinished last lines. Call this when no more entries will come."""
         return merged(
             [entry for entry in tail.entries(tail.close()) if entry.of(self.component)]
             for tail in self.tails.values()
         )
 
     def read(self, tail: Tail, number: int | None, following: bool) -> list[LogEntry]:
-        """Return the entries of one log. If it cannot be read now, print why to stderr and return none."""
+        """Return the entries of one log. If the log cannot be read now, print the reason to stderr and return no entries."""
         from squall.http.client import Refused
 
         try:
@@ -227,7 +229,7 @@ class LogReader:
                 if refused.kind == "NotFound" and following:
                     self.find()
                     if tail.worker not in self.tails:
-                        return []  # the worker has gone since the last `find`
+                        return []  # the worker has left since the last `find`
                 self.silent[tail.worker] = str(refused)
                 click.echo(f"{tail.worker} on {tail.host}: {harmless(str(refused))}", err=True)
             return []
@@ -237,7 +239,7 @@ class LogReader:
 
 
 def follow_on(reader: LogReader, as_json: bool) -> None:
-    """Show new entries until the topology is gone, or its state is final and all its logs are read."""
+    """Show new entries until the topology is gone, or until its state is final and all its logs are read."""
     from squall.http.client import Refused, Unreachable
 
     found_at: float | None = None
@@ -269,8 +271,8 @@ def follow_on(reader: LogReader, as_json: bool) -> None:
 
 
 def show(found: Iterable[LogEntry], as_json: bool, whose: str, one_document: bool = False) -> None:
-    """Print entries with their worker's or host's name in front, as `whose` says. As JSON: one document, or one object a
-    line as they come."""
+    """Print entries, with the name of their worker or host in front, as `whose` says. As JSON: one document, or one object on
+    each line, when the entry arrives."""
     if as_json and one_document:
         cluster_client.echo_json({"lines": [asdict(entry) for entry in found]})
         return

@@ -1,8 +1,8 @@
 """`squall replay FILE --source lines=PATH --output count=PATH`: a topology's bolts over stored rows, as a Spark job.
 
-Reads the options, finds out whether the results exist already, runs the job with a progress bar, publishes each output
-as a version of its table, and prints what was read, written and failed.
-Must not know: how a replay runs, how a result is published (see the modules it imports).
+Reads the options, finds out whether the results exist already, runs the job with a progress bar, publishes each output as a
+version of its table, and prints the numbers of read, written and failed tuples.
+Must not know: how a replay runs, how a result is published (see the imported modules).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from squall_io.spark.results.publishing import OutputTable
 
 
-#: The name of the errors among the outputs; names of components have no colon.
+#: The name of the table of errors among the outputs; names of components have no colon.
 ERRORS: Final = ":errors"
 
 
@@ -70,7 +70,7 @@ class Outcome:
     published: Mapping[str, Published]
     errors: int | None
     unsettled: int | None
-    """Failed tuples, and tuples neither acked nor failed, as counted when the outputs were made; None: unknown."""
+    """The numbers of failed tuples, and of tuples neither acked nor failed, when the outputs were made; None: unknown."""
 
 
 def _paths(
@@ -127,17 +127,17 @@ def _paths(
     metavar="COMPONENT=N",
     multiple=True,
     callback=task_counts,
-    help="Other numbers of tasks than the topology has. May be repeated.",
+    help="A different number of tasks for a component. May be repeated.",
 )
-@result_options(again="Run even if the newest versions are of the same code and rows.")
+@result_options(again="Run even if the newest versions were made by the same code from the same rows.")
 @click.pass_context
 def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
-    """Run the bolts of a topology over stored rows, as a Spark job: history through the same code as the stream.
+    """Run the bolts of a topology over stored rows, as a Spark job, so that the same code processes history and stream.
 
-    FILE defines `topology`, as for squall run; its arguments follow --. Each --source replaces the tuples of a component by
-    rows, and each --output names a component whose tuples are wanted. The bolts between them run; spouts and sinks do not. A
-    source is a table that a SparkSink writes, or files (.parquet, .orc, .json, .csv; else lines of text). The result of each
-    output is published as the newest version of a table.
+    FILE defines `topology`, as for squall run; its arguments follow --. Each --source replaces the tuples of a component with
+    rows, and each --output names a component whose tuples are wanted. The bolts between sources and outputs run; spouts and
+    sinks do not. A source is a table that a SparkSink writes, or files (.parquet, .orc, .json, .csv; else lines of text). The
+    result of each output is published as the newest version of a table.
 
     \b
     Examples:
@@ -150,8 +150,8 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
 
     Nothing is published before all outputs are written.
 
-    Exit status: 0 published, now or by an earlier run; 1 failed, and only outputs that the error names were published; 2 wrong
-    usage.
+    Exit status: 0 published, now or by an earlier run; 1 failed, and only the outputs that the error message names were
+    published; 2 wrong usage.
     """
     try:
         options = ReplayOptions(span=Span.of(since, until), **others)
@@ -185,7 +185,7 @@ def check_paths(ctx: click.Context, options: ReplayOptions) -> None:
 
 @dataclass(eq=False)
 class ReplayJob:
-    """One replay. It starts when the rows of the first output are requested, and computes all outputs."""
+    """One replay. It starts when the rows of the first output are requested, and then computes all outputs."""
 
     topology: Topology
     plan: ReplayPlan
@@ -196,7 +196,7 @@ class ReplayJob:
     replayed: Replayed | None = None
 
     def run(self) -> Outcome:
-        """Publish every output that does not exist yet, and the errors, once all of them are written."""
+        """Publish every output that does not exist yet, and the errors, after all outputs are written."""
         from squall_io.spark.replay.inputs import source_at
         from squall_io.spark.replay.run import readable_errors
         from squall_io.spark.results.publishing import Result, open_output, publish_frames
@@ -249,7 +249,7 @@ class ReplayJob:
         return Run("replay", options.source, self.code(), tuple(reads.values()), settings, table.table)
 
     def code(self) -> str:
-        """Return a digest of the user's modules, and of the topology that they made."""
+        """Return a digest of the user's modules, and of the topology that these made."""
         parts = {place: file.read_bytes() for place, file in self.modules.items()}
         parts |= {f":{component}": data for component, data in self.topology.pickles.items()}
         parts[":"] = json.dumps(self.topology.describe(), sort_keys=True, default=str).encode()
@@ -276,8 +276,8 @@ class ReplayJob:
         return self.replayed.errors if output == ERRORS else self.replayed[output]
 
     def check_columns(self, frames: Mapping[str, Any]) -> None:
-        """Raise `CannotReplay` for columns that sources lack, with advice for this command. `replay_topology` checks too, but
-        it knows only frames."""
+        """Raise `CannotReplay` for columns that sources lack, with advice for this command. `replay_topology` checks them too,
+        but its advice cannot name paths or options."""
         from squall_io.spark.replay.inputs import FileSource
         from squall_io.spark.replay.problems import CannotReplay
         from squall_io.spark.replay.run import missing_columns
@@ -313,7 +313,7 @@ def forget(replayed: Replayed) -> None:
 
 
 def refuse_errors(options: ReplayOptions, published: Mapping[str, Published]) -> None:
-    """Raise `ReplayFailed` for existing outputs that were made with more errors than are allowed now."""
+    """Raise `ReplayFailed` for existing outputs whose run had more errors than are allowed now."""
     from squall_io.spark.replay import ReplayFailed
 
     for name, each in published.items():
@@ -327,7 +327,7 @@ def refuse_errors(options: ReplayOptions, published: Mapping[str, Published]) ->
 
 
 def recorded(what: str, published: Mapping[str, Published]) -> int | None:
-    """Return a count of existing outputs, as recorded when they were made; None if one of them lacks it."""
+    """Return a count that was recorded when the existing outputs were made; None if one of the outputs lacks it."""
     counts = [each.version.counts.get(what) for each in published.values()]
     known = [count for count in counts if count is not None]
     return max(known) if len(known) == len(counts) else None

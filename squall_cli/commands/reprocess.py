@@ -1,8 +1,8 @@
 """`squall reprocess JOB.py --input PATH --output PATH`: run a PySpark job over committed rows and publish its result
 atomically.
 
-Reads the options, checks in the manifest whether the result exists already, runs the job with a progress bar, and prints
-what was read and written. Must not know: how a result is published, or how a job is found (see the modules it imports).
+Reads the options, checks in the manifest whether the result exists already, runs the job with a progress bar, and prints the
+numbers of read and written rows. Must not know: how a result is published, or how a job is found (see the imported modules).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from squall_io.spark.results.reprocess import Job
 
 
-#: Characters of a job's name that are shown.
+#: How many characters of a job's name are shown.
 LONGEST_NAME: Final = 60
 
 
@@ -57,7 +57,7 @@ class ReprocessOptions(ResultOptions):
     "--key", metavar="NAMES", callback=names, help="Leave out replays: rows equal in these columns."
 )
 @result_options(
-    again="Run even if the newest version is of the same job and rows, since the job also reads something else."
+    again="Run even if the same job made the newest version from the same rows: the job also reads something else."
 )
 @click.pass_context
 def reprocess(
@@ -73,8 +73,9 @@ def reprocess(
     """Run a PySpark job over committed rows and publish its result as the newest version of another table.
 
     JOB.py defines  def reprocess(spark, rows)  which returns a DataFrame; --sql is one query of the table `rows` instead. A
-    reader of the output sees the previous version or the new one, nothing in between. If the command is killed and repeated,
-    or run twice, it publishes once: if the newest version is of the same job over the same rows, nothing is done.
+    reader of the output sees the previous version or the new version, and nothing in between. If the command is killed and
+    repeated, or runs twice, it publishes only once: if the newest version was made by the same job from the same rows, nothing
+    is done.
 
     \b
     Examples:
@@ -156,7 +157,7 @@ def errors_of(job: Job) -> AbstractContextManager[None]:
 
 
 def called(job: str) -> str:
-    """Return a job's name on one line, cut to a fixed length: SQL may be long."""
+    """Return a job's name on one line, cut to LONGEST_NAME characters: SQL may be long."""
     return formats.cropped(job, LONGEST_NAME)
 
 

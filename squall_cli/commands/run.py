@@ -1,7 +1,7 @@
 """`squall run FILE`: run a topology on this machine, in this process or in worker processes, until it is completed or stopped.
 
 Reads the command line, chooses where output goes, runs the topology, prints the summary, and exits with its status.
-Must not know: how topologies are found, watched, drawn or summarised (see the modules it imports).
+Must not know: how topologies are found, watched, drawn or summarised (see the imported modules).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def run(
 ) -> None:
     """Run a topology on this machine until it is completed or stopped: in this process, or in worker processes.
 
-    FILE defines `topology`: a Topology, or a function that returns one; its arguments follow --, as strings.
-    FILE:NAME or package.module:NAME chooses another name.
+    FILE defines `topology`: a Topology, or a function that returns one; the function's arguments follow --, as strings. To use
+    a different object than `topology`, give FILE:NAME or package.module:NAME.
 
     \b
     Examples:
@@ -78,9 +78,9 @@ def run(
       squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
       squall run word_count.py --json > summary.json
 
-    The first Ctrl-C drains: spouts stop, and pending trees are processed for at most the message timeout. The
-    second one ends the run at once. Exit status: 0 done; 1 if trees failed for good, a spout's next_tuple() raised,
-    the topology failed, or trees were left; 2 wrong usage.
+    The first Ctrl-C drains: spouts stop, and pending trees are processed for at most the message timeout. A second Ctrl-C ends
+    the run at once. Exit status: 0 done; 1 if trees failed for good, a spout's next_tuple() raised, the topology failed, or
+    trees were left; 2 wrong usage.
     """
     layers = with_workers(read_layers(config, os.environ, settings), workers, ctx)
     out, view = streams(json_wanted)
@@ -96,7 +96,7 @@ def run(
         write_lines(out, summary_lines(ended, width_of(out)))
     if reason is not None:
         write(sys.stderr, f"squall run: {reason}")
-    if ended.how == "cut off":  # a user's call may still run: do not wait for it
+    if ended.how == "cut off":  # do not wait for a call of user code that may still run
         out.flush()
         os._exit(status)
     ctx.exit(status)
@@ -158,7 +158,7 @@ def run_topology(
 
 
 def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, WorkerLogs | None]:
-    """Start a cluster; return it, and the reader of its worker processes' logs if it has any."""
+    """Start a cluster. Return the cluster, and, if it has worker processes, the reader of their logs."""
     settings = (layers.site, layers.environment)
     if workers is None or workers == 1:
         return LocalCluster(settings=settings), None
@@ -167,7 +167,7 @@ def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, Wo
 
 
 def show_rest(logs: WorkerLogs, view: RunView) -> None:
-    """Show what the workers wrote at their end."""
+    """Show the last output of the workers."""
     text = logs.read(last=True)
     logs.close()
     if text:
@@ -177,7 +177,7 @@ def show_rest(logs: WorkerLogs, view: RunView) -> None:
 def status_at_end(
     cluster: LocalCluster, name: str, interrupts: Interrupts, logs: WorkerLogs | None
 ) -> TopologyStatus:
-    """Return the last status of a topology that was cut off; SquallError if it was never submitted."""
+    """Return the last status of a topology that was cut off. Raises SquallError if it was never submitted."""
     try:
         return cluster.last_status(name)
     except NoSuchTopology:
@@ -186,7 +186,7 @@ def status_at_end(
 
 
 def close(cluster: LocalCluster, ended: Ended, interrupts: Interrupts, processes: bool) -> Ended:
-    """End the cluster; return the final counters, which include trees that the end cut off."""
+    """End the cluster. Return the final counters, which include trees that were cut off by the end."""
     how = ended.how
     if how == "cut off":
         end_at_once(cluster, interrupts, processes)

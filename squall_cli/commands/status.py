@@ -28,13 +28,13 @@ from squall_cli.terminal.formats import columns_of, cropped_inside, duration, mo
 from squall_cli.terminal.lines import Line, harmless, plain, width_of, write_lines
 from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table_of
 
-#: How many of the latest notes about its workers are shown; --json has all that are kept.
+#: How many of the latest notes about a topology's workers are shown; --json has all notes that are kept.
 MOST_NOTES: Final = 3
 #: The most lines of a note on a screen; a note may end with a long text that a worker wrote.
 MOST_LINES: Final = 10
 WORKER_COLUMNS: Final[tuple[TableColumn[WorkerEntry], ...]] = (
     TableColumn("WORKER", lambda each: each.worker, elastic=True),
-    TableColumn("HOST", lambda each: each.host or "-", elastic=True),  # its supervisor may be gone
+    TableColumn("HOST", lambda each: each.host or "-", elastic=True),  # the worker's supervisor may be gone
     TableColumn("SLOT", lambda each: str(each.slot), number=True, rank=2),
     TableColumn("STATE", lambda each: (each.state, "" if each.state in ("RUNNING", "STOPPED") else "warn")),
     TableColumn("RESTARTS", lambda each: restarts_of(each), number=True, rank=3),
@@ -125,7 +125,7 @@ def tasks_text(tasks: Sequence[TaskRow]) -> str:
 
 
 def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width: int) -> Iterator[Line]:
-    """Yield errors of the user's code, why trees failed, and the latest notes about the workers."""
+    """Yield lines about errors of the user's code, failed trees, and the latest notes about the workers."""
     name = found.name
     newest = {report.component: report for report in found.error_reports}
     some = False
@@ -161,7 +161,7 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Wrap the text to lines of at most `width` characters, at least one line. A longer word, such as a path, stays whole."""
+    """Wrap the text to one or more lines of at most `width` characters. A longer word, such as a path, stays whole."""
     found = textwrap.wrap(
         text, width, max_lines=MOST_LINES, placeholder=" …", break_long_words=False, break_on_hyphens=False
     )
@@ -177,7 +177,7 @@ def wrapped(text: str, width: int) -> list[str]:
 def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
     """Show the errors that a topology's components reported, the newest last.
 
-    Only the latest errors of each component are kept. Times are by the clocks of the hosts where the errors happened.
+    Only the latest errors of each component are kept. Times are from the clocks of the hosts where the errors happened.
 
     \b
     Examples:
@@ -203,7 +203,7 @@ def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
 
 
 def earlier(found: Sequence[ErrorEntry], components: Mapping[str, ComponentStatus]) -> Iterator[str]:
-    """Yield a line for each component that had more errors than are shown, with the total."""
+    """Yield a line, with the total, for each component that had more errors than are shown."""
     shown: Counter[str] = Counter()
     for report in found:
         shown[report.component] += report.times

@@ -1,6 +1,7 @@
-"""`squall submit FILE`: load a topology, pack its modules and files, send all to Nimbus; with --wait, show how it comes up.
+"""`squall submit FILE`: loads a topology, packs its modules and files, sends all to Nimbus; with --wait, shows the topology's
+start.
 
-Must not know: which modules are shipped, how they are sent, when a topology has come up (see the modules it imports).
+Must not know: which modules are shipped, how they are sent, when a topology has come up (see the imported modules).
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ class SubmitOptions:
 @click.argument(
     "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=kinds.files
 )
-@click.option("--name", metavar="NAME", help="The name to submit it under.  [default: its own]")
-@click.option("--wait", is_flag=True, help="Show how it comes up; return when its first tree is acked.")
+@click.option("--name", metavar="NAME", help="The name of the submission.  [default: the topology's own]")
+@click.option("--wait", is_flag=True, help="Show how the topology comes up; return when a tree is acked.")
 @click.option("--inactive", is_flag=True, help="Start no spout before `squall activate`.")
 @click.option(
     "--replace",
     "replaces",
     is_flag=True,
-    help="Drain and replace the topology of that name; if the new version does not come up, the old one continues.",
+    help="Drain and replace the topology with this name; if the new version does not come up, the old version continues.",
 )
 @click.option(
     "-w",
@@ -92,7 +93,7 @@ class SubmitOptions:
     metavar="PATH",
     shell_complete=kinds.files,
     multiple=True,
-    help="A module, package or folder to ship that the code imports only dynamically.",
+    help="Also ship this module, package or folder, which the code imports only dynamically.",
 )
 @click.option(
     "--resource",
@@ -111,17 +112,17 @@ class SubmitOptions:
     "--wheels",
     metavar="DIR",
     shell_complete=kinds.folders,
-    help="The only wheels to install them from; no package index is used.",
+    help="Install the packages of --requirements only from the wheels in DIR; no package index is used.",
 )
 @settings_option
 @cluster_client.options
 def submit(cluster: ClusterOptions, settings: tuple[str, ...], **typed: Any) -> None:
     """Send a topology to a cluster.
 
-    FILE defines `topology`: a Topology, or a function that returns one; its arguments follow --, as strings.
-    FILE:NAME or package.module:NAME chooses another name.
+    FILE defines `topology`: a Topology, or a function that returns one; the function's arguments follow --, as strings. To use
+    a different object than `topology`, give FILE:NAME or package.module:NAME.
 
-    Your own modules that it imports are shipped with it. Installed packages are not: they must be installed on the
+    Your own modules that FILE imports are shipped with it. Installed packages are not shipped: they must be installed on the
     hosts, or be listed in --requirements.
 
     \b
@@ -145,7 +146,7 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
     """Load, pack, send, and watch."""
     layers = read_layers(cluster.config, os.environ, settings)
     client = cluster_client.connect(cluster.nimbus, cluster.config)
-    out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file runs, which may print
+    out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file runs: it may print
     accepted: Accepted | None = None
     try:
         topology, package = load(asked, layers)
@@ -166,7 +167,7 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
     except WrongSource as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
     except KeyboardInterrupt:
-        if accepted is None:  # if it may have arrived, `sent` has raised another error
+        if accepted is None:  # if the submission may have arrived, `sent` has raised a different error
             raise Interrupted("interrupted: nothing was submitted") from None
         raise Interrupted(
             f"stopped waiting; {accepted.name} is submitted and continues: {to_type('status', accepted.name)}"
@@ -174,7 +175,7 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
 
 
 def check_usage(asked: SubmitOptions) -> None:
-    """Raise `UsageError` for options that need another one."""
+    """Raise `UsageError` for an option without the option that it needs."""
     if asked.wait_secs is not None and not asked.replaces:
         problem = "-w sets how long the replaced topology may drain: it needs --replace"
     elif asked.wheels is not None and asked.requirements is None:
@@ -185,8 +186,8 @@ def check_usage(asked: SubmitOptions) -> None:
 
 
 def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
-    """Load the topology of the user's file, and find what is shipped with it. All paths are read before that file runs, since
-    it may change the working directory."""
+    """Load the topology of the user's file, and find the files that are shipped with it. All paths are read before the user's
+    file runs, since the file may change the working directory."""
     source = parse_source(asked.source)
     if source.file is not None:
         source = replace(source, file=Path(os.path.abspath(source.file)))
@@ -208,7 +209,7 @@ def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
 def made(
     asked: SubmitOptions, layers: Layers, topology: Topology, files: tuple[Packed, ...]
 ) -> OutgoingSubmission:
-    """Return the submission; raise InvalidConfig with all problems of the settings, or the error that Nimbus would raise."""
+    """Return the submission. Raises InvalidConfig with all problems of the settings, or the error that Nimbus would raise."""
     from nimbus.submission.parse import read_submission
     from squall.settings import merged
     from squall_cli.packing.submission import OutgoingSubmission
@@ -229,7 +230,7 @@ def made(
 
 
 def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package, steps: Steps) -> Accepted:
-    """Send the submission, and show what was sent."""
+    """Send the submission, and show its parts."""
     from squall.http.client import Refused
     from squall_cli.packing import submission as sending
 
@@ -253,7 +254,7 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
 
 
 class Steps(WaitProgress):
-    """Shows on stderr the current step, and a line for each step that is done."""
+    """Shows the current step on stderr, and a line for each step that is done."""
 
     said = 0.0
 
@@ -262,12 +263,13 @@ class Steps(WaitProgress):
         return self
 
     def now(self, text: str) -> None:
-        """Show a short step, if a later one can overwrite it."""
+        """Show a short step, if a later step can overwrite it."""
         if self.status is not None:
             self.show(text)
 
     def show(self, text: str) -> None:
-        """Show progress. Where lines cannot be overwritten, a line that differs only in numbers is shown every few seconds."""
+        """Show progress. Where lines cannot be overwritten, a line that differs from the last line only in numbers is shown
+        every few seconds."""
         same = NUMBER.sub("", text) == NUMBER.sub("", self.shown)
         if self.status is None and same and time.monotonic() - self.said < LINE_SECS:
             return
@@ -275,7 +277,7 @@ class Steps(WaitProgress):
         super().show(text)
 
     def done(self, text: str) -> None:
-        """Print a line that is not overwritten."""
+        """Print a line that later steps do not overwrite."""
         if self.status is not None:
             self.status.console.print(harmless(text))
         else:
@@ -307,7 +309,7 @@ def watch(
     steps: Steps,
     result: dict[str, Any],
 ) -> str | None:
-    """Watch the topology until it has come up; return None then, or the reason why it will not come up."""
+    """Watch the topology until it has come up, and return None. If it will not come up, return the reason."""
     from squall_cli.packing.coming_up import Arrival, Seen
 
     began = time.monotonic()

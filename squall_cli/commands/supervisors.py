@@ -72,13 +72,14 @@ def resource(supervisor: SupervisorEntry, name: str, unit: int, form: str) -> st
 
 
 def workers_of(supervisor: SupervisorEntry) -> str:
-    """Return the topologies that have workers there, and how many each has."""
+    """Return the topologies that have workers there, each with the number of its workers."""
     workers = Counter(worker.topology for worker in supervisor.workers)
     return ", ".join(f"{name} {number}" for name, number in sorted(workers.items()))
 
 
 def state_of(supervisor: SupervisorEntry) -> Cell:
-    """Return the state. `away`: it sends no heartbeats; its workers run until their lease ends, then their tasks move."""
+    """Return a supervisor's state. `away`: it sends no heartbeats; its workers run until their lease ends, then their tasks
+    move."""
     if not supervisor.connected:
         return "away", "bad"
     if supervisor.drained:
@@ -142,7 +143,8 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
 
 
 def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntry]:
-    """Return the supervisors that a host's name, an id or its beginning names; SquallError if none, or if ambiguous."""
+    """Return the supervisors to which a text refers: a host's name, an id, or the beginning of an id. Raises SquallError if
+    there is none, or if the text is ambiguous."""
     found = [each for each in there if text in (each.id, each.host)]
     if found:
         return found
@@ -160,12 +162,12 @@ def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntr
 
 
 def others_of(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> list[SupervisorEntry]:
-    """Return the known supervisors that may get work, without those in `meant`."""
+    """Return the known supervisors that may get work, except those in `meant`."""
     return [each for each in there if each.id not in meant and not each.drained]
 
 
 def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
-    """Return why the workers of these supervisors cannot move now; "" if they can."""
+    """Return why the workers of these supervisors cannot move now; "" if the workers can move."""
     others = others_of(there, meant)
     if not others:
         return "there is no other host to move them to: they run on until a supervisor is started on one"
@@ -175,7 +177,8 @@ def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
 
 
 def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str]) -> None:
-    """Wait until these supervisors have no workers; SquallError if there is no other supervisor, or the drain was undone."""
+    """Wait until these supervisors have no workers. Raises SquallError if there is no other supervisor, or if the drain was
+    undone."""
     began = time.monotonic()
     was_drained = False
 

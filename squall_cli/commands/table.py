@@ -1,4 +1,5 @@
-"""`squall table PATH`: the contents of a table, whether its files are as committed, how many of its rows are replays.
+"""`squall table PATH`: the contents of a table, whether its files are unchanged since their commit, how many of its rows are
+replays.
 
 Reads only the manifest, without Spark. `--verify` reads the files, `--key` counts rows with Spark, `--sweep` deletes leftovers.
 Must not know: how a table is stored on its file system.
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The most partitions that are shown, the last ones by name; --json has all.
+#: How many partitions are shown at most: the last by name. --json has all.
 MOST_PARTITIONS: Final = 20
-#: The most problems, or files of no batch, that are named.
+#: How many problems, or files that belong to no batch, are named at most.
 MOST_NAMED: Final = 50
 
 WRITERS: Final[tuple[TableColumn[WriterSummary], ...]] = (
@@ -99,10 +100,10 @@ def table(
 ) -> None:
     """Show the contents of the table at PATH: a table of a SparkSink, or of results.
 
-    Without options it reads only the manifest: that needs no Spark, and no Java for a table on this machine. --verify reads
-    every committed file and compares its digest. --key lets Spark count the rows that are replays of others.
-    --sweep deletes leftovers of topologies that ended in the middle of a batch: those that wrote nothing for a day, or for
-    --older-than seconds. If such a sink is still alive, it writes its batch again; no row is lost.
+    Without options the command reads only the manifest: that needs no Spark, and no Java for a table on this machine. --verify
+    reads every committed file and compares its digest. --key lets Spark count the rows that are replays of other rows. --sweep
+    deletes leftovers of topologies that ended in the middle of a batch: a topology has ended if it wrote nothing for a day, or
+    for --older-than seconds. If a sink of such a topology is still alive, it writes its batch again; no row is lost.
 
     \b
     Examples:
@@ -111,7 +112,7 @@ def table(
       squall table /tmp/delays --key carrier,hour --json
       squall table /tmp/delays --sweep --dry-run
 
-    Exit status: 0 done; 1 if part of the manifest cannot be read, or a file is not as committed; 2 wrong usage.
+    Exit status: 0 done; 1 if part of the manifest cannot be read, or a file has changed since its commit; 2 wrong usage.
     """
     from squall_io.spark.reading.committed import key_names
 
@@ -144,7 +145,7 @@ def table(
 def swept_and_read(
     files: OpenStore, age: float | None, dry_run: bool
 ) -> tuple[table_sweep.Sweep | None, TableSummary]:
-    """Sweep the table unless `age` is None; return the result and a summary of the table after it."""
+    """Sweep the table unless `age` is None. Return the result, and a summary of the table after the sweep."""
     from squall_io.spark.manifest.envelopes import UnreadableRecord
     from squall_io.spark.manifest.state import UnreadableManifest
     from squall_io.spark.reading.summary import table_summary
@@ -197,7 +198,7 @@ def print_summary(found: TableSummary) -> None:
     print_rows(WRITERS, found.stream.writers if found.stream else ())
     print_rows(VERSIONS, found.versions)
     if found.table.partition_by:
-        shown = found.partitions[-MOST_PARTITIONS:]  # the last by name: usually they are days
+        shown = found.partitions[-MOST_PARTITIONS:]  # the last by name: usually partitions are days
         print_rows(PARTITIONS, shown)
         more = len(found.partitions) - len(shown)
         if more:
@@ -208,7 +209,7 @@ def print_summary(found: TableSummary) -> None:
 
 
 def print_rows(columns: Sequence[TableColumn[T]], things: Sequence[T]) -> None:
-    """Print things as the rows of a table below an empty line, if there are any."""
+    """Print things, if there are any, as the rows of a table below an empty line."""
     if things:
         click.echo()
         show(table_of(columns, things), sys.stdout)
@@ -241,7 +242,7 @@ def stream_notes(stream: StreamSummary) -> Iterator[str]:
         )
         yield f"checkpoint {stream.checkpoint}{loose}"
     if stream.replaced:
-        yield batches(stream.replaced, "is in the files of another one", "are in the files of others")
+        yield batches(stream.replaced, "is in another batch's files", "are in other batches' files")
     if stream.writing:
         ended = "when its topology ended (--sweep)"
         yield batches(
@@ -280,7 +281,7 @@ def key_lines(counts: KeyCounts | None) -> Iterator[str]:
 
 
 def verified_lines(verified: Verification | None) -> Iterator[str]:
-    """Yield the result of --verify, and files that belong to no batch."""
+    """Yield lines with the result of --verify, and with the files that belong to no batch."""
     if verified is None:
         return
     read = f"{formats.plural(verified.files, 'file')}, {formats.in_bytes(verified.size)}"

@@ -1,4 +1,4 @@
-"""`squall top`: the busiest components of a cluster, measured once, or repeatedly on a terminal."""
+"""`squall top`: the busiest components of a cluster, measured repeatedly on a terminal, else once."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ COLUMNS: Final[tuple[TableColumn[Busy], ...]] = (
     TableColumn("ERRORS", lambda each: bad_when_some(each.component.errors), number=True, rank=1),
     TableColumn("WHY IDLE", lambda each: (each.component.idle, "dim"), elastic=True, rank=5),
 )
-#: Rows of the window for the summary, the table's header and the footer.
+#: How many rows of the window the summary, the table's header and the footer take.
 AROUND: Final = 5
 
 
 @dataclass(frozen=True)
 class Busy:
-    """One component of one topology, and its rate (None if not yet known)."""
+    """One component of one topology, and its rate (None if the rate is not known yet)."""
 
     topology: str
     name: str
@@ -81,8 +81,8 @@ class ClusterMoment:
 def top(cluster: ClusterOptions, delay: float) -> None:
     """Watch the busiest components of a cluster: tuples per second, over the last five seconds.
 
-    The rate of a spout counts tuples that it emits, the rate of a bolt those that it executes. In a pipe, or with --json, the
-    command measures for SECS seconds, prints once and ends.
+    The rate of a spout counts the tuples that it emits, the rate of a bolt the tuples that it executes. In a pipe, or with
+    --json, the command measures for SECS seconds, prints once and ends.
 
     \b
     Examples:
@@ -111,7 +111,7 @@ class WatchedCluster:
 
     def __init__(self, client: NimbusClient) -> None:
         self.client = client
-        #: By submission id, since a new submission under an old name counts from zero.
+        #: By submission id, since the counters of a new submission under an old name begin at zero.
         self.rates: dict[str, Rates] = {}
 
     def measure(self, now: float) -> ClusterMoment:
@@ -162,7 +162,7 @@ def as_values(moment: ClusterMoment) -> dict[str, object]:
 
 
 def follow(watched: WatchedCluster, delay: float) -> None:
-    """Draw until Ctrl-C. If Nimbus does not answer, ask again."""
+    """Draw until Ctrl-C. If Nimbus does not answer, repeat the request."""
     from rich.live import Live
     from rich.text import Text
 
@@ -186,7 +186,8 @@ def follow(watched: WatchedCluster, delay: float) -> None:
 
 
 def picture(moment: ClusterMoment, problem: str, width: int, height: int) -> list[Line]:
-    """Return all lines to draw: at most as many as the window has, but at least one component and what surrounds it."""
+    """Return all lines to draw: at most as many as the window has, but at least one component with its summary, header and
+    footer."""
     room = max(1, height - AROUND)
     more = len(moment.busy) - room
     foot = (f"and {plural(more, 'less busy component')}; " if more > 0 else "") + "Ctrl-C ends"

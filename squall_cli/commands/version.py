@@ -1,4 +1,4 @@
-"""`squall version`: the version of the command, which core runs, and the versions of a cluster's daemons."""
+"""`squall version`: the version of the command, the core that it runs, and the versions of a cluster's daemons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from squall_cli.cluster import cluster_client
 from squall_cli.cluster.cluster_client import ClusterOptions
 from topology_api.core_choice import CHOICE
 
-#: What is shown of each daemon; a supervisor has no URL, and does not lead.
+#: The fields that are shown of each daemon. A supervisor has no URL, and does not lead.
 SHOWN: Final = ("host", "id", "url", "leader", "versions")
 
 
@@ -37,7 +37,7 @@ def version(cluster: ClusterOptions) -> None:
         "core_why": CHOICE.why,
     }
     asked = bool(cluster.nimbus or os.environ.get(cluster_client.VARIABLE))
-    if not cluster.as_json:  # this much is known whether or not a cluster answers
+    if not cluster.as_json:  # these facts do not need an answer of the cluster
         click.echo(f"squall {__version__} (Python {here['python']}, {sys.executable})")
         click.echo(f"core: {CHOICE}")
     if asked:

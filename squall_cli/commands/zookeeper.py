@@ -1,6 +1,6 @@
 """`squall zookeeper`: a ZooKeeper server in the foreground, for development, for tests and for trying a cluster.
 
-The server is a separate Java process; signals to this process end both. Must not know: what the server stores.
+The server is a separate Java process; signals to this process end both processes. Must not know: the server's data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from squall.security.tls import InsecureBind, is_loopback
 from squall_cli.commands.daemon_options import listen_option, state_option, state_place
 from squall_cli.options.kinds import Whole, folders
 
-#: Seconds that the server has for an orderly end.
+#: Seconds that the server has for ending in an orderly way.
 _END_SECS: Final = 5.0
 _LOOK_SECS: Final = 0.2
 _LOG_LINES: Final = 10
@@ -32,7 +32,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """The callback of --ensemble: its servers as HOST:PORT:PORT."""
+    """Return the servers of --ensemble, each HOST:PORT:PORT. A callback of click."""
     members = tuple(value.split(",")) if value else ()
     for member in members:
         parts = member.rsplit(":", 2)
@@ -46,8 +46,8 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
 
 
 @click.command()
-@listen_option("Where it serves clients", "127.0.0.1:2181")
-@state_option("Where it keeps its files.  [default: ~/.local/state/squall/zookeeper]")
+@listen_option("Where the server listens to clients", "127.0.0.1:2181")
+@state_option("Where the server keeps its files.  [default: ~/.local/state/squall/zookeeper]")
 @click.option(
     "--jars",
     metavar="DIR",
@@ -76,9 +76,9 @@ def zookeeper(
 ) -> None:
     """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
 
-    It needs Java and ZooKeeper's jars: PySpark has them, or --jars names the lib folder of a ZooKeeper release. A later start
-    with the same --state has the same data. In production, run ZooKeeper as its own documentation says; Squall works with
-    ZooKeeper 3.6 and later.
+    The server needs Java and ZooKeeper's jars: PySpark has these jars, or --jars names the lib folder of a ZooKeeper release. A
+    later start with the same --state has the same data. In production, run ZooKeeper as its own documentation says; Squall
+    works with ZooKeeper 3.6 and later.
 
     \b
     Examples:
@@ -100,7 +100,7 @@ def zookeeper(
 
 
 def check_hosts(hosts: list[str], insecure: bool) -> None:
-    """Raise `InsecureBind` if other machines could connect and --insecure is missing: ZooKeeper accepts every client."""
+    """Raise `InsecureBind` if other machines could connect and --insecure was not given: ZooKeeper accepts every client."""
     outside = [host for host in hosts if not is_loopback(host)]
     if not outside:
         return
@@ -167,7 +167,7 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
     with usable(plan.folder):
         opened = log.open("wb")
     with opened as output:
-        # In a new session: only this process receives Ctrl-C, and it decides how the server ends.
+        # In a new session, so that only this process receives Ctrl-C, and decides how the server ends.
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

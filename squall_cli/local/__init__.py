@@ -1,1 +1,1 @@
-"""The parts of `squall run`: the run, the workers' logs, the summary."""
+"""The parts of `squall run`: following the run, reading the workers' logs, making the summary."""

@@ -2,7 +2,7 @@
 
 The main thread reads the cluster's status a few times a second and updates the view. Everything that may take long runs in
 another thread (a drain must wait for a running user call), so that a second Ctrl-C always works.
-Must not know: how anything is shown, options of the command.
+Must not know: how the run is shown, the options of the command.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from squall_cli.terminal.views import Moment, RunView
 from topology_api.errors import NoSuchTopology, SquallError
 from worker.errors.reports import OURS
 
-#: The longest pause between two reads of the status, in seconds, the shortest one, and the share of the time that reading may
-#: take (a status of many tasks is not cheap). Pauses begin short, so that the time of a short run is measured well.
+#: The longest and the shortest pause between two reads of the status, in seconds, and the share of the time that reading may
+#: take (the status of many tasks is not cheap). Pauses begin short, so that the time of a short run is measured well.
 PAUSE = 0.05
 LEAST_PAUSE = 0.002
 SHARE = 0.05
-#: Seconds after the deadline of the drain in which the workers must end; then they count as hanging.
+#: Seconds after the deadline of the drain within which the workers must end. After that they are considered hung.
 GRACE = 3.0
 #: Seconds between two searches for new worker processes.
 FIND = 0.1
-#: After a second Ctrl-C: seconds for close and cleanup.
+#: Seconds for `close` and `cleanup` after a second Ctrl-C.
 LAST_SECONDS = 1.0
-#: Further seconds, without worker processes and with them. Worker processes are then killed, which takes longer on a busy
-#: machine; they and their files must not remain. A call that hangs in this process is abandoned.
+#: Further seconds: without worker processes (MORE_SECONDS), and with them. After that, worker processes are killed, which takes
+#: longer on a busy machine; neither they nor their files may remain. A call that hangs in this process is abandoned.
 MORE_SECONDS = 0.5
 KILL_SECONDS = 5.0
 STDLIB = os.path.dirname(os.__file__) + os.sep
@@ -77,7 +77,7 @@ class LocalRun:
     how: str = "completed"
 
     def __post_init__(self) -> None:
-        #: Worker processes get more time: those whose calls hang are killed after a while.
+        #: Worker processes get more time: a process in which a call hangs is killed after a while.
         self.grace = GRACE if self.logs is None else GRACE + STOP_SECS
         self.status = self.cluster.last_status(self.name)
         self.rates = Rates(self.started, self.status.components)
@@ -124,7 +124,7 @@ class LocalRun:
             return
         if now >= self.next_find:
             self.next_find = now + FIND
-            with suppress(NoSuchTopology):  # it has just been removed
+            with suppress(NoSuchTopology):  # the topology has just been removed
                 workers = self.cluster.workers(self.name)
                 self.logs.follow((each.worker, each.directory) for each in workers)
                 self.failed_starts.opened(task for each in workers if each.opened for task in each.tasks)
@@ -138,7 +138,7 @@ class LocalRun:
         if self.deadline is None:
             error = self.failed_starts.update(self.status.errors)
             if error is not None and self.logs is not None and self.status.state == "ACTIVE":
-                with suppress(SquallError):  # it has just ended on its own
+                with suppress(SquallError):  # the topology has just ended on its own
                     self.cluster.fail(self.name, error.render())
             elif self.interrupts.count:
                 self.drain(now, "interrupted", self.interrupts.name)
@@ -161,12 +161,13 @@ class LocalRun:
 
     def order_drain(self) -> None:
         with suppress(SquallError):
-            # It may have just ended on its own, or the cluster is broken, which `over` will report.
+            # The topology may have just ended on its own, or the cluster is broken; `over` will report that.
             self.cluster.kill(self.name, self.drain_seconds)
 
 
 def hung_call() -> str:
-    """Return where user code is now in a thread that runs tasks, to name a call that does not return; "" if nowhere."""
+    """Return a text with the place of a user's call that does not return, in a thread that runs tasks; "" if there is no such
+    call."""
     frames = sys._current_frames()
     for thread in threading.enumerate():
         if thread is threading.main_thread() or thread.ident not in frames:
@@ -178,7 +179,7 @@ def hung_call() -> str:
 
 
 def user_place(frame: FrameType | None) -> str:
-    """Return the place in the user's code, for a stack of Squall's code that called it; "" for any other stack."""
+    """Return the place in the user's code if the stack is of Squall's code that called user code; "" for any other stack."""
     places: list[str] = []
     while frame is not None:
         code = frame.f_code
@@ -191,7 +192,7 @@ def user_place(frame: FrameType | None) -> str:
 
 
 def begin_shutdown(cluster: LocalCluster) -> Future[None]:
-    """Shut the cluster down in a thread, so that the main thread can receive signals; return its future result."""
+    """Shut the cluster down in a thread, so that the main thread can receive signals. Return the future of the shutdown."""
     future: Future[None] = Future()
 
     def shut_down() -> None:
@@ -208,8 +209,8 @@ def begin_shutdown(cluster: LocalCluster) -> Future[None]:
 def end_at_once(
     cluster: LocalCluster, interrupts: Interrupts, processes: bool, begun: Future[None] | None = None
 ) -> bool:
-    """Shut the cluster down without waiting for trees, or speed up the shutdown that has begun. Return whether close and
-    cleanup ended in the short time that they have. Signals are ignored from now on."""
+    """Shut the cluster down without waiting for trees, or speed up a shutdown that has begun. Return whether `close` and
+    `cleanup` ended in their short time. Signals are ignored from now on."""
     interrupts.ignore()
     cluster.hurry(LAST_SECONDS)
     future = begin_shutdown(cluster) if begun is None else begun

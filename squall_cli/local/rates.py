@@ -1,6 +1,6 @@
-"""Tuples per second of each component, from the counters at two moments a few seconds apart.
+"""The rate of each component in tuples per second, from its counters at two moments a few seconds apart.
 
-Counters of worker processes arrive once a second, so a count is dated to the moment at which its change was seen.
+Counters of worker processes arrive once a second, so the time of a count is the moment at which its change was seen.
 Must not know: where counters come from, where rates are shown.
 """
 
@@ -21,19 +21,19 @@ STILL = 1.5
 
 
 def done(component: ComponentStatus) -> int:
-    """Return what a component's rate counts: emissions of a spout, executions of a bolt."""
+    """Return the count for a component's rate: emissions of a spout, executions of a bolt."""
     return component.emitted if component.kind == "spout" else component.executed
 
 
 @dataclass(frozen=True)
 class Count:
-    """A count, and when its last change was seen."""
+    """A count, and the moment at which its last change was seen."""
 
     number: int
     changed: float
 
     def time(self, now: float) -> float:
-        """Return the moment that the count is dated to, or `now` if the count has not changed for some time."""
+        """Return the time of the count: of its last change, or `now` if it has not changed for STILL seconds."""
         return self.changed if now - self.changed <= STILL else now
 
 
@@ -46,7 +46,7 @@ class Rates:
         self.record(now, components)
 
     def record(self, now: float, components: Mapping[str, ComponentStatus]) -> None:
-        """Record the counters of this moment; forget those before the window."""
+        """Record the counters of this moment; forget those from before the window."""
         for name, component in components.items():
             last = self.latest.get(name)
             if last is None or last.number != done(component):

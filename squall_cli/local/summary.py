@@ -33,7 +33,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class Trees:
-    """The final verdicts of a topology's trees. `failed`: finally; `left`: cut off by the end, or still open."""
+    """The final verdicts of a topology's trees. `failed`: failed for good; `left`: cut off by the end, or still open."""
 
     acked: int
     failed: int
@@ -61,7 +61,7 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     """Return the exit status, and the reason if it is not 0."""
     status, trees = ended.status, trees_of(ended.status)
     if ended.how == "failed":
-        shown = report_of_failure(status) if ended.reported else None  # it was shown in full when it happened
+        shown = report_of_failure(status) if ended.reported else None  # this report was shown in full before
         report = (status.error or "for an unknown reason") if shown is None else shown.in_brief()
         return 1, f"topology {status.name!r} failed:\n{report}"
     if trees.failed and not allow_failures:
@@ -78,7 +78,7 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     if status.notes and not any(map(done, status.components.values())):
         return 1, "no tuple was processed, and workers died; see the last death above"
     raised = [report for report in status.errors if report.call == "next_tuple"]
-    if raised and not allow_failures:  # what it would have emitted is in no tree
+    if raised and not allow_failures:  # tuples that were not emitted are in no tree
         errors = formats.plural(sum(report.times for report in raised), "error")
         return 1, f"{errors} in next_tuple() of {raised[-1].component}: tuples may be missing"
     return 0, None
@@ -125,7 +125,7 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
     lines += [(("  ", ""), (fact, "")) for fact in facts]
     for trouble in troubles(status):
         count = formats.plural(trouble.count, "error")
-        room = min(max(width - len(count) - 6, 40), MOST_TROUBLE)  # a narrower window may wrap
+        room = min(max(width - len(count) - 6, 40), MOST_TROUBLE)  # below 40, the line may wrap
         lines.append((("  ", ""), (count, "bad"), (f" in {formats.cropped_inside(trouble.line, room)}", "")))
     return lines
 
@@ -168,6 +168,6 @@ def _jsonable(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, str)):
         return value
     try:
-        return _jsonable(float(value))  # a number type of another library
+        return _jsonable(float(value))  # a library's own type of numbers
     except Exception:
         return repr(value)

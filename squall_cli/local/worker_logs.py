@@ -1,7 +1,7 @@
 """The output and logs of worker processes, read while they grow and formatted for the terminal.
 
-It shows what user code prints and logs, output that bypasses Python (from child processes and C code), and only the warnings
-and errors from a worker's own log. An opened file is read to its end even if its directory is removed meanwhile.
+It shows text that user code prints and logs, output that bypasses Python (from child processes and C code), and from a worker's
+own log only warnings and errors. An opened file is read to its end even if its directory is removed meanwhile.
 Must not know: clusters; where the lines are shown.
 """
 
@@ -27,14 +27,14 @@ OF_A_TASK = re.compile(r".+\[\d+\]")
 
 @dataclass(eq=False)
 class Followed:
-    """One growing file, which may be renamed and replaced by a new one (rotation)."""
+    """One growing file, which may be renamed and replaced by a new file (rotation)."""
 
     path: Path
     file: FileIO | None = None
     rest: bytes = b""
 
     def lines(self, last: bool) -> list[str]:
-        """Return the lines since the last call; with `last` also an unfinished line."""
+        """Return the lines since the last call; with `last`, include an unfinished line."""
         found = self.read()
         if self.renamed():
             found += self.read()  # bytes written between the read and the renaming
@@ -47,14 +47,14 @@ class Followed:
         return [line.decode("utf-8", "backslashreplace") for line in lines]
 
     def read(self) -> bytes:
-        """Return the unread bytes, or only the end of them if there are too many to be of use."""
+        """Return the unread bytes, or only the last of them if there are too many to be useful."""
         if self.file is None:
             try:
                 self.file = FileIO(self.path)
             except OSError:
                 return b""
         behind = os.fstat(self.file.fileno()).st_size - self.file.tell()
-        if behind < 0:  # it was truncated
+        if behind < 0:  # the file was truncated
             self.file.seek(0)
         elif behind > MOST_BEHIND:
             self.file.seek(behind - AT_ONCE, os.SEEK_CUR)
@@ -85,7 +85,7 @@ class WorkerLogs:
     """The logs of all workers that have run for a topology."""
 
     workers: dict[Path, tuple[str, Followed, Followed]] = field(default_factory=dict)
-    #: Whether the last entry of each log was shown; its continuation lines are shown or hidden with it.
+    #: Whether the last entry of each log was shown. The entry's continuation lines are then shown, too.
     shown: dict[Path, bool] = field(default_factory=dict)
 
     def follow(self, workers: Iterable[tuple[str, Path]]) -> None:

@@ -1,7 +1,7 @@
-"""Types of arguments and options: files, which the shell completes; whole numbers and seconds within limits; pairs.
+"""Types of arguments and options: files, which the shell can complete; whole numbers and seconds within limits; pairs.
 
 Click's own ranges show `0<=x<=1000000000.0` in the help and accept "nan", which is neither below nor above a limit.
-Must not know: what the values are for.
+Must not know: the purpose of the values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: More than thirty years: a longer time is a typing error.
+#: The longest time that is accepted, more than thirty years: a longer time is a typing error.
 LONGEST_SECS: Final = 1e9
 
 
@@ -83,7 +83,7 @@ def pairs(
     form: str,
     split: Callable[[str, str], tuple[str, str, str]] = str.partition,
 ) -> dict[str, str]:
-    """Parse NAME=VALUE, each name once; errors show `form` as the expected form."""
+    """Parse NAME=VALUE pairs with different names. Errors show `form` as the expected form."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = split(text, "=")
@@ -96,7 +96,7 @@ def pairs(
 
 
 def task_counts(ctx: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, int]:
-    """The callback of COMPONENT=N: the number of tasks by component."""
+    """Return the number of tasks by component, from COMPONENT=N. A callback of click."""
     found = pairs(ctx, option, given, "COMPONENT=N", str.rpartition)  # a name may have a "="
     for name, number in found.items():
         if not (number.isascii() and number.isdigit() and int(number) > 0):

@@ -1,6 +1,6 @@
-"""Where the site's file is, and the settings from outside of a topology: site file, environment, -o.
+"""Finds the site's file, and reads the settings from outside of a topology: site file, environment, -o.
 
-All commands use this module, so all of them read the same places. Must not know: what the settings are for.
+All commands use this module, so all commands read the same places. Must not know: the purpose of the settings.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SITE_FILE = Path("conf/squall.yaml")
 
 
 def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """The callback of `-o`. Refuses settings that are not KEY=VALUE as wrong usage, before anything is loaded."""
+    """Refuse settings of `-o` that are not KEY=VALUE as wrong usage, before anything is loaded. A callback of click."""
     for text in settings:
         try:
             parse_override(text)
@@ -39,19 +39,20 @@ class Layers:
 
 
 def site_file(given: str | Path | None) -> Path | None:
-    """Return the file of --config, else conf/squall.yaml in the working directory if it exists."""
+    """Return the file of --config; without --config, return conf/squall.yaml in the working directory if it exists."""
     if given is not None:
         return Path(given)
     return SITE_FILE if SITE_FILE.is_file() else None
 
 
 def named(file: Path, problem: str) -> str:
-    """Return a problem of the site's file with the file's name, unless the problem names it already."""
+    """Return a problem of the site's file, with the file's name added unless the problem names the file already."""
     return problem if str(file) in problem else f"{file}: {problem}"
 
 
 def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: Iterable[str]) -> Layers:
-    """Read all three layers; raise InvalidConfig with the problems of all layers, UsageError if only those of -o are wrong."""
+    """Read all three layers. Raises InvalidConfig with the problems of all layers, or UsageError if only settings of -o are
+    wrong."""
     problems: list[str] = []
     file = site_file(given)
     site: Mapping[str, object] = {}

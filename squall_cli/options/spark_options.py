@@ -1,7 +1,8 @@
-"""Options of the commands that use Spark: where it runs, its settings, paths of tables, and how results are published.
+"""Options of the commands that use Spark: Spark's master and settings, paths of tables, and how results are published.
 
-They are validated before anything is started, by the functions that validate a sink's arguments.
-Must not know: what a command does with Spark. Importing this module is cheap and needs no PySpark.
+The options are validated before anything is started, by the functions that validate a sink's arguments. Importing this module
+is cheap and needs no PySpark.
+Must not know: how a command uses Spark.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
-    """Return the settings of `--conf KEY=VALUE`; if a key is given twice, the last value counts."""
+    """Return the settings of `--conf KEY=VALUE`. If a key is given twice, the last value is used."""
     found: dict[object, object] = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -38,7 +39,7 @@ def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) 
 
 
 def spark_options(command: _Command) -> _Command:
-    """Give a command `master` (or None) and `conf`."""
+    """Add the options `master` (None if not given) and `conf` to a command."""
     command = click.option(
         "--conf",
         "conf",
@@ -55,8 +56,8 @@ def spark_options(command: _Command) -> _Command:
 
 
 def result_options(again: str) -> Callable[[_Command], _Command]:
-    """Give a command that publishes versions `file_format`, `partition_by` (each or None), `keep`, `again` with this help,
-    `as_json`, and the options of `spark_options`.
+    """Add options to a command that publishes versions: `file_format` and `partition_by` (None if not given), `keep`, `again`
+    (the argument `again` is its help text), `as_json`, and the options of `spark_options`.
     """
     options = (
         click.option(
@@ -95,7 +96,7 @@ def result_options(again: str) -> Callable[[_Command], _Command]:
 def table_option(
     name: str, parameter: str, text: str, required: bool = True
 ) -> Callable[[_Command], _Command]:
-    """Give a command an option for the path of a table."""
+    """Add an option for the path of a table to a command."""
     path: dict[str, Any] = {"metavar": "PATH", "callback": table_path, "shell_complete": folders}
     return click.option(name, parameter, required=required, help=text, **path)
 
@@ -115,17 +116,17 @@ def check_places(
 
 
 def over_connect(master: str | None, conf: Mapping[str, str]) -> bool:
-    """Whether a Spark Connect server does the work; its session then also gives access to file systems."""
+    """Whether a Spark Connect server does the work. Then the session also gives access to file systems."""
     return SessionRequest.of(master, conf).is_connect
 
 
 def any_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """Return a path in normal form; a relative one is on this machine, below the working directory."""
+    """Return a path in normal form. A relative path is on this machine, below the working directory."""
     return _path(ctx, parameter, given, check_path)
 
 
 def table_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """Return the path of a table in normal form; refuse one inside a folder that another table reserves."""
+    """Return the path of a table in normal form. Refuse a path inside a folder that another table reserves."""
     return _path(ctx, parameter, given, check_table_path)
 
 
@@ -141,7 +142,7 @@ def _path(
 
 
 def names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...] | None:
-    """Return the names of columns in `a,b`; None if the option was not given."""
+    """Return the names of columns in a text such as `a,b`; None if the option was not given."""
     if given is None:
         return None
     found = tuple(name.strip() for name in given.split(",") if name.strip())

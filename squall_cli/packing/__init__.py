@@ -1,1 +1,1 @@
-"""From a user's file to a submission: loading, the user's modules, the upload."""
+"""From a user's file to a submission: loading the file, finding the user's modules, uploading."""

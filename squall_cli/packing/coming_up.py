@@ -1,8 +1,8 @@
-"""Whether a submitted topology has started: scheduled, workers up, first tree acked. Values in, sentences out.
+"""Decides whether a submitted topology has started: scheduled, workers up, first tree acked. Makes sentences from values.
 
-`Arrival` receives one status after the other. Each time it returns the progress, and at the end that the topology runs, or
-why it does not.
-Must not know: HTTP, terminals, who waits.
+`Arrival` receives one status after the other. For each status it returns the progress; the last progress says that the topology
+runs, or why it does not run.
+Must not know: HTTP, terminals, the command that waits.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import LAG_SECS, LEAVING, on_trial
 from squall_cli.terminal.formats import plural, to_type, whole
 
-#: Seconds without progress after which a topology with errors or events (such as a worker's death) is given up.
+#: If a topology has errors or events (such as a worker's death): seconds without progress after which it is given up.
 TROUBLE_SECS: Final = 30.0
-#: Seconds within which a failed version's workers stop and the previous version gets the name back.
+#: Seconds within which the workers of a failed version stop, and the previous version gets the name back.
 ROLLBACK_SECS: Final = 20.0
 
 
@@ -38,8 +38,8 @@ class Seen:
 
 @dataclass(eq=False)
 class Arrival:
-    """The start of one submission. While the version that it `replaces` may return, Nimbus decides whether the new version is
-    up or is rolled back."""
+    """The start of one submission. While the version that the submission `replaces` may return, Nimbus decides whether the new
+    version is up or is rolled back."""
 
     _name: str
     _id: str
@@ -50,11 +50,11 @@ class Arrival:
     _reported: set[str] = field(default_factory=set)
     _taken_over: bool = False
     _events: set[Event] = field(default_factory=set)
-    _failed: float | None = None  # when it was first seen as FAILED
+    _failed: float | None = None  # when the topology was first seen as FAILED
 
     def __post_init__(self) -> None:
         self._better = self.began  # the time of the last progress
-        self._trial = self.began  # when it was last seen on trial
+        self._trial = self.began  # when the topology was last seen on trial
 
     def missing(self, now: float) -> Seen:
         """Process the answer that no topology has this name."""
@@ -63,7 +63,7 @@ class Arrival:
         return Seen("", failure=f"topology {self._name!r} is gone: it was killed")
 
     def update(self, status: TopologyAnswer, now: float) -> Seen:
-        """Process a status of the topology of this name."""
+        """Process a status of the topology with this name."""
         if status.id != self._id:
             return self._other(status, now)
         if not self._taken_over:
@@ -112,7 +112,7 @@ class Arrival:
         )
 
     def _on_trial(self, status: TopologyAnswer, trial: str, spouts: Sequence[ComponentStatus]) -> list[str]:
-        """Return, only once, the meaning of errors that would end the wait if there were no previous version."""
+        """Return the meaning of errors that would end the wait if there were no previous version; return it only once."""
         texts: dict[str, str] = {}
         if failed_build(status) is not None:
             texts["build"] = shows_build(self._name)
@@ -128,7 +128,7 @@ class Arrival:
         return new
 
     def _other(self, status: TopologyAnswer, now: float) -> Seen:
-        """Process a status of another submission: the previous version still has the name, or has it again."""
+        """Process a status of a different submission: the previous version still has the name, or has it again."""
         if self._taken_over:
             return Seen("", failure=rolled_back(status, self._id))
         if status.state == "REPLACING":
@@ -156,7 +156,7 @@ class Arrival:
             return f"first ack: {whole(acked)} acked"
         if status.state == "COMPLETED":
             return "completed"
-        if not self.active:  # its components are opened only when it is activated
+        if not self.active:  # the components are opened only when the topology is activated
             return f"inactive: {to_type('activate', self._name)} lets it run" if workers else None
         if 0 < len(workers) == up and is_untracked(status.components):
             return "first tuples executed; none of them is tracked"
@@ -192,7 +192,8 @@ def failed_build(status: TopologyAnswer) -> Event | None:
 
 
 def all_fail(status: TopologyAnswer, spouts: Sequence[ComponentStatus]) -> str:
-    """Return that no tree was acked, and why if known. A component that cannot start is the cause of all other failures."""
+    """Return a sentence that no tree was acked, with the reason if it is known. A component that cannot start causes all other
+    failures."""
     name, reports = status.name, status.error_reports
     failed = sum(spout.failed for spout in spouts)
     stopped = sum(spout.failures.get("stopped", 0) for spout in spouts)
@@ -216,7 +217,8 @@ def shows_build(name: str) -> str:
 
 
 def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
-    """Return that the version of this id is gone, and why. Rollbacks of other versions do not count."""
+    """Return a sentence that the version with this id is gone, with the reason. Rollbacks of other versions are not
+    mentioned."""
     back = [event for event in status.events if event.kind == "rolled_back" and event.version == topology_id]
     why = f": {own_paths(back[-1].error)}" if back else ""
     return f"the new version of {status.name!r} did not start, the previous one has the name again{why}"

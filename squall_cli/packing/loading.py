@@ -1,9 +1,9 @@
-"""From what a user types to a Topology: `FILE[:NAME]` or `package.module[:NAME]`, and the arguments after `--`.
+"""Loads a Topology from a user's input: `FILE[:NAME]` or `package.module[:NAME]`, and the arguments after `--`.
 
-A file's folder goes to the front of sys.path and the file is imported under its own name, so that its classes travel by
-reference, as they would to a cluster. Errors name the user's file and line, never a frame of Squall's.
-Two classes of error: `WrongSource` for a wrong command line, `CannotLoad` for errors in the file.
-Must not know: what is done with the topology.
+A file's folder goes to the front of sys.path and the file is imported under its own name, so that its classes are pickled by
+reference, as for a cluster. Errors name the user's file and line, never a frame of Squall's. There are two classes of errors:
+`WrongSource` for a wrong command line, `CannotLoad` for errors in the file.
+Must not know: the use of the topology.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ MOST_FRAMES = 4
 
 
 class WrongSource(SquallError):
-    """What was typed names nothing that could hold a topology, or gives it the wrong arguments."""
+    """The user's input names no file or module that could define a topology, or the arguments are wrong."""
 
 
 class CannotLoad(SquallError):
-    """The user's file does not give a topology; the text says why, and where in it."""
+    """The user's file does not define a topology. The text gives the reason and the place in the file."""
 
 
 @dataclass(frozen=True)
 class SourceName:
-    """Where a topology is looked for. `file` is None for a module that is on the path."""
+    """The place where a topology is searched. `file` is None for a module on Python's path."""
 
     file: Path | None
     module: str
@@ -62,7 +62,7 @@ def load_topology(text: str, arguments: tuple[str, ...] = ()) -> Topology:
 
 
 def parse_source(text: str) -> SourceName:
-    """Parse `FILE[:NAME]` or `package.module[:NAME]`; raise WrongSource if it is neither."""
+    """Parse `FILE[:NAME]` or `package.module[:NAME]`; raise WrongSource if the text is neither."""
     place, colon, name = text.rpartition(":")
     if not colon or os.path.exists(text):
         place, name = text, DEFAULT_NAME
@@ -78,7 +78,8 @@ def parse_source(text: str) -> SourceName:
 
 
 def check_file(path: Path, or_else: str = "") -> None:
-    """Raise WrongSource if the file cannot be imported. `or_else`: what to suggest instead of a folder, besides a file."""
+    """Raise WrongSource if the file cannot be imported. `or_else`: a suggestion, besides a file, for a user who gives a
+    folder."""
     if not path.exists():
         folder = path.parent
         beside = [entry.name for entry in folder.glob("*.py")] if folder.is_dir() else []
@@ -91,7 +92,7 @@ def check_file(path: Path, or_else: str = "") -> None:
 
 
 def name_conflict(path: Path) -> str | None:
-    """Return why a file cannot be imported under its name, or None."""
+    """Return why a file cannot be imported under its own name, or None."""
     stem = path.stem
     named, advice = f"{path}: a module named {stem!r}", f"rename the file, for example to my_{stem}.py"
     if stem in OURS:
@@ -111,7 +112,7 @@ def name_conflict(path: Path) -> str | None:
 
 
 def neighbour_conflict(folder: Path) -> str | None:
-    """Return the problem of a module beside the file that has the name of one of Squall's packages."""
+    """Return the problem if a module beside the file has the name of one of Squall's packages."""
     if folder == HOME:
         return None
     if (folder / "squall_cli" / "main.py").exists():
@@ -140,7 +141,7 @@ def import_file(source: SourceName) -> ModuleType:
     conflict = name_conflict(path)
     if conflict is not None:
         raise CannotLoad(conflict)
-    whole = path.resolve()  # the file may change the working folder
+    whole = path.resolve()  # before the import, since the file may change the working folder
     add_to_path(str(whole.parent))
     module = imported(source)
     found = getattr(module, "__file__", None)
@@ -152,7 +153,7 @@ def import_file(source: SourceName) -> ModuleType:
 
 
 def import_module(source: SourceName) -> ModuleType:
-    """Import a module by its dotted name, from the working folder or wherever Python finds it."""
+    """Import a module by its dotted name, from the working folder or from Python's path."""
     try:
         folder = os.getcwd()
     except OSError as error:
@@ -183,7 +184,7 @@ def imported(source: SourceName) -> ModuleType:
 
 
 def trouble(head: str, error: BaseException) -> str:
-    """Return an error in the user's code as text: at most 15 lines, of which the last one names the user's file and line."""
+    """Return an error in the user's code as text: at most 15 lines, of which the last names the user's file and line."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         lines = "".join(traceback.format_exception_only(error)).rstrip().splitlines()
         inside = [line for line in lines[1:-1] if line.strip()]
@@ -201,12 +202,12 @@ def trouble(head: str, error: BaseException) -> str:
             lines.append("  A file of a package is given by its module: package.module[:NAME]")
     place = place_of(error)
     frames = [frame for frame in user_frames(error.__traceback__) if not is_import_machinery(frame.filename)]
-    if not isinstance(error, SquallError):  # its message is complete; only the place is added
+    if not isinstance(error, SquallError):  # a SquallError's message is complete; only the place is added
         causes = cause_lines(error)
         lines += [f"  {line}" for line in causes]
         shown = frames[-min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2) :]
         for frame in shown:
-            # The last one may be the user's own line, which follows: do not print it twice.
+            # The last frame may be the user's own line, which is printed below: do not print it twice.
             if frame is not shown[-1] or place != f"{frame.filename}:{frame.lineno}, in {frame.name}":
                 lines.append(f'  File "{frame.filename}", line {frame.lineno}, in {frame.name}')
             if frame.line:
@@ -215,7 +216,7 @@ def trouble(head: str, error: BaseException) -> str:
 
 
 def is_import_machinery(file: str) -> bool:
-    """Return whether a frame is Python's own, between the import statement and what it ran."""
+    """Return whether a file belongs to Python's import machinery, which runs between an import statement and the module."""
     return file.startswith("<frozen importlib") or file == importlib.__file__
 
 
@@ -223,7 +224,7 @@ def is_import_machinery(file: str) -> bool:
 
 
 def find(source: SourceName, module: ModuleType) -> Any:
-    """Return the value of the name in the module; raise CannotLoad, with names that exist, if there is none."""
+    """Return the value of the name in the module. If there is none, raise CannotLoad with names that exist."""
     missing = object()
     value = getattr(module, source.name, missing)
     if value is not missing:
@@ -249,7 +250,7 @@ def is_candidate(name: str, value: object, module: ModuleType) -> bool:
 
 
 def topology_of(source: SourceName, value: Any, arguments: tuple[str, ...]) -> Topology:
-    """Return the topology that the value is, or that it returns when called."""
+    """Return the value if it is a topology; if it is a function, call it and return its topology."""
     what = f"{source.name!r} in {source.shown}"
     if isinstance(value, Topology):
         if arguments:
@@ -276,7 +277,7 @@ def check_arguments(source: SourceName, function: Any, arguments: tuple[str, ...
     """Raise WrongSource, with the signature, if the function does not accept these arguments."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some callables written in C have none
+    except (TypeError, ValueError):  # some callables written in C have no signature
         return
     try:
         signature.bind(*arguments)
@@ -290,7 +291,7 @@ def check_arguments(source: SourceName, function: Any, arguments: tuple[str, ...
 
 
 def defined_at(function: object) -> str:
-    """Return the place of a function as a line below an error; "" for one that was written in C."""
+    """Return the place of a function as a line below an error; "" for a function that was written in C."""
     code = getattr(function, "__code__", None)
     return "" if code is None else f"\n  at {code.co_filename}:{code.co_firstlineno}"
 

@@ -1,11 +1,12 @@
-"""What is shipped with a topology: its modules, the files of --include and --resource, requirements and wheels.
+"""Collects and packs the files that are shipped with a topology: its modules, the files of --include and --resource,
+requirements and wheels.
 
     archive of the code                               on the worker's PYTHONPATH, before everything else
         word_count.py                                 the file that was submitted
         my_helpers.py, my_package/...                 the user's modules that it imports, and those of --include
         words.txt                                     --resource: beside the file, so that Path(__file__) leads there
 
-A file that would hide a module of Squall, of its dependencies or of Python's library is refused.
+A file that would hide a module of Squall, of Squall's dependencies or of Python's library is refused.
 Must not know: Nimbus, how a package is sent.
 """
 
@@ -41,7 +42,8 @@ class Resource:
 
     @classmethod
     def parse(cls, text: str) -> Resource:
-        """Parse `PATH` or `PATH=NAME`; an existing path that contains `=` wins. Raises CannotShip for a missing file."""
+        """Parse `PATH` or `PATH=NAME`; if a path that contains `=` exists, the text is a PATH. Raises CannotShip for a missing
+        file."""
         path, equals, name = text.rpartition("=")
         named = bool(equals) and not os.path.exists(text)
         if not named:
@@ -61,14 +63,14 @@ class Resource:
 
 @dataclass(frozen=True)
 class Package:
-    """What is shipped besides the pickles. `code`: path in the archive -> file."""
+    """The files that are shipped besides the pickles. `code`: path in the archive -> file."""
 
     code: Mapping[str, Path] = field(default_factory=dict)
     requirements: Path | None = None
     wheels: tuple[Path, ...] = ()
-    #: Installed libraries that the code imports, which do not travel.
+    #: Installed libraries that the code imports; these are not shipped.
     libraries: tuple[str, ...] = ()
-    #: Modules that the code imports and that cannot be found here -> `file.py:line`.
+    #: Modules that the code imports, but that cannot be found here -> `file.py:line`.
     missing: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -97,9 +99,9 @@ class Packed:
 
 
 def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
-    """Return the files of --include by their paths in the archive, where the same imports find them. `home` is the folder
-    from which the submitted file imports. Other folders that contain these files are appended to sys.path, so that
-    the file can import them here as well."""
+    """Return the files of --include by their paths in the archive; there, the same imports find them. `home` is the folder from
+    which the submitted file imports. Other folders that contain the included files are appended to sys.path, so that the
+    submitted file can import them here as well."""
     found = Modules()
     home = Path(os.path.abspath(home))
     for text in paths:
@@ -120,8 +122,8 @@ def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
 
 
 def root_of(path: Path, roots: Collection[Path]) -> Path:
-    """Return the folder from which a module is imported: the innermost of `roots` that contains it, else the folder above
-    its outermost package."""
+    """Return the folder from which a module is imported: the innermost of `roots` that contains the module, else the folder
+    above the module's outermost package."""
     if path in roots:
         return path
     above = path.parent
@@ -138,8 +140,8 @@ def gather(
     resources: Sequence[Resource] = (),
     confs: Iterable[Mapping[str, object]] = (),
 ) -> Package:
-    """Return what is shipped with the topology of this source; raise CannotShip if something cannot be shipped. `before`: see
-    `find_modules`."""
+    """Return the files that are shipped with the topology of this source. Raises CannotShip if a file cannot be shipped.
+    `before`: see `find_modules`."""
     hooks = {name for conf in confs for name in hook_modules(conf)}
     modules = user_modules.find_modules(before, hooks, includes, source.name)
     for resource in resources:
@@ -149,7 +151,7 @@ def gather(
 
 
 def hook_modules(conf: Mapping[str, object]) -> list[str]:
-    """Return the top-level names of the modules of a configuration's hooks, which a worker imports."""
+    """Return the top-level names of the modules that a worker imports for a configuration's hooks."""
     hooks = conf.get(HOOKS)
     return [
         str(hook).partition(":")[0].partition(".")[0] for hook in (hooks if isinstance(hooks, list) else ())
@@ -167,7 +169,7 @@ def file_and_place(source: SourceName) -> tuple[Path, str]:
 
 
 def add_resource(modules: Modules, resource: Resource, source: SourceName) -> None:
-    """Add data. From below the submitted file's folder, data keeps its relative path; other data goes beside the file."""
+    """Add data files. Data from below the submitted file's folder keeps its relative path; other data goes beside the file."""
     text = f"--resource {resource.path}"
     file, place = file_and_place(source)
     if user_modules.is_installed(file):
@@ -188,14 +190,14 @@ def add_resource(modules: Modules, resource: Resource, source: SourceName) -> No
 
 
 def check_names(files: Mapping[str, Path]) -> None:
-    """Raise CannotShip, with all names, if a shipped module would hide one of Squall's, its dependencies' or Python's."""
+    """Raise CannotShip, with all names, if shipped modules would hide modules of Squall, of its dependencies or of Python."""
     problems = problems_of_code(files)
     if problems:
         raise CannotShip("\n".join(f"{files[place]}: {problem}" for place, problem in problems.items()))
 
 
 def read_requirements(path: Path) -> Path:
-    """Return the path of a requirements file; raise CannotShip, quoting the line, if it refers to other files."""
+    """Return the path of a requirements file. Raises CannotShip, with the line, if the file refers to other files."""
     try:
         problem = problem_of_requirements(path.read_bytes())
     except OSError as error:
@@ -206,10 +208,10 @@ def read_requirements(path: Path) -> Path:
 
 
 def find_wheels(folder: Path) -> tuple[Path, ...]:
-    """Return the wheels in a folder; raise CannotShip if there are none, OSError if it cannot be read."""
+    """Return the wheels in a folder. Raises CannotShip if there are none, and OSError if the folder cannot be read."""
     if not folder.is_dir():
         raise CannotShip(f"--wheels {folder}: there is no such folder")
-    files = Path(os.path.abspath(folder)).iterdir()  # glob would hide that the folder cannot be read
+    files = Path(os.path.abspath(folder)).iterdir()  # glob would not report a folder that cannot be read
     wheels = tuple(sorted(path for path in files if path.suffix == ".whl" and path.is_file()))
     if not wheels:
         raise CannotShip(

@@ -1,7 +1,7 @@
 """Loads the job in `JOB.py`: imports the file, finds its function, and computes a digest of the modules imported with it.
 
-Modules beside the file, or below its folder, belong to the job: if one of them changes, it is another job, and all are sent
-with it to Spark's workers. Errors name the user's file and line, without frames of Squall.
+Modules beside the file, or below its folder, belong to the job: if one of them changes, the job is a different job, and all of
+them are sent to Spark's workers with the job. Errors name the user's file and line, without frames of Squall.
 Must not know: tables, sessions.
 """
 
@@ -26,15 +26,15 @@ from topology_api.wording import nearest, typed
 from worker.errors.reports import place_of
 
 FUNCTION: Final = "reprocess"
-#: Modules that never belong to a job, even if they are below its folder, which may be any folder.
+#: Modules that never belong to a job, even if they are below the job's folder, which may be any folder.
 _NOT_THEIRS: Final = frozenset({*OURS, *sys.stdlib_module_names, "__main__"})
 SIGNATURE: Final = f"def {FUNCTION}(spark, rows)"
-#: PySpark's condition for a call that needs a running Spark.
+#: PySpark's error condition for a call that needs a running Spark session.
 _TOO_EARLY: Final = "SESSION_OR_CONTEXT_NOT_EXISTS"
 
 
 class JobFailed(SquallError):
-    """The user's job has raised an error; the text names the error and its place."""
+    """The user's job has raised an error. The text names the error and its place."""
 
 
 def load_job(text: str) -> Job:
@@ -48,7 +48,8 @@ def load_job(text: str) -> Job:
 
 
 def _imported(path: Path) -> ModuleType:
-    """Import the file and return its module; raise `CannotLoad` if that fails, also because it uses Spark too early."""
+    """Import the file and return its module. Raises `CannotLoad` if the import fails, for example because the file uses Spark
+    too early."""
     try:
         return loading.import_file(SourceName(path, path.stem, FUNCTION))
     except CannotLoad as problem:
@@ -64,7 +65,7 @@ def _imported(path: Path) -> ModuleType:
 
 
 def _is_too_early(error: BaseException) -> bool:
-    """Whether it is PySpark's error for a call that needs a session: one with a condition, or an assertion for columns."""
+    """Whether an error is PySpark's for a call that needs a session: an error with a condition, or an assertion for columns."""
     frames = list(walk_tb(error.__traceback__))
     where = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
     asserts = isinstance(error, AssertionError) and where.partition(".")[0] == "pyspark"
@@ -72,7 +73,7 @@ def _is_too_early(error: BaseException) -> bool:
 
 
 def _function_in(module: ModuleType, path: Path) -> Callable[[Any, Any], Any]:
-    """Return the function; raise `CannotLoad` if it is missing or takes other arguments."""
+    """Return the job's function. Raises `CannotLoad` if it is missing or takes different arguments."""
     function: Callable[[Any, Any], Any] | None = getattr(module, FUNCTION, None)
     if function is None:
         near = nearest(FUNCTION, [name for name in vars(module) if not name.startswith("_")])
@@ -113,7 +114,7 @@ def _digest(modules: Iterable[ModuleType], folder: Path) -> str:
 
 
 def _described(head: str, error: BaseException) -> str:
-    """Return an error of the user's function as text; of an error of Spark, only the first line matters."""
+    """Return an error of the user's function as text. Of Spark's errors, only the first line is used."""
     reason = reason_in(error)
     if reason is None:
         return loading.trouble(head, error)

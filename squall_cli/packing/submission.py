@@ -1,4 +1,4 @@
-"""Sends a topology to Nimbus: first the files that Nimbus lacks, then the submission with an idempotency key.
+"""Sends a topology to Nimbus: first the files that Nimbus lacks, and then the submission with an idempotency key.
 
 Files are named by their SHA-256, so files that Nimbus already has are not sent. Each run of the command generates one key. If
 an answer is lost, the submission is sent again with the same key, and Nimbus repeats its first answer.
@@ -26,19 +26,20 @@ from squall_cli.terminal.formats import in_bytes, to_type
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
-#: How long to keep resending a file or a submission that got no answer, in seconds. A standby takes over well within this time.
+#: For how many seconds a file or a submission without an answer is sent again. A standby takes over well within this time.
 PATIENCE: Final = 30.0
 PAUSE: Final = 1.0
 #: The error kind in Nimbus's answer when a request took too long; the request may or may not have been carried out.
 BUSY: Final = "Busy"
-#: Also an unknown outcome, but because the store did not answer Nimbus. Usually Nimbus's connection to the store broke and is
-#: restored at once; if not, a retry soon gets the answer that the cluster is unavailable.
+#: The error kind if the store did not answer Nimbus; the outcome is unknown, too. Usually Nimbus's connection to the store
+#: broke and is restored at once; if not, a retry soon gets the answer that the cluster is unavailable.
 STORE_AWAY: Final = "StoreUnavailable"
 STORE_PATIENCE: Final = 2.0
-#: The most times that files and submission are sent when another Nimbus takes over: it may lack files that were sent before.
+#: How many times files and submission are sent at most when another Nimbus takes over: the new leader may lack files that were
+#: sent before.
 ATTEMPTS: Final = 3
-#: How long to wait for Nimbus to answer a request with a file or a submission, in seconds: Nimbus checks the whole archive
-#: before it answers.
+#: Seconds to wait for Nimbus's answer to a request with a file or a submission: Nimbus checks the whole archive before it
+#: answers.
 ANSWER_SECS: Final = 60.0
 
 Say = Callable[[str], object]
@@ -50,7 +51,7 @@ class NotSubmitted(SquallError):
 
 @dataclass(frozen=True)
 class OutgoingSubmission:
-    """A topology and everything that is sent with it."""
+    """A topology and all data that is sent with it."""
 
     key: str
     topology: Topology
@@ -95,7 +96,7 @@ def check_versions(client: NimbusClient, name: str) -> None:
 
 
 def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: Say) -> Accepted:
-    """Send the files that Nimbus lacks, and the submission. Raises `Refused`, `Unreachable` or NotSubmitted if it fails.
+    """Send the files that Nimbus lacks, and the submission. Raises `Refused`, `Unreachable` or `NotSubmitted` if this fails.
 
     `say` shows a line that stays, `now` the current step."""
     uploaded = 0
@@ -113,7 +114,8 @@ def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: 
 
 
 def upload(client: NimbusClient, files: tuple[Packed, ...], say: Say, now: Say) -> int:
-    """Send the files that Nimbus lacks; return the number of bytes. Sending one twice is harmless: its name is its digest."""
+    """Send the files that Nimbus lacks; return the number of bytes. It is harmless to send a file twice: its name is its
+    digest."""
     sent = 0
     began = time.monotonic()
     for file in files:

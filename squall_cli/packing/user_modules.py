@@ -1,10 +1,12 @@
-"""Finds the user's own modules: those that the import of the user's file has loaded, and those that their source imports.
+"""Finds the user's own modules: modules that the import of the user's file has loaded, and modules that the source of these
+imports.
 
-A module is the user's if its file is not in Python's library, not in a folder of installed packages and not in Squall. A
-user's package is shipped whole. Imports inside functions have not run yet, so the source of all shipped modules is read, too:
-modules that these imports would find beside the file, or in a folder that the user added to the path, are also shipped.
-Imports only for a file's own command line (`if __name__ == "__main__":`) are ignored. This module imports and runs nothing.
-Must not know: archives, options, who receives the files.
+A module is the user's if its file is not in Python's library, not in a folder of installed packages and not in Squall. A user's
+package is shipped whole. Imports inside functions have not run yet, so the source of all shipped modules is read, too: modules
+that these imports would find beside the file, or in a folder that the user added to the path, are also shipped. Imports that
+only a file's own command line uses (`if __name__ == "__main__":`) are ignored. This module imports and runs none of the user's
+code.
+Must not know: archives, options, the receiver of the files.
 """
 
 from __future__ import annotations
@@ -28,19 +30,19 @@ from squall.packages.travel_rules import NEEDED
 from squall_cli.packing.loading import DEFAULT_NAME, HOME
 from topology_api.errors import SquallError
 
-#: Folders with these names hold nothing that was written for the topology.
+#: Folders with these names contain no files that were written for the topology.
 SKIPPED_FOLDERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
 #: Modules that Python imports on its own, from any folder.
 NOBODYS = ("__main__", "__mp_main__", "sitecustomize", "usercustomize")
 
 
 class CannotShip(SquallError):
-    """A module or file that a topology needs, or that an option names, cannot be shipped; the text says what helps."""
+    """A module or file that a topology needs, or that an option names, cannot be shipped. The text says what helps."""
 
 
 @dataclass
 class Modules:
-    """The modules found: place in the archive, where an import finds it (`pkg/part.py`) -> file."""
+    """The modules that were found. `files`: place in the archive, where an import finds the module (`pkg/part.py`) -> file."""
 
     files: dict[str, Path] = field(default_factory=dict)
     #: Top-level names of installed libraries that the user's code imports.
@@ -51,13 +53,13 @@ class Modules:
     packages: set[str] = field(default_factory=set)
 
     def add(self, place: str, file: Path) -> None:
-        """Add a file to ship. Raises CannotShip if another file has its place."""
+        """Add a file to ship. Raises CannotShip if a different file has this place."""
         there = self.files.setdefault(place, file)
         if there != file and not os.path.samefile(there, file):
             raise CannotShip(f"{there} and {file} would both be shipped as {place!r}: rename one of them")
 
     def add_folder(self, place: str, folder: Path) -> bool:
-        """Add a whole folder to ship; return whether it has any files. The place "." is beside the submitted file."""
+        """Add a whole folder to ship; return whether it has any files. The place "." is the folder of the submitted file."""
         files = dict(files_below(folder))
         for name, file in files.items():
             self.add(name if place == "." else f"{place}/{name}", file)
@@ -120,7 +122,7 @@ def find_modules(
         source = found.files[place]
         tree = parsed(source)
         if "/" not in place and place.removesuffix(".py") not in imported:
-            tree = without_script(tree, entry)  # of a module that is imported, every function may be used
+            tree = without_script(tree, entry)  # only here: in an imported module, every function may be used
         names = imported_names(tree)
         look_up(found, names, folders, True)
         note_missing(found, source.name, tree, names)
@@ -128,7 +130,7 @@ def find_modules(
 
 
 def add_loaded(found: Modules, name: str) -> None:
-    """Add a loaded module with its whole package, if it is the user's."""
+    """Add a loaded module with its whole package, if the module is the user's."""
     file = file_of(sys.modules.get(name))
     if file is None or is_installed(file):
         return
@@ -147,7 +149,7 @@ def add_loaded(found: Modules, name: str) -> None:
         for portion in portions_of(sys.modules.get(top)):
             found.add_folder(top, portion)  # a package includes its data files
     inside = ["__init__"] if path.name.startswith("__init__.") else []
-    # Already added, except for unusual packages.
+    # The module was added with its package already, except in unusual packages.
     found.add("/".join([top, *below, *inside]) + suffix_of(path), path)
 
 
@@ -180,8 +182,8 @@ def suffix_of(path: Path) -> str:
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield (name below the folder, file) for all files to ship: not hidden files, caches and environments."""
-    above: set[str] = set()  # ends circles of links
+    """Yield (name below the folder, file) for all files to ship: all except hidden files, caches and environments."""
+    above: set[str] = set()  # links may form circles
     for root, folders, names in os.walk(folder, followlinks=True):
         real = os.path.realpath(root)
         if real in above:
@@ -205,11 +207,11 @@ def is_worth_shipping(root: str, name: str) -> bool:
 
 
 def parsed(source: Path) -> ast.Module:
-    """Return the parsed code of a file; an empty module if it is not Python."""
+    """Return the parsed code of a file; an empty module if the file is not Python."""
     try:
         return ast.parse(source.read_bytes())
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return ast.Module([], [])  # such as a template or a bad example of a test, which is never imported
+        return ast.Module([], [])  # for example a template, or a test's bad example, which is never imported
 
 
 def imported_names(tree: ast.Module) -> set[str]:
@@ -258,7 +260,7 @@ def is_main_block(node: ast.stmt) -> bool:
 
 
 def mentioned(body: Iterable[ast.AST]) -> set[str]:
-    """Return all names that code uses, and all its strings, since they may be names, too."""
+    """Return all names that code uses, and all its strings, since strings may be names, too."""
     names: set[str] = set()
     for statement in body:
         for node in ast.walk(statement):
@@ -272,8 +274,8 @@ def mentioned(body: Iterable[ast.AST]) -> set[str]:
 
 
 def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[str]) -> None:
-    """Note imports inside functions of an imported file that nothing here can satisfy: a call would raise. Imports outside of
-    functions have already run; if one failed, the file has handled it."""
+    """Note imports inside functions of an imported file that find no module here: a call of such a function would raise.
+    Imports outside of functions have already run; if such an import failed, the file has handled the failure."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     lost = {name for name in names if name not in there and name not in found.libraries and is_nowhere(name)}
     if not lost:

@@ -1,1 +1,1 @@
-"""What the commands that use Spark share."""
+"""The shared parts of commands that use Spark."""

@@ -1,8 +1,8 @@
-"""The session of a command that uses Spark, and the file systems of its tables. Each is started when first needed.
+"""The session of a command that uses Spark, and the file systems of its tables. Each is started when it is first needed.
 
 Spark's progress is shown on standard error: a bar on a terminal, otherwise a line every few seconds. Commands that publish
 results also share their options, and the JSON form of a run's outcome.
-Must not know: what a command computes.
+Must not know: the results of commands.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _POLL_SECS: Final = 0.2
 
 
 class SparkProgress:
-    """The progress display of a command that uses Spark; its `with` block ends before the result is printed."""
+    """The progress display of a command that uses Spark. Its `with` block ends before the result is printed."""
 
     def __init__(self, out: IO[str] | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.out = sys.stderr if out is None else out
@@ -83,7 +83,7 @@ class SparkProgress:
         while not self._over.wait(_POLL_SECS):
             try:
                 progress = self.watched.poll()
-            except Exception:  # the driver has died, or is being stopped: the caller reports it
+            except Exception:  # the driver has died or is being stopped: the caller reports that
                 return
             if self._bar is not None:
                 _show(self._bar, progress)
@@ -117,7 +117,7 @@ def _show(bar: Bar, progress: JobProgress) -> None:
     bar.update(task, description=str(progress), total=progress.tasks or None, completed=progress.tasks_done)
 
 
-#: Error of an interrupted command that publishes results: whether its last step was done is unknown.
+#: The error of an interrupted command that publishes results. Whether its last step was done is unknown.
 INTERRUPTED: Final = (
     "interrupted. The table is unchanged, unless the result was just being published; run the same command again to finish"
     " the work"
@@ -138,7 +138,7 @@ class ResultOptions:
 
     @contextmanager
     def started(self) -> Iterator[StartedSpark]:
-        """Provide Spark for the command; turn an interruption into an error that says what happened to the result."""
+        """Provide Spark for the command. Turn an interruption into an error that says what happened to the result."""
         try:
             with StartedSpark(self.master, self.conf) as spark:
                 yield spark
@@ -181,7 +181,7 @@ class StartedSpark:
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        with self.stack:  # the display ends before the session that it polls
+        with self.stack:  # the display ends before the session, since it polls the session
             self.progress.__exit__(*raised)
 
     def watched(self, text: str = "") -> Any:
@@ -193,7 +193,7 @@ class StartedSpark:
         return session
 
     def session(self) -> Any:
-        """Return the session; raise any error of its start."""
+        """Return the session. Raises any error of its start."""
         from squall_io.spark.session.sessions import shared_session
 
         if self._session is None:
@@ -202,8 +202,8 @@ class StartedSpark:
         return self._session
 
     def store(self, path: str) -> OpenStore:
-        """Open the file system at a path. One small JVM serves all file systems, so that the command can check whether
-        anything is to do before it starts Spark. With Spark Connect, the session gives access instead.
+        """Open the file system at a path. One small JVM serves all file systems, so that the command can check whether there is
+        any work before it starts Spark. With Spark Connect, the session gives access to the file systems instead.
         """
         from squall_io.spark.stores import WEBHDFS, open_files
         from squall_io.spark.stores.hadoop import Jvm

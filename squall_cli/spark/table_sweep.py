@@ -1,6 +1,6 @@
-"""`squall table PATH --sweep`: deletes the leftovers of ended submissions, or only shows them.
+"""`squall table PATH --sweep`: deletes the leftovers of ended submissions, or, with --dry-run, only shows them.
 
-Must not know: which batches count, how the rest of a table is shown.
+Must not know: which batches are committed, how the rest of a table is shown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from squall_io.spark.manifest.ended import Leftovers, SubmissionLeftovers
     from squall_io.spark.manifest.files import Files
 
-#: Seconds without a write after which a topology counts as ended, by default.
+#: The default of --older-than: seconds without a write after which a topology is considered ended.
 OLD: Final = 24 * 3600.0
 
 COLUMNS: Final[tuple[TableColumn[SubmissionLeftovers], ...]] = (
@@ -66,7 +66,7 @@ def sweep(files: Files, age: float, dry: bool) -> Sweep:
 
 
 def lines(done: Sweep) -> Iterator[str]:
-    """Yield sentences that describe what was done."""
+    """Yield sentences that describe the result."""
     ended, others, temporary = done.found.ended, done.found.others, done.found.temporary
     files = sum(map(_files, ended)) + len(temporary)
     if files or ended:
@@ -82,7 +82,7 @@ def lines(done: Sweep) -> Iterator[str]:
 
 
 def in_json(done: Sweep) -> dict[str, Any]:
-    """Return all of it as JSON values."""
+    """Return the whole result as JSON values."""
     return {
         "dry_run": done.dry,
         "older_than": done.age,

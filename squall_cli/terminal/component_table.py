@@ -16,14 +16,14 @@ from squall_cli.terminal import formats
 from squall_cli.terminal.lines import NO_LIMIT, Line, Piece, harmless
 from squall_cli.terminal.tables import GAP, Cell, TableColumn, lines_of, table_of, total
 
-#: Head and width of the column with the reason why a spout is idle or a bolt waits; longer reasons get separate lines.
+#: Head and width of the column with the reason why a spout is idle or a bolt waits. Longer reasons get separate lines.
 WHY_IDLE: Final = "WHY IDLE"
 IDLE_WIDTH: Final = 19
 #: The most lines with longer reasons below a table on a terminal.
 MOST_REASONS: Final = 3
 #: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
-#: Columns that only wide windows have. The others are dropped by rank.
+#: Columns that only wide windows have. All other columns are dropped by rank.
 WIDE: Final = ("KIND", WHY_IDLE)
 COLUMNS: Final[tuple[TableColumn[Row], ...]] = (
     TableColumn("COMPONENT", lambda row: row.name, elastic=True, shortest=10),
@@ -45,7 +45,7 @@ IN_FULL: Final = {"EMITTED": 11, "EXECUTED": 11, "ACKED": 11, "FAILED": 9, "RATE
 
 @dataclass(frozen=True)
 class Row:
-    """One component's figures. `rate` is None where it is unknown; `count` makes the text of a count."""
+    """One component's figures. `rate` is None if it is unknown; `count` makes the text of a count."""
 
     name: str
     component: ComponentStatus
@@ -57,7 +57,7 @@ class Row:
         return "" if self.component.kind == "spout" else self.count(number)
 
     def of_spout(self, number: int) -> str:
-        """Return a count that only spouts have, always in short: open trees."""
+        """Return a count that only spouts have: open trees. The count is always shortened."""
         return formats.short(number) if self.component.kind == "spout" else ""
 
     def latency(self, seconds: float | None) -> str:
@@ -70,7 +70,7 @@ class Row:
 
     @property
     def why_idle(self) -> str:
-        """Return the idle reason, which user code may have given, as one harmless line."""
+        """Return the idle reason, which may come from user code, as one line without terminal sequences."""
         return harmless(" ".join(self.component.idle.split()))
 
     @property
@@ -90,7 +90,7 @@ def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float
 
 
 def with_left(component: ComponentStatus) -> ComponentStatus:
-    """Return the figures as they are shown: trees cut off by a stop count as pending, not as failed."""
+    """Return the figures to show: trees that a stop cut off are counted as pending, not as failed."""
     stopped = component.failures.get("stopped", 0) if component.kind == "spout" else 0
     return replace(component, failed=component.failed - stopped, pending=component.pending + stopped)
 
@@ -118,7 +118,7 @@ def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
 def _table(
     rows: Sequence[Row], width: int, running: bool = False, without: Collection[str] = ()
 ) -> tuple[list[Line], int]:
-    """Return the widest table that fits, and the columns that it has for an idle reason."""
+    """Return the widest table that fits, and the width that it has for an idle reason."""
     for count, widths in ((_in_full, IN_FULL), (formats.short, {})):
         columns = [
             replace(column, width=widths.get(column.head, column.width) if running else None)
@@ -131,7 +131,7 @@ def _table(
 
 
 def _reasons(rows: Sequence[Row], room: int, width: int) -> list[Line]:
-    """Return lines with the reasons that are wider than `room`: in a pipe all of them and in full."""
+    """Return lines with the reasons that are wider than `room`. In a pipe, return all of these reasons, in full."""
     lines: list[Line] = []
     for row in rows:
         if formats.columns_of(row.why_idle) > room:

@@ -1,11 +1,11 @@
-"""Chooses the error reports to show, and the one that ends a run.
+"""Chooses the error reports to show, and the error report that ends a run.
 
-Shown is the first report from each place in the user's code; later ones are only counted. Errors come by the thousand, mostly
-from one line: the first report explains the error, the count shows how frequent it is.
+The first report from each place in the user's code is shown; later reports from the same place are only counted. Errors come by
+the thousand, mostly from one line: the first report explains the error, and the count shows how frequent it is.
 
 A worker whose component cannot be opened (`open` or `prepare` raises) is started again, since a service that it needs may
-become available. In `squall run`, it is more useful to end the run with that error: a task that fails with the same error for
-the third time, without having been opened in between, is given up. If a task tries two addresses in turn, these are two errors
+become available. In `squall run`, it is more useful to end the run with the error: a task that fails with the same error for
+the third time, without having been opened in between, is given up. If a task tries two addresses in turn, it has two errors
 with separate counts.
 Must not know: terminals, clusters, how a run is ended.
 """
@@ -20,13 +20,13 @@ from typing import Final
 from squall.reports.error_reports import STARTING, ErrorReport, gist
 from squall.status import TopologyStatus
 
-#: Errors with the same component, call, place and kind count as the same; messages differ from tuple to tuple.
+#: Errors with the same component, call, place and kind are treated as the same error; messages differ from tuple to tuple.
 Place = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """The errors of one component: their number, and the newest one."""
+    """The errors of one component: their number, and the newest error."""
 
     component: str
     count: int
@@ -34,7 +34,7 @@ class Trouble:
 
     @property
     def line(self) -> str:
-        """Return them as one line. File and line precede the message, which may be cut off."""
+        """Return the errors as one line. File and line precede the message, because the end of the line may be cut off."""
         file, _, line = self.newest.place.partition(", in ")[0].rpartition(":")
         call = f"{self.newest.call}()" if self.newest.call else ""
         place = f"{os.path.basename(file)}:{line}" if file else call
@@ -42,7 +42,7 @@ class Trouble:
 
 
 def place_of(report: ErrorReport) -> Place:
-    """Return what identifies the report."""
+    """Return the identity of a report's error."""
     kind = report.text.partition(":")[0]
     return report.component, report.call, kind, report.place
 
@@ -64,22 +64,22 @@ class ErrorFeed:
         return found
 
     def has_shown(self, text: str, status: TopologyStatus) -> bool:
-        """Whether `fresh` has returned a report with this text, whatever its count is now."""
+        """Whether `fresh` has returned a report with this text, regardless of its present count."""
         return any(_is(report, text) for report in status.errors if place_of(report) in self.seen)
 
 
 def report_of_failure(status: TopologyStatus) -> ErrorReport | None:
-    """Return the error report that made a topology fail; None if it failed for another reason."""
+    """Return the error report that made a topology fail; None if the topology failed for a different reason."""
     return next((report for report in status.errors if status.error and _is(report, status.error)), None)
 
 
 def _is(report: ErrorReport, text: str) -> bool:
-    """Whether a text is this report, whatever its count is now."""
+    """Whether a text is this report, regardless of the report's present count."""
     return text in (report.render(), replace(report, times=1).render())
 
 
 def troubles(status: TopologyStatus) -> list[Trouble]:
-    """Return the components that have errors, the one with the newest error first."""
+    """Return the components that have errors. The component with the newest error comes first."""
     newest = {report.component: report for report in status.errors}
     found = [
         Trouble(name, component.errors, newest[name])
@@ -89,7 +89,8 @@ def troubles(status: TopologyStatus) -> list[Trouble]:
     return sorted(found, key=lambda trouble: trouble.newest.time, reverse=True)
 
 
-#: Starts with the same error after which a task is given up. The second start is immediate, the third a second later.
+#: How many starts must fail with the same error before a task is given up. The second start is immediate, the third is a second
+#: later.
 ENOUGH: Final = 3
 
 
@@ -101,14 +102,14 @@ class FailedStarts:
         self._counted: dict[tuple[str, ...], tuple[ErrorReport, int]] = {}
 
     def opened(self, tasks: Iterable[int]) -> None:
-        """Reset the counts of these tasks, which were opened."""
+        """Reset the counts of these tasks, since they were opened."""
         opened = set(tasks)
         for key, (report, _) in self._counted.items():
             if report.task in opened:
                 self._counted[key] = report, 0
 
     def update(self, reports: Iterable[ErrorReport]) -> ErrorReport | None:
-        """Count the current reports, given oldest first; return the report that should end the run, or None."""
+        """Count the current reports, which are given oldest first. Return the report that should end the run, or None."""
         for report in reports:
             if report.call not in STARTING:
                 continue

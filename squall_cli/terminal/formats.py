@@ -1,6 +1,6 @@
 """Short texts of counts, rates, sizes and times, and of commands to type.
 
-Must not know: what is counted.
+Must not know: the things that are counted.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def cropped(text: str, width: int) -> str:
 
 
 def cropped_inside(text: str, width: int) -> str:
-    """Return the text as one line of at most `width` columns, cut in the middle: an error's end says what to do next."""
+    """Return the text as one line of at most `width` columns, cut in the middle: the end of an error says what to do next."""
     line = " ".join(text.split())
     if columns_of(line) <= width:
         return line

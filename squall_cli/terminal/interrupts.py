@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first one asks for an orderly end, the second one ends at once, further ones are ignored.
+"""Ctrl-C, SIGTERM and SIGHUP: the first signal requests an orderly end, the second ends at once, further signals are ignored.
 
 The end after the second signal takes a bounded time. If it were interrupted, files and processes would be left behind.
 
-Must not know: what is ended.
+Must not know: the thing that is ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def all_as_ctrl_c() -> Iterator[None]:
     before = {
         number: signal.signal(number, interrupt)
         for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) == signal.SIG_DFL  # otherwise it is ignored, for example under nohup
+        if signal.getsignal(number) == signal.SIG_DFL  # otherwise ignored, for example under nohup
     }
     try:
         yield
@@ -38,9 +38,10 @@ class EndNow(BaseException):
 
 
 class Interrupts:
-    """Handles these signals inside its `with` block; `name` is the name of the first signal.
+    """Handles the three signals inside its `with` block; `name` is the name of the first signal that arrived.
 
-    After the second signal, all stay ignored even after the block: the process is about to end and must still say why.
+    After the second signal, all signals stay ignored even after the block: the process is about to end, but must still print
+    the reason.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class Interrupts:
             signal.signal(number, handler)
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal. Must not take a lock: the main thread may hold it."""
+        """Handle a signal. This method must not take a lock, since the main thread may hold that lock."""
         self.count += 1
         if self.count == 1:
             self.name = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
@@ -72,11 +73,11 @@ class Interrupts:
             raise EndNow
 
     def hold(self) -> None:
-        """Defer `EndNow`: the main thread is starting what must be ended later."""
+        """Defer `EndNow`: the main thread is starting something that must be ended later."""
         self.held = True
 
     def release(self) -> None:
-        """End the deferral; raise `EndNow` if the second signal came meanwhile."""
+        """End the deferral; raise `EndNow` if the second signal has arrived meanwhile."""
         self.held = False
         if self.count >= 2 and not self.ending:
             raise EndNow

@@ -1,6 +1,6 @@
-"""Lines made of styled pieces, and writing them to a stream: in colours, plain, or with rich.
+"""Lines made of styled pieces, and functions that write them to a stream: in colours, plain, or with rich.
 
-Must not know: what the lines say. rich is imported only for moving displays.
+Must not know: the content of the lines. rich is imported only for moving displays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Line = tuple[Piece, ...]
 #: Select Graphic Rendition, ECMA-48: 1 bold, 2 faint, 31 red, 32 green, 33 yellow.
 COLOURS: Final[Mapping[str, str]] = {"head": "1", "dim": "2", "bad": "1;31", "warn": "33", "good": "1;32"}
 NO_COLOURS: Final[Mapping[str, str]] = {"head": "1", "dim": "2", "bad": "1"}
-#: The width of a file or a pipe: more than any line.
+#: The width of a file or a pipe: more than the width of any line.
 NO_LIMIT: Final = sys.maxsize
 
 
@@ -48,7 +48,7 @@ def is_terminal(stream: IO[str]) -> bool:
 
 
 def styles_of(stream: IO[str]) -> Mapping[str, str]:
-    """Return the styles that a stream shows; for NO_COLOR see no-color.org."""
+    """Return the styles that a stream shows. For the variable NO_COLOR see no-color.org."""
     if not is_terminal(stream):
         return {}
     return NO_COLOURS if os.environ.get("NO_COLOR") else COLOURS

@@ -1,9 +1,9 @@
 """The live table of a running topology, redrawn a few times a second at the bottom of the terminal.
 
-Error reports, log lines and the components' output scroll above it. Everything is cut to the window in both directions,
-because a wrapped line or a table that is too high could not be erased. Each drawing is one write (erase, text, lines), so
-that nothing flickers. Text passes through unchanged. The terminal's line wrapping is off during a drawing, so that each
-line takes one row. (rich's Live does not pass text through, and does not erase lines that a narrower window has wrapped.)
+Error reports, log lines and the components' output scroll above the table. The table is cut to the window in both directions,
+because a wrapped line or a table that is too high could not be erased. Each drawing is one write (erase, text, lines), so that
+nothing flickers. The scrolling text passes through unchanged. The terminal's line wrapping is off during a drawing, so that
+each line takes one row. (rich's Live does not pass text through, and does not erase lines that a narrower window has wrapped.)
 Must not know: clusters.
 """
 
@@ -27,7 +27,7 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 ERASE_BELOW = "\x1b[J"
 
-#: Seconds before the first drawing; a topology that ends sooner shows only its summary.
+#: Seconds before the first drawing. Of a topology that ends sooner, only the summary is shown.
 FIRST = 0.3
 #: Seconds between two drawings, and between two reads of the components' output.
 EVERY = 0.25
@@ -48,12 +48,12 @@ class Screen:
     hidden: bool = False
 
     def size(self) -> tuple[int, int]:
-        """Return the current columns and rows of the window."""
+        """Return the current numbers of columns and rows of the window."""
         size = shutil.get_terminal_size()
         return size.columns, size.lines
 
     def draw(self, lines: Sequence[Line], above: str = "") -> None:
-        """Replace the drawn lines by `lines`, with the text `above` (whole lines) above them."""
+        """Replace the drawn lines with `lines`, and print the text `above` (whole lines) above them."""
         text = self.erasure() + above
         if lines:
             text += ("" if self.hidden else HIDE_CURSOR) + WRAP_OFF
@@ -66,7 +66,8 @@ class Screen:
         self.terminal.flush()
 
     def erasure(self) -> str:
-        """Return the sequence that erases the drawn lines. A window that became narrower has wrapped them into several rows."""
+        """Return the sequence that erases the drawn lines. A window that became narrower has wrapped the lines into several
+        rows."""
         if not self.there:
             return ""
         width = max(1, self.size()[0])
@@ -85,7 +86,7 @@ class LiveTable:
     next_drawing: float = FIRST
     next_output: float = 0.0
     closed: bool = False
-    #: Held while drawing: the thread of a component that prints a lot draws, too.
+    #: Held while drawing, since the thread of a component that prints much text draws, too.
     drawing: threading.RLock = field(default_factory=threading.RLock)
 
     def show(self, moment: Moment) -> None:
@@ -103,7 +104,7 @@ class LiveTable:
             self.show_output()
 
     def redraw(self, above: str) -> None:
-        """Draw the last table again, with a text above it."""
+        """Draw the last table again, with a text above the table."""
         with self.drawing:
             self.screen.draw(self.lines, above)
 

@@ -1,8 +1,8 @@
-"""Completion in bash, zsh and fish: the scripts that the shells evaluate, and the data exchanged when Tab is pressed.
+"""Completion in bash, zsh and fish: the scripts that the shells evaluate, and the data that they exchange when Tab is pressed.
 
-These replace click's own, which have faults: bash breaks words at `:` and `=`, so URLs were cut; names with a blank were not
-quoted for bash; zsh lost the option of `--component=co`, and added a blank after `count=`.
-Importing this module registers it with click. Must not know: what is completed.
+The scripts replace click's own, which have faults: bash breaks words at `:` and `=`, so URLs were cut; names with a blank were
+not quoted for bash; zsh lost the option of `--component=co`, and added a blank after `count=`. The import of this module
+registers the shells with click. Must not know: the names that are completed.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ class Bash(shell_completion.BashComplete):
     typed = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the complete words and the unfinished last one, which may be empty or inside quotes."""
+        """Return the complete words and the unfinished last word, which may be empty or inside quotes."""
         _, *words, last = shell_completion.split_arg_string(os.environ["COMP_WORDS"] + ".")
         self.typed = last[:-1]
         return words, self.typed
 
     def format_completion(self, item: shell_completion.CompletionItem) -> str:
-        """Strip the prefix up to `:` or `=`, which bash does not count as part of the word."""
+        """Strip the prefix up to `:` or `=`, which bash does not treat as part of the word."""
         broken_at = max(map(self.typed.rfind, ":="))
         return f"{item.type},{item.value.removeprefix(self.typed[: broken_at + 1])}"
 

@@ -1,8 +1,8 @@
-"""Tables, for the commands that ask a cluster and for a topology's components.
+"""Tables of the commands that ask a cluster, and of a topology's components.
 
-If a table is wider than the window, columns are dropped by rank, highest first, then elastic columns are cut. In a pipe or
-a file a table is complete. Numbers are never cut.
-Must not know: what the rows mean.
+If a table is wider than the window, columns are dropped by rank, highest first; then elastic columns are cut. In a pipe or a
+file a table is complete. Numbers are never cut.
+Must not know: the meaning of the rows.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _BREAK: Final = re.compile(r"[^\S ]+")
 
 @dataclass(frozen=True)
 class TableColumn(Generic[T]):
-    """A column: its head, the cell of a thing that has a row, whether it holds numbers, whether it may be cut, its rank (0:
-    never dropped), the least width to cut it to, and its width if fixed: then longer cells are cut."""
+    """A column: its head, a function that makes the cell of a row, whether it holds numbers, whether it may be cut, its rank
+    (0: never dropped), the least width to which it is cut, and its width if that is fixed (then longer cells are cut)."""
 
     head: str
     cell: Callable[[T], Cell] = str
@@ -48,7 +48,7 @@ class Table:
     rows: tuple[tuple[Piece, ...], ...]
 
     def only(self, kept: Sequence[int]) -> Table:
-        """Return the table with only the columns of these indexes."""
+        """Return the table with only the columns at these indexes."""
         rows = tuple(tuple(row[each] for each in kept) for row in self.rows)
         return Table(tuple(self.columns[each] for each in kept), rows)
 
@@ -111,8 +111,8 @@ def fitted(made: Table, width: int, gap: int = GAP) -> tuple[Table, list[int]]:
 
 
 def lines_of(made: Table, width: int = NO_LIMIT, gap: int = GAP, note: bool = False) -> list[Line]:
-    """Return the table as lines, fitted to the window. They are wider only if the remaining columns cannot be cut. With
-    `note`, a last line names the columns that did not fit."""
+    """Return the table as lines, fitted to the window. The lines are wider than the window only if the remaining columns cannot
+    be cut. With `note`, a last line names the columns that did not fit."""
     shown, given = fitted(made, width, gap)
     heads = tuple((column.head, "") for column in shown.columns)
     lines: list[Line] = []

@@ -1,9 +1,10 @@
 """Where `print()` and the log of user code go while Squall draws on the terminal, or keeps stdout for JSON.
 
-User code prints from the cluster's thread at any time. With a live table, its lines are gathered and shown above the table.
-With --json, the whole process's stdout becomes stderr, so that nothing, not even a child process, can write into the
-JSON. Streams are replaced before the user's file is imported, so this includes log handlers that keep `sys.stderr`.
-Must not know: topologies, what the table looks like.
+User code prints from the cluster's thread at any time. With a live table, the lines of user code are gathered and shown above
+the table. With --json, the whole process's stdout becomes stderr, so that nothing, not even a child process, can write into the
+JSON. Streams are replaced before the user's file is imported, so log handlers of the file that keep `sys.stderr` keep the
+replaced stream.
+Must not know: topologies, the contents of the table.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import IO, Any
 from squall.reports.events import Event, subject
 from squall.worker_files import EXIT_UNOPENED
 
-#: The most characters that wait for the next drawing; the thread that writes more draws at once.
+#: The most characters that wait for the next drawing. A thread that writes more draws at once.
 MOST_WAITING = 64 * 1024
 
 
@@ -35,7 +36,7 @@ class Gathered:
         self.process = os.getpid()
 
     def takes(self) -> bool:
-        """Whether text is gathered. In a forked child it is not: the child writes directly."""
+        """Whether text is gathered. It is not gathered in a forked child, which writes directly."""
         return self.show is not None and self.process == os.getpid()
 
     def add(self, text: str) -> None:
@@ -83,7 +84,7 @@ class UserStream:
 
 
 def gather_user_output() -> Gathered:
-    """Replace sys.stdout and sys.stderr by streams that gather text while a view draws, and otherwise pass it through."""
+    """Replace sys.stdout and sys.stderr with streams that gather text while a view draws, and otherwise pass text through."""
     gathered = Gathered()
     sys.stdout = UserStream(sys.stdout, gathered)
     sys.stderr = UserStream(sys.stderr, gathered)
@@ -114,7 +115,7 @@ def keep_stdout() -> IO[str]:
         ours: IO[str] = os.fdopen(os.dup(number), "w", encoding="utf-8")
         os.dup2(sys.stderr.fileno(), number)
     except (OSError, io.UnsupportedOperation):
-        # Not a real file, as in tests that run the command in their own process.
+        # stdout is not a real file, for example in tests that run the command in their own process.
         ours = sys.stdout
     sys.stdout = sys.stderr
     return ours
@@ -132,7 +133,7 @@ class ToStderr(logging.Handler):
 
 
 def show_log(topology: str) -> None:
-    """Show the log of the topology's components from INFO on, unless the user's file has configured logging."""
+    """Show the log of the topology's components at level INFO and above, unless the user's file has configured logging."""
     form = "%(asctime)s %(levelname)s %(component)s: %(message)s"
     log = logging.getLogger(f"squall.{topology}")
     if _show_records(log, form, name_component):

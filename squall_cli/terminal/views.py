@@ -1,5 +1,5 @@
-"""The views of a run, the moments that they show, and the view for output that is not a terminal: a progress line every few
-seconds, for a file, a pipe or the log of a CI job.
+"""The interface of the views of a run, the moments that views show, and the view for output that is not a terminal: a progress
+line every few seconds, for a file, a pipe or the log of a CI job.
 
 Must not know: clusters, colours, how the live table is drawn.
 """
@@ -19,8 +19,8 @@ from squall_cli.terminal.lines import write
 
 @dataclass(frozen=True)
 class Moment:
-    """A running topology at one moment. `seconds`: since submission; `rates`: tuples per second by component; `left`: seconds
-    left for the drain, None before it."""
+    """A running topology at one moment. `seconds`: since submission; `rates`: tuples per second by component; `left`: the
+    seconds that are left for the drain, None before the drain."""
 
     status: TopologyStatus
     seconds: float
@@ -43,7 +43,7 @@ class RunView(Protocol):
     """A view that shows a run."""
 
     def show(self, moment: Moment) -> None:
-        """Show a moment. It is called many times a second, but draws less often."""
+        """Show a moment. This method is called many times a second, but draws less often."""
 
     def notice(self, text: str) -> None:
         """Show a notice, such as an error report, immediately and only once."""
@@ -59,7 +59,7 @@ class RunView(Protocol):
 EVERY = 3.0
 #: The most components in one line.
 MOST = 12
-#: Characters of a counted error; its report was printed in full.
+#: How many characters of a counted error are shown at most; the error's report was printed in full.
 MOST_TROUBLE = 300
 
 
