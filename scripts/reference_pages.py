@@ -248,16 +248,16 @@ def states() -> str:
         WRITTEN
         + "# The life of a topology\n\nA topology is in one of these states:\n\n"
         + meanings_of_states()
-        + "\nWhat happens to it is an event. A cell says which state follows; an empty one is refused and changes"
-        + " nothing.\n`activate`, `deactivate`, `rebalance` and `kill` are yours, and so is `replace`: it comes with"
-        + " `squall submit --replace`.\nThe others are the cluster's own: all tasks placed again, the previous version"
-        + " restored, every source ended and all tuples\nprocessed, a crash, the last worker gone. A topology that has to"
-        + " run in fewer workers than it wants because slots are missing\nis also rebalanced by the cluster once there are"
-        + " more, and so is one with workers on a drained supervisor.\n\n"
+        + "\nEach row is a state, each column an event. A cell gives the next state; where it is empty, the event is refused"
+        + " and changes\nnothing. `activate`, `deactivate`, `rebalance` and `kill` are yours, and so is `replace`, which"
+        + " `squall submit --replace` sends.\nThe others are the cluster's own: all tasks placed again, the previous version"
+        + " restored, every source ended and all tuples\nprocessed, a crash, the last worker gone. The cluster also"
+        + " rebalances a topology that has workers on a drained supervisor,\nand a topology that runs in fewer workers than"
+        + " configured, because slots were missing, as soon as there are more slots.\n\n"
         + transitions()
         + "\n`GONE` is not a state: the name is free again. `(previous)` is the state before the rebalance or the"
-        + " replacement.\nA version that takes a name over is another topology with a life of its own, which begins as"
-        + " ACTIVE or INACTIVE. Until all\nits workers are up it takes no `rebalance` and no `replace`; if it fails before"
+        + " replacement.\nA version that takes over a name is a new topology with a life of its own, which begins as"
+        + " ACTIVE or INACTIVE. Until all\nits workers are up, `rebalance` and `replace` are refused; if it fails before"
         + " that, the previous version comes back.\n"
         + "A topology whose record in ZooKeeper cannot be read is listed as BAD; `kill` removes it.\n"
     )

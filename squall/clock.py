@@ -1,6 +1,6 @@
-"""Clocks as arguments: code without I/O gets one instead of reading the time itself.
+"""Clocks as arguments: code without I/O gets a clock instead of reading the time itself.
 
-`RealClock` is the machine's monotonic clock; `ManualClock` moves only when it is moved (simulated time).
+`RealClock` is the machine's monotonic clock; `ManualClock` advances only when `move_to` is called (simulated time).
 Must not know: who waits for what.
 """
 
@@ -14,7 +14,7 @@ class Clock(Protocol):
     """A source of time in seconds; only differences have a meaning."""
 
     def now(self) -> float:
-        """Seconds since some fixed moment; never goes back."""
+        """Return the seconds since some fixed time; the result never decreases."""
 
 
 class RealClock:
@@ -34,7 +34,7 @@ class ManualClock:
         return self._now
 
     def move_to(self, moment: float) -> None:
-        """Move forward to `moment`; a moment that has passed raises `ValueError`."""
+        """Move forward to the time `moment`. Raises `ValueError` if this time has passed."""
         if moment < self._now:
             raise ValueError(f"time does not go back: it is {self._now}, asked for {moment}")
         self._now = moment

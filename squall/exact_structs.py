@@ -1,8 +1,8 @@
 """Reads structs from decoded JSON exactly: a missing field or a value of the wrong type is refused.
 
 `msgspec.convert` does not accept a bool as a number, a float as a count or a number as a text. In addition, every field must be
-present unless it is named as optional: defaults are for code that makes a value, not for damaged files. JSON is parsed and
-written by the standard library, which accepts integers of any size and writes NaN.
+present unless the caller names it as optional: defaults are for code that creates a value, not for damaged files. JSON is
+parsed and written by the standard library, which accepts integers of any size and writes NaN.
 Must not know: which structs there are, what they are for.
 """
 
@@ -21,14 +21,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class WrongValue(ValueError):
-    """A field that is missing or cannot have its value; the text names both."""
+    """A field that is missing or has a value that it cannot have; the text names field and value."""
 
 
 def build_type_info(*kinds: type) -> None:
     """Make msgspec build its description of these structs or dataclasses, and of those inside them.
 
-    The module that defines them calls this while it is imported, so in one thread only. Otherwise msgspec builds a description
-    at its first use, without a lock, and two threads that do so at once crash the process (seen with msgspec 0.22).
+    The module that defines the structs calls this while it is imported, so in one thread only. Otherwise msgspec would build
+    the description at its first use, without a lock, and two threads that do this at once crash the process (seen with msgspec
+    0.22).
     """
     for kind in kinds:
         msgspec.json.Decoder(kind)

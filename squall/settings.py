@@ -3,9 +3,9 @@
     defaults < site file < environment < the topology's conf < a component's conf
              < -o key=value < -o component:key=value
 
-The options table of topology_api holds the rules for keys and values; this module knows where values come from, and names the
-source in each problem. `conf/defaults.yaml` and the reference table are generated from the options table, too, by
-`scripts/reference_pages.py`. It must not know who uses the settings. PyYAML is imported on first use.
+The options table of topology_api holds the rules for keys and values; this module reads the sources of values, and names the
+source in each problem. `scripts/reference_pages.py` generates `conf/defaults.yaml` and the reference table from the same
+options table. PyYAML is imported on first use. Must not know: who uses the settings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Overrides:
 
 @lru_cache(maxsize=1)
 def _loader() -> Any:
-    """Return PyYAML's safe loader, except that a duplicate key is an error and a date is text, as in JSON."""
+    """Return PyYAML's safe loader, changed so that a duplicate key is an error and a date is text, as in JSON."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -59,7 +59,7 @@ def _loader() -> Any:
 
 
 def _parse_yaml(text: str) -> Any:
-    """Return the value of a YAML text; raise ValueError, on one line, for one that is none."""
+    """Return the value of a YAML text. Raises ValueError, with a message of one line, if it is not YAML."""
     import yaml
 
     try:
@@ -76,10 +76,10 @@ def _labelled(conf: object, scope: Scope, label: str) -> list[str]:
 
 
 def load_site(path: str | Path) -> dict[str, object]:
-    """Return the configuration in a site's YAML file (`conf/squall.yaml` or what --config names).
+    """Return the configuration in a site's YAML file (`conf/squall.yaml` or the file that --config names).
 
-    The file holds one mapping with full keys, such as `topology.workers: 2`. Raises InvalidConfig, with all
-    problems, when it cannot be read, is not YAML, or holds unknown keys or wrong values.
+    The file holds one mapping with full keys, such as `topology.workers: 2`. Raises InvalidConfig, with all problems, if the
+    file cannot be read, is not YAML, or holds unknown keys or wrong values.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -102,7 +102,8 @@ def load_site(path: str | Path) -> dict[str, object]:
 
 
 def _nested_problem(key: object, value: object) -> str | None:
-    """Return a problem for `topology: {workers: 2}`, which would be a user's own key but must mean `topology.workers: 2`."""
+    """Return a problem for `topology: {workers: 2}`: it would be a user's own key, but its author must mean `topology.workers:
+    2`."""
     if f"{key}." not in PREFIXES or not isinstance(value, dict):
         return None
     inner = next(iter(value), "workers")
@@ -114,11 +115,11 @@ def _environment_name(key: str) -> str:
 
 
 def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
-    """The options that are set in the environment: `SQUALL_TOPOLOGY_WORKERS=2` is `topology.workers: 2`.
+    """Return the options that are set in the environment: `SQUALL_TOPOLOGY_WORKERS=2` is `topology.workers: 2`.
 
     Values are read as YAML. Variables that begin with SQUALL_ but name no group of options (SQUALL_NIMBUS)
-    are not settings and are left alone; one such as SQUALL_TOPOLOGY_WROKERS is a problem. Raises InvalidConfig with
-    all problems.
+    are not settings and are ignored, but a variable such as SQUALL_TOPOLOGY_WROKERS is a problem. Raises InvalidConfig with all
+    problems.
     """
     keys = {_environment_name(key): key for key in OPTIONS}
     groups = tuple(_environment_name(prefix) for prefix in PREFIXES)
@@ -141,9 +142,9 @@ def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
 
 
 def parse_override(text: str) -> tuple[str | None, str, object]:
-    """Reads `key=value` or `component:key=value`: (component or None, key, value). The value is read as YAML.
+    """Parse `key=value` or `component:key=value`; return (component or None, key, value). The value is read as YAML.
 
-    InvalidConfig when it is not of that form; `merged` checks whether key and value are valid.
+    Raises InvalidConfig if the text is not of that form; `merged` checks whether key and value are valid.
     """
     name, equals, value_text = text.partition("=")
     component, colon, key = name.rpartition(":")
@@ -159,7 +160,7 @@ def parse_override(text: str) -> tuple[str | None, str, object]:
 
 
 def parse_overrides(texts: Iterable[str]) -> Overrides:
-    """Reads all -o of a command line, later ones beating earlier ones; raise InvalidConfig with all problems."""
+    """Parse all -o of a command line. A later option overrides an earlier one. Raises InvalidConfig with all problems."""
     overrides = Overrides()
     problems: list[str] = []
     for text in texts:

@@ -19,15 +19,15 @@ from squall.reports.events import Event
 class ComponentStatus:
     """The totals of one component since the topology was submitted.
 
-    emitted: calls of emit, without replays, and including streams that no component reads. executed: tuples, without ticks.
-    acked, failed: for a bolt its tuples, for a spout its trees that were finally acked or failed. replayed: trees emitted
-    again.
+    emitted: calls of emit, without replays, including emissions to streams that no component reads. executed: tuples, without
+    ticks. acked, failed: for a bolt its tuples; for a spout its trees that were acked, or failed for good. replayed: trees
+    emitted again.
     pending: open trees of a spout, including those that wait for their replay. errors: errors in user code.
     dropped: untracked tuples that were dropped because a cycle was full. p50, p99: complete latency in seconds, from the first
-    emission to the ack, None before the first ack. idle: why a spout does not emit, "" when it does; for a bolt, what a long
-    call waits for, as reported by `Context.progress(why)`.
+    emission to the ack, None before the first ack. idle: for a spout, why it does not emit, or "" if it emits; for a bolt, what
+    a long call waits for, as reported by `Context.progress(why)`.
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
-    first_failure: the first of them and its reason, not counting those that ended with the topology ("stopped").
+    first_failure: the first failed tree and its reason, not counting trees that ended with the topology ("stopped").
     """
 
     kind: str
@@ -51,8 +51,9 @@ class ComponentStatus:
 @dataclass(frozen=True)
 class TopologyStatus:
     """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED; `uptime`: seconds
-    since it was submitted; `state_secs`: since it entered its state; `events`: what last happened to it and its worker
-    processes (one died, and why), as values; `notes`: the same as sentences, at the `note_times` (as from `time.time()`).
+    since it was submitted; `state_secs`: seconds since it entered its state; `events`: the latest events of the topology and
+    its worker processes (such as a death and its cause), as values; `notes`: the same events as sentences, at the `note_times`
+    (as from `time.time()`).
     """
 
     name: str

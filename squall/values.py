@@ -1,8 +1,8 @@
 """Values that all layers share: a worker's process and its address, a task, a topology's state.
 
-An `Incarnation` and a `TaskRow` are tuples and are JSON arrays in the store, on disk and on the wire. A `TopologyState` is a
-string and is its name there. `TopologyState` is also the only table of the states: what a state means, what it asks of
-workers, and which event leads where. A new state is one entry in it.
+An `Incarnation` and a `TaskRow` are tuples, and JSON arrays in the store, on disk and on the wire. A `TopologyState` is a
+string, and in these places it is the state's name. `TopologyState` is also the only table of the states: what a state means,
+what it asks of workers, and to which state each event leads. A new state is one entry in this table.
 Must not know: records, files, the wire, time.
 """
 
@@ -20,7 +20,7 @@ class Incarnation(NamedTuple):
 
     #: The version of the assignment that placed the worker.
     version: int
-    #: How many times its supervisor has restarted it since then.
+    #: How many times its supervisor has restarted the worker since then.
     restart: int
 
     def __repr__(self) -> str:
@@ -35,7 +35,7 @@ class TaskRow(NamedTuple):
     component_index: int
 
 
-#: Where a worker receives frames: the ZeroMQ endpoints for data and for control frames.
+#: The ZeroMQ endpoints at which a worker receives frames: for data and for control frames.
 Address = tuple[str, str]
 
 
@@ -49,11 +49,11 @@ class Keys:
 
 #: In `TopologyState.leads_to`: the state before the rebalance or the replacement.
 PREVIOUS: Final = "(previous)"
-#: In `TopologyState.leads_to`: the record is removed. No record ever holds it.
+#: In `TopologyState.leads_to`: the record is removed. No record ever has this state.
 GONE: Final = "GONE"
 
 
-#: The events of a topology that has workers to run. A deactivated topology completes if its spouts had finished before.
+#: The events of a topology that is to have workers. A deactivated topology completes if its spouts had finished before.
 _PLACED: Final = {
     "activate": "ACTIVE",
     "deactivate": "INACTIVE",
@@ -68,8 +68,8 @@ _PLACED: Final = {
 class TopologyState(str, Enum):
     """A state of a topology; equal to its name as a string.
 
-    `meaning` documents it. `asks` is what workers of a topology in this state are asked to do: "run", "pause", "drain" or
-    "stop". `leads_to` gives the next state by event; an event that is missing is illegal.
+    `meaning` documents the state. `asks` is the order that workers get in this state: "run", "pause", "drain" or "stop".
+    `leads_to` gives the next state by event; an event that is missing is illegal.
     """
 
     asks: str
@@ -77,7 +77,7 @@ class TopologyState(str, Enum):
     leads_to: Mapping[str, str]
 
     def __new__(cls, name: str, asks: str, meaning: str, leads_to: dict[str, str]) -> TopologyState:
-        """Make the string `name` with the facts of that state."""
+        """Make the string `name` with the attributes of that state."""
         state = str.__new__(cls, name)
         state._value_ = name
         state.asks = asks

@@ -2,21 +2,22 @@
 
 ```
 <worker directory>/
-  orders.json     supervisor -> worker: its identity and its orders. Renamed into place, then announced by SIGUSR1
+  orders.json     supervisor -> worker: its identity and its orders. Each change is announced by SIGUSR1
   keys.json       supervisor -> worker: the topology's key pair, mode 0600
   lease.json      supervisor -> worker: a number that rises while the supervisor lives
   pulse.json      worker -> supervisor: the heartbeat, with its state and the call that it is executing
-  counters.json   worker -> supervisor: its cumulative counters; the heartbeat names the number of the file that belongs to it
-  end.json        worker -> supervisor: why it ended, when it did so by itself
+  counters.json   worker -> supervisor: its cumulative counters; the heartbeat names the number of the counters that match it
+  end.json        worker -> supervisor: why it ended, if it ended by itself
   worker.log      the worker's log, rotated
-  output.log      what was written to the process's own stdout and stderr: by C code, a dying interpreter, child processes
+  output.log      output to the process's own stdout and stderr: from C code, a dying interpreter, child processes
   scratch/        the tasks' own directories (`Context.directory`)
   work/           the process's working directory, if its supervisor gives it one: for user code, a new one for each process
 ```
 
 Each file is written under a temporary name and renamed, so that a reader always sees it complete. A file that is not as
-expected raises `BadFile`. Each side survives the other: a new supervisor finds the running worker by its heartbeat. On a
-full disk, lease and heartbeat overwrite their previous files, which needs no space, so running workers continue.
+expected raises `BadFile`. The worker and the supervisor may outlive each other: a new supervisor finds the running worker by
+its heartbeat. On a full disk, lease and heartbeat overwrite their previous files, which needs no space, so running workers
+continue.
 Must not know: processes, what the values cause.
 """
 
@@ -50,7 +51,7 @@ OUTPUT: Final = "output.log"
 SCRATCH: Final = "scratch"
 WORK: Final = "work"
 
-# The exit statuses of a worker that ends by itself; end.json says the same in words. Any other status is not Squall's.
+# The exit statuses of a worker that ends by itself; end.json gives the reason in words. Any other status is not Squall's.
 EXIT_STOPPED: Final = 0
 EXIT_DRAINED: Final = 0
 EXIT_INTERNAL: Final = 70
@@ -63,7 +64,7 @@ EXIT_FILES: Final = 76
 EXIT_UNOPENED: Final = 77
 
 
-#: The files that must be written even on a full disk; and the errors that mean a full disk.
+#: The files that must be written even on a full disk; then the errors that mean a full disk.
 _SIGNS: Final = (LEASE, HEARTBEAT)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -84,11 +85,11 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     supervisor: str
     #: "run", "pause", "drain" or "stop".
     asked: str
-    #: The version of the assignment, and the workers that it gives the topology. The second number of an incarnation is that of
+    #: The version of the assignment, and the workers that it gives the topology. The second number of an incarnation belongs to
     #: the process that runs now, as far as this supervisor knows.
     version: int
     placements: tuple[Placement, ...]
-    #: Where the other workers receive frames, as far as is known: worker -> (data, control).
+    #: The addresses at which the other workers receive frames, as far as is known: worker -> (data, control).
     addresses: Mapping[str, Address]
     #: Every task of the topology.
     tasks: tuple[TaskRow, ...]
@@ -112,33 +113,33 @@ class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     """A heartbeat of a worker, with its state."""
 
     pid: int
-    #: When the process began, in the kernel's clock ticks since boot (field 22 of /proc/<pid>/stat): with the pid it names one
-    #: process.
+    #: The time at which the process began, in the kernel's clock ticks since boot (field 22 of /proc/<pid>/stat). Together with
+    #: the pid it identifies one process.
     started: int
     incarnation: Incarnation
     #: Rises with each heartbeat.
     number: int
-    #: The orders that were accepted last, and what they asked. The flags refer to these.
+    #: The number of the orders that were accepted last, and their `asked`. The flags refer to these orders.
     orders: int
     asked: str
-    #: The version of the assignment that it runs.
+    #: The version of the assignment that the worker runs.
     version: int
     opened: bool = False
     ended: bool = False
     drained: bool = False
     stopped: bool = False
     crash: str | None = None
-    #: Spout tasks that have finished, every tree of theirs settled.
+    #: Spout tasks that have finished and have no open tree.
     finished: tuple[int, ...] = ()
     address: Address | None = None
     #: The number of the counters that match the flags.
     counters: int = 0
-    #: The user's call that is running: component, task, seconds since it began. None: none.
+    #: The user's call that is running: component, task, seconds since it began. None: no call is running.
     executing: tuple[str, int, int | float] | None = None
 
 
 class End(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a worker ended by itself."""
+    """The reason why a worker ended by itself."""
 
     pid: int
     incarnation: Incarnation
@@ -147,7 +148,8 @@ class End(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 #: An environment variable of a worker whose ports are restricted: the first and the last port, such as 6700-6799. It is not
-#: part of the orders, because workers of the previous release, which an upgraded supervisor took over, read those, too.
+#: part of the orders, because these are also read by workers of the previous release, which an upgraded supervisor has taken
+#: over.
 PORTS: Final = "WORKER_PORTS_OF_SQUALL"
 
 
@@ -181,7 +183,7 @@ def _write_over(target: str, data: bytes) -> None:
 
 
 def read(directory: Path | str, name: str) -> dict[str, Any] | None:
-    """Return the JSON values of a file, None when there is none; raise `BadFile` when it is no such file."""
+    """Return the JSON values of a file, None if there is no file; raise `BadFile` if it is not a file of this format."""
     path = os.path.join(directory, name)
     try:
         with open(path, "rb", buffering=0) as file:
@@ -207,12 +209,12 @@ def read_heartbeat(directory: Path | str) -> WorkerHeartbeat | None:
 
 
 def read_end(directory: Path | str) -> End | None:
-    """Return why a worker says that it ended."""
+    """Return the reason that a worker gives for its end."""
     return _read_struct(directory, END, End)
 
 
 def read_keys(directory: Path | str) -> Keys | None:
-    """Return the topology's keys, None when its links are not secured (inside one process)."""
+    """Return the topology's keys, None if its links are not secured (inside one process)."""
     body = read(directory, KEYS)
     if body is None:
         return None

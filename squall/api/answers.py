@@ -127,7 +127,7 @@ class StandbyVersion(Struct, frozen=True):
 
 
 class HeldUp(Struct, frozen=True):
-    """How many workers of an ACTIVE topology are not up, and why the first is not."""
+    """How many workers of an ACTIVE topology are not up, and why the first of them is not."""
 
     workers: int
     why: str

@@ -28,7 +28,7 @@ _TYPES: Final[tuple[tuple[type[inspect.Type], tuple[type, ...], str], ...]] = (
 
 
 def problems_of(kind: type[Struct], body: object) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of `body` that fit the struct, and all problems of the others."""
+    """Return the fields of `body` that fit the struct, and all problems of the other fields."""
     fields = {field.name: field for field in fields_of(kind)}
     values: dict[str, Any] = {}
     problems = []
@@ -64,7 +64,7 @@ def plain_type(kind: inspect.Type) -> inspect.Type:
 
 
 def named(value: object) -> str:
-    """Return what kind of JSON a value is, in words."""
+    """Return the kind of JSON that a value is, in words."""
     return "null" if value is None else _NAMES.get(type(value), type(value).__name__)
 
 

@@ -1,7 +1,7 @@
 """Runs a control loop in real time: one thread runs its rounds, and commands between two rounds.
 
-Code in any thread passes commands to the loop (`call`), so that only one thread touches the data of a round. The thread
-sleeps until the next moment at which something is due, or until it is woken.
+Code in any thread passes commands to the loop (`call`), so that only one thread touches the data of a round. The thread sleeps
+until something is due, or until it is woken.
 Must not know: what a round does, what commands do.
 """
 
@@ -20,7 +20,7 @@ from topology_api.errors import SquallError
 
 T = TypeVar("T")
 
-#: The longest that the thread sleeps without a reason to wake.
+#: The most seconds that the thread sleeps without a reason to wake.
 LONGEST_SLEEP = 1.0
 #: Seconds that `stop` waits for a command or a round that is still running.
 STOP_SECONDS = 10.0
@@ -30,18 +30,18 @@ class Rounds(Protocol):
     """A control loop that a `Driver` runs."""
 
     def round(self) -> bool:
-        """Do what can be done now; return whether there was anything, so that there may be more."""
+        """Do all work that can be done now; return whether there was any, because then there may be more."""
 
     def next_time(self) -> float | None:
         """Return the time at which a round is due even if the loop is not woken."""
 
 
 class Stopped(SquallError):
-    """A loop that accepts no more commands."""
+    """The loop accepts no more commands."""
 
 
 class NotInTime(SquallError):
-    """A command was not done within its caller's time limit. `begun`: it may still be done later."""
+    """A command was not done within its caller's time limit. `begun`: it had begun, and may still be done later."""
 
     def __init__(self, message: str, begun: bool = False) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class NotInTime(SquallError):
 class Driver:
     """Runs a control loop in its own thread.
 
-    what: its name in errors ("the local cluster"). slow: the likely reason if it does not end.
+    what: the loop's name in errors ("the local cluster"). slow: the likely reason if the loop does not end.
     """
 
     simulated = False
@@ -82,8 +82,8 @@ class Driver:
         self.woken.set()
 
     def call(self, command: Callable[[], T], timeout: float | None = None) -> T:
-        """Run a command between two rounds and return its result; raise `NotInTime` after `timeout` seconds, and then
-        a command that has not begun will not run."""
+        """Run a command between two rounds and return its result. Raises `NotInTime` after `timeout` seconds; a command that
+        has not begun by then will not run."""
         if threading.current_thread() is self.thread:
             return command()
         self.check_running()
@@ -97,7 +97,9 @@ class Driver:
                 return future.result(timeout=max(0.0, left))
             except NotDone:
                 if future.done():
-                    return future.result()  # the command's own timeout error, or a result that came just now
+                    return (
+                        future.result()
+                    )  # a timeout error that the command raised, or a result that has just arrived
                 if not self.thread.is_alive():
                     self.check_running()
                 if deadline is not None and time.monotonic() >= deadline:
@@ -166,9 +168,11 @@ class Driver:
         return True
 
     def stop(self, last: Callable[[], None], timeout: float | None = None) -> None:
-        """End the thread with the command `last`, after which there are no more rounds: one could restart what `last` ended.
+        """End the thread with the command `last`. No round follows, since a round could restart the things that `last` has
+        ended.
 
-        If a command does not return in time, the thread is left running, with a report; it ends when the command returns.
+        If a command does not return in time, this raises SquallError and leaves the thread running; it ends when the command
+        returns.
         """
         self.closing = True
         seconds = STOP_SECONDS if timeout is None else timeout
@@ -183,7 +187,7 @@ class Driver:
                     raise SquallError(
                         f"{self.slow} has not returned for {seconds:g} s; {self.what} is left as it is"
                     ) from None
-                future.result()  # the command's own
+                future.result()  # raises the command's own error
             self.thread.join(seconds)
 
     def end(self, last: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Whether this process is a worker: set once, when one begins.
+"""Whether this process is a worker: set once, when a worker begins.
 
 Workers import user code too. Code that must not run in a worker (such as starting a cluster) checks it here. A child process
 of a worker is not a worker.

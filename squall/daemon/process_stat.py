@@ -1,6 +1,6 @@
-"""The kernel's data on a process: whether it lives, when it began, which session and group it belongs to.
+"""The kernel's data on a process: whether it lives, when it began, and its session and group.
 
-Linux: it reads `/proc/<pid>/stat`; elsewhere no process is found.
+On Linux this module reads `/proc/<pid>/stat`; on other systems no process is found.
 Must not know: workers, signals.
 """
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Stat:
-    """A process's state at one moment."""
+    """A process's state at the time of reading."""
 
     pid: int
     state: str
@@ -30,8 +30,8 @@ class Stat:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """Return the kernel's data on a process; None if no process has that pid, or it is hidden from us. Other `OSError`s are
-    raised: without a free descriptor the answer is unknown."""
+    """Return the kernel's data on a process; None if no process has that pid, or the process is hidden from this one. Other
+    errors raise `OSError`: without a free descriptor, for example, the answer is unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -44,7 +44,8 @@ def stat_of(pid: int) -> Stat | None:
 
 
 def runs(pid: int, started: int) -> bool:
-    """Return whether the process that began at that time still runs: the kernel may have given its pid to another one."""
+    """Return whether the process that began at that time still runs: the kernel may have given its pid to a different
+    process."""
     stat = stat_of(pid)
     return stat is not None and stat.started == started and stat.living
 

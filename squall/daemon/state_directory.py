@@ -4,7 +4,7 @@
 <state>/lock       holds the pid of the process that uses the directory; that process locks this file and the directory
 <state>/id         the daemon's id, made at its first start
 <state>/key        its key pair, mode 0600
-<state>/cluster    the id of its cluster: the first one that it saw
+<state>/cluster    the id of its cluster: the first cluster that it saw
 ```
 
 A daemon may keep more in the directory. Must not know: what daemons do, what else they keep.
@@ -32,7 +32,7 @@ LOCK: Final = "lock"
 ID: Final = "id"
 KEY: Final = "key"
 CLUSTER: Final = "cluster"
-#: Most characters of an id.
+#: The most characters of an id.
 _LONGEST_ID: Final = {"Nimbus": 100, "supervisor": 129}
 #: Seconds to wait for a lock that is held.
 _PATIENCE: Final = 2.0
@@ -50,8 +50,8 @@ class StateDirectory:
     """
 
     def __init__(self, directory: Path, daemon: Literal["Nimbus", "supervisor"], name: str) -> None:
-        """`name`: how a new id begins. Raises `BadStateDirectory`, also if another process holds the directory, and the errors
-        of `KeyPair.load_or_make`."""
+        """`name`: the beginning of a new id. Raises `BadStateDirectory`, for example if another process holds the directory,
+        and the errors of `KeyPair.load_or_make`."""
         self.directory = directory
         self._daemon = daemon
         with ExitStack() as held:
@@ -106,20 +106,20 @@ class StateDirectory:
 
 
 class KnownCluster:
-    """The cluster that a daemon belongs to: the first that it saw."""
+    """The cluster to which a daemon belongs: the first cluster that it saw."""
 
     def __init__(self, directory: Path) -> None:
         """`directory`: the state directory. Raises `OSError`."""
         self._directory = directory
-        #: None: it never belonged to one.
+        #: None: the daemon has not belonged to any cluster yet.
         self.id = _text_in(directory / CLUSTER) or None
 
     def admit(self, store: Store) -> None:
-        """Raise `OtherCluster` if the store holds another cluster, or holds none although the daemon belongs to one."""
+        """Raise `OtherCluster` if the store holds a different cluster, or none although the daemon belongs to a cluster."""
         self.remember(identity.check(store, self.id))
 
     def remember(self, cluster_id: str) -> None:
-        """Store the id of the cluster; "": it has none yet."""
+        """Store the id of the cluster; "": the cluster has no id yet."""
         if cluster_id and cluster_id != self.id:
             write_bytes(self._directory, CLUSTER, f"{cluster_id}\n".encode())
             self.id = cluster_id
@@ -131,7 +131,7 @@ class KnownCluster:
 
 
 def _text_in(path: Path) -> str | None:
-    """Return the text of a file without the end of its line; None: there is no such file."""
+    """Return the text of a file without the line end; None if there is no such file."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
@@ -139,7 +139,8 @@ def _text_in(path: Path) -> str | None:
 
 
 def _taken(descriptor: int) -> bool:
-    """Lock a descriptor. The children of a process that was just killed may hold the lock for a moment."""
+    """Lock a descriptor; return whether that succeeded. Children of a process that was just killed may still hold the lock for
+    a moment."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:

@@ -1,6 +1,7 @@
 """A mark that distinguishes a state directory from every copy, until its host is restarted.
 
-A copied directory has the same files, including a daemon's id and keys, but it is another directory, or on another host.
+A copied directory has the same files, including a daemon's id and keys, but it is a different directory, or on a different
+host.
 Must not know: whose directory it is.
 """
 

@@ -1,15 +1,16 @@
 """The HTTP client of the command, the supervisors and the Nimbuses: chooses the server, retries, and raises errors.
 
-A `Client` has one or more addresses and tries them in turn; a Nimbus that is not the leader answers any request that changes
-something with a redirect to the leader. Several threads may use one client. It uses only the standard library, so that a
+A `Client` has one or more addresses and tries them in turn. If a request changes something, a Nimbus that is not the leader
+answers it with a redirect to the leader. Several threads may use one client. It uses only the standard library, so that a
 command starts fast.
 
 A server may be silent, because it is frozen or its host is gone. The client remembers silent servers and tries them
-last. It sends a short request ahead of one that may take long or must not be repeated, so that a silent server never
-gets the long one.
+last. Before a request that may take long or must not be repeated, it sends a short request, so that a silent server never gets
+the long request.
 
 There are two errors: `Unreachable` (no server answered) and `Refused` (a server answered with an error). A request that changes
-something (POST) is not sent again once it may have arrived: only the caller knows whether repeating it is harmless.
+something (POST) is not sent again once it may have arrived, because only the caller can decide whether repeating it is
+harmless.
 Must not know: what the paths mean, where tokens come from, how connections are kept (`pool.py`).
 """
 
@@ -36,7 +37,7 @@ TIMEOUT: Final = 5.0
 AWAKE: Final = "/health"
 _SECONDS: Final = re.compile("[0-9]{1,9}")
 
-#: Bytes of an answer in JSON; a longer one is not from us.
+#: The most bytes of an answer in JSON; a longer answer is not from Squall.
 LONGEST_ANSWER: Final = 64 * 1024 * 1024
 _PIECE: Final = 256 * 1024
 
@@ -48,16 +49,16 @@ IS_IT_RUNNING: Final = (
 Progress = Callable[[int], object]
 
 
-# Bodies: the bytes of files, in pieces, and answers, which are read completely or not at all
+# Bodies: the bytes of files, in pieces; and answers, which are read completely or not at all
 
 
 class OfTheFile(Exception):
-    """Reading or writing the caller's file failed with the error that is the argument. The connection is not at fault, so the
-    caller gets that error."""
+    """Reading or writing the caller's file failed; the argument is the error. The connection is not at fault, so the caller
+    gets that error."""
 
 
 def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
-    """Reads exactly the announced number of bytes, even if the file grows meanwhile."""
+    """Yield exactly the announced number of bytes of a file, even if the file grows meanwhile."""
     done = 0
     with source.open("rb") as file:
         while done < size:
@@ -74,7 +75,7 @@ def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[by
 
 
 def copy_to(target: BinaryIO, response: http.client.HTTPResponse, limit: int | None) -> str:
-    """Write an answer into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
+    """Write an answer into `target`, and return its SHA-256. Raises SquallError if it has more than `limit` bytes."""
     digest = hashlib.sha256()
     done = 0
     while piece := response.read(_PIECE):
@@ -161,13 +162,13 @@ class _Request:
     body: Callable[[], Any] = lambda: None
     #: Reads a good answer.
     read: Callable[[http.client.HTTPResponse], Any] = read_json
-    #: Whether it is safe to send it again when the first attempt may have arrived.
+    #: Whether the request may be sent again even if the first attempt may have arrived.
     repeatable: bool = True
-    #: How long to wait for its answer, in seconds; None: as long as the client usually waits.
+    #: How long to wait for the answer, in seconds; None: as long as the client usually waits.
     timeout: float | None = None
     #: The value of the Authorization header for the server that is asked now.
     authorization: str | None = field(default=None, repr=False)
-    #: The servers that have not answered it.
+    #: The servers that have not answered the request.
     silent: dict[Address, Unreachable] = field(default_factory=dict)
 
 
@@ -175,8 +176,9 @@ class _Request:
 class Client:
     """Sends requests to one of several equivalent servers.
 
-    authorization: url -> the value of the Authorization header, or None for none. ca: a file with the CA certificates that a
-    server's certificate is checked against (default: the system's). what: the name of the server in the text of `Unreachable`.
+    authorization: url -> the value of the Authorization header, or None for no header. ca: a file with the CA certificates that
+    a server's certificate is checked against (default: the system's). what: the name of the server in the text of
+    `Unreachable`.
     advice: the advice at the end of that text.
     """
 
@@ -193,7 +195,7 @@ class Client:
         self.addresses = [Address.of(url) for url in self.urls]
         self._pool = ConnectionPool(self.ca, self.timeout)
         self._and_advice = f"; {self.advice}" if self.advice else ""
-        #: Whether the server there answered the last time.
+        #: Whether the server at the address answered the last time.
         self._answered: dict[Address, bool] = {}
 
     # Requests
@@ -206,8 +208,8 @@ class Client:
         self, path: str, body: object = None, repeatable: bool = False, timeout: float | None = None
     ) -> Any:
         """Send JSON, and return the JSON of the answer. `repeatable`: carrying out the request twice is harmless, so if a
-        server does not answer, the request is sent to another one even if the first may have received
-        it. `timeout`: how long to wait for this answer, in seconds."""
+        server does not answer, the request is sent to another server even if the first server may have received it. `timeout`:
+        how long to wait for this answer, in seconds."""
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         return self._ask(
@@ -238,7 +240,8 @@ class Client:
         return self._ask(_Request("PUT", _target(path), headers, body, timeout=timeout))
 
     def get_file(self, path: str, target: BinaryIO, limit: int | None = None) -> str:
-        """Write the body of a path into `target`, and return its SHA-256. More than `limit` bytes are a SquallError."""
+        """Write the body of a path into `target`, and return its SHA-256. Raises SquallError if it has more than `limit`
+        bytes."""
         start = target.tell()
 
         def read(response: http.client.HTTPResponse) -> str:
@@ -255,7 +258,7 @@ class Client:
     # Attempts
 
     def _ask(self, request: _Request) -> Any:
-        """Try each address until one answers with anything but 503; silent ones are tried last."""
+        """Try each address until a server answers with anything but 503; silent servers are tried last."""
         failure: Refused | None = None
         for address in sorted(self.addresses, key=lambda address: not self._answered.get(address, True)):
             try:
@@ -300,7 +303,8 @@ class Client:
         except Unreachable as error:
             if error.sent:
                 raise
-            # The leader has died and the redirecting Nimbus does not know yet: nothing was done, another is about to lead.
+            # The leader has died and the redirecting Nimbus does not know it yet: nothing was done, another Nimbus is about to
+            # lead.
             raise _no_leader(
                 f"{leader.url} cannot be reached; according to {address.url} it is the leader"
             ) from error
@@ -320,9 +324,8 @@ class Client:
             raise
 
     def _send(self, address: Address, request: _Request) -> tuple[int | None, Any]:
-        """Return (None, the answer as `read` gives it), or (the status of a redirect, its URL). If a
-        connection from the pool turns out to be dead, the request is sent again over a new one, provided that it is repeatable
-        or had not been sent yet."""
+        """Return (None, the result of `read`), or (the status of a redirect, its URL). If a connection from the pool turns out
+        to be dead, the request is sent again over a new one, provided that it is repeatable or had not been sent yet."""
         seconds = self.timeout if request.timeout is None else request.timeout
         while True:
             kept = self._pool.idle(address)
@@ -334,7 +337,7 @@ class Client:
                 connected = True
                 if seconds > self.timeout or not request.repeatable:
                     self._see_awake(address, connection)
-                    kept = None  # it is not dead
+                    kept = None  # the connection is not dead
                 sent = True
                 set_timeout(connection, seconds)
                 return self._exchange(address, connection, request)
@@ -392,7 +395,7 @@ class Client:
         return None, result
 
     def _unreachable(self, address: Address, why: str, is_there: bool, sent: bool) -> Unreachable:
-        """`is_there`: something listens there, so advice on how to start a server would not help."""
+        """`is_there`: a program listens at the address, so advice on how to start a server would not help."""
         if is_there:
             return Unreachable(f"{self.what} at {address.url} did not answer: {why}", sent)
         return Unreachable(f"{self.what} at {address.url} cannot be reached: {why}{self._and_advice}")

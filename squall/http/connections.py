@@ -2,8 +2,8 @@
 
 uvicorn would wait for ever for the first request of a connection, for the rest of a request, for a body that trickles in (even
 after a refusal, when it reads the body only to drop it), and for a client that does not read the answer. Here a table sets a
-limit for each of these. The number of connections is limited, too, because the daemon itself needs open files, and asyncio
-floods the log when none are left.
+limit for each of these waits. The number of connections is limited too, because the daemon itself needs open files, and asyncio
+floods the log when no file can be opened.
 Must not know: the meaning of requests.
 """
 
@@ -41,7 +41,7 @@ class Patience:
     least: int | None = None
 
 
-#: A client on the slowest line reaches 500 bytes a second. A wait that ends within one read is not measured.
+#: A client on the slowest line transfers 500 bytes a second. A wait that ends within one read is not measured.
 PATIENCE: Final = {
     Awaited.REQUEST: Patience(15.0),
     Awaited.BODY: Patience(30.0, least=15_000),
@@ -105,8 +105,8 @@ class Connection(H11Protocol):
             self._wait_for(awaited)
 
     def _what_is_awaited(self) -> Awaited | None:
-        """Return the present wait. None: for the application's answer, or for the next request, for which uvicorn
-        has a timer."""
+        """Return the present wait. None if the connection waits for the application's answer, or for the next request, for
+        which uvicorn has a timer."""
         if self.transport.is_closing() or self.flow.write_paused:
             return Awaited.TAKING
         if self.conn.their_state is h11.SEND_BODY:
@@ -133,14 +133,15 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _gone(self) -> int:
-        """Return a number that grows with each byte that arrives, or that the client reads while nothing more is written."""
+        """Return a number that grows with each byte that arrives, and with each byte that the client reads while no more is
+        written."""
         if self._awaited is Awaited.TAKING:
             return -self._not_taken()
         return self._received
 
     def _not_taken(self) -> int:
-        """Return the bytes of the answer that have not left this process. Below TLS there is another transport,
-        which holds most of them and is not included in TLS's own number."""
+        """Return the number of bytes of the answer that have not left this process. With TLS most of them are in the transport
+        below TLS, which TLS does not include in its own number."""
         below = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
         lower: int = 0 if below is None else below.get_write_buffer_size()
         return self.transport.get_write_buffer_size() + lower

@@ -1,8 +1,8 @@
 """The name that a daemon gives to others for its host, unless configured: one rule for Nimbuses and supervisors.
 
-A daemon that listens on one address is reached there. One that listens on all of them is reached by the name that DNS or
-/etc/hosts has for this host in full, else by the host's own name. Names such as "localhost", which mean every host itself, are
-skipped; if there is no other name, the daemon has to warn.
+A daemon that listens on one address is reached at that address. A daemon that listens on all addresses is reached by the full
+name that DNS or /etc/hosts has for this host, or else by the host's own name. Names such as "localhost", which refer on each
+host to that host itself, are skipped; if there is no other name, the daemon has to warn.
 Must not know: what listens, options.
 """
 
@@ -12,7 +12,7 @@ import ipaddress
 import socket
 from typing import Final
 
-#: Addresses that mean all interfaces; others need a name to connect to.
+#: Addresses that mean all interfaces; to connect, other hosts need a name instead.
 EVERYWHERE: Final = ("", "*", "0.0.0.0", "::", "[::]")
 _LOCAL: Final = ("localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback")
 
@@ -24,12 +24,13 @@ def own_host() -> str:
 
 
 def _is_unreachable(name: str) -> bool:
-    """Return whether others cannot use a name: it means every host itself, or it is a reverse-lookup name."""
+    """Return whether other hosts cannot use a name: on each host it refers to that host itself, or it is a reverse-lookup
+    name."""
     return not name or is_local_name(name) or name.rstrip(".").endswith(".arpa")
 
 
 def is_local_name(host: str) -> bool:
-    """Return whether this name or address means the local host on every host. Asks no name server."""
+    """Return whether this name or address refers, on each host, to that host itself. Asks no name server."""
     bare = host.strip("[]").rstrip(".").lower()
     try:
         return ipaddress.ip_address(bare).is_loopback

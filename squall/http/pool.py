@@ -1,5 +1,5 @@
-"""Addresses of servers, parsed from URLs that were typed or came from another server, and connections to them: opened, kept
-while idle, and reused; and why one failed. Several threads may use one pool.
+"""Addresses of servers, connections to them, and the reasons why a connection failed. An address is parsed from a URL that a
+user typed or another server sent. Idle connections are kept and reused. Several threads may use one pool.
 
 A failure is described in a few words, with advice if a setting is wrong or missing. `ssl` is loaded only for HTTPS: commands
 that do not use it start without it.
@@ -102,7 +102,7 @@ class ConnectionPool:
     def give_back(
         self, address: Address, connection: http.client.HTTPConnection, response: http.client.HTTPResponse
     ) -> None:
-        """Keep a connection for the next request, if its answer was read to the end and there is room; else close it."""
+        """Keep a connection for the next request if its answer was read to the end and there is room; otherwise close it."""
         if response.isclosed() and not response.will_close:
             with self._lock:
                 kept = self._idle.setdefault(address, [])
@@ -121,14 +121,14 @@ class ConnectionPool:
 
 
 def set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
-    """Set the timeout of a connection, even if it reconnects after the server has closed it."""
+    """Set the timeout of a connection. It stays set if the connection is opened again after the server has closed it."""
     connection.timeout = seconds
     if connection.sock is not None:
         connection.sock.settimeout(seconds)
 
 
 def _is_readable(connection: http.client.HTTPConnection) -> bool:
-    """Return whether the other side has closed an idle connection: then it can be read from."""
+    """Return whether an idle connection can be read from, which means that the other side has closed it."""
     try:
         poll = select.poll()  # not select(): it accepts no descriptor above 1023
         poll.register(connection.sock, select.POLLIN)
@@ -138,8 +138,8 @@ def _is_readable(connection: http.client.HTTPConnection) -> bool:
 
 
 def reason(error: Exception, ca: str | None, in_the_clear: bool = False) -> str:
-    """Return why a connection failed. `ca`: the file that certificates were checked against. `in_the_clear`: the
-    first request, by http:."""
+    """Return why a connection failed. `ca`: the file with the trusted certificates. `in_the_clear`: it was the first request,
+    by http:."""
     if isinstance(error, http.client.IncompleteRead):
         return "the connection ended within the answer"
     if isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError)):
@@ -157,7 +157,7 @@ def reason(error: Exception, ca: str | None, in_the_clear: bool = False) -> str:
 
 
 def _distrust(code: int, text: str, ca: str | None) -> str:
-    """Return why a certificate is not accepted."""
+    """Return why a certificate was not accepted."""
     if code not in _UNKNOWN_AUTHORITY:
         return f"its certificate is not valid: {text.rstrip('.')}"
     signed = "no authority that this system trusts" if ca is None else f"none of the authorities in {ca}"

@@ -29,11 +29,12 @@ START_SECS: Final = 10.0
 
 
 class CannotListen(SquallError):
-    """An address that this process cannot listen at."""
+    """This process cannot listen at the address."""
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at a name or an address; port 0 is any free one. Raises `CannotListen` with the reason."""
+    """Return a socket that listens at a name or an address; port 0 means any free port. Raises `CannotListen` with the
+    reason."""
     bare = host.strip("[]")
     try:
         found = socket.getaddrinfo(bare or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
@@ -85,7 +86,7 @@ class HttpServer:
             timeout_graceful_shutdown=GRACE_SECS,
             ssl_certfile=None if tls is None else tls.certificate,
             ssl_keyfile=None if tls is None else tls.key,
-            ssl_ciphers=None,  # Python's; older releases of uvicorn would take those of TLS 1.0
+            ssl_ciphers=None,  # Python's default; older releases of uvicorn would use ciphers of TLS 1.0
         )
         self._server = _Server(config)
         self._thread: threading.Thread | None = None
@@ -95,7 +96,7 @@ class HttpServer:
         self._server.run(sockets=[self._listener])
 
     def start(self) -> None:
-        """Serve in a thread; returns when requests are taken."""
+        """Serve in a thread; return when the server accepts requests."""
         self._thread = threading.Thread(target=self._run_in_thread, name=self._name, daemon=True)
         self._thread.start()
         until = time.monotonic() + START_SECS
@@ -110,7 +111,7 @@ class HttpServer:
         self._server.should_exit = True
 
     def join(self) -> None:
-        """Wait until it has ended; requests that still run are cut off."""
+        """Wait until the server has ended; requests that still run are cut off."""
         if self._thread is not None:
             self._thread.join(GRACE_SECS + 1)
             self._server.force_exit = True
@@ -119,5 +120,5 @@ class HttpServer:
     def _run_in_thread(self) -> None:
         try:
             self.run()
-        except BaseException:  # the daemon goes on without
+        except BaseException:  # the daemon goes on without the server
             _log.exception("the HTTP server has ended: this daemon does not answer any more")

@@ -1,14 +1,15 @@
 """Archives of a topology's files (modules, data files, wheels): made, checked, unpacked.
 
-A gzipped tar of regular files. The same files give the same bytes, so an archive's SHA-256 is its name everywhere, and an
-archive that is already there is not sent again. A receiver trusts nothing in it: `check` reads all of it within its limits
-before it is kept, `unpack` checks again and writes new regular files only, mode 0644 or 0755, below a folder that was empty.
+An archive is a gzipped tar of regular files. The same files give the same bytes, so an archive's SHA-256 is its name
+everywhere, and an archive that the receiver already has is not sent again. A receiver trusts nothing in an archive: `check`
+reads all of it within limits before it is kept; `unpack` checks it again and writes nothing but new regular files, mode 0644 or
+0755, below a folder that was empty.
 
     sha256 = pack({"my_topology.py": Path("my_topology.py"), "data/words.txt": b"..."}, target)
     contents = check(target, limit, unpacked_limit)          # or BadArchive, which names the member
     unpack(target, folder, limit, unpacked_limit)
 
-Nothing in here imports or runs what an archive holds.
+This module never imports or runs the contents of an archive.
 Must not know: what the files are, where archives are kept.
 """
 
@@ -49,8 +50,8 @@ class Contents:
 def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
     """Write an archive of files (name in it -> data, or path of the data); return the archive's SHA-256.
 
-    Links are followed: their targets are packed. Raises BadArchive for a name that would be refused when it is
-    read, or for a source that is not a regular file.
+    Links are followed: their targets are packed. Raises BadArchive for a name that `check` would refuse, and for a source that
+    is not a regular file.
     """
     if len(files) > MOST_MEMBERS:
         raise BadArchive(f"it would have {len(files):,} members, of at most {MOST_MEMBERS:,}")
@@ -82,13 +83,13 @@ def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
         try:
             tar.addfile(member, file)
         except OSError as error:
-            if error.errno is None:  # tarfile's own: it ended before its size
+            if error.errno is None:  # tarfile's own error: the file ended before its size
                 raise BadArchive(f"{source} became shorter while it was read", name) from None
             raise
 
 
 def _regular(path: Path, name: str) -> BinaryIO:
-    """Return a file opened for reading; opening a named pipe would wait for its other end."""
+    """Return a file opened for reading. A named pipe is refused, since opening it would wait for its other end."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
@@ -106,8 +107,8 @@ def digest_of(path: Path) -> str:
 
 
 def check(path: Path, limit: int, unpacked_limit: int) -> Contents:
-    """Return what an archive holds; raise BadArchive if it is invalid, larger than `limit`, or larger than `unpacked_limit`
-    when unpacked.
+    """Return the contents of an archive; raise BadArchive if it is invalid, larger than `limit`, or larger than
+    `unpacked_limit` when unpacked.
     """
     with _opened(path, limit) as file:
         members = tuple(Members(file, unpacked_limit))
@@ -115,9 +116,9 @@ def check(path: Path, limit: int, unpacked_limit: int) -> Contents:
 
 
 def unpack(path: Path, directory: Path, limit: int, unpacked_limit: int) -> Contents:
-    """Write an archive's files into a directory, which is created or must be empty; raise BadArchive as `check`
-    says, and then nothing was written. After an OSError (a full disk) it has only a part of the files: unpack into a temporary
-    directory and rename it."""
+    """Write an archive's files into a directory, which is created or must be empty; raise BadArchive in the same cases as
+    `check`, before anything is written. After an OSError (a full disk) the directory has only a part of the files: unpack into
+    a temporary directory and rename it."""
     contents = check(path, limit, unpacked_limit)
     directory.mkdir(exist_ok=True)
     if any(directory.iterdir()):

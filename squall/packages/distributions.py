@@ -1,16 +1,16 @@
-"""Are the packages named `supervisor`, `nimbus`, `worker` and `topology_api` on this Python's path ours?
+"""Checks that the packages `supervisor`, `nimbus`, `worker` and `topology_api` on this Python's path are Squall's.
 
-Those names are common words: a well-known process manager installs a package `supervisor`, and a user's own
-`worker.py` beside a topology is found before anything installed. The command and every daemon call
-`check_ours` first, so that the error names such a neighbour and the remedy, before an import fails without a visible
-reason.
+These names are common words: a well-known process manager installs a package `supervisor`, and Python finds a user's own
+`worker.py` beside a topology before any installed package. The command and every daemon call `check_ours` first, so that the
+error names such a package and the remedy, before an import fails without a visible reason.
 
-A package is ours when it lies beside `squall` itself (another distribution, or another copy of Squall, lies
-elsewhere) and no other distribution, installed later into the same folder, owns its `__init__.py` now. That
-is slow to check, and is skipped if the docstring of that file mentions Squall, as all of ours do.
+A package is Squall's when it is in the same folder as `squall` itself (a different distribution, or a different copy of Squall,
+is elsewhere) and no other distribution, installed later into this folder, owns its `__init__.py` now. The second condition is
+slow to check. The check is skipped if the docstring of that file mentions Squall, as the docstrings of all of Squall's packages
+do.
 
-This module must not import any of the packages it checks, not even for a base class of its error: it finds
-them and reads one small file of each. Distributions are searched only when something is wrong.
+This module must not import any of the packages that it checks, not even for a base class of its error: it finds them and reads
+one small file of each. Distributions are searched only when something is wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEAD = 4096  # bytes: enough for the first docstring of a package
 
 
 class NotOurs(Exception):
-    """A package that Squall needs is missing or belongs to another distribution; the text says which, and what to do.
+    """A package that Squall needs is missing or belongs to a different distribution; the text names the package and the remedy.
 
     Unlike Squall's other errors, this is not a SquallError: the faulty package may be the one that defines that class.
     """
@@ -38,7 +38,7 @@ class NotOurs(Exception):
 
 @dataclass(frozen=True)
 class Stranger:
-    """A package of one of our names that is not ours. `file` is None when nothing of that name is found."""
+    """A package that has a name of Squall's but is not Squall's. `file` is None if no package of that name is found."""
 
     package: str
     file: str | None
@@ -55,11 +55,11 @@ def check_ours(names: Iterable[str] = TAKEN_NAMES) -> None:
 def _stranger(name: str) -> Stranger | None:
     try:
         spec = find_spec(name)
-    except ValueError:  # something put a module without a spec into sys.modules under that name
+    except ValueError:  # sys.modules has a module without a spec under that name
         spec = None
     if spec is None:
         return Stranger(name, None, beside_squall=False)
-    if not spec.has_location or spec.origin is None:  # a bare folder: its __init__.py is gone or never was
+    if not spec.has_location or spec.origin is None:  # a folder without an __init__.py
         folders = list(spec.submodule_search_locations or ())
         return Stranger(name, folders[0] if folders else None, any(map(_is_home, folders)))
     beside = _is_home(os.path.dirname(spec.origin))
@@ -116,7 +116,7 @@ def _explain(stranger: Stranger) -> str:
 
 
 def distribution_of(package: str, file: str) -> str | None:
-    """Name and version of the installed distribution, other than Squall, that owns `file` of `package`."""
+    """Return name and version of the installed distribution, other than Squall, that owns `file` of `package`."""
     from importlib.metadata import Distribution, distributions
 
     wanted = os.path.realpath(file)

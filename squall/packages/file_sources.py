@@ -1,7 +1,7 @@
-"""The order in which to ask several sources for a file, by their earlier answers.
+"""The order in which to ask several sources for a file, which depends on their earlier answers.
 
-A source that delivered a wrong file is logged, and is not asked for that file again for some time, which doubles each time.
-A source that did not answer is asked last for some time. Every call may come from any thread.
+If a source delivers a wrong file, this is logged, and the source is not asked for that file for some time, which doubles each
+time it happens. A source that did not answer is asked last for some time. Any thread may call any method.
 Must not know: how a file is fetched, who the sources are.
 """
 
@@ -30,20 +30,20 @@ class FileSources:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
-        #: Source -> until when it is asked last.
+        #: Source -> the time until which it is asked last.
         self._silent: dict[str, float] = {}
-        #: (source, file) -> how many times the source delivered a wrong one, and until when it is not asked for it.
+        #: (source, file) -> how many times the source delivered a wrong file instead, and the time until which it is not asked.
         self._wrong: dict[tuple[str, str], tuple[int, float]] = {}
 
     def order(self, sha256: str, sources: Iterable[str]) -> list[str]:
-        """Return the sources to ask for a file now, in their order; those that did not answer come last."""
+        """Return the sources to ask for a file now, in order; sources that did not answer come last."""
         now = self._now()
         with self._lock:
             asked = [each for each in sources if now >= self._wrong.get((each, sha256), (0, now))[1]]
             return sorted(asked, key=lambda each: now < self._silent.get(each, now))
 
     def wrong(self, source: str) -> set[str]:
-        """Return the files for which the source delivered a wrong one the last time."""
+        """Return the files in place of which the source delivered a wrong file the last time."""
         with self._lock:
             return {sha256 for name, sha256 in self._wrong if name == source}
 
@@ -53,7 +53,7 @@ class FileSources:
             self._silent[source] = self._now() + SILENT_SECS
 
     def delivered(self, source: str, sha256: str, found: str) -> bool:
-        """Record that a source delivered a file with the SHA-256 `found`; return whether it is the right one."""
+        """Record that a source delivered a file with the SHA-256 `found`; return whether that file is the right one."""
         with self._lock:
             self._silent.pop(source, None)
             times, _ = self._wrong.pop((source, sha256), (0, 0.0))

@@ -1,6 +1,6 @@
-"""The names of Squall's own packages: a user's module of one of these names cannot be distinguished from Squall's.
+"""The names of Squall's own packages: a user's module with one of these names cannot be distinguished from Squall's.
 
-Workers import it to recognise Squall's frames in a traceback.
+Workers use the names to recognise Squall's frames in a traceback.
 Must not know: any other module.
 """
 

@@ -1,10 +1,10 @@
 """Reads a gzipped tar of unknown origin, member by member, without trusting its headers.
 
-Python's own `tarfile`, its data filter included, keeps what a header announces in memory (400 MB for an archive of 200 kB),
-follows sparse maps and global overrides, and was made to restore a file system. This reader knows regular files and folders,
-reads at most what its limits allow, and refuses everything else by name: links, devices, sparse files, `..`, absolute names,
-names that are not UTF-8 or too long, duplicate names, numbers that are not octal, wrong checksums, and data that is cut off,
-hidden behind the end or far larger than announced.
+Python's own `tarfile`, even with its data filter, keeps as much in memory as a header announces (400 MB for an archive of 200
+kB), follows sparse maps and global overrides, and was made to restore a file system. This reader accepts regular files and
+folders, reads no more than its limits allow, and refuses everything else with an error that names it: links, devices, sparse
+files, `..`, absolute names, names that are not UTF-8 or too long, duplicate names, numbers that are not octal, wrong checksums,
+and data that is cut off, hidden behind the end or far larger than announced.
 Must not know: the disk, who reads, what the files are for.
 """
 
@@ -20,15 +20,15 @@ from topology_api.wording import shown
 
 BLOCK: Final = 512  # everything in a tar is a multiple of this
 PIECE: Final = 64 * 1024
-#: Far more files than a topology has; each takes a header of a block, an inode and a system call. Folders count, too, even
-#: those without a header.
+#: Far more files than a topology has. Each file takes a header of a block, an inode and a system call. Folders are counted too,
+#: even folders without a header.
 MOST_MEMBERS: Final = 50_000
-#: The limit of file systems for one name; and a limit for a path that leaves room for the folder above it.
+#: The limit of file systems for one name; then a limit for a path, which leaves room for the folder above it.
 MOST_PART_BYTES: Final = 255
 MOST_NAME_BYTES: Final = 1024
-#: A header that only carries a name or times needs no more.
+#: A header that carries nothing but a name or times needs no more bytes.
 MOST_EXTENSION_BYTES: Final = 16 * 1024
-#: Code and data shrink to a tenth; a bomb to a thousandth. Below the first number any ratio is harmless.
+#: Code and data shrink to a tenth, a zip bomb to a thousandth. Below the first number of bytes any ratio is harmless.
 RATIO_FROM_BYTES: Final = 64 * 1024 * 1024
 MOST_RATIO: Final = 200
 
@@ -75,7 +75,7 @@ class Inflated:
         self.member: str | None = None
 
     def read(self, size: int) -> bytes:
-        """Read exactly `size` bytes (a piece at most); fewer only at the end of the stream."""
+        """Return exactly `size` bytes (at most a piece); fewer only at the end of the stream."""
         pieces = []
         missing = size
         while missing > 0 and (piece := self._piece(missing)):
@@ -84,7 +84,7 @@ class Inflated:
         return b"".join(pieces)
 
     def _piece(self, size: int) -> bytes:
-        """Return some bytes; none only at the end of the stream."""
+        """Return some bytes; return no bytes only at the end of the stream."""
         while not self._inflate.eof:
             compressed = self._inflate.unconsumed_tail
             if not compressed:
@@ -123,7 +123,7 @@ def too_big(most: int, member: str | None) -> BadArchive:
 
 
 class Members:
-    """The members of an archive, in its order: iterate, and read each one's data before the next.
+    """The members of an archive, in order: iterate over them, and read the data of each before the next.
 
     unpacked_limit: the maximum size of the tar file inside, including headers, in bytes. Any fault raises `BadArchive`.
     """
@@ -255,7 +255,7 @@ class Names:
 
 
 def header_name(header: bytes) -> str:
-    """Return the name in a header itself. Only POSIX headers have a separate field for its first part."""
+    """Return the name in a header itself. Only POSIX headers have a separate field for the first part of the name."""
     name = header[:100].partition(b"\0")[0]
     if header[257:265] == b"ustar\x0000":
         prefix = header[345:500].partition(b"\0")[0]
@@ -271,8 +271,8 @@ def as_text(name: bytes) -> str:
 
 
 def checked_name(name: str, folder: bool = False) -> str:
-    """Return the name of a member as it is used; raise `BadArchive` if it may lead anywhere but below the folder
-    that it is unpacked in."""
+    """Return the normal form of a member's name; raise `BadArchive` if the name may lead outside the folder in which the
+    archive is unpacked."""
     plain = name.rstrip("/") if folder else name
     plain = "" if plain == "." and folder else plain.removeprefix("./")  # as `tar -C FOLDER .` writes them
     problem = None if folder and not plain else name_problem(plain)
@@ -304,7 +304,8 @@ def name_problem(name: str) -> str | None:
 
 
 def number(field: bytes, what: str, member: str | None) -> int:
-    """Return an octal number of a header. Larger numbers, which GNU tar writes in base 256, are far above every limit."""
+    """Return an octal number of a header. Numbers that GNU tar writes in base 256 are refused: they are far above every
+    limit."""
     digits = field.strip(b" \0")
     if digits and not all(48 <= digit <= 55 for digit in digits):
         raise BadArchive(f"the {what} in its header is {field[:12]!r}, which is not an octal number", member)
@@ -312,7 +313,7 @@ def number(field: bytes, what: str, member: str | None) -> int:
 
 
 def records(body: bytes, name: str) -> Iterator[tuple[str, bytes]]:
-    """The records of an extended header: `<length> <key>=<value>` and a newline; the length is that of the whole record."""
+    """Yield the records of an extended header: `<length> <key>=<value>` and a newline. The length counts the whole record."""
     while body:
         digits, _, _ = body[:8].partition(b" ")
         length = int(digits) if digits.isdigit() else 0

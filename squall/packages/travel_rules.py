@@ -33,7 +33,7 @@ _ARCHIVES: Final = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".
 
 
 def top_names(places: Collection[str]) -> dict[str, str]:
-    """Return the names that an import would find in an archive of these files -> the file that each is found by."""
+    """Return the names that an import would find in an archive of these files -> the file in which it would find each."""
     tops: dict[str, str] = {}
     suffixes = tuple(importlib.machinery.all_suffixes())
     for place in sorted(places):
@@ -62,7 +62,7 @@ def problems_of_code(places: Collection[str]) -> dict[str, str]:
 
 
 def problem_of_requirements(data: bytes) -> str | None:
-    """Return why no host can use a requirements file: `it is not UTF-8 text`, `line 3: ...`; None when hosts can."""
+    """Return why no host can use a requirements file: `it is not UTF-8 text`, `line 3: ...`; None if hosts can use it."""
     if len(data) > MOST_REQUIREMENTS_BYTES:
         return f"it is longer than the {MOST_REQUIREMENTS_BYTES:,} bytes that it may have at most"
     try:
@@ -86,7 +86,8 @@ def problem_of_requirements(data: bytes) -> str | None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, line) as pip reads them: without comments, with those joined that end in a backslash."""
+    """Yield the lines as pip reads them, each with the number of its first line: without comments, and joined where a line ends
+    in a backslash."""
     number, parts = 0, [""]
     for at, line in enumerate(text.splitlines(), 1):
         number = number or at
@@ -118,7 +119,7 @@ def _lacks_a_version(line: str) -> bool:
 
 
 def _without_rest(line: str) -> str:
-    """Return a requirement without its marker and its own options; "" of a line of options."""
+    """Return a requirement without its marker and its own options; return "" for a line of options."""
     return line.partition(";")[0].partition(" -")[0].strip() if not line.startswith("-") else ""
 
 
@@ -130,7 +131,7 @@ def _reads_files(option: str) -> bool:
 
 
 def _is_path(requirement: str) -> bool:
-    """Return whether pip would treat it as a path: it contains or is a folder, or is a file's name."""
+    """Return whether pip would treat the requirement as a path: it contains or is a folder, or is a file's name."""
     if "://" in requirement:
         return False
     return (

@@ -1,7 +1,7 @@
 """The versions that must agree between the machine that packs a topology and the hosts that run it.
 
 Pickles that hold code by value (classes of `__main__`, lambdas) are bytecode: they are read only by the Python minor version
-that wrote them, and by a cloudpickle of the same major and minor version. So these two must be the same everywhere.
+that wrote them, and by a cloudpickle of the same major and minor version. So these two versions must be the same everywhere.
 Must not know: who compares, how versions are transferred. Nothing is imported to learn its version.
 """
 
@@ -23,26 +23,26 @@ MUST_FIT: Final[Mapping[str, str]] = {"python": "Python", "cloudpickle": "cloudp
 def _cloudpickle() -> str:
     try:
         return metadata.version("cloudpickle")
-    except metadata.PackageNotFoundError:  # a daemon can do without; who runs its components cannot
+    except metadata.PackageNotFoundError:  # daemons do not need cloudpickle; processes that run components do
         return ""
 
 
 def own_versions() -> dict[str, str]:
-    """Return those of this process: "squall", "python" ("3.11.4") and "cloudpickle" ("" when it is not installed)."""
+    """Return the versions of this process: "squall", "python" ("3.11.4") and "cloudpickle" ("" if it is not installed)."""
     python = ".".join(map(str, sys.version_info[:3]))
     return {"squall": __version__, "python": python, "cloudpickle": _cloudpickle()}
 
 
 def minor(version: str) -> str:
-    """Major and minor version: "3.11" of "3.11.4"."""
+    """Return major and minor version: "3.11" for "3.11.4"."""
     return ".".join(version.split(".")[:2])
 
 
 def misfits(packed: Mapping[str, str], others: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
     """Return a sentence for each version that keeps a topology from running on its hosts; none if all fit.
 
-    packed: the versions it was packed with. others: (who, its versions) of all that should run it; a missing
-    version is assumed to fit.
+    packed: the versions with which it was packed. others: (name, versions) of each daemon that is to run it; a missing version
+    is assumed to fit.
     """
     problems = []
     by_problem: dict[tuple[str, str], list[str]] = {}

@@ -1,7 +1,7 @@
 """Error reports: the details of an error in user code, as values, as text, and as JSON.
 
-A worker makes them (`worker/errors/reports.py`), the counters carry them, a status shows them. A report has at most 15
-lines, with the user's own file and line among them, besides those of a message of Squall's that has several.
+A worker makes reports (`worker/errors/reports.py`), the counters carry them, a status shows them. A report has at most 15
+lines, among them the user's own file and line; if the message is Squall's and has several lines, these come on top.
 Must not know: how a report is made from an exception, terminals.
 """
 
@@ -16,12 +16,12 @@ import msgspec
 
 from squall.exact_structs import build_type_info
 
-#: Reports kept for each component, the latest.
+#: How many reports are kept for each component: the latest.
 KEPT: Final = 20
 #: The calls that open a task.
 STARTING: Final = ("open", "prepare", "start")
-#: Numbers in an exception's message that differ from one attempt to start a task to the next and do not say what is wrong:
-#: durations, attempts, processes. Any other number may be part of an address, a version or a name.
+#: Numbers in an exception's message that do not say what is wrong, and differ between two attempts to start a task: durations,
+#: attempts, processes. Any other number may be part of an address, a version or a name.
 _NUMBER: Final = re.compile(
     r"(?<![\w.:/-])\d+(?:\.\d+)?(?= ?(?:ms|s|min|h|seconds?|minutes?|hours?|times?|attempts?|tries)\b(?![/:.-]\w))"
     r"|(?<=\bpid )\d+|(?<=\battempt )\d+"
@@ -30,12 +30,12 @@ _NUMBER: Final = re.compile(
 
 @dataclass(frozen=True)
 class ErrorReport:
-    """One error in user code. `place` is the user's own "file:line, in function", or ""; `text` has the type and the message,
-    which may have several lines if it is one of Squall's.
+    """One error in user code. `place` is the user's own "file:line, in function", or ""; `text` has the type and the message. A
+    message of Squall's may have several lines.
 
-    `frames` are the lines below it: a hint, if there is one, the frames of the user's code in Python's order, then a line
-    for each error that led to this one ("caused by ...").
-    `call` is "" if no call raised: a tuple was dropped because its replays are used up.
+    `frames` are the lines below `text`: a hint, if there is one; the frames of the user's code in Python's order; and a line
+    for each error that led to this error ("caused by ..."). `call` is "" if no call raised, but a tuple was dropped because its
+    replays are used up.
     """
 
     topology: str
@@ -47,11 +47,11 @@ class ErrorReport:
     frames: tuple[str, ...]
     tuple_text: str | None
     time: int | float
-    #: How many times this error (the same `gist`) has occurred; time and values are those of the last time.
+    #: How many times this error (the same `gist`) has occurred; the other fields describe the last occurrence.
     times: int = 1
 
     def render(self) -> str:
-        """Return the report as text: at most 15 lines, besides those of a long message."""
+        """Return the report as text: at most 15 lines, not counting the lines of a long message."""
         lines = [self._head(), *(f"    {line}" for line in self.text.splitlines()[1:])]
         if self.tuple_text is not None:
             lines.append(f"  with {self.tuple_text}")
@@ -87,22 +87,22 @@ class ErrorReport:
 
 
 def raised(call: str, text: str) -> str:
-    """Return what a report says, on one line: `prepare() raised OSError: no such file`."""
+    """Return a report's message on one line: `prepare() raised OSError: no such file`."""
     first = next(iter(text.splitlines()), "")
     return f"{call}() raised {first}" if call else first
 
 
 def gist(report: ErrorReport) -> tuple[str, ...]:
-    """Return what repeated reports of the same error of a task have in common."""
+    """Return a key that is the same for repeated reports of one error of a task."""
     text = _NUMBER.sub("#", report.text) if report.call in STARTING else report.text
     return report.component, str(report.task), report.call, report.place, text
 
 
 def folded(reports: Iterable[ErrorReport]) -> list[ErrorReport]:
-    """Return the reports, oldest first, with repeated ones merged: the last one, with the number of occurrences.
+    """Return the reports, oldest first. Repeated reports are merged into the last of them, with the number of occurrences.
 
-    Each process of a worker folds its own. A worker that cannot open its tasks is started again and again, so the reports of
-    its processes are folded together here.
+    Each process of a worker folds its own reports. A worker that cannot open its tasks is started again and again, so the
+    reports of its processes are folded together here.
     """
     newest: dict[tuple[str, ...], ErrorReport] = {}
     for report in sorted(reports, key=lambda report: report.time):

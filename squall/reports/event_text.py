@@ -1,6 +1,6 @@
 """The sentences for events: in the log, over HTTP, on the command line.
 
-The only module that words an event (`squall.reports.events`). No code reads these sentences.
+No other module puts events (`squall.reports.events`) into words. No code reads these sentences.
 Must not know: who keeps events, terminals.
 """
 
@@ -32,7 +32,7 @@ _SIGNALS: Final = {
     signal.SIGXFSZ: "its limit of file size",
     signal.SIGSYS: "a system call that is forbidden here",
 }
-#: What a host prepares for a worker, and how.
+#: The parts that a host prepares for a worker, and the verb for each preparation.
 _PARTS: Final = {
     "bundle": ("its bundle", "fetched"),
     "code": ("its code", "fetched"),
@@ -42,21 +42,21 @@ _VERSIONS: Final = {"replacement": "the version that is to replace it", "replace
 
 
 def sentence(event: Event, *, named: bool = True) -> str:
-    """Return the event as a sentence, with lines of output below where they explain it. `named`: name the topology."""
+    """Return the event as a sentence, followed by lines of output if they explain the event. `named`: name the topology."""
     first, *lines = _text(event, named).split("\n")
     return "\n".join(["; ".join([first, *_retry(event)]), *lines])
 
 
 def repetition(event: Event) -> str:
-    """Return `worker w2: its 3rd death in 4 s; it is started again in 2 s`, or "" for a first death, or if the
-    worker has been up since."""
+    """Return `worker w2: its 3rd death in 4 s; it is started again in 2 s`, or "" for a first death, and if the worker has been
+    up since."""
     if event.attempt < 2 or event.over:
         return ""
     return f"worker {event.worker}: {'; '.join(_retry(event))}"
 
 
 def cause_text(cause: Cause) -> str:
-    """Return what happened to a worker: `was killed by SIGKILL (OOM killer: no)`; lines of its output may follow."""
+    """Return how a worker ended: `was killed by SIGKILL (OOM killer: no)`; lines of its output may follow."""
     return "\n".join([_end(cause), *(f"  | {line}" for line in cause.output)])
 
 
@@ -94,7 +94,7 @@ def _signal_text(cause: Cause) -> str:
 
 
 def _text(event: Event, named: bool) -> str:
-    """Return the event without what follows from it."""
+    """Return the sentence for the event, without its consequences."""
     match event.kind:
         case "died":
             return f"{_label(event, named)} {'' if event.cause is None else cause_text(event.cause)}"

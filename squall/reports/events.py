@@ -1,7 +1,7 @@
-"""What happened to a topology or to one of its workers: one typed record for all events.
+"""Events of a topology or of one of its workers: one typed record for all kinds of events.
 
 Supervisors and Nimbus make events, Nimbus stores the latest of each topology, the HTTP API and the command line
-show them. Code decides by the fields; only `squall.reports.event_text` makes sentences for people.
+show them. Code decides by the fields of an event; only `squall.reports.event_text` makes sentences for people.
 Must not know: sentences, who keeps events, who shows them.
 """
 
@@ -23,7 +23,7 @@ Kind = Literal[
 
 
 class Cause(Struct, frozen=True, omit_defaults=True):
-    """Why a worker process ended.
+    """The reason why a worker process ended.
 
     | kind | meaning | fields |
     |---|---|---|
@@ -38,11 +38,11 @@ class Cause(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     status: int | None = None
     signal: int | None = None
-    #: Whether it dumped core.
+    #: Whether the process dumped core.
     core: bool = False
-    #: Whether the kernel's OOM killer did it; None: unknown.
+    #: Whether the kernel's OOM killer sent the signal; None: unknown.
     oom: bool | None = None
-    #: The last lines that it wrote, where they may explain its end.
+    #: The last lines of the process's output, where they may explain its end.
     output: tuple[str, ...] = ()
 
 
@@ -52,18 +52,19 @@ class Event(Struct, frozen=True, omit_defaults=True):
     | kind | meaning | fields besides `topology`, `worker` and `pid` |
     |---|---|---|
     | died | a worker process ended | `cause`, `attempt`, `within_secs`, `retry_in_secs`, `over` |
-    | not_started | a worker could not be started | `part`, `error`, and those of a retry as above |
+    | not_started | a worker could not be started | `part`, `error`; `attempt`, `within_secs`, `retry_in_secs`, `over`, as above
+    |
     | waits | a worker waits for something that its host prepares | `part` |
-    | host_lost | a host was given up | `host`, `workers`: those that ran there, `within_secs`: of silence |
-    | file_lost | no Nimbus has a file of the topology any more | `part`: its kind, `file`: its SHA-256 |
-    | rolled_back | the previous version has the name again | `version`: that failed, `successor`, `error`: why |
-    | replacement_gone | a version that waited to replace another one is gone | `version`: that stays |
-    | unreadable | a version of the topology cannot be read in the store | `part`: which, `error` |
-    | text | a daemon of an earlier release said so | `error`: its sentence |
+    | host_lost | a host was given up | `host`; `workers` (that ran there); `within_secs` (how long it was silent) |
+    | file_lost | no Nimbus has a file of the topology any more | `part` (the kind of file); `file` (its SHA-256) |
+    | rolled_back | the previous version has the name again | `version` (that failed); `successor`; `error` (why) |
+    | replacement_gone | a version that waited to replace another version is gone | `version` (that stays) |
+    | unreadable | a version of the topology cannot be read in the store | `part` (which version); `error` |
+    | text | a sentence from a daemon of an earlier release | `error` (the sentence) |
     """
 
     kind: Kind
-    #: When Nimbus got it, in seconds since 1970; 0.0 before that.
+    #: The time at which Nimbus got the event, in seconds since 1970; 0.0 before that.
     time: Seconds = 0.0
     topology: str = ""
     worker: str = ""
@@ -73,12 +74,12 @@ class Event(Struct, frozen=True, omit_defaults=True):
     #: "replaced"; file_lost: "code", "wheels" or "requirements".
     part: str = ""
     error: str = ""
-    #: How many deaths, or failed preparations, this is in a row.
+    #: The number of deaths or failed preparations in a row, including this one.
     attempt: int = 0
-    #: In how many seconds they happened.
+    #: The seconds within which these deaths or failures happened.
     within_secs: Seconds = 0.0
-    #: Seconds from the event until the worker is started again: 0.0: at once, None: never. Not a moment, since the clocks of
-    #: two hosts may differ.
+    #: Seconds from the event until the worker is started again: 0.0: at once, None: never. This is a duration and not a time of
+    #: day, since the clocks of two hosts may differ.
     retry_in_secs: Seconds | None = None
     #: Whether the worker has been up since.
     over: bool = False
@@ -90,9 +91,9 @@ class Event(Struct, frozen=True, omit_defaults=True):
 
 
 def subject(event: Event) -> Event:
-    """Return what events that repeat each other have in common: the event without its moment, process and attempt."""
+    """Return a key that is the same for events that repeat each other: the event without its time, process and attempt."""
     cause = None if event.cause is None else replace(event.cause, output=())
-    # Of a text of several lines the rest is output.
+    # Only the first line of `error` is compared: further lines are output.
     return replace(
         event, time=0.0, pid=None, cause=cause, error=event.error.partition("\n")[0], attempt=0, within_secs=0.0,
         retry_in_secs=None, over=False,

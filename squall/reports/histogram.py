@@ -16,10 +16,10 @@ __all__ = ["LatencyHistogram"]
 
 BUCKETS_PER_OCTAVE = 32
 
-#: A nanosecond: anything less, and negative values (a clock was set back), count as zero.
+#: A nanosecond. Smaller values are counted as zero, and so are negative values (a clock was set back).
 LEAST = 2.0**-30
 
-#: Greater values count as this value. With LEAST, it limits a histogram to about 3,000 buckets.
+#: Greater values are counted as this value. Together with LEAST, this limits a histogram to about 3,000 buckets.
 GREATEST = 2.0**63
 
 _HALF = BUCKETS_PER_OCTAVE  # frexp's mantissa is in [0.5, 1): times 64 it is in [32, 64), and 32 is left out
@@ -46,7 +46,7 @@ class LatencyHistogram:
     __hash__ = None  # type: ignore[assignment]
 
     def add(self, value: float, count: int = 1) -> None:
-        """Count `value` `count` times: one call for a batch whose tuples took equally long."""
+        """Count `value`, `count` times: one call serves a batch whose tuples all took equally long."""
         if count < 1:
             if count < 0:
                 raise ValueError(f"cannot remove values from a histogram: {count} values of {value!r}")

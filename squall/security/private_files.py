@@ -1,4 +1,4 @@
-"""Files with secrets: only their owner may read them, and files that others could have read are refused.
+"""Files with secrets: only their owner may read them; files that other users can read are refused.
 
 Must not know: what the secrets are. Errors name a file's path, never its contents.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from topology_api.errors import SquallError
 
-#: Bytes; no secret of Squall is longer, and a wrong path (a log, a device) is not read into memory.
+#: Bytes. No secret of Squall is longer. The limit keeps a wrong path (a log, a device) from being read into memory.
 _LONGEST = 64 * 1024
 
 
@@ -20,13 +20,12 @@ class BadPrivateFile(SquallError):
 
 
 def read_private(path: Path | str, what: str) -> str | None:
-    """Return the text of a file that holds `what` ("the operators' token"), without blanks around it; None when
-    there is no file.
+    """Return the text of a file that holds `what` ("the operators' token"), without blanks around it; None if there is no file.
 
-    Raises `BadPrivateFile` if others may read or write it, or it cannot be read, is empty or is not text.
+    Raises `BadPrivateFile` if others may read or write the file, or if it cannot be read, is empty or is not text.
     """
     try:
-        # Opened first and checked afterwards, so that both concern the same file. Not blocking: a FIFO is no reason to hang.
+        # Opened first and checked afterwards, so that the check is of the opened file. Not blocking: a FIFO would hang.
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             state = os.fstat(file.fileno())
             problem = _problem(state, path)
@@ -60,8 +59,8 @@ def write_private(path: Path | str, text: str) -> None:
 
 
 def make_private(path: Path | str, text: str) -> bool:
-    """Create a file that only its owner may read, unless it exists; return whether it was created. Of several
-    callers one wins."""
+    """Create a file that only its owner may read, unless it exists; return whether it was created. If several callers try at
+    once, one of them creates it."""
     target = Path(path)
     beside = _beside(target, text)
     try:
@@ -74,13 +73,13 @@ def make_private(path: Path | str, text: str) -> bool:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a missing folder and its missing parents, for their owner alone."""
-    # `mkdir(parents=True)` gives the mode to the last one only.
+    """Make a missing folder and its missing parents, with access for their owner only."""
+    # `mkdir(parents=True)` gives the mode to the last folder only.
     for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
-            continue  # another process was faster: its file counts
+            continue  # another process was faster: its folder is used
         path.chmod(0o700)  # whatever the umask
 
 
@@ -96,7 +95,7 @@ def _problem(state: os.stat_result, path: Path | str) -> str | None:
 
 
 def _beside(target: Path, text: str) -> Path:
-    """Return a file beside the target with the text in it, all of it on the disk."""
+    """Write the text to a new file beside the target, and return that file when all of it is on the disk."""
     make_private_folder(target.parent)
     from secrets import token_hex  # reading starts faster without
 

@@ -1,9 +1,10 @@
-"""The parts of a configuration that may be shown: everything but secrets.
+"""The parts of a configuration that may be shown: everything except secrets.
 
-A value is hidden, at any depth, if a word of its key suggests a secret (`db.password`, `apiKey`, `aws_secret_access_key`). A
-`key` counts as one unless the word before it says otherwise (`partition_key`); for words that are joined without a mark
-(`privatekey`), there is a list of secret keys. In other texts, the usual places of credentials are hidden: the user part of a
-URL, and `password=...` in a query or a connection string. Squall's own options hold no secrets, only the paths of files.
+A value is hidden, at any depth, if a word of its key suggests a secret (`db.password`, `apiKey`, `aws_secret_access_key`). The
+word `key` suggests a secret too, unless the word before it is harmless (`partition_key`). Where words are joined without a
+separator (`privatekey`), a list says which suggest a secret. In other texts, the usual places of credentials are hidden: the
+user part of a URL, and `password=...` in a query or a connection string. Squall's own options hold no secrets, only the paths
+of files.
 Must not know: who asks, where the configuration comes from.
 """
 
@@ -22,7 +23,7 @@ _SECRET_WORDS: Final = frozenset({
     "secret", "secrets", "token", "tokens", "key", "keys", "credential", "credentials", "cred", "creds",
     "authorization", "auth", "bearer", "cookie", "cookies", "sas",
 })  # fmt: skip
-#: These mean a secret even when joined to other words: `dbpassword`, `MYSECRET`, `accesstoken`.
+#: These words suggest a secret even when joined to other words: `dbpassword`, `MYSECRET`, `accesstoken`.
 _SECRET_PARTS: Final = (
     "password", "passwd", "passphrase", "secret", "token", "credential", "accesskey", "accountkey", "apikey", "authkey",
     "encryptionkey", "masterkey", "privatekey", "sharedkey", "signingkey", "sshkey",
@@ -33,8 +34,7 @@ _HARMLESS_BEFORE_KEY: Final = frozenset({
     "dedup", "foreign", "grouping", "join", "message", "partition", "public", "range", "record", "row", "shard", "sort",
 })  # fmt: skip
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-#: Each of these patterns begins at the start of a word only, so that the time for a long text grows only linearly with its
-#: length.
+#: Each of these patterns can match only at the start of a word, so that the time for a text grows linearly with its length.
 _PAIR: Final = re.compile(
     r"(?<![\w.-])(?P<key>[\w.-]+)(?P<equals>\s*=\s*)(?P<value>'[^']*'|\"[^\"]*\"|[^\s&;,]+)"
 )
@@ -49,7 +49,7 @@ def redacted(conf: Mapping[str, object]) -> dict[str, object]:
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the name of a setting says that its value is a secret."""
+    """Return whether the name of a setting suggests that its value is a secret."""
     if key in OPTIONS:
         return False
     words = [word.lower() for word in _WORDS.findall(key)]
@@ -90,7 +90,7 @@ def _pair(found: re.Match[str]) -> str:
 
 
 def _without_users(word: str) -> str:
-    """Return a text that has no blanks without the user part of the URLs in it."""
+    """Remove the user part from the URLs in a text. The text must not contain blanks."""
     shown: list[str] = []
     done = 0
     while (at := word.find("://", done)) >= 0:

@@ -1,17 +1,18 @@
-"""The key pairs of daemons. Only the owner of a pair can open what is sealed to it, and the pair proves its owner's identity to
-others.
+"""The key pairs of daemons. Only the owner of a key pair can open data that is sealed to it, and the pair proves its owner's
+identity to others.
 
-Each Nimbus and each supervisor has a key pair (X25519) in its state directory and the public half in its record. With it
+Each Nimbus and each supervisor has a key pair (X25519) in its state directory, and the public half of the pair in its record.
+The pairs have two uses:
 
-- a topology's link keys and the operators' token are in the store as sealed copies, one for each daemon that may have them
-  (libsodium's sealed box: anyone can seal, only the owner of the pair opens);
-- a daemon's HTTP request to another carries a token that only these two can compute: a hash over the purpose of the request,
-  keyed with the X25519 secret that both share. The receiver looks up the sender's public half in the store. So everyone who may
-  write to the store can add a daemon, and nothing needs to be distributed by hand.
+- A topology's link keys and the operators' token are in the store as sealed copies, one for each daemon that may have them
+  (libsodium's sealed box: anyone can seal, but only the owner of the pair can open).
+- An HTTP request from one daemon to another carries a token that only these two can compute: a hash over the purpose of the
+  request, keyed with the X25519 secret that both share. The receiver looks up the sender's public half in the store. So
+  everyone who may write to the store can add a daemon, and nothing needs to be distributed by hand.
 
-Theory of operation: the header is `Authorization: Squall-Daemon <id of the sender>:<token>`. A token holds for one pair of
-daemons and one direction (the contexts below) as long as both keep their pairs. Anyone who reads it on the way can use it, so
-it travels by HTTPS between hosts.
+Theory of operation: the header is `Authorization: Squall-Daemon <id of the sender>:<token>`. A token is valid for two daemons
+and one direction (the contexts below) as long as both daemons keep their key pairs. Anyone who reads the token on the way can
+use it, so between hosts it travels by HTTPS.
 Must not know: records, the store, HTTP.
 """
 
@@ -45,11 +46,11 @@ _SEAL: Final = b"squall-seal-1\n"
 
 
 class BadSeal(SquallError):
-    """Something sealed that cannot be opened: it is for another recipient, or damaged."""
+    """Sealed data that cannot be opened: it is for a different recipient, or damaged."""
 
 
 class BadKey(SquallError):
-    """A text or a file that does not hold a key."""
+    """A text or a file that does not contain a key."""
 
 
 class KeyPair:
@@ -70,14 +71,14 @@ class KeyPair:
 
     @classmethod
     def make(cls) -> KeyPair:
-        """Return a new pair, which is not in any file."""
+        """Return a new pair, which is in no file."""
         return cls(bytes(nacl.public.PrivateKey.generate()))
 
     @classmethod
     def load_or_make(cls, path: Path | str) -> KeyPair:
-        """Return the pair in a file, which is made (mode 0600) when it is not there.
+        """Return the pair in a file. A missing file is created, with a new pair and mode 0600.
 
-        `BadPrivateFile` when others may read the file, `BadKey` when it holds no key.
+        Raises `BadPrivateFile` if others may read the file, `BadKey` if it holds no key.
         """
         what = "the daemon's key pair"
         text = read_private(path, what)
@@ -92,7 +93,7 @@ class KeyPair:
             ) from None
 
     def open(self, data: bytes) -> bytes:
-        """Return what was sealed for this pair; raise `BadSeal` for anything else."""
+        """Return the data that was sealed for this pair; raise `BadSeal` for any other data."""
         recipient = sealed_to(data)
         if recipient != self.public:
             raise BadSeal(
@@ -105,7 +106,7 @@ class KeyPair:
             raise BadSeal("it cannot be opened: it is damaged, or no seal at all") from None
 
     def open_texts(self, data: bytes, purpose: str) -> dict[str, str]:
-        """Return what `seal_texts` sealed for this pair and that purpose; raise `BadSeal` for anything else."""
+        """Return the texts that `seal_texts` sealed for this pair and that purpose; raise `BadSeal` for any other data."""
         try:
             body = json.loads(self.open(data))
             found, texts = body["purpose"], body["texts"]
@@ -118,7 +119,8 @@ class KeyPair:
         return texts
 
     def token_with(self, other_public: str, context: str) -> str:
-        """Return what only the owners of this and of the other pair can say; both make the same. Raises `BadKey` for no key."""
+        """Return a token that only the owners of this pair and the other pair can compute; both get the same. Raises `BadKey`
+        if `other_public` is not a key."""
         with _read_as_public(other_public):
             other = nacl.public.PublicKey(bytes.fromhex(other_public))
             shared = nacl.public.Box(self._key, other).shared_key()
@@ -128,7 +130,8 @@ class KeyPair:
         ).hexdigest()
 
     def is_token_of(self, other_public: str, context: str, token: str) -> bool:
-        """Return whether the owner of the other pair says this, compared in constant time. False when that is not a key."""
+        """Return whether this is the token of the owner of the other pair, compared in constant time. False if `other_public`
+        is not a key."""
         try:
             expected = self.token_with(other_public, context)
         except BadKey:
@@ -137,7 +140,7 @@ class KeyPair:
 
 
 def seal(public: str, data: bytes) -> bytes:
-    """Seal bytes so that only the owner of the pair can open them; raise `BadKey` when the text is not a public key."""
+    """Seal bytes so that only the owner of the pair can open them; raise `BadKey` if `public` is not a public key."""
     with _read_as_public(public):
         key = nacl.public.PublicKey(bytes.fromhex(public))
         return _SEAL + bytes(key) + nacl.public.SealedBox(key).encrypt(data)
@@ -149,7 +152,7 @@ def seal_texts(public: str, purpose: str, texts: Mapping[str, str]) -> bytes:
 
 
 def sealed_to(data: bytes) -> str:
-    """Return the public key that a seal is for; raise `BadSeal` when it is not one of Squall's."""
+    """Return the public key for which data was sealed; raise `BadSeal` if it is not a seal of Squall's."""
     start = len(_SEAL)
     if not data.startswith(_SEAL) or len(data) < start + _KEY_BYTES:
         raise BadSeal(
@@ -159,12 +162,12 @@ def sealed_to(data: bytes) -> str:
 
 
 def daemon_header(own_id: str, token: str) -> str:
-    """Return the value of the Authorization header by which a daemon is known."""
+    """Return the value of the Authorization header by which a daemon identifies itself."""
     return f"{DAEMON_SCHEME} {quote(own_id, safe='')}:{token}"
 
 
 def read_daemon_header(value: str) -> tuple[str, str] | None:
-    """(id, token) of such a header; None when it is none."""
+    """Return the id and the token in such a header; None if it is not such a header."""
     scheme, _, rest = value.partition(" ")
     name, colon, token = rest.strip().rpartition(":")
     if scheme.lower() != DAEMON_SCHEME.lower() or not (colon and name and token):
@@ -174,7 +177,7 @@ def read_daemon_header(value: str) -> tuple[str, str] | None:
 
 @contextmanager
 def _read_as_public(text: str) -> Iterator[None]:
-    """Raise `BadKey` if a text is not a public key: not hex, of another length, or a point of low order."""
+    """Raise `BadKey` if a text is not a public key: not hex, of the wrong length, or a point of low order."""
     try:
         yield
     except (nacl.exceptions.CryptoError, ValueError, TypeError):

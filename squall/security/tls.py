@@ -1,6 +1,7 @@
-"""Who may listen where: HTTP in the clear only to this machine, HTTPS to others.
+"""The rule for addresses that daemons listen on: unencrypted HTTP only for this machine, HTTPS for other machines.
 
-Must not know: servers and clients, what they speak about. It loads certificates only to say what is wrong with them.
+Certificates are loaded here only to report problems with them.
+Must not know: servers and clients, what they send.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class InsecureBind(SquallError):
-    """A daemon should listen to other machines without a certificate."""
+    """A daemon that has no certificate was to listen to other machines."""
 
 
 class BadCertificate(SquallError):
@@ -42,18 +43,18 @@ class ServerFiles:
 
 @dataclass(frozen=True)
 class AtStake:
-    """What an eavesdropper learns from a port without TLS."""
+    """The things that an eavesdropper learns from a port without TLS."""
 
     refused: str
     warned: str
 
 
-#: Nimbus's port: commands speak to it.
+#: Nimbus's port, to which commands connect.
 TOKEN: Final = AtStake(
     "reads the operators' token and may change what is submitted",
     "reads the operators' token, and with it runs code on every host of the cluster",
 )
-#: A supervisor's port: Nimbuses read logs there.
+#: A supervisor's port, from which Nimbuses read logs.
 LOGS: Final = AtStake(
     "reads the logs of workers that are asked for here, and may change them",
     "reads the logs of workers that are asked for here, and may change them",
@@ -98,8 +99,8 @@ def is_loopback(host: str) -> bool:
 
 
 def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
-    """Return the certificate and key that the settings name, loaded once to see that they are sound; None when none
-    are named."""
+    """Return the certificate and key that the settings name; None if the settings name none. Both are loaded once, to check
+    that they are valid."""
     certificate, key = conf.get(CERTIFICATE), conf.get(KEY)
     if not certificate and not key:
         return None
@@ -125,7 +126,7 @@ def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
 
 
 def ca(conf: Mapping[str, object]) -> str | None:
-    """Return the file with the CA certificates for HTTPS, None for those of the system. Raises `BadCertificate`."""
+    """Return the file with the CA certificates for HTTPS, None for the system's certificates. Raises `BadCertificate`."""
     path = conf.get(CA)
     if not path:
         return None
@@ -134,11 +135,11 @@ def ca(conf: Mapping[str, object]) -> str | None:
 
 
 def client_context(trusted: str | None) -> ssl.SSLContext:
-    """Return what a client checks a server by: its certificate and its name, always. Raises `BadCertificate` for a
-    file that is none."""
+    """Return a client's TLS context, which always checks the server's certificate and name. Raises `BadCertificate` if the file
+    holds no certificates."""
     try:
         return ssl.create_default_context(cafile=trusted)
-    except OSError as error:  # SSLError is one
+    except OSError as error:  # SSLError is an OSError
         why = "it holds no certificates in PEM" if isinstance(error, ssl.SSLError) else error.strerror
         raise BadCertificate(f"{CA} {trusted} cannot be used: {why}") from error
 
@@ -155,7 +156,7 @@ def _check_mode(key: str) -> None:
 
 
 def _no_password() -> NoReturn:
-    # Without it OpenSSL would ask at the terminal.
+    # Without this function OpenSSL would ask for the passphrase at the terminal.
     raise BadCertificate(
         f"{KEY} is locked by a passphrase: daemons take a key without one, in a file of mode 0600"
     )

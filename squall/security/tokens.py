@@ -1,13 +1,15 @@
 """The operators' token, by which Nimbus recognizes the command: its files on disk, and where the command looks for it.
 
-The first Nimbus that leads makes the token, and shares it with the others (`nimbus.security.keyring`). Each writes it to
-`squall.token.file` (or to its state directory), and to a file of its user that is named after its URL:
+The first Nimbus that leads makes the token, and shares it with the other Nimbuses (`nimbus.security.keyring`). Each Nimbus
+writes the token to `squall.token.file` (or to its state directory), and to a file of its user that is named after the Nimbus's
+URL:
 
     $XDG_STATE_HOME or ~/.local/state, then squall/tokens/<host>_<port>
 
-so that the same user's command finds it without an option. Only their owner can read these files. The command looks in
+so that commands of the same user find the token without an option. Only the owner can read these files. The command looks in
 SQUALL_TOKEN_FILE, `squall.token.file`, and the file of its user, in this order. A file that others may read is refused.
-Must not know: who leads, HTTP, the store. It never puts a token into a message or an error.
+No message and no error contains a token.
+Must not know: who leads, HTTP, the store.
 """
 
 from __future__ import annotations
@@ -50,15 +52,15 @@ def bearer(token: str) -> str:
 
 
 def read_bearer(header: str) -> str | None:
-    """Return the token in the value of an Authorization header; None when there is none."""
+    """Return the token in the value of an Authorization header; None if there is no token."""
     scheme, _, token = header.partition(" ")
     return token.strip() or None if scheme.lower() == _SCHEME else None
 
 
 def find_token(url: str, environ: Mapping[str, str], site: Mapping[str, object]) -> str | None:
-    """Return the token for the Nimbus at `url`, None when there is none anywhere.
+    """Return the token for the Nimbus at `url`, None if there is none in any of the places.
 
-    `BadPrivateFile` when a file was named and there is no token in it, or when an existing one cannot be used.
+    Raises `BadPrivateFile` if a file was named that holds no token, or if an existing file cannot be used.
     """
     for named, by in ((environ.get(VARIABLE), VARIABLE), (site.get(OPTION), OPTION)):
         if named:
@@ -73,7 +75,7 @@ def find_token(url: str, environ: Mapping[str, str], site: Mapping[str, object])
 
 
 def read_token(path: Path) -> str | None:
-    """Return the token in a file; None when there is no file, `BadPrivateFile` when it cannot be used."""
+    """Return the token in a file; None if there is no file. Raises `BadPrivateFile` if the file cannot be used."""
     token = read_private(path, _WHAT)
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
         raise BadPrivateFile(f"{_WHAT} is not taken from {path}: it is one word of letters, digits and signs")
@@ -83,10 +85,10 @@ def read_token(path: Path) -> str | None:
 def write_token(
     token: str, state: Path, urls: Iterable[str], environ: Mapping[str, str], site: Mapping[str, object]
 ) -> Path:
-    """Put the token where commands find it, when it is not there yet; gives the file that is named to operators.
+    """Write the token to the files in which commands look for it, unless it is there; return the file to name to operators.
 
-    Raises `OSError` when that file cannot be written. The files of the user are a convenience: one that cannot be written is
-    skipped.
+    Raises `OSError` if the returned file cannot be written. The files of the user are a convenience: if one cannot be written,
+    it is skipped.
     """
     named = site.get(OPTION)
     file = Path(str(named)) if named else state / FILE
@@ -97,12 +99,13 @@ def write_token(
             try:
                 _put(place, token)
             except OSError:
-                continue  # a user without a home: they are shown the file above
+                continue  # a user without a home: such users are shown the file above
     return file
 
 
 def user_place(url: str, environ: Mapping[str, str]) -> Path | None:
-    """Return where this user keeps the token of the Nimbus at `url`; None for a user without a home, or no URL."""
+    """Return the file in which this user keeps the token of the Nimbus at `url`; None if the user has no home, or there is no
+    URL."""
     name, home = _place_name(url), state_home(environ)
     return None if name is None or home is None else home / "squall" / "tokens" / name
 
