@@ -46,7 +46,7 @@ class AckRouter:
     def assign(self, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
         """Set where tasks run."""
         self.worker_of = worker_of
-        #: The spout task, if the topology has only one; else 0. All entries go to that task, whatever their roots.
+        #: The topology's only spout task, to which all entries go, whatever their roots; 0 if there are several.
         self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0
 
     def forget(self, worker: str) -> None:
@@ -82,7 +82,7 @@ class AckRouter:
             self.route(batch)
 
     def advance(self, clock: Callable[[], float], seconds: float) -> bool:
-        """Route one queued portion, then more for up to `seconds`; return whether there was any.
+        """Route one queued portion, then more portions for up to `seconds`; return whether there was any portion.
 
         `seconds`: the time that the rest of the loop's round takes, so that routing keeps up when rounds are slow.
         """

@@ -37,7 +37,7 @@ class TaskTable:
                 self.async_bolts.append(task)
 
     def remove(self, task: Task) -> None:
-        """Move a closed task to the former ones."""
+        """Move a closed task to the former tasks."""
         self.former.append(task)  # first: a thread that reads the counters meanwhile finds the task in a list
         del self.by_id[task.id]
         if isinstance(task, SpoutTask):
@@ -57,7 +57,7 @@ class TaskTable:
 
     @property
     def opened(self) -> bool:
-        """Whether there are tasks, and every one was opened or prepared."""
+        """Whether there are tasks, and all of them were opened or prepared."""
         return bool(self.by_id) and all(task.opened for task in self.by_id.values())
 
     @property

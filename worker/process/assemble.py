@@ -83,7 +83,7 @@ class EarlySignals:
         self.seen: list[int] = []
         for number in (signal.SIGUSR1, signal.SIGTERM):
             signal.signal(number, self.keep)
-        # Ctrl-C goes to all processes of a terminal; the process that started this one decides what to do. This is a handler
+        # Ctrl-C goes to all processes of a terminal; the parent of this process decides what to do. This is a handler
         # and not SIG_IGN, since the programs that user code starts would inherit SIG_IGN.
         signal.signal(signal.SIGINT, ignore)
         os.register_at_fork(

@@ -113,7 +113,7 @@ class Daemon:
     # Signals.
 
     def handle_signals(self, seen: list[int]) -> None:
-        """Handle signals from now on; first those that came earlier (`seen`)."""
+        """Handle signals from now on, beginning with the signals that came earlier (`seen`)."""
         signal.signal(signal.SIGUSR1, self.on_new_orders)
         signal.signal(signal.SIGTERM, self.on_terminate)
         if signal.SIGUSR1 in seen:

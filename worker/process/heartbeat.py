@@ -74,7 +74,7 @@ class WatchedLoop(Protocol):
         """Return the worker's counters."""
 
     def send_keep_alives(self, trees: bool) -> None:
-        """Show the peers that the worker lives; with `trees`, also keep alive the trees that wait in it."""
+        """Show the peers that the worker lives; with `trees`, also keep alive the trees that wait in this worker."""
 
 
 @dataclass(eq=False, repr=False)

@@ -451,7 +451,7 @@ def _foreign_handler(kind: type) -> Handler | None:
 
 
 def _compares_by_fields(kind: type, names: list[str]) -> bool:
-    """Return whether `__eq__` is the one that dataclass() makes: eq=True does not replace one that a class wrote."""
+    """Return whether `__eq__` is the one that dataclass() makes: eq=True does not replace an `__eq__` of the class."""
     code = getattr(_eq(kind), "__code__", None)
     made = _eq(dataclasses.make_dataclass("twin", names)).__code__
     return code is not None and (code.co_code, code.co_names, code.co_consts) == (

@@ -35,7 +35,7 @@ class BoundedInputs:
     """The source tasks that have not sent their end mark: the bolt task still waits for them.
 
     A mark follows all tuples of its sender on the same link. There are no marks on the inner edges of a cycle, since no task
-    could send the first one: there the cycle's coordinator detects that the cycle is quiet (`worker.loop.cycles`).
+    could send the first mark: there the cycle's coordinator detects that the cycle is quiet (`worker.loop.cycles`).
     """
 
     __slots__ = ("open", "phase", "phases_wanted")
@@ -51,7 +51,7 @@ class BoundedInputs:
         self.open.discard(source)
 
     def renew(self, before: Iterable[int], sources: Iterable[int]) -> None:
-        """Change the source tasks: wait for new ones, and no longer for removed ones."""
+        """Change the source tasks: wait for new tasks, and no longer for removed tasks."""
         now = set(sources)
         self.open = (self.open & now) | (now - set(before))
 

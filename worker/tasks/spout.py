@@ -227,7 +227,7 @@ class SpoutTask(Task):
         return self.has_verdicts and not (self.blocked and self.verdicts_emit)
 
     def give_verdicts(self, now: float, enough: float) -> None:
-        """Call `ack` for completed trees, and replay or fail the failed ones, until `enough` was produced."""
+        """Call `ack` for completed trees, and replay or fail the failed trees, until `enough` was produced."""
         tracker = self.tracker
         before = self.produced
         if tracker.completed:
@@ -252,7 +252,7 @@ class SpoutTask(Task):
 
     @cython.locals(emitter=SpoutEmitter, given=cython.Py_ssize_t, has_ack=cython.bint, most=cython.double)
     def give_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
-        """Call `ack` for these emissions; return those that are left when `enough` was produced."""
+        """Call `ack` for these emissions; return the emissions that are left when `enough` was produced."""
         emitter, instance, observer = self.emitter, self.instance, self.observer
         has_ack = self.has_ack
         if not has_ack and observer is None:

@@ -99,7 +99,7 @@ def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | Unre
         data = files.read(part.path)
     except AbsentFile:
         if not files.exists(numbered(CHECKPOINTS, number)):
-            raise  # there is a newer one: parts are deleted after the checkpoints that name them
+            raise  # there is a newer checkpoint: parts are deleted after the checkpoints that name them
         return UnreadableRecord(part.path, f"is missing: {part.entries} entries were in it")
     if digest_of(data) != part.digest:
         why = f"is damaged: {part.entries} entries are in it, and its digest is not the one that the checkpoint names"
@@ -114,8 +114,8 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
     """Write the checkpoint that follows `before` (the newest), with `entries` added; delete the files that it makes
     unnecessary.
 
-    Each entry must count for certain. Return False if another task has written that checkpoint, or if something in the previous
-    one cannot be read; then nothing was changed.
+    Each entry must count for certain. Return False if another task has written that checkpoint, or if something in `before`
+    cannot be read; then nothing was changed.
     """
     if before.unreadable:
         return False
@@ -135,7 +135,7 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
         except AbsentFile:
             return False
     if _numbers(files)[:1] != [number]:
-        return False  # this writer was frozen so long that others wrote and deleted this number
+        return False  # this writer was frozen so long that others wrote and deleted this checkpoint
     map_concurrently(files.delete, [entry.batch.commit for entry in added])
     _delete_old(files, number - KEPT)
     return True

@@ -195,8 +195,9 @@ class BatchCommit:
             raise self._lost(source) from missing
         if digest != file.digest:
             raise BatchConflict(
-                f"batch {self.name}: {self.files.root}/{file.path} is there already, with other content. The name is this"
-                " batch's alone: does a copy of the cluster's store write to this table, or was the file changed by hand?"
+                f"batch {self.name}: {self.files.root}/{file.path} is there already, with other content. Only this batch"
+                " may use this name: does a second cluster, made from a copy of this one's store, write to this table, or was"
+                " the file changed by hand?"
             )
 
     def _publish(self) -> BatchEntry:
@@ -224,8 +225,9 @@ class BatchCommit:
             )
         if there.content != entry.content:
             raise BatchConflict(
-                f"batch {self.name}: its entry {self.files.root}/{path} is there already, and is another batch's. The name"
-                " is this batch's alone: does a copy of the cluster's store write to this table?"
+                f"batch {self.name}: its entry {self.files.root}/{path} is there already, and belongs to a different"
+                " batch. Only this batch may use this name: does a second cluster, made from a copy of this one's store, write"
+                " to this table?"
             )
         return there
 

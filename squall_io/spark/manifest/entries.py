@@ -31,7 +31,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class BatchEntry:
-    """One committed batch. The fields are those of its JSON, in order; there `batch` is text."""
+    """One committed batch. The fields are those of its JSON, in order; in the JSON, `batch` is text."""
 
     batch: BatchName
     topology: str

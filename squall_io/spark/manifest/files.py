@@ -4,7 +4,7 @@ Three guarantees make the commit protocol possible, and every store must keep th
 1. `put_if_absent` and `move_if_absent` have one winner, however many callers try; a loser changes nothing.
 2. A file exists with its whole content, or not at all.
 3. A file that one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never
-   stale. A file that is put while a listing is in progress may be in it or not: HDFS returns a large folder in pieces.
+   stale. A file that is put during a listing may be in the result or not: HDFS returns a large folder in pieces.
 
 A call that raised `FilesUnavailable` may have taken effect, or may still do so later: the request can wait in a frozen server.
 Must not know: what files hold, Spark.
@@ -93,4 +93,4 @@ class Files(Protocol):
         """
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with everything in it; do nothing if there is none."""
+        """Delete a file, or a folder with everything in it; do nothing if it does not exist."""

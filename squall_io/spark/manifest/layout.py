@@ -5,7 +5,7 @@ PATH/                                            the table; every path below is 
   <partition directories>/squall-<batch>-<attempt>-<n>.parquet   rows, in Hive's layout; <batch> says who wrote them
   _squall/                                       hidden from Hive, Impala and Spark by its first character
     table.json                                   what the table is: file format, partition columns
-    schemas/<n>.json                             its schemas, each with more columns than the one before
+    schemas/<n>.json                             its schemas, each with more columns than the last
     commits/<batch>.json                         a manifest entry: a batch that was committed
     claims/<writer>.<epoch>.claim.json             the owner of a writer id in this epoch
     claims/<writer>.<epoch>.fence.json             which batches of the previous epoch count

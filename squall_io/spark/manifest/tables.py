@@ -3,7 +3,7 @@
 `table.json` is put once, by the first writer. Schemas are numbered and put if absent, so two sinks that start at the same time
 with new columns agree on their order. Entries name the number of the schema of their rows.
 A table is not created in a folder that already has visible files: readers of the folder would take them for rows of the table.
-The record of a table of versions may say only that it is one: the first version defines how rows are written.
+The record of a table of versions is not final before the first version, which decides how rows are written.
 Must not know: rows, Spark's sessions, who owns what.
 """
 
@@ -44,11 +44,11 @@ class NoTable(SquallError):
 
 
 class TableMismatch(SquallError):
-    """The existing table differs from the one to be written."""
+    """The existing table differs from the table to be written."""
 
 
 class FolderTaken(SquallError):
-    """There is no table, and other files are in the folder where it would be created."""
+    """There is no table, and other files are in the folder where the table would be created."""
 
 
 class TableRecord(msgspec.Struct, frozen=True):
@@ -126,7 +126,9 @@ def mismatch(files: Files, existing: TableRecord, wanted: TableRecord) -> TableM
 
 
 def _visible_files(files: Files, folder: str) -> Iterator[str]:
-    """Yield the files below a folder that Spark's readers see. Lists one folder at a time: there may be very many."""
+    """Yield the files below a folder that Spark's readers see. Lists one folder at a time, since there may be very many
+    folders.
+    """
     statuses = [status for status in files.list(folder) if not is_hidden(status.name)]
     for status in sorted(statuses, key=lambda status: status.is_folder):
         if status.is_folder:

@@ -49,7 +49,7 @@ def modules_of(topology: Topology) -> dict[str, Path]:
 
 
 def names_in(pickle: bytes) -> set[str]:
-    """Return the modules that a pickle names: all strings in it that are names of imported modules."""
+    """Return the modules that a pickle names: those of its strings that are names of imported modules."""
     texts = (argument for _, argument, _ in pickletools.genops(pickle) if isinstance(argument, str))
     # Older protocols write "module name" as one string.
     return {word for text in texts for word in (text, text.partition(" ")[0]) if word in sys.modules}

@@ -116,8 +116,8 @@ def publish_frames(
                     found[name] = published
             if not found or not isinstance(error, Exception):
                 raise
-            # Another attempt of the same run has published its result first, and has swept this one's rows. All other results
-            # start over.
+            # Another attempt of the same run has published its result first, and has swept the rows of this attempt. All other
+            # results start over.
             done.update(found)
     for name, result in results.items():
         files = result.output.files

@@ -266,7 +266,7 @@ def publish(
     wall: Callable[[], float] = time.time,
     counts: Mapping[str, int] | None = None,
 ) -> Published:
-    """Publish the rows that Spark wrote as a version, unless the same run already has one.
+    """Publish the rows that Spark wrote as a version, unless the same run already has a version.
 
     Raises `TableMismatch` if the first version has been published meanwhile, in a different format or with other partitions.
     Errors of `Files` are raised unchanged; the call may then be repeated.

@@ -99,7 +99,7 @@ def merge(old: Schema, new: Schema) -> tuple[Schema, list[str]]:
     """Return the old schema with the new schema's columns added, and the obstacles; if there are any, the old schema is
     unchanged.
 
-    Columns keep the old order and spelling, new ones follow. A column may become nullable; it may not become
+    Columns keep the old order and spelling, and new columns follow. A column may become nullable; it may not become
     NOT NULL, since rows with nulls may exist.
     """
     problems: list[str] = []

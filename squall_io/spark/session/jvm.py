@@ -54,7 +54,7 @@ class JavaFailed(SquallError):
 
 
 class JavaProcess:
-    """A Java process with Py4J's server in it. It ends on its own when this process ends in any way."""
+    """A Java process with Py4J's server in it. It ends on its own when this process ends, in whatever way."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process

@@ -1,5 +1,5 @@
 """A request for a Spark session: its master and settings, and whether two requests in one process are compatible. Also
-tells sessions with a JVM of their own from those of Spark Connect.
+distinguishes sessions with a JVM of their own from sessions of Spark Connect.
 
 This module is cheap to import: it loads neither PySpark nor the modules that start a JVM.
 Must not know: how sessions start.

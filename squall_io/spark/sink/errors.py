@@ -1,7 +1,7 @@
 """Decides what an error during a commit means (retry, give up, or unknown), and runs the retries.
 
-Spark's errors have a Java stack trace. The exception classes in it decide, as for file systems (`stores.hadoop_errors`). The
-JVM is not asked, since it may have died.
+Spark's errors have a Java stack trace. The exception classes in the trace decide, as for file systems (`stores.hadoop_errors`).
+The JVM is not asked, since it may have died.
 Must not know: sessions, batches, the work that is retried.
 """
 

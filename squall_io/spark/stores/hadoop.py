@@ -144,8 +144,8 @@ class HadoopFiles(RenamingFiles):
             self._plain = jvm.gateway.new_array(option, 0)
             self._over = jvm.gateway.new_array(option, 1)
             self._over[0] = option.OVERWRITE
-            # A new instance: those that Hadoop caches have the settings of their first user. Hadoop keeps it until it is
-            # closed, so no step after this one may fail.
+            # This makes a new instance, since a cached instance has the settings of its first user. Hadoop keeps the new
+            # instance until it is closed, so no later step may fail.
             self._system = hadoop.fs.FileSystem.newInstance(uri, jvm.configuration)
 
     def list(self, folder: str) -> builtins.list[FileStatus]:

@@ -6,7 +6,7 @@ Only classes decide; texts are for users. An exception that is not in the table 
 Once a process has had a Spark session, PySpark converts each exception that Py4J raises, and asks the *session's* JVM about
 it, even if another JVM raised it. In the session's JVM, a reference to another JVM's exception names no object, or a different
 one: the conversion fails, or makes an exception of a wrong class. (It also fails once there is no session.) So the exception
-that Py4J raised first is found in the context of the final one, and is examined in its own JVM.
+that Py4J raised first is found in the context of the final exception, and is examined in its own JVM.
 Must not know: which call was made.
 """
 

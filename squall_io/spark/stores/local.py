@@ -116,7 +116,7 @@ class LocalFiles(OpenStore):
             _sync(old)
             if not _name(old, new):
                 return False
-            # The file has its new name; another process may have deleted the old one.
+            # The file has its new name; another process may have deleted the old name.
             with suppress(FileNotFoundError):
                 os.unlink(old)
         return True

@@ -86,7 +86,7 @@ def open_files(
 
 
 def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str, str]:
-    """Return settings in Spark's form; add a sentence to `problems` for each invalid one."""
+    """Return settings in Spark's form; add a sentence to `problems` for each invalid setting."""
     settings: dict[str, str] = {}
     for name, value in conf.items():
         if not isinstance(name, str) or not name.startswith(("spark.", OWN_PREFIX)):

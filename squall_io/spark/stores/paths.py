@@ -82,7 +82,7 @@ def default_scheme(address: str) -> str:
 
 
 def from_here(path: str) -> str:
-    """Return a path from a command line or script; a relative path is made absolute, others are unchanged."""
+    """Return a path from a command line or script; a relative path is made absolute, all other paths are unchanged."""
     if path and ":" not in path.partition("/")[0]:  # no scheme
         return os.path.abspath(path)
     return path
@@ -131,7 +131,7 @@ def _split(text: str) -> tuple[str, str, str]:
 
 
 def _require_no_password(scheme: str, authority: str, below: str, why: str) -> None:
-    """Raise `InvalidPath` with this reason, and without the password, if these parts of a path contain one."""
+    """Raise `InvalidPath` with this reason, and without showing it, if these parts of a path contain a password."""
     user, _, host = authority.rpartition("@")
     if ":" in user:
         raise InvalidPath(f"{scheme}://...@{host}{below}", why)

@@ -53,7 +53,7 @@ class RenamingFiles(OpenStore):
 
     @abstractmethod
     def _write(self, path: str, data: bytes) -> None:
-        """Create or replace a file, and its folders; others may see it half written."""
+        """Create or replace a file, and its folders; other processes may see the file half written."""
 
     @abstractmethod
     def _rename(self, source: str, target: str, over: bool) -> None:
