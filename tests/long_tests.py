@@ -21,5 +21,4 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/squall_cli/test_cluster_hosts.py": "drains a host under load, then fails over to a standby Nimbus",
     "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",
     "tests/local_cluster/test_emitting_while_stopped.py": "searches for an emission in every step of a topology's end",
-    "tests/squall_io/test_commit_every_step.py": "stops an owner at every step of a commit, times every step of the next",
 }

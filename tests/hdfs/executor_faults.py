@@ -62,7 +62,7 @@ def main(table: str) -> None:
         task.write(1)
         # A thawed one continues a task that the other one got meanwhile: it must not be allowed to commit.
         for signum, secs in ((signal.SIGCONT, 4.0), (signal.SIGKILL, 1.0)):
-            pid, _ = eventually(lambda: found if len(found := executors()) == 2 else [])
+            pid, _ = eventually(lambda: found if len(found := executors()) == 2 else [], 150)
             os.kill(pid, signal.SIGSTOP)
             over = threading.Timer(secs, os.kill, (pid, signum))
             over.start()

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
+#: Longest time for a batch in seconds, on a machine under load, and with daemons that start meanwhile.
+CAP = 200.0
 #: The steps of a start, and those of a batch, in order.
 START = ["open", "table", "claim", "sweep", "warm"]
 BATCH = ["write", "list", "check", "move", "publish", "look", "ack", "clear"]
@@ -81,19 +83,19 @@ class Writing:
             task.at = self._at
         self._thread = threading.Thread(target=self._write)
         self._thread.start()
-        assert not step or self._frozen.wait(60)
+        assert not step or self._frozen.wait(CAP)
 
     def thaw(self) -> BaseException | None:
         """Let it continue to the end; return its exception, or None if it was acked."""
         self._thawed.set()
-        self._thread.join(60)
+        self._thread.join(CAP)
         assert not self._thread.is_alive()
         return self.outcome
 
     def _at(self, step: str) -> None:
         if step == self._step:
             self._frozen.set()
-            assert self._thawed.wait(60)
+            assert self._thawed.wait(CAP)
 
     def _write(self) -> None:
         try:
@@ -252,7 +254,7 @@ def test_two_topologies_with_two_tasks_each_write_to_one_table_and_a_removed_tas
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(300)
+        thread.join(CAP)
     assert not failures
     acked = {10 * n + batch for n in range(4) for batch in range(2)}
     # "words" is rebalanced to one task, while its second one is about to publish a batch
@@ -294,7 +296,7 @@ def test_a_full_disk_is_waited_for(spark: SparkSession, troubled_hdfs: HdfsServe
     task.at = steps.append
     writing = Writing(task, 2, "")
     try:
-        eventually(lambda: steps.count("write") >= 2)
+        eventually(lambda: steps.count("write") >= 2, CAP)
         assert "publish" not in steps and writing.outcome is None
     finally:
         del full.settings["dfs.datanode.du.reserved"]

@@ -60,7 +60,7 @@ def kept(path: Path) -> list[str]:
 
 
 def wait_for(path: Path, lines: int) -> None:
-    eventually(lambda: len(kept(path)) >= lines, every=0.1)
+    eventually(lambda: len(kept(path)) >= lines, 180, every=0.1)
 
 
 def freeze_and_thaw(hdfs: HdfsServer) -> None:

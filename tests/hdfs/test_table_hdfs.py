@@ -38,7 +38,7 @@ def test_a_table_on_hdfs_is_reported_swept_and_verified(hdfs: HdfsServer, hdfs_p
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
         check=False,
     )
     assert done.stdout.startswith(f"{hdfs_path}: batches of a stream, parquet, partitioned by day\n")

@@ -21,6 +21,7 @@ from squall.security.private_files import write_private
 from squall_cli.main import squall
 from tests.certificates import make_certificates
 from tests.cluster_faults.daemon_processes import Daemons
+from tests.zookeeper_servers import PATIENCE_SECS
 
 USER = "squall"
 TOPOLOGY = Path(__file__).with_name("guarded_topology.py")
@@ -90,7 +91,7 @@ class ClosedCluster(Daemons):
         """A client of ZooKeeper with this password, or with none."""
         auth = [] if password is None else [("digest", f"{USER}:{password}")]
         client = KazooClient(self.zookeeper, auth_data=auth)
-        client.start(20.0)
+        client.start(PATIENCE_SECS)
         try:
             yield client
         finally:
