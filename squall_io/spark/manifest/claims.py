@@ -169,9 +169,7 @@ def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
 
 
 def publish_fences(files: Files, writer_id: WriterId, newest: int, listing: Listing) -> None:
-    """Make sure that every fence up to the newest epoch exists; those in the listing do. The caller must have seen the newest
-    claim.
-    """
+    """Make every fence up to the newest epoch that is not in the listing. The caller must have seen the newest claim."""
     for epoch in range(2, newest + 1):
         if (writer_id, epoch) not in listing.fences:
             publish_fence(files, writer_id, epoch)

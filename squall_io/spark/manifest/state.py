@@ -58,9 +58,9 @@ class TableState:
     checkpoint: Checkpoint
     """The newest checkpoint; number 0 if there is none."""
     uncovered: tuple[BatchEntry, ...]
-    """Entries that count for certain and are not in the checkpoint."""
+    """Entries that count for certain and are not yet in the checkpoint."""
     needless: tuple[BatchName, ...]
-    """Batches whose own entry is also in the checkpoint."""
+    """Batches whose entry still has its own file although the checkpoint has it too."""
     uncertain: tuple[BatchName, ...]
     """Batches that are assumed to count because this process may only read: a new owner has claimed their writer id, but its
     fence does not exist yet. The fence may leave out one batch that was not acked; the others count."""

@@ -58,14 +58,14 @@ class TableSummary:
     root: str
     table: TableRecord
     schema: Schema | None
-    """The newest schema; None: nothing has been written yet."""
+    """The newest schema; None if nothing has been written yet."""
     parts: tuple[BatchEntry | Version, ...]
-    """The rows: of the batches of a stream, or of the newest version."""
+    """The batches of a stream, or the newest version of a result: together they have all rows."""
     first_commit: float | None
     """Seconds since 1970, by the writers' clocks."""
     last_commit: float | None
     stream: StreamSummary | None = None
-    """Figures that only a table of batches has; None: it is a table of results."""
+    """Figures that only a table of batches has; None for a table of results."""
     versions: tuple[Version, ...] = ()
     """Versions of a table of results whose files exist, the newest first."""
     unreadable: tuple[UnreadableRecord, ...] = ()
@@ -166,7 +166,7 @@ def table_summary(files: Files) -> TableSummary:
 
 
 def _under_way(batch: BatchName, state: TableState) -> bool:
-    """Return whether a batch may still be in progress: its owner has no successor, and it is not committed."""
+    """Return whether a batch may still be in progress: its owner has no successor, and the batch is not committed."""
     return batch.epoch >= state.claims.newest(batch.writer_id) and batch not in state.counted
 
 
@@ -229,7 +229,7 @@ def verify(files: Files, progress: Progress = lambda done, total, size: None) ->
 
 
 def _compare(files: Files, wanted: Sequence[tuple[str, DataFile]], progress: Progress) -> Verification:
-    """Read these files, several at once."""
+    """Compare these files with the manifest, several at once."""
     problems: list[FileProblem] = []
     size = 0
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="squall-verify") as pool:

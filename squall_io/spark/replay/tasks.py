@@ -1,12 +1,13 @@
-"""Runs the parts of a replay: one task of a component over all of its input, with the worker's own task object but without a
-worker; and the rows of a source's frame, as tuples for the tasks of its readers.
+"""Runs the parts of a replay: runs one task of a component over all of its input, with the worker's own task object but without
+a worker; and turns the rows of a source's frame into tuples for the tasks of its readers.
 
 A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`. The topology's groupings
 route its emissions. Time stands still (`Context.now`), so that a task that runs a second time does the same. So the interval of
 a batch bolt never elapses; only the number of its tuples ends a batch. For the same reason, coroutines apply their effects in
 the order of their tuples; at most as many run at once as the bolt allows.
 
-A source: each partition of its frame is a sender, and its tuples name one of the source component's tasks as their origin.
+A source: each partition of its frame is a sender; the partition's tuples name one of the source component's tasks as their
+origin.
 
 Trees serve one purpose: a root identifies the source row of a tuple, so that an error can name it. Every row of a source
 begins a tree.
@@ -234,7 +235,7 @@ class TaskRun:
         self.totals.fatal = self.totals.fatal or text
 
     def failed(self, tup: Tuple, failure: Failure) -> None:
-        """Report a failed tuple. It was failed by the error that was reported just before, or by the user's code."""
+        """Report a failed tuple. The error that was reported just before made it fail, or the user's code failed it."""
         task = self.task
         assert task is not None
         if self.last_failure is None or self.last_failure[0] is not failure:

@@ -1,4 +1,4 @@
-"""Spark sessions: one per process, shared by everything in it that uses Spark, and recreated when its Java process has died.
+"""Spark sessions: one per process, shared by all users of Spark in the process, and recreated when its Java process has died.
 
     with shared_session("local[2]", {"spark.driver.memory": "1g"}) as lease:
         lease.session.range(10).count()

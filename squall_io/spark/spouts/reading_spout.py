@@ -1,8 +1,8 @@
 """The common parts of spouts that read files: tasks share units, store how far they have read, and wait for unavailable stores.
 
 An item's message id is (name of its unit, position). An item is settled when its tree is acked, and also when its tree failed
-for good: then it is in the dead letters, or counted as failed. Otherwise, a row that no bolt can handle would return after
-each restart. An item whose tree was cut off by the end of a topology is not settled, and is emitted again.
+for good: then the item is in the dead letters, or counted as failed. Otherwise, a row that no bolt can handle would return
+after each restart. An item whose tree was cut off by the end of a topology is not settled, and is emitted again.
 
 A task reads its units one after the other. A unit that cannot be read properly is reported, set aside, and tried again
 later. Nothing in such a unit is skipped silently, and the other units are read meanwhile.
@@ -360,7 +360,7 @@ class ReadingTask:
             self._named.pop(name, None)
 
     def _wait_for_store(self, error: FilesUnavailable) -> float:
-        """Return how long to wait for an unavailable store; the task then continues where it was."""
+        """Return how long to wait for an unavailable store; after the wait, the task continues where it stopped."""
         if not self._wait:
             self._context.log.warning("waits, and tries again: %s", error)
         self._wait = min(2 * self._wait, LONGEST_WAIT) if self._wait else FIRST_WAIT
