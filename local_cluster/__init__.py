@@ -1,4 +1,4 @@
-"""Squall on one machine: the objects of the daemons in one process or in several, for development and tests."""
+"""Squall on one machine, for development and tests: the objects of the daemons, in one process or in several processes."""
 
 from typing import TYPE_CHECKING, Any
 

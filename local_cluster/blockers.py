@@ -1,6 +1,6 @@
-"""Explains why a topology does not complete: what each of its tasks waits for.
+"""Explains why a topology is not completed: says for each task why it waits.
 
-It reads the tasks directly. This is safe because the run is simulated, and nothing else runs meanwhile.
+This module reads the tasks directly. That is safe because the run is simulated, and nothing else runs meanwhile.
 Must not know: how the run is driven.
 """
 
@@ -19,16 +19,16 @@ from worker.tasks.task import Task
 
 
 def blockers(workers: Iterable[Worker]) -> list[str]:
-    """Return one line for each task that keeps the topology from completing."""
+    """Return one line for each reason why a task keeps the topology from being completed."""
     tasks = sorted((task for worker in workers for task in worker.tasks.values()), key=lambda task: task.id)
     lines = [line for task in tasks if not task.ended for line in reasons(task)]
-    if not lines:  # the tasks wait for each other's end marks only
+    if not lines:  # the tasks wait only for each other's end marks
         lines = [f"{place(task)} has not ended" for task in tasks if not task.ended]
     return lines
 
 
 def reasons(task: Task) -> list[str]:
-    """Return what an unfinished task waits for; the list is empty if it waits only for other tasks."""
+    """Return the reasons why an unfinished task waits; the list is empty if it waits only for other tasks."""
     if isinstance(task, SpoutTask):
         return spout_reasons(task)
     assert isinstance(task, BoltTask)
@@ -50,7 +50,7 @@ def reasons(task: Task) -> list[str]:
 
 
 def spout_reasons(task: SpoutTask) -> list[str]:
-    """Return what a spout task waits for."""
+    """Return the reasons why a spout task waits."""
     lines = []
     if not task.finished:
         idle = idle_reason(task)
@@ -66,12 +66,12 @@ def spout_reasons(task: SpoutTask) -> list[str]:
 
 
 def place(task: Task) -> str:
-    """Return a task's component and id as messages show them."""
+    """Return a task's component and id in the form that messages use."""
     return f"{task.spec.kind} {task.spec.id!r} [{task.id}]"
 
 
 def stuck_text(head: str, lines: Iterable[str], errors: Iterable[ErrorReport]) -> str:
-    """Return the text of a TimeoutError: what was awaited, what blocks it, and the last error in user code."""
+    """Return the text of a TimeoutError: the head, the reasons for waiting, and the last error in user code."""
     last = list(errors)[-1:]
     tail = [f"last error: {report.render()}" for report in last]
     return "\n".join([head, *(f"  - {line}" for line in lines), *tail])

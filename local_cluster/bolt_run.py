@@ -1,8 +1,7 @@
 """run_bolt: runs one bolt over inputs from a test, without a topology.
 
-The bolt runs in a real `worker.Worker`, in the kind of task that its class needs. The test acts as another worker,
-which sends the input as frames. Time, threads and the asyncio loop are simulated. Must not know: the store, the local
-cluster.
+The bolt runs in a real `worker.Worker`, in the kind of task that the bolt's class needs. The test acts as another worker, which
+sends the input as frames. Time, threads and the asyncio loop are simulated. Must not know: the store, the local cluster.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from worker.tasks.simulated_async import SimulatedAsync
 
 #: The names of the topology, the bolt, and the source of its input.
 TOPOLOGY, BOLT, SOURCE = "run_bolt", "bolt", "inputs"
-#: Inputs that travel in one frame.
+#: How many inputs are sent in one frame.
 FRAME = 128
 #: Real seconds after which a run fails.
 TIMEOUT = 60.0
@@ -63,11 +62,12 @@ class InputSource(Spout):
 
 
 class Verdicts(Hook):
-    """Records which inputs were acked or failed. Tuples are executed in the order of the inputs: this order identifies them."""
+    """Records which inputs were acked or failed. Tuples are executed in the order of the inputs, so the order identifies the
+    inputs."""
 
     def __init__(self, inputs: list[Item]) -> None:
         self.inputs = inputs
-        self.started: list[Tuple] = []  # kept, so that no other tuple gets the id() of one of them
+        self.started: list[Tuple] = []  # tuples are kept, so that their id() is not used again
         self.numbers: dict[int, int] = {}
         self.acks: list[int] = []
         self.failures: list[tuple[int, Failure]] = []
@@ -84,7 +84,7 @@ class Verdicts(Hook):
 
 
 class BoltRun:
-    """What a bolt did with its inputs. errors: reports of the errors that its code raised, the oldest first."""
+    """The record of a bolt's run. errors: reports of the errors that the bolt's code raised, the oldest first."""
 
     def __init__(self, recording: Recording, verdicts: Verdicts, errors: Sequence[ErrorReport]) -> None:
         self._recording = recording
@@ -96,11 +96,11 @@ class BoltRun:
         return self._recording.emitted(BOLT, stream)
 
     def acked(self) -> list[Item]:
-        """The inputs that were acked, as they were given, in the order of the acks."""
+        """Return the inputs that were acked, unchanged, in the order of the acks."""
         return [self._verdicts.inputs[number] for number in self._verdicts.acks]
 
     def failed(self) -> list[tuple[Item, Failure]]:
-        """Return the inputs that failed, as they were given, each with its Failure, in the order of the failures."""
+        """Return the inputs that failed, unchanged, each with its Failure, in the order of the failures."""
         return [(self._verdicts.inputs[number], failure) for number, failure in self._verdicts.failures]
 
     def pending(self) -> list[Item]:
@@ -124,18 +124,19 @@ def run_bolt(
     conf: Mapping[str, object] | None = None,
     source_fields: Fields | str | Sequence[str] | None = None,
 ) -> BoltRun:
-    """Run one bolt over these inputs, from `prepare` to `end_of_input` and `cleanup`, and return what it did.
+    """Run one bolt: call `prepare`, pass the inputs, call `end_of_input` and `cleanup`. Return the record of the run.
 
-    inputs: value tuples (or lists); dicts from field to value; TICK, which calls `tick` after letting the bolt's tick
-        interval pass, if it has one (`tick` is called nowhere else); Pause(seconds), which lets time pass. Otherwise time
-        passes only while an asynchronous bolt sleeps: `context.now()` does not change.
-    source_fields: the names of the values. Without them dicts name their own fields, and the values of tuples are named
-        "0", "1", ... (`tup[0]` works as ever).
+    inputs: value tuples (or lists); dicts from field to value; TICK, which lets the bolt's tick interval pass, if it has one,
+    and then calls `tick` (`tick` is called nowhere else); Pause(seconds), which lets time pass. Except for this, time passes
+    only while an asynchronous bolt sleeps: `context.now()` does not change.
+    source_fields: the names of the values. Without source_fields, dicts name their own fields, and the values of tuples are
+    named "0", "1", ... (`tup[0]` works, too).
     conf: configuration of the bolt.
 
-    A failed input is not tried again. The bolt is pickled and unpickled, as everywhere. InvalidTopology, InvalidConfig: all
-    problems of bolt, inputs and conf. TopologyFailed: `prepare` raised, or, with `topology.on.error: crash`, any call.
-    TimeoutError: calls of an asynchronous bolt never end. MutatedValue: the bolt changed a value that it got or had emitted.
+    A failed input is not tried again. The bolt is pickled and unpickled, as in every cluster. InvalidTopology, InvalidConfig:
+    all problems of bolt, inputs and conf. TopologyFailed: `prepare` raised, or, with `topology.on.error: crash`, any call
+    raised. TimeoutError: calls of an asynchronous bolt never end. MutatedValue: the bolt changed a value that it got or had
+    emitted.
     """
     if isinstance(inputs, (str, bytes, Mapping)) or not hasattr(inputs, "__iter__"):
         raise InvalidTopology([f"inputs is {typed(inputs)}: give a list of value tuples"], TOPOLOGY)
@@ -186,7 +187,7 @@ def _width(first: Item) -> int:
 
 
 class _Run:
-    """One run: a worker with one bolt task, run by a driver, and the test as the worker that sends to it."""
+    """One run: a worker with one bolt task, which a driver runs; the test acts as the worker that sends to it."""
 
     def __init__(
         self,
@@ -277,7 +278,7 @@ class _Run:
             self.driver.settle()
 
     def tick(self) -> None:
-        """Let the tick interval pass, if there is one, then call `tick`."""
+        """Let the tick interval pass, if there is one, and then call `tick`."""
         bolt = self.worker.bolts[0]
         interval = tick_interval(bolt)
         if interval:
@@ -287,7 +288,7 @@ class _Run:
         self.driver.settle()
 
     def round(self) -> bool:
-        """Run the worker once; return whether it did something. Raises what ends the run."""
+        """Run the worker once; return whether it did something. Raises the error that ends the run."""
         worker = self.worker
         busy = worker.step()
         self.recording.mutations.raise_found()
@@ -298,7 +299,7 @@ class _Run:
         return busy
 
     def next_time(self) -> float | None:
-        """Return when a round is due though nothing arrives."""
+        """Return the time at which a round is due even if nothing arrives."""
         return self.worker.next_time()
 
     def text(self, when: str) -> str:

@@ -1,6 +1,6 @@
 """LocalCluster: a cluster on this machine, inside one process or with worker processes.
 
-Nimbus, supervisors and workers are those of a distributed cluster. Only the store differs. Inside one process, the
+Nimbus, supervisors and workers are the same as in a distributed cluster. Only the store differs; inside one process, the
 supervisors' process host and the transport differ too.
 Must not know: how tasks run.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Calls of next_tuple at one instant of simulated time.
+#: The most calls of next_tuple at one instant of simulated time.
 CALLS_AN_INSTANT = 1000
 
 
@@ -54,7 +54,7 @@ def longest_silence(site: Mapping[str, object], environment: Mapping[str, object
 class LocalCluster:
     """A cluster on this machine, for development and tests: in this process, or with worker processes.
 
-    processes: each worker is a separate process, started by a supervisor. Workers communicate by ZeroMQ, over loopback
+    processes: each worker is a separate process, started by a supervisor. Workers communicate through ZeroMQ, on loopback
     addresses, and end with the cluster.
     supervisors, slots: the number of supervisors, and the number of workers that each may run.
     simulated_time (without processes): only `advance` moves time, and everything runs in the caller's thread. The same `seed`
@@ -114,9 +114,9 @@ class LocalCluster:
         name: str | None = None,
         active: bool = True,
     ) -> None:
-        """Run a topology. `conf` overrides the topology's own configuration (as Overrides, also that of its components);
-        `name` overrides its name. active=False: nothing is opened before `activate`. Raises NameTaken, InvalidConfig,
-        InvalidTopology."""
+        """Run a topology. `conf` overrides the topology's own configuration (if `conf` is Overrides, also the configuration of
+        components); `name` overrides the topology's name. active=False: nothing is opened before `activate`. Raises NameTaken,
+        InvalidConfig, InvalidTopology."""
         if not isinstance(topology, Topology):
             raise SquallError(
                 f"submit() takes a Topology, as TopologyBuilder.build() returns it, not {type(topology).__name__}"
@@ -132,11 +132,11 @@ class LocalCluster:
         self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
 
     def fail(self, name: str, error: str) -> None:
-        """Mark a topology FAILED with this error, as a crash would. For a watcher that sees no progress."""
+        """Mark a topology FAILED with this error, as a crash would do. For a watcher that sees no progress."""
         self._driver.call(lambda: self._engine.nimbus.fail(name, error))
 
     def activate(self, name: str) -> None:
-        """Let a topology's spouts emit (again)."""
+        """Let a topology's spouts emit, or emit again."""
         self._driver.call(lambda: self._engine.nimbus.activate(name))
 
     def deactivate(self, name: str) -> None:
@@ -159,7 +159,8 @@ class LocalCluster:
         return self._engine.statuses.status(name)
 
     def last_status(self, name: str) -> TopologyStatus:
-        """As `status`. For a topology that is gone, its final status, as long as it is among the latest that are gone."""
+        """As `status`, but for a topology that is gone return its final status, while it is among the topologies that ended
+        last."""
         self._engine.count(name)
         return self._engine.statuses.last_status(name)
 
@@ -169,11 +170,11 @@ class LocalCluster:
         return self._driver.broken
 
     def wait(self, name: str, timeout: float | None = None) -> None:
-        """Wait until a topology is completed. TimeoutError after `timeout` real seconds; TopologyFailed if it failed or was
-        killed. Simulated time does not pass during the call: `advance` first."""
+        """Wait until a topology is completed. Raises TimeoutError after `timeout` real seconds, and TopologyFailed if the
+        topology failed or was killed. Simulated time does not pass during the call: call `advance` first."""
         self._driver.check_outside("wait()")
         if self._engine.registry.topologies.get(name) is None:
-            self.last_status(name)  # NoSuchTopology, unless it is among the latest that are gone
+            self.last_status(name)  # raises NoSuchTopology if the topology is forgotten
         over = (
             self._driver.wait_for(lambda: self._over(name), timeout)
             if isinstance(self._driver, RealTimeDriver)
@@ -194,7 +195,7 @@ class LocalCluster:
 
     def workers(self, name: str) -> list[WorkerView]:
         """Return the worker processes that run for a topology, each with its pid, its tasks and the directory of its log.
-        NoSuchTopology for an unknown name, SquallError in a cluster without processes."""
+        Raises NoSuchTopology for an unknown name, and SquallError in a cluster without processes."""
         engine = self._engine
         if isinstance(engine, Engine):
             raise SquallError(
@@ -205,7 +206,7 @@ class LocalCluster:
         return self._driver.call(lambda: engine.workers(name))
 
     def advance(self, seconds: float) -> None:
-        """Advance simulated time by `seconds`, and run everything that is due by then."""
+        """Advance simulated time by `seconds`, and run everything that becomes due in this time."""
         if isinstance(self._driver, RealTimeDriver):
             raise SquallError(
                 "this cluster runs in real time: only LocalCluster(simulated_time=True) can advance()"
@@ -220,9 +221,9 @@ class LocalCluster:
             self._engine.patience = seconds
 
     def shutdown(self) -> None:
-        """End everything at once, without waiting for trees: pending trees fail as "stopped", then `close` and `cleanup` are
-        called. Worker processes that need longer than five seconds for that are killed."""
-        if self._closed or self._process != os.getpid():  # the cluster is not that of a forked child
+        """End everything at once, without waiting for trees: pending trees fail as "stopped", and then `close` and `cleanup`
+        are called. Worker processes that need longer than five seconds for these calls are killed."""
+        if self._closed or self._process != os.getpid():  # a forked child does not own the cluster
             return
         self._driver.check_outside("shutdown()")
         self._closed = True
@@ -255,8 +256,8 @@ class LocalCluster:
     def _complete(
         self, topology: Topology, conf: Mapping[str, object] | None, check: Callable[[], object]
     ) -> bool:
-        """Submit a topology and run it to its end on simulated time, skipping waits; return False if it has not ended and
-        nothing is due any more. `check` is called between rounds, and may raise."""
+        """Submit a topology and run it to its end on simulated time, skipping waits. Return False if the topology has not
+        ended, but nothing is due any more. `check` is called between rounds, and may raise."""
         driver = self._driver
         assert isinstance(driver, SimulatedDriver), "only simulated time can be jumped over"
         driver.between_rounds = check
@@ -267,7 +268,7 @@ class LocalCluster:
             driver.between_rounds = None
 
     def _over(self, name: str) -> bool:
-        """Return whether the topology was killed, or has ended with its workers, cleanup included."""
+        """Return whether the topology was killed, or has ended and its workers have ended too, with their `cleanup`."""
         record = self._engine.registry.topologies.get(name)
         if record is None or record.state == "KILLED":
             return True
@@ -309,15 +310,16 @@ class LocalCluster:
         )
 
     def _name_directory(self) -> str:
-        """Return the folder of the tasks' scratch directories, which the first task to need one makes."""
+        """Return the folder of the tasks' scratch directories. The first task that needs a scratch directory makes the
+        folder."""
         if self._directory is None:
             self._directory = os.path.join(tempfile.gettempdir(), f"squall-local-{os.urandom(8).hex()}")
         return self._directory
 
 
 def refuse_inside_a_worker() -> None:
-    """Raise SquallError in a worker. It imports the modules of its components; if they start a cluster, so would each of that
-    cluster's workers."""
+    """Raise SquallError in a worker process. A worker imports the modules of its components; if these modules started a
+    cluster, each worker of that cluster would start a further cluster."""
     if is_worker():
         raise SquallError(
             "LocalCluster() is called while a worker process imports this module for its components, so each worker would"
@@ -326,8 +328,8 @@ def refuse_inside_a_worker() -> None:
 
 
 def check_arguments(processes: object, numbers: Mapping[str, object], inside: Mapping[str, object]) -> None:
-    """Raise `InvalidConfig` for bad numbers, for switches that are neither True nor False (a text like "no" would count as
-    True), and, with `processes`, for arguments of `inside` that are set: only workers in this process have them."""
+    """Raise `InvalidConfig` for bad numbers, for switches that are neither True nor False (a text such as "no" would mean
+    True), and, with `processes`, for arguments in `inside` that are set: these are only for workers in this process."""
     problems = [
         f"LocalCluster({name}={value!r}): it must be True or False"
         for name, value in {"processes": processes, **inside}.items()

@@ -1,6 +1,6 @@
-"""complete_topology: runs a topology to completion in a test, on simulated time, and records what it did.
+"""complete_topology: runs a topology to completion in a test, on simulated time, and records the run.
 
-It uses a `LocalCluster(simulated_time=True)` that jumps from one moment at which something is due to the next.
+The function uses a `LocalCluster(simulated_time=True)` that jumps from one due moment to the next.
 Must not know: how tasks run.
 """
 
@@ -22,9 +22,9 @@ from topology_api.wording import typed
 
 
 class Completed:
-    """What a topology did from start to completion.
+    """The record of a topology's run from start to completion.
 
-    status: its final `TopologyStatus`: state COMPLETED and the totals of all components.
+    status: the final `TopologyStatus`, with the state COMPLETED and the totals of all components.
     """
 
     def __init__(self, recording: Recording, status: TopologyStatus) -> None:
@@ -32,8 +32,7 @@ class Completed:
         self.status = status
 
     def emitted(self, component: str, stream: str = "default") -> list[Row]:
-        """Return the values that all tasks of a component emitted on a stream, in the order of emission; replays not
-        counted."""
+        """Return the values that all tasks of a component emitted on a stream, in the order of emission, without replays."""
         return self._recording.emitted(component, stream)
 
     def acked(self, spout: str) -> list[Any]:
@@ -41,17 +40,19 @@ class Completed:
         return self._recording.verdicts(spout)[0]
 
     def failed(self, spout: str) -> list[tuple[Any, Failure]]:
-        """Return the message ids of a spout whose trees failed for good, each with its Failure, in the order of the calls."""
+        """Return the message ids of a spout whose trees failed for good, each with its Failure, in the order of the calls of
+        `fail`."""
         return self._recording.verdicts(spout)[1]
 
     @property
     def errors(self) -> tuple[ErrorReport, ...]:
-        """Reports of the errors that the user's code raised, the oldest first. Of each component only the latest are kept."""
+        """Reports of the errors that the user's code raised, the oldest first. Only the latest reports of each component are
+        kept."""
         return self.status.errors
 
     @property
     def seconds(self) -> float:
-        """Simulated seconds that the run took."""
+        """The simulated seconds that the run took."""
         return self.status.uptime
 
     def __repr__(self) -> str:
@@ -78,17 +79,17 @@ def complete_topology(
     timeout: float = 60,
     seed: int = 0,
 ) -> Completed:
-    """Run a topology to completion in this process and return what it did. Time is simulated and jumps over waits; threads and
-    the asyncio loop are simulated too, and the same seed gives the same run. Only the topology's own code does I/O.
+    """Run a topology to completion in this process and return the record of the run. Time is simulated and jumps over waits;
+    threads and the asyncio loop are simulated too, and the same seed gives the same run. Only the topology's own code does I/O.
 
-    sources: spouts to replace by fixed values, id -> value tuples on the stream `default` (or on the spout's only stream),
-        or id -> {stream: value tuples}. The message ids are the positions; failed trees are replayed by the default policy.
-        Of several tasks of such a spout only the first emits. A spout that is not replaced must finish by itself.
-    conf: overrides the topology's configuration. timeout: in real seconds; it does not interrupt a call of user code.
+    sources: spouts to replace with fixed values, id -> value tuples on the stream `default` (or on the spout's only stream), or
+    id -> {stream: value tuples}. The message ids are the positions; failed trees are replayed according to the default policy.
+    If such a spout has several tasks, only the first emits. A spout that is not replaced must finish by itself.
+    conf: overrides the topology's configuration. timeout: in real seconds; the timeout does not interrupt a call of user code.
 
-    InvalidTopology, InvalidConfig: all problems of the arguments. TimeoutError: the topology is not completed in time, or (at
-    once) nothing can happen any more; the text names what blocks it. TopologyFailed: as `LocalCluster.wait`. MutatedValue: a
-    component changed a value of a tuple.
+    InvalidTopology, InvalidConfig: all problems of the arguments. TimeoutError: the topology is not completed in time, or
+    (raised at once) nothing can happen any more; the text says what blocks the topology. TopologyFailed: as
+    `LocalCluster.wait`. MutatedValue: a component changed a value of a tuple.
     """
     if not isinstance(topology, Topology):
         raise SquallError(

@@ -1,7 +1,7 @@
-"""Drivers of an engine: a thread in real time, or calls of `advance` in simulated time.
+"""The drivers of an engine: a thread in real time, or calls of `advance` in simulated time.
 
 Both run commands between two rounds, so that only one thread at a time uses the engine.
-Must not know: topologies, what commands do.
+Must not know: topologies, the work of commands.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 #: Seconds from the order to stop until worker processes are killed.
 STOP_SECS = 5.0
-#: In simulated time: rounds at one instant after which a millisecond passes, so that a topology that is never idle cannot
+#: In simulated time, a millisecond passes after this number of rounds at one instant. So a topology that is never idle cannot
 #: stop the clock.
 ROUNDS_AN_INSTANT = 20_000
 
@@ -30,18 +30,18 @@ class RealTimeDriver(Driver):
         super().__init__("the local cluster", "squall-local-cluster", slow="a user's call")
 
     def check_outside(self, what: str) -> None:
-        """Raise SquallError if a component makes a call that would wait for the component's own call to end."""
+        """Raise SquallError if a component makes a call that would wait until the component's own call ends."""
         if threading.current_thread() is self.thread:
             raise SquallError(called_inside(what))
 
 
 def called_inside(what: str) -> str:
-    """Return the error text for a component that makes a call which only the cluster's owner may make."""
+    """Return the error text for a component that makes a call that only the cluster's owner may make."""
     return f"{what} cannot be called by a component: it would wait for this call to end; kill(name) may be called"
 
 
 class SimulatedDriver:
-    """Runs an engine in the caller's thread; time moves only by `advance`."""
+    """Runs an engine in the caller's thread. Only `advance` moves time."""
 
     simulated = True
 
@@ -50,7 +50,7 @@ class SimulatedDriver:
         self.engine: Rounds | None = None
         self.stopped = False
         self.broken: BaseException | None = None
-        #: Whether a round is running: then calls come from a component.
+        #: Whether a round is running. Calls during a round come from a component.
         self.in_round = False
         #: Called before each round; its exceptions propagate to the current call.
         self.between_rounds: Callable[[], object] | None = None
@@ -96,8 +96,8 @@ class SimulatedDriver:
         self.run_until(lambda: False, self.clock.now() + seconds)
 
     def move_on(self, until: float, restless: bool) -> bool:
-        """Move to the next moment at which something is due, at most to `until`. Return False if it is `until` already, or if
-        nothing is due and `until` is infinite. `restless`: this instant never settled."""
+        """Move to the next moment at which something is due, at most to `until`. Return False if the time is already `until`,
+        or if nothing is due and `until` is infinite. `restless`: this instant never settled."""
         now = self.clock.now()
         if now >= until:
             return False
@@ -105,7 +105,7 @@ class SimulatedDriver:
         due = self.engine.next_time()
         if restless:
             due = now + 0.001
-        if due is not None and due <= now:  # due now, but a round did nothing: a rounding error
+        if due is not None and due <= now:  # something is due now, but a round did nothing: a rounding error
             due = now + 1e-6
         moment = until if due is None else min(due, until)
         if moment == float("inf"):
@@ -124,7 +124,7 @@ class SimulatedDriver:
                 return False
 
     def stop(self, last: Callable[[], None]) -> None:
-        """Stop, and run `last`, once."""
+        """Stop, and run `last` once."""
         if not self.stopped:
             self.stopped = True
             last()

@@ -1,8 +1,7 @@
 """The engine of a local cluster in one process: a driver runs Nimbus, the supervisors and all virtual workers in turn.
 
-`round` does all work that is due now; `next_time` gives the time at which more is due. One driver (`driver.py`) runs the
-engine in a thread, in real time; the other one moves a manual clock and so simulates time. The engine cannot tell the
-difference.
+`round` does all work that is due now; `next_time` gives the time at which more is due. One driver (`driver.py`) runs the engine
+in a thread, in real time; the other driver moves a manual clock, and so simulates time. The engine cannot distinguish the two.
 Must not know: threads, real time, the user's calls.
 """
 
@@ -21,11 +20,12 @@ from squall.cluster.registry import Registry
 from supervisor.agent import LoopPace, Supervisor, WorkerTerms
 from worker.loop.worker import Worker
 
-#: Rounds of busy workers between two turns of the control plane.
+#: How many rounds busy workers get between two turns of the control plane.
 ROUNDS_BETWEEN_SYNCS = 64
-#: Calls of every supervisor within one round, while one leads to another.
+#: How many times each supervisor is called within one round, at most, while one call makes the next necessary.
 MOST_SYNCS = 8
-#: These supervisors look only when they are called, and send no heartbeats: nothing becomes due merely because time passes.
+#: Supervisors of a local cluster work only when they are called, and send no heartbeats: nothing becomes due only because time
+#: passes.
 _PACE = LoopPace(soon=0.0, at_rest=math.inf, heartbeat=math.inf, reread=math.inf, repeat=0.0)
 
 
@@ -62,7 +62,8 @@ class Engine:
         self.changed = True
 
     def round(self) -> bool:
-        """Step every worker, and the control plane when something changed or all are idle; return whether any did something."""
+        """Step every worker, and also the control plane if something changed or all workers are idle. Return whether any of
+        them did something."""
         busy = False
         workers = self.host.workers()
         patience = min((worker.timers.report_every for worker in workers), default=float("inf"))
@@ -103,7 +104,7 @@ class Engine:
 
     def report_after_stall(self, workers: list[Worker], patience: float) -> None:
         """Send keep-alives if a user's call, perhaps in another worker, blocked everything for `patience` seconds or more. So
-        each worker keeps alive the trees that merely waited, before any worker lets a tree expire."""
+        each worker keeps alive the trees that only waited, before any worker lets a tree expire."""
         now = self.clock.now()
         last, self.last_look = self.last_look, now
         if now - last >= patience:
@@ -111,7 +112,7 @@ class Engine:
                 worker.send_keep_alives(now)
 
     def count(self, name: str) -> None:
-        """Pass the counters of a topology's workers to Nimbus; from any thread."""
+        """Pass the counters of a topology's workers to Nimbus. May be called from any thread."""
         self.host.count_all(name)
 
     def stop(self) -> None:

@@ -3,7 +3,7 @@
 A directory names its owner: pid, start time, and the place where that pid is valid (boot id and pid namespace), because
 containers may share a folder for temporary files. A directory is kept if it names no owner, belongs to another user, or has a
 running worker.
-Must not know: what a cluster keeps in its directory, except where its workers' directories are.
+Must not know: the contents of a cluster's directory, except the places of the workers' directories.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OWNER: Final = "owner.json"
 
 
 def note_owner(directory: Path) -> None:
-    """Record this process as the owner of the directory; a directory without an owner is never swept."""
+    """Record this process as the owner of the directory. A directory without an owner is never swept."""
     with contextlib.suppress(OSError):
         began = stat_of(os.getpid())
         if began is not None:
@@ -33,7 +33,7 @@ def note_owner(directory: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the directories that dead clusters of this user have left in a folder, as far as possible."""
+    """Remove, as far as possible, the directories that dead clusters of this user have left in a folder."""
     try:
         left = [path for path in folder.iterdir() if path.name.startswith(PREFIX)]
     except OSError:
@@ -48,17 +48,18 @@ def sweep(folder: Path) -> None:
             KeyError,
             TypeError,
             RecursionError,
-        ):  # another process sweeps it, or wrote it
+        ):  # another process sweeps or wrote the directory
             continue
 
 
 def _is_ours(path: Path) -> bool:
-    status = os.lstat(path)  # of the path itself: a link may lead anywhere
+    status = os.lstat(path)  # the status of the path itself: a link may lead anywhere
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _owner_is_gone(path: Path) -> bool:
-    """Return whether the recorded owner is dead. Raises OSError, ValueError, KeyError or others if the record is unreadable."""
+    """Return whether the recorded owner is dead. Raises OSError, ValueError, KeyError or other errors if the record is
+    unreadable."""
     if not stat.S_ISREG(os.lstat(path / OWNER).st_mode):
         return False
     note = json.loads((path / OWNER).read_text())
@@ -79,7 +80,7 @@ def _has_workers(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a directory, the owner's record last: if this process dies meanwhile, the next one continues."""
+    """Remove a directory, its owner's record last: if this process dies meanwhile, the next process continues."""
     for entry in list(path.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
@@ -87,6 +88,6 @@ def _remove(path: Path) -> None:
 
 
 def _place() -> str:
-    """Return where this process's pids are valid: boot id and pid namespace."""
+    """Return the place where this process's pids are valid: boot id and pid namespace."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {os.readlink('/proc/self/ns/pid')}"

@@ -1,9 +1,10 @@
-"""Checks that no component changes the values of a tuple, neither one that it emitted nor one that it received.
+"""Checks that no component changes the values of a tuple that it has emitted or received.
 
-In one process, all tasks that receive a value share it, and so do bolts that keep it and replays; between processes a value is
-copied. So code that changes a value behaves differently in a test and on a cluster. Each mutable value is pickled when it is
-emitted, and before and after each execution of its tuple; if the pickles differ, `MutatedValue` is raised. Values that cannot
-be pickled, or whose pickles differ each time, are not checked. Attributes stored by `functools.cached_property` do not count.
+In one process, all tasks that receive a value share the same object, as do bolts that keep the value, and replays; between
+processes a value is copied. So code that changes a value behaves differently in a test and on a cluster. Each mutable value is
+pickled when it is emitted, and before and after each execution of its tuple; if the pickles differ, `MutatedValue` is raised.
+Values that cannot be pickled, or whose pickles differ each time, are not checked. Attributes stored by
+`functools.cached_property` are ignored.
 Must not know: tasks, clusters.
 """
 
@@ -28,19 +29,19 @@ from worker.tasks.emitter import short
 PLAIN = frozenset(
     (bool, int, float, complex, str, bytes, type(None), date, time, datetime, timedelta, Decimal, UUID, range)
 )
-#: The number of lately used values of a component that are checked around each of its executions: a bolt that keeps a value and
-#: changes it later is caught in that call.
+#: How many lately used values of a component are checked around each of its executions, so that a bolt that keeps a value and
+#: changes it in a later call is caught in that call.
 KEPT_IN_VIEW = 8
-#: Characters that an error shows of a value: enough to see the difference between values in tests.
+#: How many characters of a value an error shows: enough to see the difference between values in tests.
 MOST_TEXT = 400
 
 
 class MutatedValue(SquallError, AssertionError):
     """A component changed a value of a tuple.
 
-    `component`: the one that changed it. `field`, `stream`, `source`: which value. `before`, `after`: the value when it was
-    emitted (a copy), and now. `others`: components that had the value too and may have changed it instead; empty when
-    `component` is certain.
+    `component`: the component that changed the value. `field`, `stream`, `source`: the place of the value. `before`, `after`:
+    the value when it was emitted (a copy), and now. `others`: components that also had the value and may have changed it
+    instead; empty when `component` is certain.
     """
 
     def __init__(
@@ -76,7 +77,8 @@ class MutatedValue(SquallError, AssertionError):
 
 @dataclass(eq=False, repr=False, slots=True)
 class WatchedValue:
-    """A watched value: its first pickle, and which components have had it. It is kept alive, so that its id() stays unique."""
+    """A watched value: its first pickle, and the components that have had it. The value is kept alive, so that its id() stays
+    unique."""
 
     value: object
     data: bytes
@@ -88,11 +90,11 @@ class WatchedValue:
     def changed(self) -> bool:
         """Return whether the value has changed."""
         now = snapshot(self.value)
-        # A value that pickles differently each time cannot be checked.
+        # A value whose pickle differs each time cannot be checked.
         return now != self.data and now == snapshot(self.value)
 
     def held_by(self, component: str) -> None:
-        """Record that this component has the value too."""
+        """Record that this component also has the value."""
         if component not in self.holders:
             self.holders.append(component)
 
@@ -114,7 +116,7 @@ class MutationWatch:
         self.found: MutatedValue | None = None
 
     def emitted(self, component: str, stream: str, fields: Sequence[str], row: Sequence[Any]) -> None:
-        """Watch emitted values. A component that emits a value again after a change is the one that changed it."""
+        """Watch emitted values. If a component emits a value again after a change, that component changed the value."""
         for field, value in zip(fields, row):
             watched = self.watched.get(id(value))
             if watched is None:
@@ -141,7 +143,8 @@ class MutationWatch:
                 self.view(component, watched)
 
     def executed(self, component: str, tup: Tuple) -> None:
-        """Check values after a component executed a tuple: the component made any change since the call began."""
+        """Check values after a component executed a tuple: if a value has changed since the call began, the component changed
+        it."""
         got = [self.watched.get(id(value)) for value in tup.values]
         for watched in (*got, *self.in_view.get(component, ())):
             if watched is not None and watched.changed():
@@ -174,8 +177,8 @@ class MutationWatch:
             lately.append(watched)
 
     def judge(self, watched: WatchedValue) -> None:
-        """Blame a change found outside of a bolt's call. Values are checked around these calls, so most likely the component
-        that emitted the value changed it."""
+        """Decide who made a change that was found outside of a bolt's call. Values are checked around these calls, so most
+        likely the component that emitted the value changed it."""
         if self.found is None and watched.changed():
             self.keep_first(self.blame(watched))
 
@@ -208,7 +211,8 @@ def snapshot(value: object) -> bytes | None:
 
 
 class _Pickler(pickle.Pickler):
-    """Leaves out attributes that `cached_property` stores in an object: reading such an attribute does not change the value."""
+    """Leaves out attributes that `cached_property` stores in an object, since a read of such an attribute does not change the
+    value."""
 
     def reducer_override(self, obj: Any) -> Any:
         kind: Any = type(obj)

@@ -1,10 +1,10 @@
 """A local cluster whose workers are processes. Nimbus, the supervisors and their store are in this process.
 
-A driver calls `round` and `next_time`, as with `local_cluster.engine`, which runs workers in this process: Nimbus and the
-supervisors are the same, but the supervisors start `python -m worker`. All files of the workers are in one directory, which is
-removed with the cluster. If this process dies without cleaning up, the workers end with their lease, and the next cluster
-removes the directory.
-Must not know: the user's calls on the cluster, terminals, what workers do.
+A driver calls `round` and `next_time`, as it does for `local_cluster.engine`, which runs workers in this process. Nimbus and
+the supervisors are the same in both engines, but here the supervisors start `python -m worker`. All files of the workers are in
+one directory, which is removed with the cluster. If this process dies without cleaning up, the workers end with their lease,
+and the next cluster removes the directory.
+Must not know: the user's calls on the cluster, terminals, the work of workers.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from topology_api import InvalidConfig, SquallError
 
 _log = logging.getLogger(__name__)
 
-#: The id of the one Nimbus; it seals the keys of topologies for itself under this name.
+#: The id of the only Nimbus; under this name it seals the keys of topologies for itself.
 NIMBUS_ID = "local"
-#: How long workers go on without this process, in seconds; longer than a call that holds the interpreter's lock.
+#: For how many seconds workers continue without this process: longer than a call that holds the interpreter's lock.
 LEASE_SECS = 10.0
-#: Seconds from the end of its workers' leases until a silent supervisor may be given up. Workers check their lease only once a
-#: second; with a smaller margin two processes could have the same tasks for a moment.
+#: Seconds from the end of the workers' leases until their silent supervisor may be given up. Workers check their lease only
+#: once a second; with a smaller margin two processes could have the same tasks for a moment.
 MARGIN = 2.0
 #: Seconds between two checks of workers that are being stopped.
 PAUSE = 0.01
-#: Rounds without a pause, while each leads to another.
+#: How many rounds may follow each other without a pause, while each makes the next necessary.
 ROUNDS = 8
 #: Seconds before a retry of work that the disk or the system refused.
 RETRY_SECS = 1.0
@@ -52,8 +52,8 @@ RETRY_SECS = 1.0
 
 @dataclass(frozen=True)
 class WorkerView:
-    """A worker process. `directory` holds its log (`worker.log`) and its stdout and stderr (`output.log`); `opened`: all its
-    tasks were opened or prepared."""
+    """A worker process. `directory` holds the worker's log (`worker.log`) and its stdout and stderr (`output.log`); `opened`:
+    all its tasks were opened or prepared."""
 
     worker: str
     pid: int
@@ -91,7 +91,7 @@ class ProcessEngine:
             stamp=new_stamp,
         )
         self.statuses = Statuses(self.store, self.nimbus.counters, clock.now)
-        #: Seconds that workers have to stop at shutdown.
+        #: Seconds that workers have for stopping at shutdown.
         self.patience = STOP_SECS
         self.changed = True
         self.rounds = 0
@@ -122,7 +122,7 @@ class ProcessEngine:
         self.changed = True
 
     def round(self) -> bool:
-        """Let Nimbus and the supervisors do their due work; return whether more is due at once."""
+        """Let Nimbus and the supervisors do their due work; return whether more work is due at once."""
         now = self.clock.now()
         if now < self.due(now):
             self.rounds = 0
@@ -133,7 +133,7 @@ class ProcessEngine:
         for supervisor in self.supervisors:
             try:
                 supervisor.sync(now)
-            except OSError as error:  # the workers go on; this is retried
+            except OSError as error:  # the workers continue; this call is retried
                 self.retry_at = now + RETRY_SECS
                 _log.warning("%s cannot supervise its workers at the moment: %s", supervisor.id, error)
         self.rounds += 1
@@ -179,10 +179,10 @@ class ProcessEngine:
         ]
 
     def stop(self) -> None:
-        """Order all workers to stop, and kill those that take too long."""
+        """Order all workers to stop, and kill workers that take too long."""
         began = self.clock.now()
         open_still = list(self.supervisors)
-        while open_still and self.clock.now() < began + self.patience:  # `hurry` may shorten it meanwhile
+        while open_still and self.clock.now() < began + self.patience:  # `hurry` may shorten `patience`
             open_still = [supervisor for supervisor in open_still if not self.close(supervisor)]
             if open_still:
                 time.sleep(PAUSE)

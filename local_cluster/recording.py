@@ -1,6 +1,7 @@
-"""Records a run as it happens: every emission, every ack and fail, and whether values were changed.
+"""Records a run while it happens: every emission, every ack and fail, and whether values were changed.
 
-An observer of a local cluster (`worker.tasks.hooks`): each task gets its own recorder, and all write to one `Recording`.
+A recording is an observer of a local cluster (`worker.tasks.hooks`): each task gets its own recorder, and all recorders write
+to one `Recording`.
 Must not know: how the run is driven, how the record is used.
 """
 
@@ -47,7 +48,7 @@ class Recording:
         return list(self.rows[component, stream])
 
     def verdicts(self, spout: str) -> tuple[list[Any], list[tuple[Any, Failure]]]:
-        """Return the acked and the failed message ids of a spout; SquallError for anything but a spout."""
+        """Return the acked and the failed message ids of a spout. Raises SquallError if the component is not a spout."""
         spec = self._known(spout, tuple(self.acked))
         return list(self.acked[spec.id]), list(self.failed[spec.id])
 
@@ -66,7 +67,7 @@ class Recording:
 
 
 class TaskRecorder(Hook):
-    """Records what one task does."""
+    """Records the events of one task."""
 
     def __init__(self, recording: Recording, component: str) -> None:
         self.recording = recording

@@ -1,7 +1,7 @@
 """Spouts with scripted emissions: `ScriptedSpout` with its `Pause`s, and `FixedSource`, which replaces a spout in a test.
 
-Both use positions as message ids, and have the default replay policy. Of several tasks only the first (index 0) emits; the
-others finish at once. So a script is played once, whatever the parallelism.
+Both spouts use positions as message ids, and have the default replay policy. If a spout has several tasks, only the first
+(index 0) emits; all other tasks finish at once. So a script is played only once, regardless of the parallelism.
 Must not know: how topologies are run.
 """
 
@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Pause:
-    """In a script: `seconds` without emissions. InvalidConfig unless `seconds` is a number of 0 or more."""
+    """In a script: `seconds` without emissions. Raises InvalidConfig unless `seconds` is a number of 0 or more."""
 
     seconds: float
 
@@ -34,7 +34,7 @@ class Pause:
 
 
 class Tick:
-    """The class of TICK; there is one instance."""
+    """The class of TICK, which is its only instance."""
 
     def __repr__(self) -> str:
         return "TICK"
@@ -43,12 +43,12 @@ class Tick:
         return "TICK"
 
 
-#: Among the inputs of `run_bolt`: a call of the bolt's `tick`.
+#: An input of `run_bolt` that means a call of the bolt's `tick`.
 TICK = Tick()
 
 
 def row_problem(values: object, fields: Sequence[str]) -> str | None:
-    """Return what is wrong with `values` as the values of a tuple with these fields, or None."""
+    """Return the problem if `values` cannot be the values of a tuple with these fields; else None."""
     if not isinstance(values, (tuple, list)):
         return f"is {typed(values)}: give a tuple of values; one value is written (value,)"
     if len(values) != len(fields):
@@ -59,9 +59,10 @@ def row_problem(values: object, fields: Sequence[str]) -> str | None:
 class ScriptedSpout(Spout):
     """A spout that plays a script of value tuples and `Pause(seconds)`.
 
-    The message id of a tuple is its position in the script, pauses counted. At the end of the script it finishes. Failed
-    trees are replayed by the default policy; for another one, set `replay` on the instance or in a subclass.
-    fields: the fields of the stream `default`. InvalidTopology, with all problems, for a script that does not fit them.
+    The message id of a tuple is its position in the script; pauses are counted, too. At the end of the script the spout
+    finishes. Failed trees are replayed according to the default policy; for a different policy, set `replay` on the instance or
+    in a subclass. fields: the fields of the stream `default`. Raises InvalidTopology, with all problems, if the script does not
+    fit the fields.
     """
 
     def __init__(self, fields: Fields | str | Sequence[str], script: Iterable[Any]) -> None:
@@ -79,7 +80,7 @@ class ScriptedSpout(Spout):
             raise InvalidTopology(problems)
 
     def open(self, context: Context) -> None:
-        """Start at the beginning (the first task), or at the end."""
+        """Start at the beginning of the script (the first task), or at its end (all other tasks)."""
         self.position = 0 if context.index == 0 else len(self.script)
 
     def next_tuple(self) -> float | None:
@@ -99,7 +100,7 @@ class ScriptedSpout(Spout):
 
 
 class FixedSource(ScriptedSpout):
-    """Replaces a spout: a script of values, each with its stream, in place of the script of one stream."""
+    """Replaces a spout: plays values that each name their stream, instead of a script for one stream."""
 
     def __init__(self, entries: Sequence[tuple[str, Row]]) -> None:
         self.script = tuple(entries)
@@ -110,10 +111,10 @@ class FixedSource(ScriptedSpout):
 
 
 def with_sources(topology: Topology, sources: Mapping[str, Any]) -> Topology:
-    """Replace spouts of a topology by fixed values: id -> value tuples for the stream `default` (or the spout's only
-    stream), or id -> {stream: value tuples}. Ids, streams, parallelism, configuration and task ids stay as they were.
+    """Replace spouts of a topology with fixed values: id -> value tuples for the stream `default` (or the spout's only stream),
+    or id -> {stream: value tuples}. Ids, streams, parallelism, configuration and task ids stay unchanged.
 
-    InvalidTopology with all problems; raise CannotPack for values that could not be shipped.
+    Raises InvalidTopology with all problems, and CannotPack for values that could not be shipped.
     """
     if not isinstance(sources, Mapping):
         raise InvalidTopology(
@@ -147,7 +148,7 @@ def _not_a_spout(name: object, spec: ComponentSpec | None, topology: Topology) -
 
 
 def _entries_of(spec: ComponentSpec, values: Any) -> tuple[list[tuple[str, Row]], list[str]]:
-    """Return the entries of a `FixedSource`, stream by stream, and the problems with them."""
+    """Return the entries of a `FixedSource`, stream by stream, and the problems of the values."""
     streams = [stream for stream in spec.outputs if not stream.startswith("__")]
     if not isinstance(values, Mapping):
         if DEFAULT_STREAM not in streams and len(streams) != 1:

@@ -1,4 +1,4 @@
-"""The names that users' tests import: they run topologies and bolts in the test's own process, on simulated time.
+"""The names that users' tests import, to run topologies and bolts in the test's own process, on simulated time.
 
     def test_words_are_counted():
         done = complete_topology(topology(), sources={"lines": [("a b a",)]})
@@ -8,7 +8,7 @@
     def test_a_line_is_split():
         assert run_bolt(Split(), [("a b",)], source_fields="line").emitted() == [("a",), ("b",)]
 
-This module only exports names; each is documented where it is defined. No pytest plugin is needed.
+This module only exports names; each name is documented where it is defined. No pytest plugin is needed.
 """
 
 from local_cluster.bolt_run import BoltRun, run_bolt

@@ -1,9 +1,9 @@
-"""The process host of a local cluster in one process: workers in memory that take orders like worker processes.
+"""The process host of a local cluster in one process: workers in memory, which take orders like worker processes.
 
 Supervisors see a container for each worker (`supervisor.process_host`). Orders take effect at once. Heartbeats are not written
-to a file; each describes the worker at the moment when it is read. Between workers this host is the transport: it reports to
-each worker which others came and went. It does not know whether time is real.
-Must not know: the user's calls on the cluster, the store's records, terminals.
+to a file; each heartbeat describes the worker at the moment of reading. This host is also the transport between workers: it
+reports to each worker which other workers came and went.
+Must not know: the user's calls on the cluster, the store's records, terminals, whether time is real.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class VirtualTopology:
     loopback: Loopback
     #: The containers whose workers run, by worker.
     running: dict[str, VirtualContainer] = field(default_factory=dict)
-    #: Tuples that waited in workers when these stopped: they are lost.
+    #: Tuples that waited in workers when the workers stopped: these tuples are lost.
     left: list[SentBatch] = field(default_factory=list)
 
 
@@ -71,11 +71,11 @@ class VirtualHost:
         self.settings = settings
         self.count = count
         self.topologies: dict[str, VirtualTopology] = {}
-        #: A worker has started, stopped or got other orders since this was set to False.
+        #: Whether a worker has started, stopped or got different orders since this attribute was set to False.
         self.changed = False
 
     def containers(self, name: str | None = None) -> list[VirtualContainer]:
-        """Return the containers whose workers run; with `name`, only those of that topology."""
+        """Return the containers whose workers run; with `name`, only the containers of the topology with this name."""
         return [
             container
             for topology in self.topologies.values()
@@ -84,21 +84,22 @@ class VirtualHost:
         ]
 
     def workers(self, name: str | None = None) -> list[Worker]:
-        """Return the running workers, as `containers`."""
+        """Return the running workers; `name` as for `containers`."""
         return [container.running for container in self.containers(name)]
 
     def settle(self) -> None:
-        """Report to the remaining workers which others have stopped, and which tuples are lost, after all supervisors acted."""
+        """Report to the remaining workers which workers have stopped, and which tuples are lost. Called after all supervisors
+        acted."""
         for topology in self.topologies.values():
             for container in topology.running.values():
                 container.tell_gone()
             left, topology.left = topology.left, []
             for container in topology.running.values():
                 container.running.peers.lost(left, GONE)
-                break  # one is enough: each of them knows where the trackers are
+                break  # one worker is enough: each worker knows where the trackers are
 
     def count_all(self, name: str) -> None:
-        """Pass on the counters of a topology's workers; from any thread."""
+        """Pass on the counters of a topology's workers. May be called from any thread."""
         for container in self.containers(name):
             container.count()
 
@@ -125,7 +126,7 @@ class VirtualHost:
         """See `ProcessHost`."""
 
     def provision(self, record: TopologyRecord, now: float) -> Provision:
-        """See `ProcessHost`. Nothing is fetched: the topology is read from the store."""
+        """See `ProcessHost`. No files are fetched: the topology is read from the store."""
         if record.id not in self.topologies:
             topology = get_bundle(self.store, record.id)
             streams = Streams(topology, {row.task: row.component for row in record.tasks})
@@ -157,12 +158,12 @@ class VirtualContainer:
         self.worker: Worker | None = None
         self.orders: Orders | None = None
         self.heartbeats = 0
-        #: Stopped workers that this one does not know of yet.
+        #: Stopped workers, before their end is reported to this worker.
         self.gone_peers: list[str] = []
 
     @property
     def directory(self) -> Path:
-        """See `Container`. The tasks' own directories are made in it."""
+        """See `Container`. The tasks' own directories are made in this directory."""
         return Path(self.host.settings.directory(), self.topology_id)
 
     @property
@@ -185,7 +186,7 @@ class VirtualContainer:
         """See `Container`."""
 
     def wake(self) -> None:
-        """See `Container`. Nothing to do: orders have already taken effect."""
+        """See `Container`. Does nothing: orders have already taken effect."""
 
     def write_orders(self, orders: Orders) -> None:
         """See `Container`. The orders take effect on a running worker at once."""
@@ -241,7 +242,7 @@ class VirtualContainer:
         )
 
     def read_counters(self) -> bytes | None:
-        """See `Container`. Counters are passed on by `count` instead."""
+        """See `Container`. Not used: `count` passes counters on."""
         return None
 
     def terminate(self) -> None:
@@ -283,7 +284,7 @@ class VirtualContainer:
         self.host.count(plan.topology_id, self.name, plan.incarnation, worker_counters(self.running))
 
     def tell_gone(self) -> None:
-        """Report to the worker which others have stopped."""
+        """Report to the worker which other workers have stopped."""
         gone, self.gone_peers = self.gone_peers, []
         for name in gone:
             self.running.peers.superseded(name)
@@ -305,7 +306,7 @@ class VirtualContainer:
             self.kill()
 
     def plan(self) -> WorkerPlan:
-        """Return the worker's plan by its orders."""
+        """Return the worker's plan according to its orders."""
         orders, hosted, settings = self.orders, self.topology, self.host.settings
         assert orders is not None
         # Frames still in flight may name a task that is gone.
