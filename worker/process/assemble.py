@@ -46,8 +46,8 @@ from worker.tasks.scratch import Scratch
 
 _log = logging.getLogger(__name__)
 
-#: Thresholds of the garbage collector. Reference counts free tuples, so the collector finds nothing: with Python's own
-#: thresholds it takes 1.8 % of a busy worker's time, with these 0.2 % (measured with word counts over two workers).
+#: Thresholds of the garbage collector. Reference counts free tuples, so the collector finds nothing. With Python's own
+#: thresholds, the collector takes 1.8 % of a busy worker's time, with these 0.2 % (measured with word counts over two workers).
 COLLECTIONS: Final = (10_000, 10, 10)
 
 

@@ -198,7 +198,7 @@ class Daemon:
     def give_up_opening(self) -> NoReturn:
         """End the process because a task cannot be opened or prepared.
 
-        Its supervisor starts it again, with growing delays: at the next start, the resources that the task needs may be
+        The supervisor starts the worker again, with growing delays: at the next start, the resources that the task needs may be
         available. Tasks of other workers go on.
         """
         crash = self.worker.crash

@@ -122,7 +122,7 @@ def end_group() -> None:
         except OSError:  # for example, no descriptors are left: kill the whole group, including this process
             os.killpg(0, signal.SIGKILL)
         for pid in others:
-            with suppress(OSError):  # it has ended by itself
+            with suppress(OSError):  # the process has ended by itself
                 os.kill(pid, signal.SIGKILL)
         if not others:
             return

@@ -1,7 +1,7 @@
 """A task of a bolt whose `execute` is `async def`: up to `max_concurrency` calls at a time on the worker's asyncio loop.
 
 The asyncio loop and the worker's loop exchange calls in batches: a run submits new calls and collects calls that have ended.
-The emissions, acks and fails of a call are recorded, and carried out when it ends; then its tuple is acked or failed.
+The emissions, acks and fails of a call are recorded, and carried out when the call ends; then its tuple is acked or failed.
 Must not know: links, trackers, how the asyncio loop is driven.
 """
 

@@ -100,7 +100,7 @@ class BatchBoltTask(BoltTask):
                 observer.executed(tup)
         if failure is not None:
             for tup in tups:
-                if tup._root != SETTLED:  # otherwise the user acked or failed it
+                if tup._root != SETTLED:  # otherwise the user acked or failed the tuple
                     self.give_up(tup, failure)
         elif self.auto_ack:
             self.ack_all(tups)

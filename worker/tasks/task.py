@@ -148,7 +148,7 @@ class Task:
     def goes_on(self, why: str | None) -> None:
         """Implement `Context.progress`: the running call reports that it is not hung.
 
-        `why`: what it waits for (None: as before). Outside of a job `why` is ignored, since nothing would clear it.
+        `why`: what the call waits for (None: as before). Outside of a job `why` is ignored, since nothing would clear it.
         """
         self.busy_since = self.now()
         if why is not None and self.jobs:

@@ -1,9 +1,9 @@
 """The tracker: the open tuple trees of one spout task, and those that were completed or failed.
 
-A tree is one 64-bit value: the XOR of the edge ids of all its tuples, each once when it is emitted and once when it is
-acked. When every tuple was acked, the value is zero; before that, it is zero only with a chance of 2**-64 (the algorithm of
-Storm's acker, Nathan Marz, `daemon/acker.clj`). Trees are kept in a table of slots. A root id is a slot and its generation, so
-an entry for a tree that has ended is recognised as late and changes nothing.
+A tree is one 64-bit value: the XOR of the edge ids of all its tuples: each id enters once when its tuple is emitted, and once
+when the tuple is acked. When every tuple was acked, the value is zero; before that, it is zero only with a chance of 2**-64
+(the algorithm of Storm's acker, Nathan Marz, `daemon/acker.clj`). Trees are kept in a table of slots. A root id is a slot and
+its generation, so an entry for a tree that has ended is recognised as late and changes nothing.
 
 The tracker lives beside its spout: a tree is opened before any of its tuples can leave, and dies with its source.
 It keeps the values of each emission, for replays. It promises: each opened tree ends once, in `completed` or in `failed`.

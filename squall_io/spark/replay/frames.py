@@ -3,7 +3,7 @@
     source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
 
 Spark moves records of some thousand tuples each. All records of a task are in one partition, which may have several tasks.
-The first record of each task starts it, so a task without input also runs.
+The first record of each task starts the task, so a task without input also runs.
 
 Until an output is read, its tuples are bytes in Arrow's stream format, which includes the schema. If the caller gave a schema
 for the output, tuples are written with that schema, and passed to Spark unchanged. If not, every task writes with the types

@@ -5,8 +5,8 @@ So if a task runs again, or twice, it gets the same input in the same order, and
 A blob has the values by columns (which is faster and takes less than half the size of rows), and for each tuple the source row
 that its tree began with. A blob of an output's tuples has no source rows, and its columns are Arrow's, in a schema.
 
-A component that is not an output passes its notes to the first component that reads it, which passes them on. So all notes
-arrive with the outputs, and no frame has to be kept only for notes.
+A component that is not an output passes its notes to the first component that reads from it, and that component passes them on.
+So all notes arrive with the outputs, and no frame has to be kept only for notes.
 Must not know: Spark, Arrow, tasks.
 """
 

@@ -107,7 +107,7 @@ def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
         # difference of two times in one zone needs no offset.
         try:
             since = list(map(sub, values, repeat(_EPOCH)))
-        except TypeError:  # there is a None among them
+        except TypeError:  # there is a None among the values
             since = [None if value is None else value - _EPOCH for value in values]
         return pyarrow.array(since, pyarrow.duration("us")).view(kind)
     return pyarrow.array(values, kind)

@@ -1,4 +1,4 @@
-"""Checks one value of a row: whether a column's type accepts it. Converts it to a plain Python value.
+"""Checks whether a column's type accepts a value, and converts the value to a plain Python value.
 
 Nothing is rounded, truncated or guessed. A value that does not have exactly this type is refused, with its place in the row
 (`tags[3]`, `who.age`), the value and the expected type. Scalars of NumPy and pandas are treated as their contents; neither

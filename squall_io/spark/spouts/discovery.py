@@ -160,7 +160,7 @@ class FoundFile(NamedTuple):
 
 
 class _Found(msgspec.Struct):
-    """A record: the files from place `before` on."""
+    """A record: the files of the list from place `before` on."""
 
     before: int
     files: list[FoundFile]
@@ -209,7 +209,7 @@ class FileList:
         return max((number_of(status.name) or 0 for status in self._kept.list(FOUND)), default=0)
 
     def _take(self, number: int) -> None:
-        """Read a record that follows the last one, or has the whole list."""
+        """Read a record that follows the last record, or that has the whole list."""
         name = numbered(FOUND, number)
         path = f"{self._kept.root}/{name}"
         record = decode(KIND, _Found, self._kept.read(name), path)
@@ -224,7 +224,7 @@ class FileList:
 
 # New files
 
-#: Seconds until a file that has changed once more is reported again: at first, and at most.
+#: How many seconds after a report about a file its next change is reported: at first, and at most. The wait doubles.
 FIRST_WAIT: Final = 60.0
 LONGEST_WAIT: Final = 3600.0
 
@@ -240,7 +240,7 @@ class FileDiscovery:
         self._list = FileList(kept)
         #: The number of files of the list that were returned.
         self._given = 0
-        #: The files at the last poll.
+        #: Size and time of each file at the last poll.
         self._before: dict[str, tuple[int, float]] = {}
         #: Problems to raise, of files that are not read or have changed. Below: the last report about each file.
         self.problems: deque[UnreadableFile] = deque()
@@ -311,7 +311,7 @@ class _Reported:
 
     mark: tuple[int, float] | None
     again_at: float
-    """When another change of the file is reported; the wait doubles each time."""
+    """The earliest time at which a further change of the file is reported. The wait doubles each time."""
     wait: float = FIRST_WAIT / 2
 
 

@@ -11,9 +11,9 @@ POSITIONS/snapshots/<topology id>.json                    what there is to read 
 POSITIONS/files/<number>.json                             the files of a reader of lines; see `discovery`
 POSITIONS/tasks/<index>of<parallelism>.<owner>.json       the record of one owner of one task
 ```
-Each owner of a task writes its own file, so an owner that does not know that it was superseded overwrites nothing.
-A starting owner combines all existing records. Once the result is in its own file, it deletes the files of the previous
-owners. Records of a different parallelism are kept: they are small, and describe units that now belong to other tasks.
+Each owner of a task writes its own file, so a superseded owner that still runs overwrites nothing. A starting owner combines
+all existing records. Once the result is in its own file, the owner deletes the files of the previous owners. Records of a
+different parallelism are kept: they are small, and describe units that now belong to other tasks.
 Must not know: which file system has the folder, what is read, spouts.
 """
 

@@ -1,4 +1,4 @@
-"""Stores for tasks that read for months: all stores of a process share one small JVM, which is replaced if it dies.
+"""Stores for tasks that read for months: all stores of a process share one small JVM; if the JVM dies, a new one is started.
 
 A task that only reads needs Hadoop's client, but no Spark. So it uses neither the session nor the settings of a sink in the
 same worker.
