@@ -2,12 +2,12 @@
 
     squall run examples/async_lookups.py
 
-It teaches `async def execute`. One lookup takes a fifth of a second, mostly waiting; a task runs up to `max_concurrency` of
-them at once on the worker's asyncio loop, and the other bolts run on meanwhile. Each tuple is acked when its own call ends, so
-answers come in any order, and an exception fails one tuple only. For a library that blocks instead of awaiting, use `threaded =
-True`: see batches_to_sqlite.py.
+It teaches `async def execute`. One lookup takes a fifth of a second, mostly waiting; a task runs up to `max_concurrency`
+lookups at once on the worker's asyncio loop, and the other bolts run on meanwhile. Each tuple is acked when its own call ends,
+so answers may arrive in any order, and an exception fails only one tuple. For a library that blocks instead of awaiting, use
+`threaded = True`: see batches_to_sqlite.py.
 
-`lookup` stands for your HTTP or database client; it only sleeps.
+`lookup` takes the place of your HTTP or database client; it only sleeps.
 """
 
 import asyncio

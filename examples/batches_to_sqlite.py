@@ -1,14 +1,14 @@
-"""Writes rows into SQLite, a batch in one transaction.
+"""Writes rows into SQLite, each batch in one transaction.
 
     squall run examples/batches_to_sqlite.py -- /tmp/readings.sqlite
 
-It teaches the batch bolt, and what to do about replays. A database works best with a thousand rows at a time, and a spout waits
+It teaches the batch bolt, and how to deal with replays. A database works best with a thousand rows at a time, and a spout waits
 for acks; so a batch is executed when it is full, when `batch_interval` has passed, when the spouts wait at their pending limit,
 and at the end of the input. All its tuples are acked when `execute_batch` returns, and fail when it raises.
 
-A tuple that was written may come again if its ack was lost or another branch of its tree failed. So the row has a key and is
-replaced: writing it twice changes nothing. `threaded` gives the task a thread of its own: SQLite blocks, and the other tasks of
-the worker must not wait for it.
+A tuple that was written may arrive again, if its ack was lost or a different branch of its tree failed. So each row has a key,
+and a second write replaces the row by an equal one. `threaded` gives the task a thread of its own: SQLite blocks, and the other
+tasks of the worker must not wait for it.
 """
 
 import sqlite3

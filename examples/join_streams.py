@@ -2,10 +2,10 @@
 
     squall run --allow-failures examples/join_streams.py
 
-It teaches the rich bolt. With `auto_ack` and `auto_anchor` off, `Join` keeps tuples until their partner comes, emits the result
-with both as anchors (so that both trees wait for the shipment), and acks them afterwards, in any order. It fails a tuple that
-finds no match within `patience`; the spout's replay policy tries such a tuple once more, then passes it to its dead letters:
-one order is never paid, and one payment has no order.
+It teaches the rich bolt. With `auto_ack` and `auto_anchor` off, `Join` keeps each tuple until its partner arrives, emits the
+result with both tuples as anchors (so that both trees wait for the shipment), and acks them afterwards, in any order. It fails
+a tuple that finds no match within `patience`; the spout's replay policy emits such a tuple once more, and after that the tuple
+goes to the spout's dead letters. In this example, one order is never paid, and one payment has no order.
 """
 
 from topology_api import Bolt, Fields, Replay, Spout, TopologyBuilder

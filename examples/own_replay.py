@@ -3,9 +3,9 @@
     squall run --allow-failures examples/own_replay.py
 
 It teaches Storm's way: with `replay = None` the runtime keeps nothing, `fail` is called on the first failure, and the spout
-decides what to do. That suits a source that can read any message again, such as a log with offsets. This one keeps the numbers
-of pending lines, reads a failed one again (before new ones), and gives it up after `attempts`. It finishes only when nothing is
-pending. For the runtime, each of these failures is final for its emission, hence `--allow-failures`.
+decides what to do. That suits a source that can read any message again, such as a log with offsets. This spout keeps the
+numbers of pending lines, reads a failed line again (before new lines), and gives the line up after `attempts`. It finishes only
+when no line is pending. For the runtime, each of these failures is final, so the command needs `--allow-failures`.
 
 The bolt fails every third line the first time, as an overloaded service would.
 """

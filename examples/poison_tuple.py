@@ -2,10 +2,10 @@
 
     squall run --allow-failures examples/poison_tuple.py
 
-It teaches what an error does. The exception fails that tuple alone and is reported with the component, the task, the tuple and
-your own line; the task lives on and the other tuples flow. The runtime emits the record again as often as `replay` says. After
-the last replay, the spout's `fail` is called, and the dead letters get the record with its failure, for a person to inspect.
-Without `--allow-failures` the command ends with status 1, because not everything was processed.
+It teaches the effects of an error. The exception fails only that tuple, and is reported with the component, the task, the tuple
+and your own line; the task lives on and the other tuples flow. The runtime emits the record again as often as `replay` says.
+After the last replay, the spout's `fail` is called, and the dead letters get the record with its failure, for a person to
+inspect. Without `--allow-failures` the command ends with status 1, because not everything was processed.
 """
 
 from topology_api import Bolt, Fields, Replay, Spout, TopologyBuilder
@@ -47,7 +47,7 @@ class Morgue(Bolt):
     outputs = Fields("record", "why")
 
     def execute(self, tup):
-        (record,) = tup["values"]  # what the spout emitted
+        (record,) = tup["values"]  # the values that the spout emitted
         print(f"dead letter: {record!r}: {tup['failure'].component} said {tup['failure'].error}")
         self.emit((record, tup["failure"].error))
 

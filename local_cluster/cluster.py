@@ -132,7 +132,8 @@ class LocalCluster:
         self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
 
     def fail(self, name: str, error: str) -> None:
-        """Mark a topology FAILED with this error, as a crash would do. For a watcher that sees no progress."""
+        """Mark a topology FAILED with this error, as a crash would do. For code that watches a topology and sees no
+        progress."""
         self._driver.call(lambda: self._engine.nimbus.fail(name, error))
 
     def activate(self, name: str) -> None:
@@ -166,7 +167,7 @@ class LocalCluster:
 
     @property
     def broken(self) -> BaseException | None:
-        """The internal error that ended the cluster itself; None while it works."""
+        """The internal error that ended the cluster itself; None while the cluster works."""
         return self._driver.broken
 
     def wait(self, name: str, timeout: float | None = None) -> None:

@@ -68,7 +68,7 @@ class SimulatedDriver:
             raise SquallError(called_inside(what))
 
     def call(self, command: Callable[[], T]) -> T:
-        """Run a command, and all that follows from it at this instant."""
+        """Run a command, and everything that follows from the command at this instant."""
         if self.stopped:
             raise SquallError("the local cluster has been shut down")
         result = command()
@@ -114,8 +114,8 @@ class SimulatedDriver:
         return True
 
     def run_until(self, over: Callable[[], bool], latest: float = float("inf")) -> bool:
-        """Jump from one due moment to the next until `over` returns True. Return False at `latest`, or if nothing is due any
-        more: then `over` will never return True."""
+        """Jump from one due time to the next until `over` returns True. Return False if the time `latest` is reached, or if
+        nothing is due any more, since then `over` will never return True."""
         while True:
             restless = self.settle() >= ROUNDS_AN_INSTANT
             if over():

@@ -108,7 +108,7 @@ class WatchedValue:
 
 
 class MutationWatch:
-    """Watches the values of one run. It never raises during the run: `found` is the first change."""
+    """Watches the values of one run. During the run it never raises, but keeps the first change in `found`."""
 
     def __init__(self) -> None:
         self.watched: dict[int, WatchedValue] = {}
@@ -171,7 +171,7 @@ class MutationWatch:
             self.view(component, watched)
 
     def view(self, component: str, watched: WatchedValue) -> None:
-        """Check a value again around the next executions of a component that used it."""
+        """Check a value around the next executions of a component that used it."""
         lately = self.in_view.setdefault(component, deque(maxlen=KEPT_IN_VIEW))
         if watched not in lately:
             lately.append(watched)

@@ -1,4 +1,4 @@
-"""A local cluster whose workers are processes. Nimbus, the supervisors and their store are in this process.
+"""A local cluster whose workers are processes. Nimbus, the supervisors and the store are in this process.
 
 A driver calls `round` and `next_time`, as it does for `local_cluster.engine`, which runs workers in this process. Nimbus and
 the supervisors are the same in both engines, but here the supervisors start `python -m worker`. All files of the workers are in
@@ -46,7 +46,7 @@ MARGIN = 2.0
 PAUSE = 0.01
 #: How many rounds may follow each other without a pause, while each makes the next necessary.
 ROUNDS = 8
-#: Seconds before a retry of work that the disk or the system refused.
+#: Seconds before work that the disk or the system refused is tried again.
 RETRY_SECS = 1.0
 
 

@@ -1,5 +1,5 @@
-"""The names that users of Squall import: spouts, bolts, groupings, the builder, and the errors. Each is documented where it is
-defined.
+"""The names that users of Squall import: spouts, bolts, groupings, the builder, and the errors. Each is documented in the
+module that defines it.
 """
 
 from importlib import import_module
@@ -9,8 +9,8 @@ from topology_api import core_choice as core_choice  # before anything that may 
 from topology_api import errors as errors
 from topology_api.errors import *  # noqa: F403 - all of its `__all__`
 
-#: The names of each module. A module is imported when one of its names is first used: every command needs the errors, and
-#: `squall list` nothing else.
+#: The names of each module. A module is imported when one of its names is first used, because every command needs the errors,
+#: but `squall list`, for example, needs no other module.
 PLACES: Final = {
     "builder": ("TopologyBuilder",),
     "components": ("BatchBolt", "Bolt", "Spout"),
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Import a name of the API, or a module of `PLACES`, and keep it."""
+        """Import a name of the API, or a module of `PLACES`, when it is first used, and keep it."""
         if name in PLACES:
             return import_module(f"{__name__}.{name}")
         module = next((module for module, names in PLACES.items() if name in names), None)

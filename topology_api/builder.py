@@ -1,7 +1,7 @@
 """TopologyBuilder: how a user declares a topology.
 
-The builder only records its calls, right or wrong; `build()` validates everything at once (inspection,
-packing, validation) and raises one InvalidTopology with all problems. It must not know the rules themselves.
+The builder records calls without checking them; `build()` validates everything at once (inspection, packing, validation) and
+raises one InvalidTopology with all problems. Must not know: the rules themselves.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TopologyBuilder:
         id: unique in the topology. spout: an instance; `build()` inspects and pickles it.
         parallelism: the number of its tasks. conf: its own configuration, which overrides the topology's.
         """
-        # In fact a BoltDeclarer: a grouping call on a spout becomes a reported problem, not a traceback.
+        # The handle is in fact a BoltDeclarer, so that a grouping call on a spout becomes a reported problem, not a traceback.
         return self._declare("spout", id, spout, parallelism, conf)
 
     def set_bolt(
@@ -75,7 +75,7 @@ class TopologyBuilder:
         problems = build.problems + problems_of_topology(
             self.name, conf, specs, unread_outputs=build.unread_outputs, unread_inputs=build.unread_inputs
         )
-        if not problems:  # bolts can check their inputs only if these are valid
+        if not problems:  # bolts can check their inputs only if the inputs are valid
             problems = build.problems_of_inputs(specs)
         if problems:
             raise InvalidTopology(problems, self.name if isinstance(self.name, str) else None)

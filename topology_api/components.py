@@ -1,8 +1,8 @@
-"""Spout, Bolt and BatchBolt: the bases of what users write.
+"""Spout, Bolt and BatchBolt: the base classes of users' components.
 
-They hold no state and have no constructor, so that subclasses need no `super().__init__()`. Calls such as `emit` and
-`ack` are delegated to the task object that the runtime stores in the instance's `__dict__` as `_squall_task`. The names
-in this module and names that begin with `_squall_` are reserved. Must not know: what that task object is.
+These classes hold no state and have no constructor, so that subclasses need no `super().__init__()`. Calls such as `emit` and
+`ack` are delegated to the task object that the runtime stores in the instance's `__dict__` as `_squall_task`. The names in this
+module and names that begin with `_squall_` are reserved. Must not know: the class of that task object.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Spout:
 
     outputs: the output streams, as a class or instance attribute or a property: Fields (or a string, or a
         sequence of strings) for the stream `default`, or a dict from stream names to Fields or Stream.
-        Without it the component emits nothing.
+        Without `outputs` the component cannot emit.
     replay: with a Replay, the runtime keeps the values of tracked emissions and emits a failed tree again. With
         None, `fail` is called on the first failure, and replaying is up to the spout.
     threaded: True runs the task in its own thread, for code that blocks.
@@ -124,7 +124,7 @@ class Bolt:
     tick_interval: float | None = None
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
-        """Return a sentence for each problem of the bolt's inputs; called by `build()`. By default there are no problems.
+        """Return a sentence for each problem of the bolt's inputs, by default none. `build()` calls this method.
 
         inputs: the fields of each stream that the bolt reads, by (component, stream).
 
@@ -134,7 +134,7 @@ class Bolt:
         return ()
 
     def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
-        """Return why the bolt cannot share a topology with other bolts, a sentence per problem; none by default.
+        """Return a sentence for each reason why the bolt cannot share a topology with other bolts, by default none.
 
         Called by `build()` after `input_problems`. earlier: the bolts declared before this one, by id, so that each pair of
         bolts is checked once.
@@ -155,7 +155,7 @@ class Bolt:
         """Do periodic work: called every `tick_interval` seconds, between calls of `execute`. May emit, unanchored."""
 
     def end_of_input(self) -> None:
-        """Handle the end of all inputs, called once; only finite sources end (`Spout.finish`). May emit."""
+        """Handle the end of all inputs, called once. Inputs end only if their sources are finite (`Spout.finish`). May emit."""
 
     def cleanup(self) -> None:
         """Release resources: the task ends. Must not emit. Not called when the process is killed."""
@@ -170,8 +170,8 @@ class Bolt:
         """Emit one tuple.
 
         values: a sequence with one value per field of the stream. Do not mutate the values afterwards.
-        anchors: one or several input tuples, whose trees then wait for this tuple; `()` means unanchored;
-            None means the tuple of this `execute` if `auto_anchor` is set, else unanchored.
+        anchors: one or several input tuples, whose trees then wait for this tuple; `()` means unanchored; None means the tuple
+        of this `execute` if `auto_anchor` is set, otherwise unanchored.
         stream: one of the output streams.
         Raises EmitError: wrong number of values, unknown or direct stream, an anchor that was already acked or
         failed, called from another thread or in `cleanup`.

@@ -1,4 +1,4 @@
-"""Context: what a task knows about its surroundings; the argument of `open` and `prepare`.
+"""Context: a task's view of its surroundings; the argument of `open` and `prepare`.
 
 Must not know: the runtime. Everything is passed to the constructor as values and functions.
 """
@@ -26,7 +26,7 @@ class Histogram(Protocol):
     """A distribution of measured values."""
 
     def add(self, value: float, count: int = 1) -> None:
-        """Add a value (durations in seconds), or `count` equal ones."""
+        """Add a value (durations in seconds), or `count` equal values."""
 
 
 class Metrics(Protocol):
@@ -36,14 +36,14 @@ class Metrics(Protocol):
         """Return the counter of this name, created on first use."""
 
     def gauge(self, name: str, function: Callable[[], float]) -> None:
-        """Call the function for the value each time metrics are reported."""
+        """Register a function that returns the value; it is called each time metrics are reported."""
 
     def histogram(self, name: str) -> Histogram:
         """Return the histogram of this name, created on first use."""
 
 
 class Context:
-    """What a task knows about its surroundings.
+    """A task's view of its surroundings.
 
     topology: name of the topology. topology_id: id of this submission, which no other submission ever gets.
     component: id of the component.
@@ -147,15 +147,15 @@ class Context:
         return self._now()
 
     def wake(self) -> None:
-        """Request a call of `next_tuple` now. Thread-safe: for data that another thread received."""
+        """Request a call of `next_tuple` now. Thread-safe: call it when another thread has received data."""
         self._wake()
 
     def progress(self, why: str | None = None) -> None:
         """Called from within a long call: report that the call is making progress.
 
-        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for. The command
-        line (`squall status`, and tables in the column WHY IDLE) shows a bolt's reason until the bolt reports a new one ("" for
-        none) or the call ends. For calls that wait for an external system; not for `async def execute`.
+        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for. `squall status`,
+        and tables in the column WHY IDLE, show this text until the bolt reports a new text ("" for none) or the call ends. For
+        calls that wait for an external system; not for `async def execute`.
         """
         self._progress(why)
 

@@ -2,8 +2,9 @@
 import.
 
 The compiled core runs only if it was built from exactly the installed sources. To check this, the build leaves a stamp beside
-the extensions, with a checksum of each source. If one differs (after an edit in an editable installation, or an interrupted
-update), all modules run as plain Python; the two are never mixed. `SQUALL_PURE=1` asks for plain Python.
+the extensions, with a checksum of each source. If a source differs (after an edit in an editable installation, or an
+interrupted update), all modules run as plain Python; compiled and plain modules are never mixed. `SQUALL_PURE=1` selects plain
+Python.
 Must not know: what the modules do.
 """
 
@@ -51,7 +52,7 @@ ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 @dataclass(frozen=True)
 class Choice:
-    """Which core runs. `why`: why it is not the compiled one; "" if it is."""
+    """Which core runs. `why`: why it is not the compiled core; "" if it is."""
 
     compiled: bool
     why: str = ""
@@ -104,8 +105,8 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
 
 
 class PlainSource(MetaPathFinder):
-    """Makes Python import a module's source although there is an extension beside it, which it would prefer. This applies to
-    the hot modules, and to those that were hot when the extensions were built.
+    """Makes Python import a module's source although there is an extension beside the source, which Python would prefer. This
+    applies to the hot modules, and to modules that were hot when the extensions were built.
     """
 
     def find_spec(
@@ -120,5 +121,5 @@ class PlainSource(MetaPathFinder):
 CHOICE: Final = choose(pure=os.environ.get("SQUALL_PURE", ""))
 if not CHOICE.compiled:
     sys.meta_path.insert(0, PlainSource())
-#: The paths of the compiled modules in tracebacks: as given to the compiler, not as installed.
+#: The paths of the compiled modules in tracebacks. These are the paths that the compiler got, not those of the installation.
 COMPILED_FILES: Final = frozenset(module.replace(".", "/") + ".py" for module in HOT if CHOICE.compiled)

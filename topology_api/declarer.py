@@ -1,7 +1,7 @@
 """The handles that `set_spout` and `set_bolt` return, and the grouping calls that declare a bolt's inputs.
 
 The methods of `BoltDeclarer` are the table of built-in groupings: `KINDS` follows from them, and a worker has a route for each
-(`worker/routing/router.py`). They only record the calls; `TopologyBuilder.build` checks them.
+(`worker/routing/router.py`). The methods only record the calls; `TopologyBuilder.build` checks them.
 Must not know: the rules of a topology, how tuples travel.
 """
 
@@ -20,7 +20,7 @@ from topology_api.wording import shown
 
 @dataclass(eq=False)
 class Input:
-    """A recorded grouping call, right or wrong."""
+    """A recorded grouping call, valid or not."""
 
     source: object
     stream: object
@@ -37,7 +37,7 @@ class Input:
 
 @dataclass(eq=False)
 class Declaration:
-    """A recorded call of set_spout or set_bolt, right or wrong, and the grouping calls that followed."""
+    """A recorded call of set_spout or set_bolt, valid or not, and the grouping calls that followed."""
 
     builder: object
     kind: str
@@ -53,7 +53,7 @@ class Declaration:
 
 
 class Handle:
-    """What `set_spout` returns. You can pass it instead of the id of a source."""
+    """The result of `set_spout`. You can pass it instead of the id of a source."""
 
     __slots__ = ("_declaration",)
 
@@ -70,10 +70,11 @@ class Handle:
 
 
 class BoltDeclarer(Handle):
-    """What `set_bolt` returns: a Handle whose grouping calls declare the bolt's inputs; calls chain.
+    """The result of `set_bolt`: a Handle whose grouping calls declare the bolt's inputs. The calls can be chained.
 
-    `source` is the id of a spout or bolt, or its handle. It may be declared later, and may be the bolt itself (cycles are
-    allowed). `stream` is one of the source's output streams; a bolt can read a stream only once. `build()` reports mistakes.
+    `source` is the id of a spout or bolt, or its handle. The source may be declared later, and may be the bolt itself (cycles
+    are allowed). `stream` is one of the source's output streams; a bolt can read a stream only once. `build()` reports
+    mistakes.
     """
 
     __slots__ = ()
@@ -83,13 +84,13 @@ class BoltDeclarer(Handle):
         return self
 
     def shuffle_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to one task, in turn: each sender sends every task the same number of tuples, give or take 1."""
+        """Send each tuple to one task, in turn: what two tasks get from one sender differs by at most one tuple."""
         return self._add(Input(source, stream, "shuffle"))
 
     def fields_grouping(
         self, source: str | Handle, *fields: str | Sequence[str], stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Send tuples with equal values of these fields to the same task, regardless of the task and host that send them.
+        """Send tuples with equal values of these fields to the same task, whichever task and host sends them.
 
         Keys may be None, bool, numbers, str, bytes, date/time/datetime/timedelta, Decimal, Enum, UUID, dataclasses, numpy
         scalars, and tuples, lists and frozensets of these; any other type raises GroupingError in `emit`.
@@ -99,11 +100,11 @@ class BoltDeclarer(Handle):
     def partial_key_grouping(
         self, source: str | Handle, *fields: str | Sequence[str], stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Group by fields, but with two candidate tasks per key; the less used one gets the tuple."""
+        """Group by fields, but with two candidate tasks per key: the less used of the two gets the tuple."""
         return self._add(Input(source, stream, "partial_key", tuple(Fields(*fields))))
 
     def all_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to every task; its tree waits for all of them."""
+        """Send each tuple to every task; the tuple's tree waits for all of them."""
         return self._add(Input(source, stream, "all"))
 
     def global_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
@@ -121,17 +122,17 @@ class BoltDeclarer(Handle):
     def local_or_shuffle_grouping(
         self, source: str | Handle, *, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Shuffle among the tasks in the sender's worker if it has any, else among all."""
+        """Shuffle among the tasks in the sender's worker; if it has none, shuffle among all tasks."""
         return self._add(Input(source, stream, "local_or_shuffle"))
 
     def custom_grouping(
         self, source: str | Handle, grouping: Grouping, *, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Let an instance of a subclass of Grouping choose; each sending task has its own copy."""
+        """Let an instance of a subclass of Grouping choose the tasks; each sending task has its own copy of the instance."""
         return self._add(Input(source, stream, "custom", grouping=grouping))
 
     def dead_letters(self, spout: str | Handle) -> BoltDeclarer:
-        """Receive those emissions of a spout that have failed and have no replays left.
+        """Receive the emissions of a spout that have failed and have no replays left.
 
         The tuples have the fields `message_id`, `values`, `stream` and `failure` (a Failure), and are shuffled over the bolt's
         tasks. Not possible for a spout whose `replay` is None, because the runtime does not keep its values.

@@ -16,7 +16,7 @@ from topology_api.validation import problems_of_topology
 from topology_api.wording import shown
 
 T = TypeVar("T")
-FORMAT = 1  # increased when an old reader would misread a new description
+FORMAT = 1  # increased when an older reader would misread a new description
 
 
 def describe(topology: Topology) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The errors that Squall raises on purpose: one tree under SquallError.
 
-A message says what failed, where (topology, component, task), the offending value, and what to do next. Errors can be
+A message names the failure, its place (topology, component, task), the offending value, and the next step. Errors can be
 pickled (`args` are the constructor's arguments), because they travel between processes.
 Must not know: the rest of the package, which imports this module.
 """
@@ -35,7 +35,7 @@ def _listed(head: str, problems: tuple[str, ...]) -> str:
 
 
 class InvalidTopology(SquallError):
-    """A topology that cannot run. `problems` holds every problem that was found, not only the first."""
+    """A topology cannot run. `problems` holds every problem that was found, not only the first."""
 
     def __init__(self, problems: Iterable[str], name: str | None = None) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
@@ -47,7 +47,7 @@ class InvalidTopology(SquallError):
 
 
 class InvalidConfig(SquallError):
-    """Invalid settings. `problems` holds every problem found; `name` says whose settings they are."""
+    """Settings are invalid. `problems` holds every problem that was found; `name` says whose settings they are."""
 
     def __init__(self, problems: Iterable[str], name: str | None = None) -> None:
         self.problems: tuple[str, ...] = (problems,) if isinstance(problems, str) else tuple(problems)
@@ -61,23 +61,23 @@ class InvalidConfig(SquallError):
 
 
 class EmitError(SquallError):
-    """An emit, ack or fail that is not allowed.
+    """A call of emit, ack or fail is not allowed.
 
-    Wrong number of values, unknown stream, misuse of a direct stream, a tuple that was already acked or failed, or a call
-    outside the task's own thread, in `cleanup`, or outside a running task. Nothing was sent.
+    The reason may be a wrong number of values, an unknown stream, misuse of a direct stream, a tuple that was already acked or
+    failed, or a call outside the task's own thread, in `cleanup`, or outside a running task. Nothing was sent.
     """
 
 
 class GroupingError(EmitError):
-    """A grouping that cannot choose a task: a key has a type that fields groupings do not accept, or a custom grouping returned
+    """A grouping cannot choose a task: a key has a type that fields groupings do not accept, or a custom grouping returned
     something other than a sequence of its target tasks.
     """
 
 
 class FailTuple(Exception):
-    """Raise it in `execute` or `execute_batch` to fail the tuple (the batch) without an error report.
+    """Raise FailTuple in `execute` or `execute_batch` to fail the tuple (the batch) without an error report.
 
-    The reason reaches the spout as `Failure.error`. Users raise it, not Squall, so it is not a SquallError.
+    The reason reaches the spout as `Failure.error`. FailTuple is not a SquallError, because users raise it, not Squall.
     """
 
     reason: str | None = None  # for subclasses whose constructor does not call this one
@@ -91,7 +91,7 @@ class FailTuple(Exception):
 
 
 class NotYet(SquallError):
-    """A feature that is planned but missing. Says what to do instead."""
+    """A feature is planned but missing. The text says what to do instead."""
 
     def __init__(self, what: str, alternative: str | None = None) -> None:
         self.what = what
@@ -115,7 +115,7 @@ class NoSuchTopology(SquallError):
 
 
 class NameTaken(SquallError):
-    """The name is in use. An ended topology keeps its name until it is killed, a killed one until its workers are gone."""
+    """The name is in use. An ended topology keeps its name until it is killed, a killed topology until its workers are gone."""
 
     def __init__(self, name: str, being_killed: bool = False) -> None:
         self.name = name
@@ -141,7 +141,7 @@ class TopologyFailed(SquallError):
 
 
 class CannotPack(SquallError):
-    """A component (or a custom grouping) that cannot be shipped to a worker.
+    """A component (or a custom grouping) cannot be shipped to a worker.
 
     `component` names it, `attribute` is the path of the part that cannot be pickled (such as `self.db.lock`),
     `reason` is pickle's message.

@@ -1,7 +1,7 @@
 """Fields and Stream: the declaration of a component's output streams.
 
-Both accept anything the user wrote, right or wrong. A topology is validated as a whole when it is built, so that all
-problems are reported at once, each with its component.
+Both accept any value, valid or not. A topology is validated as a whole when it is built, so that all problems are reported at
+once, each with its component.
 """
 
 from __future__ import annotations

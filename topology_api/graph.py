@@ -1,6 +1,6 @@
 """The graph of a topology: its cycles, and the edges that close them. Pure functions over ids and edges.
 
-Iterative on purpose: a chain of thousands of bolts must not exceed Python's recursion limit.
+The functions are iterative on purpose: a chain of thousands of bolts must not exceed Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def closing_edges(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[Edge, ...]
 
 
 def _strongly_connected(ids: Sequence[str], outgoing: dict[str, list[Edge]]) -> Iterator[list[str]]:
-    """Tarjan's algorithm: groups of components that can reach each other."""
+    """Yield the groups of components that can reach each other, by Tarjan's algorithm."""
     number: dict[str, int] = {}
     lowest: dict[str, int] = {}
     stack: list[str] = []
@@ -90,7 +90,8 @@ def _strongly_connected(ids: Sequence[str], outgoing: dict[str, list[Edge]]) -> 
 
 
 def cycles(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[tuple[str, ...], ...]:
-    """Groups of components that can reach each other, and components that read themselves, in order of declaration."""
+    """Return the groups of components that can reach each other, and components that read themselves, in order of
+    declaration."""
     outgoing = _outgoing(ids, edges)
     place = {component: position for position, component in enumerate(ids)}
     groups = [

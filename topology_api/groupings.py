@@ -1,4 +1,4 @@
-"""Grouping: the base of custom groupings. The built-in ones are the methods of `topology_api.declarer.BoltDeclarer`.
+"""Grouping: the base of custom groupings. The built-in groupings are the methods of `topology_api.declarer.BoltDeclarer`.
 
 Must not know: how tuples travel.
 """
@@ -21,7 +21,7 @@ class Grouping:
     """
 
     def prepare(self, context: Context, source: str, stream: str, target_tasks: Sequence[int]) -> None:
-        """Called once in each emitting task before the first `choose`. Optional.
+        """Prepare the grouping: called once in each emitting task, before the first `choose`. Optional.
 
         context: the Context of the emitting task. source, stream: the stream that is grouped.
         target_tasks: the ids of the tasks of the reading bolt, ascending.
@@ -30,6 +30,6 @@ class Grouping:
     def choose(self, values: tuple[object, ...]) -> Sequence[int]:
         """Return the ids of the tasks that receive an emission, each from `target_tasks`; called for each emission.
 
-        An empty sequence drops it; anything but a sequence of target tasks raises GroupingError.
+        With an empty sequence the emission is dropped. Any result except a sequence of target tasks raises GroupingError.
         """
         raise SquallError(f"{type(self).__name__} has no choose(values): define it")

@@ -17,31 +17,31 @@ if TYPE_CHECKING:
 
 
 class Hook:
-    """Base of task hooks. All methods are optional; an error in one is reported as an error of its task."""
+    """Base of task hooks. All methods are optional. An error in a hook is reported as an error of its task."""
 
     def opened(self, context: Context) -> None:
-        """After the task's `open` or `prepare`."""
+        """Called after the task's `open` or `prepare`."""
 
     def emitted(self, task: int, stream: str, values: tuple[object, ...], targets: Sequence[int]) -> None:
-        """After an emission by `task`. targets: ids of the receiving tasks (empty if no bolt reads the stream)."""
+        """Called after an emission by `task`. targets: ids of the receiving tasks (empty if no bolt reads the stream)."""
 
     def executing(self, tup: Tuple) -> None:
-        """Before `execute` gets the tuple."""
+        """Called before `execute` gets the tuple."""
 
     def executed(self, tup: Tuple) -> None:
-        """After `execute` returned or raised."""
+        """Called after `execute` returned or raised."""
 
     def acked(self, tup: Tuple) -> None:
-        """After a bolt acked the tuple."""
+        """Called after a bolt acked the tuple."""
 
     def failed(self, tup: Tuple, failure: Failure) -> None:
-        """After a bolt failed the tuple."""
+        """Called after a bolt failed the tuple."""
 
     def spout_acked(self, message_id: object) -> None:
-        """After the spout's `ack`."""
+        """Called after the spout's `ack`."""
 
     def spout_failed(self, message_id: object, failure: Failure) -> None:
-        """After the spout's `fail`, which follows the last attempt."""
+        """Called after the spout's `fail`, which follows the last attempt."""
 
     def closed(self) -> None:
-        """After the task's `close` or `cleanup`."""
+        """Called after the task's `close` or `cleanup`."""

@@ -1,7 +1,7 @@
 """Reads a user's spout, bolt or grouping instance: its kind, its output streams, its attributes and methods.
 
-Problems are returned as texts that do not name the component: the caller knows its id. Reading attributes runs the
-user's properties (they are part of the API), so any error that they raise is caught.
+Problems are returned as texts that do not name the component; the caller adds the component's id. Attributes may be properties
+of the user's (the API allows this), so any error in reading an attribute is caught.
 Must not know: the graph.
 """
 
@@ -24,7 +24,8 @@ _BOLT_OWN = ("emit", "emit_direct", "ack", "fail", "reset_timeout")
 
 
 def _calls_of(base: type, own: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    """Return the arguments of the methods that the runtime calls: those of a base class, except `own`, which users call."""
+    """Return the arguments of each method of a base class that the runtime calls: all methods except `own`, which users
+    call."""
     return {
         name: tuple(inspect.signature(method).parameters)[1:]
         for name, method in vars(base).items()
@@ -110,7 +111,7 @@ def _stream_spec(value: object) -> tuple[StreamSpec | None, str | None]:
 
 
 def component_problems(component: Spout | Bolt) -> list[str]:
-    """Return the problems of the methods and attributes of a spout or bolt, whose type has been checked already."""
+    """Return the problems of the methods and attributes of a spout or bolt whose type has been checked already."""
     problems: list[str] = []
     if isinstance(component, Spout):
         _check_methods(component, _SPOUT_CALLS, _SPOUT_OWN, "next_tuple", problems)
@@ -160,7 +161,7 @@ def grouping_problems(grouping: object) -> list[str]:
 
 
 def _base_method(component: object, name: str) -> object:
-    """Return the method of our own base class if the component's class does not override it."""
+    """Return the method of Squall's base class if the component's class does not override it, else None."""
     for cls in type(component).__mro__:
         if name in vars(cls):
             # not `in`: a metaclass may have its own ==
@@ -198,7 +199,7 @@ def _check_call(
     component: object, name: str, method: Callable[..., Any], arguments: tuple[str, ...], problems: list[str]
 ) -> None:
     if name in ("input_problems", "topology_problems") and inspect.isgeneratorfunction(method):
-        pass  # its result is iterated
+        pass  # the runtime iterates over its result
     elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         problems.append(f"{name} contains yield, so calling it would do nothing: emit with self.emit(...)")
     elif inspect.iscoroutinefunction(method) and name != "execute":

@@ -1,7 +1,7 @@
 """The rules for names: of topologies, components, streams and fields.
 
-Names become znodes, directories, log files, URLs and command line arguments; the rules keep all of these
-safe. Each function returns a text that says what is wrong, or None. The caller adds the place.
+Names become znodes, directories, log files, URLs and command line arguments; the rules keep all of these safe. Each function
+returns a text about the problem, or None. The caller adds the place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _FORBIDDEN = "/\\:."  # separators in paths, znodes, -o component:key=value and 
 
 
 def field_problem(name: object) -> str | None:
-    """Return what is wrong with the name of a field, or None. Fields are never paths, so `user.id` is fine."""
+    """Return the problem with the name of a field, or None. Fields are never paths, so `user.id` is fine."""
     if not isinstance(name, str):
         return f"is {typed(name)}: give a str"
     if not name:
@@ -31,7 +31,7 @@ def field_problem(name: object) -> str | None:
 
 
 def name_problem(name: object) -> str | None:
-    """Return what is wrong with the name of a topology, or None."""
+    """Return the problem with the name of a topology, or None."""
     if problem := field_problem(name):
         return problem
     assert isinstance(name, str)
@@ -46,7 +46,7 @@ def name_problem(name: object) -> str | None:
 
 
 def id_problem(name: object) -> str | None:
-    """Return what is wrong with the id of a component or of a stream, or None."""
+    """Return the problem with the id of a component or of a stream, or None."""
     problem = name_problem(name)
     if problem is None and isinstance(name, str) and name.startswith(RESERVED_PREFIX):
         return f"{name!r} begins with {RESERVED_PREFIX!r}, which is reserved"

@@ -1,7 +1,7 @@
 """The options table: every configuration key of Squall, with type, default, unit, scope and text.
 
 One table validates all layers of settings (squall/settings.py); `scripts/options_pages.py` writes `conf/defaults.yaml` and the
-reference page from it. It must not know where values come from. Names are Storm's where Storm has the option.
+reference page from it. An option that Storm has too has Storm's name. Must not know: where values come from.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of
 _MAX_TUPLES = 100_000_000
 
 
-# Where the configuration is set -> the scopes of the options that are allowed there.
+# The place where a configuration is set -> the scopes of the options that are allowed there.
 _ALLOWED: dict[Scope, tuple[Scope, ...]] = {
     "topology": ("topology", "component", "both"),
     "component": ("component", "both"),
@@ -44,8 +44,8 @@ class Option:
     """One configuration key.
 
     types: the Python types of its values. scope: where it may be set: `topology` (for the whole topology
-        only), `both` (for a component as well), `component`, or `daemon`. problem: returns what is wrong with a
-        value (type, unit or range), or None.
+        only), `both` (for a component as well), `component`, or `daemon`. problem: returns the problem with a value (type, unit
+        or range), or None.
     """
 
     name: str
@@ -105,7 +105,7 @@ def _text(value: object) -> str | None:
 
 
 def port_range(text: str) -> range | None:
-    """Return the ports of a text such as 6700-6799, both ends included; None for any other text."""
+    """Return the ports in a text such as 6700-6799, including both ends; None for any other text."""
     match = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", text)
     first, last = (int(match[1]), int(match[2])) if match else (0, 0)
     return range(first, last + 1) if 1 <= first < last <= 65_535 else None
@@ -296,7 +296,7 @@ OPTIONS: dict[str, Option] = {option.name: option for option in _TABLE}
 
 
 def defaults(scope: Scope = "topology") -> dict[str, object]:
-    """Return the defaults of all options that may be set for a `topology`, or for a whole site (`daemon`): a new dict."""
+    """Return, as a new dict, the defaults of all options that may be set for a `topology` or for a whole site (`daemon`)."""
     return {
         name: list(d) if isinstance(d := option.default, tuple) else d
         for name, option in OPTIONS.items()
@@ -305,7 +305,7 @@ def defaults(scope: Scope = "topology") -> dict[str, object]:
 
 
 def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
-    """Return all problems of a configuration set for a `topology`, a `component`, or a whole site (`daemon`).
+    """Return all problems of a configuration that is set for a `topology`, a `component`, or a whole site (`daemon`).
 
     Squall's own keys must be in the table, fit the scope, and have a value of the right type, unit and range;
     other keys are the user's own and may have any value that JSON has.
@@ -317,7 +317,8 @@ def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
 
 
 def json_copy(conf: Mapping[str, object]) -> dict[str, object]:
-    """Return a deep copy of a valid configuration, as it would come back from JSON (tuples become lists)."""
+    """Return a deep copy of a valid configuration, in the form that it has after a round trip through JSON (tuples become
+    lists)."""
     return {key: _json_copy(value) for key, value in conf.items()}
 
 

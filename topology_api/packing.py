@@ -1,8 +1,7 @@
 """Turns components into bytes with cloudpickle, and finds the part that cannot be pickled.
 
 A class of an importable module is pickled by reference; a class of `__main__`, a lambda or a closure by value.
-cloudpickle is imported on first use, so that `import topology_api` stays quick. It must not know builder or
-graph.
+cloudpickle is imported on first use, so that `import topology_api` stays quick. Must not know: builder, graph.
 """
 
 from __future__ import annotations
@@ -14,11 +13,11 @@ from typing import Any
 
 from topology_api.errors import CannotPack
 
-_DEEPEST = 30  # how deep the search for the culprit descends; beyond that, it names the path so far
+_DEEPEST = 30  # how deep the search for the culprit descends; at this depth it names the path so far
 
 
 def pack(component: object, place: str, base: type = object) -> bytes:
-    """Return the pickle of a component. Raises CannotPack, which names the attribute that is to blame.
+    """Return the pickle of a component. Raises CannotPack, which names the attribute that cannot be pickled.
 
     The pickle is also unpickled at once. Without this check, a component that cannot be unpickled, or comes back as something
     that is not a `base`, would fail only in the worker. place: names the component in the error, such as `bolt 'count'`.
@@ -40,8 +39,8 @@ def pack(component: object, place: str, base: type = object) -> bytes:
 def dumps_by_value(
     value: object, protocol: int, buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None
 ) -> bytes:
-    """As `pickle.dumps`, but definitions in `__main__` travel with the value. A packed component carries the same class, so
-    that in the other process the value is an instance of the class that the component knows.
+    """Like `pickle.dumps`, but definitions in `__main__` travel with the value. A packed component carries the same class, so
+    that in the other process the value is an instance of the class that the component uses.
     """
     import cloudpickle
 
@@ -86,7 +85,7 @@ def _culprit(component: object) -> tuple[str, str]:
 
 
 def _parts(value: object) -> Iterator[tuple[str, object]]:
-    """The parts that a pickle of the value would hold, each with its path as a programmer would write it."""
+    """Yield the parts that a pickle of the value would hold, each with its path in the form that a programmer would write."""
     if isinstance(value, FunctionType):
         yield from _function_parts(value)
     elif isinstance(value, MethodType):

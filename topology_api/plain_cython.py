@@ -1,7 +1,7 @@
 """Replaces the module `cython` where Cython is not installed: the names that the hot modules use, without effect.
 
-The hot modules are plain Python files. If there is a C compiler, they are compiled from the same files; otherwise their hints
-to the compiler (`cython.locals`, `cython.declare`) mean nothing. Must not know: what is compiled.
+The hot modules are plain Python files. If there is a C compiler, these same files are compiled; otherwise their hints to the
+compiler (`cython.locals`, `cython.declare`) have no effect. Must not know: what is compiled.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, Final, TypeVar
 
 Defined = TypeVar("Defined")
 
-#: Whether this code is compiled: never where this module is used.
+#: Whether this code is compiled. Where this module is used, it never is.
 compiled: Final = False
 
 
 class Kind:
-    """A C type, or with an index an array of it."""
+    """A C type. With an index, it is an array type."""
 
     def __getitem__(self, shape: object) -> Kind:
         return self
@@ -40,7 +40,7 @@ def cclass(defined: Defined) -> Defined:
 
 
 def locals(*options: object, **kinds: object) -> Callable[[Defined], Defined]:
-    """Types of a function's local variables."""
+    """Declare the types of a function's local variables."""
     return cclass
 
 

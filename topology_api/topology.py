@@ -30,7 +30,7 @@ class StreamSpec:
 
 @dataclass(frozen=True)
 class GroupingSpec:
-    """How the tasks for a stream's tuples are chosen. `kind` is one of declarer.KINDS.
+    """The way in which tasks are chosen for a stream's tuples. `kind` is one of declarer.KINDS.
 
     fields: for `fields` and `partial_key`. custom: for `custom`, the cloudpickle of the Grouping instance.
     """
@@ -42,7 +42,7 @@ class GroupingSpec:
 
 @dataclass(frozen=True)
 class Subscription:
-    """One input of a bolt: which stream of which component, and how it is grouped."""
+    """One input of a bolt: the component and stream that it reads, and the grouping."""
 
     source: str
     stream: str
@@ -55,7 +55,7 @@ def _read_only(mapping: Mapping[str, Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class ComponentSpec:
-    """A spout or bolt as the control plane sees it: everything but its code."""
+    """A spout or bolt as the control plane sees it: everything except its code."""
 
     id: str
     kind: str
@@ -76,7 +76,7 @@ class ComponentSpec:
 
 @dataclass(frozen=True, repr=False)
 class Topology:
-    """An immutable topology, ready to run: what `TopologyBuilder.build()` returns.
+    """An immutable topology, ready to run. `TopologyBuilder.build()` returns it.
 
     name; conf (the topology's own configuration); components (ComponentSpec, in order of declaration);
     pickles (component id -> bytes, for workers).
@@ -133,7 +133,7 @@ class Topology:
 
     @cached_property
     def cycles(self) -> tuple[tuple[str, ...], ...]:
-        """The cycles among the bolts: groups of ids that reach each other, or one bolt that reads itself.
+        """The cycles among the bolts. A cycle is a group of ids that can reach each other, or one bolt that reads itself.
 
         Cycles are allowed. Ids within a group, and the groups, are in order of declaration.
         """
@@ -172,7 +172,7 @@ class Topology:
         return replace(self, conf={**self.conf, **json_copy(extra)})
 
     def with_parallelism(self, counts: Mapping[str, int]) -> Topology:
-        """Return the topology with other parallelism for some components. Raises InvalidConfig with all problems."""
+        """Return the topology with a different parallelism for some components. Raises InvalidConfig with all problems."""
         from topology_api.validation import problems_of_parallelism
 
         now = {component.id: component.parallelism for component in self.components}

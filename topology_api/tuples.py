@@ -1,8 +1,8 @@
-"""The tuple that a bolt gets: values by field name or by position, and where they came from.
+"""The tuple that a bolt gets: values by field name or by position, and the source of the tuple.
 
 Hot: a Tuple is made for each tuple that a bolt executes. Therefore only the worker's core makes them, without `__init__`
-(measured on CPython 3.11: 67 ns against 110), and everything that the tuples of a batch share is in one `Source`. The core
-keeps the tuple's place in its tree in the underscored slots; no other code uses them.
+(measured on CPython 3.11: 67 ns; with it, 110), and everything that the tuples of a batch share is in one `Source`. The core
+keeps the tuple's place in its tree in the underscored slots; no other code uses these slots.
 
 Must not know: routers, trackers, queues.
 """
@@ -36,7 +36,7 @@ UNTRACKED = 0
 
 
 class Source:
-    """Where the tuples of a batch come from: component, task and stream, and the names of the stream's fields."""
+    """The source of the tuples of a batch: component, task and stream, and the names of the stream's fields."""
 
     __slots__ = ("component", "fields", "index", "names", "stream", "task")
 
@@ -44,7 +44,7 @@ class Source:
         self.component = component
         self.task = task
         self.stream = stream
-        # Interned, as names in user code are, so that `tup["word"]` finds its field by identity.
+        # Interned like the names in user code, so that `tup["word"]` finds its field by identity.
         self.fields = Fields(*[intern(str.__str__(name)) for name in fields])
         self.names = tuple(self.fields)
         self.index = {name: position for position, name in enumerate(self.names)}
@@ -53,7 +53,7 @@ class Source:
 @cython.freelist(16)
 @cython.cclass
 class Tuple:
-    """One tuple of a stream, as `Bolt.execute` gets it. Immutable; treat its values as immutable, too.
+    """One tuple of a stream, as `Bolt.execute` gets it. It is immutable; treat its values as immutable too.
 
     `tup["word"]` and `tup[0]` give one value; an unknown field raises a `KeyError` that lists the tuple's fields.
     """
@@ -62,7 +62,7 @@ class Tuple:
 
     _values: tuple[Any, ...]
     _source: Source
-    #: The tree this tuple belongs to (UNTRACKED: none; SETTLED: it was acked or failed).
+    #: The tree to which this tuple belongs (UNTRACKED: none; SETTLED: the tuple was acked or failed).
     _root: int
     #: The tuple's own edge, XORed with the edges of everything that was anchored to it.
     _xor: int
@@ -86,17 +86,17 @@ class Tuple:
 
     @property
     def component(self) -> str:
-        """Id of the component that emitted it."""
+        """The id of the component that emitted the tuple."""
         return self._source.component
 
     @property
     def task(self) -> int:
-        """Id of the task that emitted it."""
+        """The id of the task that emitted the tuple."""
         return self._source.task
 
     @property
     def stream(self) -> str:
-        """Name of the stream that it was emitted on."""
+        """The name of the stream on which the tuple was emitted."""
         return self._source.stream
 
     @cython.locals(names=tuple, at=cython.Py_ssize_t)
@@ -139,7 +139,7 @@ class Tuple:
 
 
 def refuse_subclass(cls: type) -> None:
-    """Refuse a subclass of Tuple: the compiled class is final, and so is the plain one."""
+    """Refuse a subclass of Tuple: the compiled class is final, and so is the plain class."""
     raise TypeError("Tuple has no subclasses")
 
 
@@ -147,6 +147,6 @@ if not cython.compiled:
     Tuple.__init_subclass__ = classmethod(refuse_subclass)  # type: ignore[assignment]
 
 
-#: For many tuples, with `map`: `Tuple.values` is a Python call, and half the cost of turning a tuple into a row.
+#: Use it with `map` for many tuples: `Tuple.values` is a Python call, which is half the cost of turning a tuple into a row.
 values_of: Final[Callable[[Tuple], tuple[Any, ...]]] = attrgetter("_values")
 source_of: Final[Callable[[Tuple], Source]] = attrgetter("_source")

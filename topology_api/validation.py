@@ -1,7 +1,7 @@
 """The rules for a topology: pure functions over specs that return all problems at once, as texts.
 
-Each problem names the component, stream and field it is about. The builder checks these rules before it makes a Topology; code
-that reads a description from elsewhere checks them again. This module never sees a user's instance (inspection does) and raises
+Each problem names its component, stream and field. The builder checks these rules before it makes a Topology; code that reads a
+description from elsewhere checks them again. This module never sees a user's instance (that is left to `inspection`) and raises
 nothing. Cycles between bolts are allowed.
 """
 
@@ -30,8 +30,8 @@ def problems_of_topology(
 ) -> list[str]:
     """Return all problems of a topology, in order: its own, then those of each component in order of declaration.
 
-    unread_outputs, unread_inputs: ids of components some of whose outputs or inputs could not be read. This has been reported
-    already; problems that only follow from it are not reported.
+    unread_outputs, unread_inputs: ids of components with outputs or inputs that could not be read. These faults have been
+    reported already; problems that only follow from them are not reported.
     """
     problems = list(_topology_problems(name, conf, components))
     known: dict[str, list[ComponentSpec]] = {}
@@ -51,7 +51,7 @@ def problems_of_topology(
 
 
 def call_text(subscription: Subscription) -> str:
-    """Return the grouping call as the user wrote it, without the stream if it is the default one."""
+    """Return the grouping call as the user wrote it, without the stream if it is the default stream."""
     if subscription.stream == DEAD_LETTERS:
         return f"dead_letters({shown(subscription.source)})"
     fields = "".join(f", {shown(name)}" for name in subscription.grouping.fields)
@@ -60,8 +60,8 @@ def call_text(subscription: Subscription) -> str:
 
 
 def problems_of_parallelism(changes: object, counts: Mapping[str, int]) -> list[str]:
-    """Return all problems of a change of parallelism. changes: the new numbers of tasks by component; counts: the
-    present ones."""
+    """Return all problems of a change of parallelism. changes: the new numbers of tasks by component; counts: the present
+    numbers."""
     if not isinstance(changes, Mapping):
         return [f"the parallelism is {typed(changes)}: give a dict from component ids to numbers of tasks"]
     problems = []
@@ -177,7 +177,7 @@ def _subscription_problems(
     if sources is None:
         yield f"there is no component {shown(subscription.source)}{nearest(subscription.source, known)}"
     elif subscription.source not in unread_outputs:
-        # An id that is used twice is ambiguous: report only problems that all its components have.
+        # If an id is used twice, report only problems that all components with this id have.
         found = [list(_stream_use_problems(subscription, source)) for source in sources]
         if all(found):
             yield from found[0]

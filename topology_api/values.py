@@ -16,14 +16,14 @@ _MAX_ATTEMPTS = 2**31 - 1
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a tuple tree failed: what `Spout.fail` gets.
+    """The reason why a tuple tree failed, as passed to `Spout.fail`.
 
     reason: `"failed"` (a bolt failed or raised), `"timeout"` (no activity for
         `topology.message.timeout.secs`), `"lost"` (a worker that held part of the tree is gone), `"stopped"`
         (the topology was killed first).
-    component, task: the bolt and its task that failed or held the tuple, None when not known.
-    error: the text of the error or the reason given to `fail` or FailTuple; None when there is none.
-    attempts: how often the values were emitted, including the first time.
+    component, task: the bolt and its task that failed or held the tuple, None if not known.
+    error: the text of the error or the reason given to `fail` or FailTuple; None if there is none.
+    attempts: how many times the values were emitted, including the first time.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""How error texts quote a value, shortened, and suggest the nearest known name.
+"""Functions for error texts: they quote a value, shortened, and suggest the nearest known name.
 
 Must not know: what is being checked.
 """
@@ -26,14 +26,14 @@ def typed(value: object) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """`'a', 'b', 'c'`, or `none`; of a long list only the first 20."""
+    """Return `'a', 'b', 'c'`, or `none` for an empty list; of a long list only the first 20."""
     quoted = [shown(name) for name in names]
     more = f", and {len(quoted) - 20} more" if len(quoted) > 20 else ""
     return (", ".join(quoted[:20]) or "none") + more
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'split'?` if a known name is similar, else an empty string."""
+    """Return `; did you mean 'split'?` if a known name is similar, else an empty string."""
     import difflib  # imported only when there is a problem to report
 
     folded = {candidate.lower(): candidate for candidate in known if isinstance(candidate, str)}
