@@ -76,7 +76,7 @@ class ProcessEngine:
         if supervisor_timeout_secs < LEASE_SECS + MARGIN:
             raise InvalidConfig(
                 [
-                    f"'nimbus.supervisor.timeout.secs' is {supervisor_timeout_secs:g}: workers of a local cluster go on for"
+                    f"'nimbus.supervisor.timeout.secs' is {supervisor_timeout_secs:g}: workers of a local cluster continue for"
                     f" {LEASE_SECS:g} s without their supervisor, so give {LEASE_SECS + MARGIN:g} or more"
                 ]
             )

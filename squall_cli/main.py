@@ -46,7 +46,7 @@ COMMANDS: Final = {
     ),
     "rebalance": Entry("Change the number of workers or tasks of a topology.", "lifecycle:rebalance"),
     "errors": Entry("Show the errors that a topology's components reported.", "status:errors"),
-    "logs": Entry("Show what the workers of a topology logged.", "logs"),
+    "logs": Entry("Show the logs of a topology's workers.", "logs"),
     "top": Entry("Watch the busiest components of a cluster.", "top"),
     "drain": Entry("Move all work away from a host.", "supervisors:drain"),
     "supervisors": Entry("List the hosts of a cluster and their slots.", "supervisors"),

@@ -75,7 +75,7 @@ class SupervisorSettings:
     """The file with the CA certificates for Nimbus's HTTPS."""
     insecure: bool = False
     new_cluster: bool = False
-    """Join the cluster that the store holds, even if the state directory names another one."""
+    """Join the cluster that the store holds, even if the state directory names a different cluster."""
     packages: artifacts.PackageLimits = field(default_factory=artifacts.PackageLimits)
     limits: Timeouts = field(default_factory=Timeouts)
     command: Callable[[Path], Sequence[str]] = processes.worker_command
@@ -249,7 +249,7 @@ class SupervisorDaemon:
             running = sum(worker.pid is not None for worker in supervisor.workers())
             supervisor.leave_workers()
             _log.info(
-                "supervisor %s ends; its workers (%d) go on for %g s, and the next supervisor with --state %s adopts them",
+                "supervisor %s ends; its workers (%d) continue for %g s, and the next supervisor with --state %s adopts them",
                 self.id,
                 running,
                 self._settings.lease_secs,

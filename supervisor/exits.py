@@ -96,7 +96,7 @@ def output_size(directory: Path) -> int:
 
 
 def read_end(directory: Path, pid: int) -> End | None:
-    """Return what the process `pid` wrote about its end, or None if it wrote nothing readable."""
+    """Return the process `pid`'s own record of its end, or None if it wrote no readable record."""
     try:
         end = worker_files.read_end(directory)
     except worker_files.BadFile:

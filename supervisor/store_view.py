@@ -88,7 +88,7 @@ class StoreView:
         self.used: Mapping[str, TopologyRecord] = {}
         self.places: Mapping[Key, Placement] = {}
         self.wanted: Mapping[Key, DesiredState] = {}
-        #: Whether the store has been read; before that, every recovered worker goes on.
+        #: Whether the store has been read; before that, every recovered worker continues.
         self.known = False
         #: Whether the store may have unread changes.
         self.changed = True
@@ -124,7 +124,7 @@ class StoreView:
                 self._be_known(now)
             reading = read_topologies(self.registry, self.views, self.record.id, hosted)
         except (SquallError, OSError) as error:
-            self._warn(now, "cannot read the store, and goes on as before", error)
+            self._warn(now, "cannot read the store, and continues with the last view", error)
             self._next = now + AGAIN
             self._confirmed = None
             self._unread.failed(now)

@@ -97,7 +97,7 @@ MEANINGS: Final = {
     405: "the path does not allow this method",
     409: "the name is taken, or the topology is in a state that does not allow this",
     413: "the request, or something in it, is over its limit",
-    422: "the request is understood, but what it holds is not valid: all problems are listed",
+    422: "the request is understood, but its content is not valid: all problems are listed",
     500: "an error in Nimbus; its log says more",
     503: "no Nimbus leads at the moment, or the store or a supervisor cannot be reached: try again",
 }

@@ -1,6 +1,6 @@
 """Read a request: its query and its JSON body, within limits, as the structs that the table names.
 
-Must not know: what a request means.
+Must not know: the meaning of requests.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ def clear(registry: Registry, name: str, reason: str, now: float) -> TopologyRec
     record = _rebuilt(registry, name, placed[-1], reason, now)
     registry.topologies.put(record)
     _log.warning(
-        "%s: its record could not be read and is replaced by another one until its workers are gone", name
+        "%s: its record could not be read and is replaced by a new record until its workers are gone", name
     )
     return registry.topologies.get(name)
 

@@ -147,7 +147,7 @@ class KeyRing:
         token = make_token()
         self._replace_token(token)
         self.share(())
-        _log.info("the operators' token is a new one; the one before is refused")
+        _log.info("the operators have a new token; the previous token is refused")
         return token
 
     def _replace_token(self, token: str) -> None:

@@ -71,7 +71,7 @@ def logs(
     file: str,
     lines: int,
 ) -> None:
-    """Show what the workers of a topology logged, read through Nimbus and their supervisors.
+    """Show the logs of a topology's workers, read through Nimbus and the workers' supervisors.
 
     A log has the lines that components print and log; each line has a time and a task. Lines of several workers are merged
     according to the clocks of their hosts, each line with its worker's name in front. --file output shows output that bypassed

@@ -170,9 +170,9 @@ def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
     """Return why the workers of these supervisors cannot move now; "" if the workers can move."""
     others = others_of(there, meant)
     if not others:
-        return "there is no other host to move them to: they run on until a supervisor is started on one"
+        return "there is no other host for them: they stay until a supervisor is started on another host"
     if not free_slots(others):
-        return "no slot is free on another host: they run on until one is, or a supervisor is started there"
+        return "no slot is free on another host: they stay until a slot is free, or a supervisor is started there"
     return ""
 
 

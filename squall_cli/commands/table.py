@@ -260,7 +260,7 @@ def stream_notes(stream: StreamSummary) -> Iterator[str]:
 
 
 def print_swept(swept: table_sweep.Sweep | None) -> None:
-    """Print what was swept, and what was left."""
+    """Print which leftovers were deleted, and which were left."""
     if swept is None:
         return
     print_rows(table_sweep.COLUMNS, swept.found.ended)

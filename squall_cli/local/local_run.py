@@ -119,7 +119,7 @@ class LocalRun:
         self.view.show(Moment(self.status, now - self.started, rates, left))
 
     def read_logs(self, now: float) -> None:
-        """Find the current worker processes, and show what they have written."""
+        """Find the current worker processes, and show their output."""
         if self.logs is None:
             return
         if now >= self.next_find:

@@ -28,7 +28,8 @@ ROLLBACK_SECS: Final = 20.0
 
 @dataclass(frozen=True)
 class Seen:
-    """The progress that one status shows. `stages`: the new stages, one line each; `now`: what the topology still waits for."""
+    """The progress that one status shows. `stages`: the new stages, one line each; `now`: the thing for which the topology
+    still waits."""
 
     now: str
     stages: tuple[str, ...] = ()
@@ -205,7 +206,7 @@ def all_fail(status: TopologyAnswer, spouts: Sequence[ComponentStatus]) -> str:
     )
     outcome = "failed for good" if stopped < failed else "were cut off when workers stopped"
     why = f"; the first: {own_paths(reason)}" if reason == first else f"; the reason: {own_paths(reason)}"
-    now = "it is completed" if status.state == "COMPLETED" else "it goes on"
+    now = "it is completed" if status.state == "COMPLETED" else "it continues"
     return (
         f"{plural(failed, 'tree')} of topology {name!r} {outcome} and none was acked{why if reason else ''}"
         f" ({now}: {to_type('errors', name)})"
@@ -237,7 +238,7 @@ def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:
 
 
 def waiting_for(status: TopologyAnswer, workers: int, up: int, trouble: str) -> str:
-    """Return what the topology still waits for, and the trouble so far."""
+    """Return the thing for which the topology still waits, and the trouble so far."""
     said = f" ({trouble})" if trouble else ""
     if not workers:
         return f"waiting for free slots: `squall supervisors` shows what there is{said}"

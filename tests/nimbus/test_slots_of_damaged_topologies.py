@@ -134,7 +134,9 @@ def test_a_damaged_record_of_a_supervisor_moves_no_worker(
     one.say("@ 6 submit two tasks=4 workers=4")
     assert slots_of(one, "two-2-6") == {"w1": ("s1", 1), "w2": ("s2", 1)}
     told = [each.getMessage() for each in caplog.records if paths.supervisor("s1") in each.getMessage()]
-    assert len(told) == 1 and told[0].startswith("a value in the store cannot be read, so its last readable version is used")
+    assert len(told) == 1 and told[0].startswith(
+        "a value in the store cannot be read, so its last readable version is used"
+    )
 
 
 def test_a_supervisor_whose_damaged_record_is_removed_is_gone(one: Scenario) -> None:

@@ -119,10 +119,10 @@ def test_a_component_that_cannot_start_is_named_as_the_reason_that_no_tree_was_a
     ]
     assert arrival().update(status(worker("w1"), spout=spout, error_reports=errors), 0).failure == (
         "20 trees of topology 'words' were cut off when workers stopped and none was acked;"
-        " the reason: store[3]: prepare() raised NotInstalled: no Java (it goes on: `squall errors words`)"
+        " the reason: store[3]: prepare() raised NotInstalled: no Java (it continues: `squall errors words`)"
     )
     told = arrival().update(status(worker("w1"), spout=spout, error_reports=errors[:1]), 0).failure
-    assert "; the reason: count[2]: execute() raised KeyError: 'a' (it goes on" in str(told)
+    assert "; the reason: count[2]: execute() raised KeyError: 'a' (it continues" in str(told)
 
 
 def test_workers_that_keep_dying_are_given_up_without_progress() -> None:

@@ -189,7 +189,7 @@ def test_a_supervisor_that_is_asked_to_end_leaves_its_workers_and_reports_it(
     assert process.returncode == 0
     lines = said.splitlines()
     assert f"INFO supervisor {record.id} of host here: 3 slots, logs at {record.url}" in said
-    assert "its workers (0) go on for 20 s, and the next supervisor with --state" in lines[-1]
+    assert "its workers (0) continue for 20 s, and the next supervisor with --state" in lines[-1]
     assert not [line for line in lines if "Traceback" in line or "ERROR" in line], said
     warnings = [line for line in lines if "WARNING" in line]
     assert len(warnings) == 2 and all(
