@@ -14,11 +14,10 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/repository/test_instruction_guard.py": "valgrind runs the word count 50 times slower than the processor",
     "tests/repository/test_cluster_document.py": "runs all commands of docs/cluster.md: nine daemons and a failover",
     "tests/repository/test_documentation_blocks.py": "runs every command of a page, which starts and ends a cluster",
-    "tests/simulation/test_simulated_clusters.py": "plays 60 seeded clusters at 150 ms each",
+    "tests/simulation/test_simulated_clusters.py": "plays 60 seeded clusters at 100 ms each",
     "tests/worker/test_cores_agree.py": "plays random topologies on the plain core and on the compiled one",
     "tests/worker/test_daemon_ends.py": "a user's call hangs until the worker gives up waiting for it",
     "tests/squall_cli/test_cluster_dev.py": "starts and ends `squall dev` with its workers several times",
     "tests/squall_cli/test_cluster_hosts.py": "drains a host under load, then fails over to a standby Nimbus",
     "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",
-    "tests/local_cluster/test_emitting_while_stopped.py": "searches for an emission in every step of a topology's end",
 }
