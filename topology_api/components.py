@@ -136,7 +136,7 @@ class Bolt:
     def topology_problems(self, earlier: Mapping[str, Bolt]) -> Iterable[str]:
         """Return a sentence for each reason why the bolt cannot share a topology with other bolts, by default none.
 
-        Called by `build()` after `input_problems`. earlier: the bolts declared before this one, by id, so that each pair of
+        Called by `build()` after `input_problems`. earlier: the bolts declared before this bolt, by id, so that each pair of
         bolts is checked once.
         """
         return ()

@@ -50,8 +50,8 @@ class Context:
     task: id of this task (an int, unique in the topology).
     index: number of this task within its component, from 0 to parallelism - 1.
     parallelism: number of the component's tasks.
-    incarnation: two ints that identify the task's worker. Of two workers that had the same task, the newer one has the
-        greater incarnation, so that code that writes to an external system can fence the older one.
+    incarnation: two ints that identify the task's worker. Of two workers that had the same task, the newer worker has the
+    greater incarnation. So code that writes to an external system can fence off the older worker.
     conf: the merged configuration, read-only. log: a logging.Logger of this task.
     resources: a dict that all tasks of this worker share (a connection pool, a model).
     random: a seeded random.Random of this task.

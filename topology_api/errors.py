@@ -80,7 +80,7 @@ class FailTuple(Exception):
     The reason reaches the spout as `Failure.error`. FailTuple is not a SquallError, because users raise it, not Squall.
     """
 
-    reason: str | None = None  # for subclasses whose constructor does not call this one
+    reason: str | None = None  # for subclasses whose constructor does not call FailTuple's
 
     def __init__(self, reason: str | None = None) -> None:
         self.reason = reason

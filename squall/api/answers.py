@@ -156,9 +156,9 @@ class TopologySummary(Struct, frozen=True, kw_only=True):
 
 class TopologiesAnswer(Struct, frozen=True):
     """`acked`, `failed` and `pending` count the trees of the spouts. In the state BAD the record cannot be read; `error` says
-    why. `stands_by`: the previous version, which runs again if the workers of this one are not up within `secs`. `held_up`: how
-    many workers of an ACTIVE topology are not up (they keep dying, or their files cannot be prepared), and why the first is
-    not.
+    why. `stands_by`: the previous version, which runs again if the workers of the new version are not up within `secs`.
+    `held_up`: how many workers of an ACTIVE topology are not up (they keep dying, or their files cannot be prepared), and why
+    the first is not.
     """
 
     topologies: list[TopologySummary]

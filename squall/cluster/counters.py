@@ -74,7 +74,7 @@ class ComponentCounters:
             self.idle[reason] = self.idle.get(reason, 0) + count
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the counters for JSON, without empty ones."""
+        """Return the counters for JSON, without empty counters."""
         values: dict[str, Any] = {name: getattr(self, name) for name in (*SUMS, "pending")}
         values |= {"failures": self.failures, "idle": self.idle, "first_failure": self.first_failure}
         values["metrics"] = {name: _metric_as_json(value) for name, value in self.metrics.items()}

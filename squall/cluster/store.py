@@ -166,7 +166,7 @@ def checked_path(path: str) -> str:
 
 def check_value(path: str, data: bytes) -> None:
     """Raise `ValueError` for a path that `checked_path` refuses, for a value at the root and for an empty value, which would
-    look like a missing one. Raise `TooBig` for a value that is too large for ZooKeeper, so that a topology that works on one
+    look like a missing value. Raise `TooBig` for a value that is too large for ZooKeeper, so that a topology that works on one
     machine also works on a cluster.
     """
     if checked_path(path) == "/" or not data:

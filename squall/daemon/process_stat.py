@@ -30,7 +30,7 @@ class Stat:
 
 
 def stat_of(pid: int) -> Stat | None:
-    """Return the kernel's data on a process; None if no process has that pid, or the process is hidden from this one. Other
+    """Return the kernel's data on a process; None if no process has that pid, or the process is hidden from the caller. Other
     errors raise `OSError`: without a free descriptor, for example, the answer is unknown."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()

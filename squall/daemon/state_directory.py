@@ -46,7 +46,7 @@ class StateDirectory:
     """A state directory that belongs to this process until `close`.
 
     It locks both the lock file, which names the holder, and the directory: if the file is deleted, another process could create
-    and lock it while this one runs.
+    and lock it while this process runs.
     """
 
     def __init__(self, directory: Path, daemon: Literal["Nimbus", "supervisor"], name: str) -> None:

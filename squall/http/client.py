@@ -125,7 +125,7 @@ class Unreachable(SquallError):
 class Refused(SquallError):
     """The answer is an error: its HTTP status, its kind ("NameTaken"), its message, and all problems if it lists them.
 
-    retry_after: seconds after which a retry may succeed, if the answer says so.
+    retry_after: seconds after which a retry may succeed, if the answer names them.
     """
 
     def __init__(

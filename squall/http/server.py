@@ -106,8 +106,7 @@ class HttpServer:
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Accept no more requests; running ones have a second to end. May be called from any thread and from a
-        signal handler."""
+        """Accept no more requests; running requests have a second to end. Any thread and signal handlers may call this."""
         self._server.should_exit = True
 
     def join(self) -> None:

@@ -332,7 +332,7 @@ class Side:
 
 
 class ZapAuthenticator:
-    """Accepts or refuses connections (ZeroMQ RFC 27) and counts refused ones, in a thread of its own."""
+    """Accepts or refuses connections (ZeroMQ RFC 27) and counts the refused connections, in a thread of its own."""
 
     def __init__(self, context: _Context, keys: Keys, refusals: Refusals) -> None:
         self._context = context
