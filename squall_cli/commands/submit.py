@@ -72,7 +72,7 @@ class SubmitOptions:
 @click.argument(
     "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=kinds.files
 )
-@click.option("--name", metavar="NAME", help="The name of the submission.  [default: the topology's own]")
+@click.option("--name", metavar="NAME", help="The topology's name on the cluster.  [default: its name in FILE]")
 @click.option("--wait", is_flag=True, help="Show how the topology comes up; return when a tree is acked.")
 @click.option("--inactive", is_flag=True, help="Start no spout before `squall activate`.")
 @click.option(
@@ -86,7 +86,7 @@ class SubmitOptions:
     "--wait-secs",
     metavar="SECS",
     type=kinds.Seconds(),
-    help="With --replace: how long the old version may drain.  [default: its message timeout]",
+    help="With --replace: how long the old version may drain.  [default: the old version's message timeout]",
 )
 @click.option(
     "--include",
