@@ -89,7 +89,8 @@ def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
 
 
 def _regular(path: Path, name: str) -> BinaryIO:
-    """Return a file opened for reading. A named pipe is refused, since opening it would wait for its other end."""
+    """Return a regular file opened for reading. It is opened without blocking: opening a named pipe would wait for its other
+    end."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)

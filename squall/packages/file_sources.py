@@ -43,7 +43,7 @@ class FileSources:
             return sorted(asked, key=lambda each: now < self._silent.get(each, now))
 
     def wrong(self, source: str) -> set[str]:
-        """Return the files in place of which the source delivered a wrong file the last time."""
+        """Return the files (SHA-256) in place of which the source last delivered a wrong file."""
         with self._lock:
             return {sha256 for name, sha256 in self._wrong if name == source}
 
