@@ -72,7 +72,7 @@ class SubmitOptions:
 @click.argument(
     "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=kinds.files
 )
-@click.option("--name", metavar="NAME", help="The topology's name on the cluster.  [default: its name in FILE]")
+@click.option("--name", metavar="NAME", help="The name on the cluster.  [default: the name in FILE]")
 @click.option("--wait", is_flag=True, help="Show how the topology comes up; return when a tree is acked.")
 @click.option("--inactive", is_flag=True, help="Start no spout before `squall activate`.")
 @click.option(
