@@ -16,8 +16,6 @@ one small file of each. Distributions are searched only when something is wrong.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 
@@ -36,39 +34,30 @@ class NotOurs(Exception):
     """
 
 
-@dataclass(frozen=True)
-class Stranger:
-    """A package that has a name of Squall's but is not Squall's. `file` is None if no package of that name is found."""
-
-    package: str
-    file: str | None
-    beside_squall: bool
-
-
-def check_ours(names: Iterable[str] = TAKEN_NAMES) -> None:
-    """Raise NotOurs, naming every package of `names` that is missing or not Squall's."""
-    found = [_explain(stranger) for name in names if (stranger := _stranger(name)) is not None]
+def check_ours() -> None:
+    """Raise NotOurs, naming every package of `TAKEN_NAMES` that is missing or not Squall's."""
+    found = [problem for name in TAKEN_NAMES if (problem := _problem(name)) is not None]
     if found:
         raise NotOurs("\n".join(found))
 
 
-def _stranger(name: str) -> Stranger | None:
+def _problem(name: str) -> str | None:
+    """Return the problem of a package of one of our names that is not ours, and what to do; None if it is ours."""
     try:
         spec = find_spec(name)
     except ValueError:  # sys.modules has a module without a spec under that name
         spec = None
     if spec is None:
-        return Stranger(name, None, beside_squall=False)
+        return _explain(name, None, beside_squall=False)
     if not spec.has_location or spec.origin is None:  # a folder without an __init__.py
         folders = list(spec.submodule_search_locations or ())
-        return Stranger(name, folders[0] if folders else None, any(map(_is_home, folders)))
+        return _explain(name, folders[0] if folders else None, any(map(_is_home, folders)))
     beside = _is_home(os.path.dirname(spec.origin))
     is_package = spec.submodule_search_locations is not None
-    if not beside or not is_package:
-        return Stranger(name, spec.origin, beside)
-    if _speaks_of_squall(spec, spec.origin) or distribution_of(name, spec.origin) is None:
+    ours = beside and is_package
+    if ours and (_speaks_of_squall(spec, spec.origin) or distribution_of(name, spec.origin) is None):
         return None
-    return Stranger(name, spec.origin, beside)
+    return _explain(name, spec.origin, beside)
 
 
 def _is_home(folder: str) -> bool:
@@ -86,22 +75,22 @@ def _speaks_of_squall(spec: ModuleSpec, file: str) -> bool:
     return _MARK in data[:_HEAD]
 
 
-def _explain(stranger: Stranger) -> str:
-    name = stranger.package
-    if stranger.file is None:
+def _explain(name: str, file: str | None, beside_squall: bool) -> str:
+    """`file`: None when nothing of that name is found."""
+    if file is None:
         return (
             f"Squall's package '{name}' is missing (looked for beside {HOME}/squall).\n"
             f"  The installation is incomplete. This restores it:\n{_RESTORE}"
         )
-    owner = distribution_of(name, stranger.file)
+    owner = distribution_of(name, file)
     if owner is not None:
         other = owner.split()[0]
         advice = (
             f"  Squall and {other} cannot share an environment.\n"
             f"  Give Squall one of its own (python -m venv), or:\n    pip uninstall {other}\n"
-        ) + (_RESTORE if stranger.beside_squall else "")
+        ) + (_RESTORE if beside_squall else "")
         whose = f"the distribution {owner}"
-    elif stranger.beside_squall:
+    elif beside_squall:
         advice = f"  A file of Squall was replaced or removed. This restores it:\n{_RESTORE}"
         whose = "no installed distribution that says so"
     else:
@@ -109,7 +98,7 @@ def _explain(stranger: Stranger) -> str:
         whose = "no installed distribution: a file of your own?"
     return (
         f"The package '{name}' that Python finds is not Squall's.\n"
-        f"  found:    {stranger.file}\n"
+        f"  found:    {file}\n"
         f"  owned by: {whose}\n"
         f"  expected: {os.path.join(HOME, name)}\n" + advice.rstrip("\n")
     )

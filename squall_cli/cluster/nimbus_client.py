@@ -12,15 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, ValidationError, convert
 
 from squall import __version__
-from squall.api.answers import (
-    ClusterAnswer,
-    StateAnswer,
-    SupervisorEntry,
-    SupervisorsAnswer,
-    TopologiesAnswer,
-    TopologyAnswer,
-    TopologySummary,
-)
+from squall.api import answers
 from squall.http.client import Client, Refused, at
 from squall_cli.cluster.events import events_of
 from topology_api.errors import SquallError
@@ -36,19 +28,19 @@ class NimbusClient(Client):
     """Sends requests to a Nimbus. Each method returns the answer as a struct; `*_json` methods also return the received
     JSON."""
 
-    def cluster(self) -> ClusterAnswer:
-        return self.read(ClusterAnswer, "cluster")
+    def cluster(self) -> answers.ClusterAnswer:
+        return self.read(answers.ClusterAnswer, "cluster")
 
-    def supervisors(self) -> list[SupervisorEntry]:
-        return self.read(SupervisorsAnswer, "supervisors").supervisors
+    def supervisors(self) -> list[answers.SupervisorEntry]:
+        return self.read(answers.SupervisorsAnswer, "supervisors").supervisors
 
-    def topologies(self) -> list[TopologySummary]:
-        return self.read(TopologiesAnswer, "topologies").topologies
+    def topologies(self) -> list[answers.TopologySummary]:
+        return self.read(answers.TopologiesAnswer, "topologies").topologies
 
-    def topology(self, name: str) -> TopologyAnswer:
-        return self.read(TopologyAnswer, "topologies", name)
+    def topology(self, name: str) -> answers.TopologyAnswer:
+        return self.read(answers.TopologyAnswer, "topologies", name)
 
-    def topology_or_none(self, name: str) -> TopologyAnswer | None:
+    def topology_or_none(self, name: str) -> answers.TopologyAnswer | None:
         """Return the status of a topology; None if no topology has this name."""
         try:
             return self.topology(name)
@@ -59,9 +51,11 @@ class NimbusClient(Client):
 
     def change(
         self, name: str, change: str, body: object = None, repeatable: bool = False
-    ) -> tuple[StateAnswer, Any]:
+    ) -> tuple[answers.StateAnswer, Any]:
         """Request a change of a topology: activate, deactivate or rebalance. `repeatable`: see `Client.post`."""
-        return self.post_json(StateAnswer, "topologies", name, change, body=body, repeatable=repeatable)
+        return self.post_json(
+            answers.StateAnswer, "topologies", name, change, body=body, repeatable=repeatable
+        )
 
     def read(self, kind: type[A], *place: str, **query: object) -> A:
         """Send GET."""
@@ -91,7 +85,7 @@ def _decoded(kind: type[A], value: object, path: str) -> tuple[A, Any]:
     if not isinstance(value, dict):
         raise NoNimbus(_text(path, f"is {type(value).__name__}, not an object"))
     known = value
-    if kind is TopologyAnswer:  # a different release may have different events
+    if kind is answers.TopologyAnswer:  # a different release may have different events
         known = {**value, "events": events_of(value)}
     try:
         return convert(known, kind), value

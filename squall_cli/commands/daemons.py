@@ -47,14 +47,7 @@ if TYPE_CHECKING:
 )
 @config_option
 def nimbus(
-    zookeeper: str | None,
-    listen: tuple[str, int],
-    advertise: str | None,
-    state: str | None,
-    insecure: bool,
-    new_cluster: bool,
-    new_token: bool,
-    config: str | None,
+    zookeeper: str | None, listen: tuple[str, int], state: str | None, config: str | None, **others: Any
 ) -> None:
     """Start a master of a cluster, until Ctrl-C or SIGTERM.
 
@@ -71,16 +64,9 @@ def nimbus(
     from nimbus.daemon import NimbusDaemon, NimbusSettings
 
     conf = daemon_options.daemon_settings(config)
-    settings = NimbusSettings(
-        state=daemon_options.state_place("nimbus", state),
-        host=listen[0].strip("[]"),
-        port=listen[1],
-        advertise=advertise,
-        insecure=insecure,
-        new_cluster=new_cluster,
-        new_token=new_token,
-        conf=conf,
-    )
+    place, (host, port) = daemon_options.state_place("nimbus", state), listen
+    # The other options are settings of the same names.
+    settings = NimbusSettings(state=place, host=host.strip("[]"), port=port, conf=conf, **others)
     daemon_options.log_to(logging.StreamHandler())
     store = daemon_options.make_store(zookeeper, conf)
     daemon = NimbusDaemon(store, settings)
@@ -243,21 +229,19 @@ def check_ports(conf: Mapping[str, Any], slots: int) -> None:
     """Check that there are enough ports for all slots."""
     ports = None if conf[PORTS] is None else port_range(str(conf[PORTS]))
     if ports is not None and len(ports) < PORTS_OF_ONE * slots:
-        raise InvalidConfig(
-            [
-                f"{PORTS!r} is {conf[PORTS]}, which are {len(ports)} ports, and {slots} slots take {PORTS_OF_ONE * slots}:"
-                f" {PORTS_OF_ONE} for each worker. Give more ports, or --slots {max(len(ports) // PORTS_OF_ONE, 1)}"
-            ]
+        problem = (
+            f"{PORTS!r} is {conf[PORTS]}, which are {len(ports)} ports, and {slots} slots take {PORTS_OF_ONE * slots}:"
+            f" {PORTS_OF_ONE} for each worker. Give more ports, or --slots {max(len(ports) // PORTS_OF_ONE, 1)}"
         )
+        raise InvalidConfig([problem])
 
 
 def check_lease(conf: Mapping[str, Any]) -> None:
     """Check that workers end before their supervisor is given up, so that no task runs twice."""
     lease, timeout = float(conf[LEASE]), float(conf[TIMEOUT])
     if lease + MARGIN > timeout:
-        raise InvalidConfig(
-            [
-                f"{LEASE!r} is {lease:g} and {TIMEOUT!r} is {timeout:g}: workers must have ended {MARGIN:g} s before"
-                f" their tasks go to another host, so give a lease of {max(timeout - MARGIN, 0):g} or less"
-            ]
+        problem = (
+            f"{LEASE!r} is {lease:g} and {TIMEOUT!r} is {timeout:g}: workers must have ended {MARGIN:g} s before"
+            f" their tasks go to another host, so give a lease of {max(timeout - MARGIN, 0):g} or less"
         )
+        raise InvalidConfig([problem])

@@ -73,10 +73,11 @@ def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[Supervi
     for each in topologies:
         waits = waits_for_slots(each, each.workers)
         why = each.error or (no_workers(supervisors) if waits else "") or held_up(each)
-        found += [(each, text) for text in (why, "" if each.error else on_trial(each)) if text]
-    return [
-        f"{harmless(each.name)}: {cropped_inside(harmless(own_paths(text)), 200)}" for each, text in found
-    ]
+        texts = filter(None, (why, "" if each.error else on_trial(each)))
+        found += [
+            f"{harmless(each.name)}: {cropped_inside(harmless(own_paths(text)), 200)}" for text in texts
+        ]
+    return found
 
 
 def waits_for_slots(topology: TopologyAnswer | TopologySummary, workers: int) -> bool:

@@ -152,8 +152,11 @@ def run_topology(
         finally:
             view.close()
         ended = close(cluster, ended, interrupts, logs is not None)
-        if logs is not None:
-            show_rest(logs, view)
+        if logs is not None:  # what the workers wrote at their end
+            text = logs.read(last=True)
+            logs.close()
+            if text:
+                view.output(text)
         return ended
 
 
@@ -164,14 +167,6 @@ def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, Wo
         return LocalCluster(settings=settings), None
     user_output.show_supervisor()
     return LocalCluster(processes=True, slots=workers, settings=settings), WorkerLogs()
-
-
-def show_rest(logs: WorkerLogs, view: RunView) -> None:
-    """Show the last output of the workers."""
-    text = logs.read(last=True)
-    logs.close()
-    if text:
-        view.output(text)
 
 
 def status_at_end(

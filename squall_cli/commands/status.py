@@ -128,18 +128,15 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
     """Yield lines about errors of the user's code, failed trees, and the latest notes about the workers."""
     name = found.name
     newest = {report.component: report for report in found.error_reports}
-    some = False
-    for component, values in found.components.items():
-        if not values.errors:
-            continue
-        some = True
+    troubled = {name: values for name, values in found.components.items() if values.errors}
+    for component, values in troubled.items():
         count = plural(values.errors, "error")
         report = newest.get(component)
         text = f"in {component}" + (
             f", the newest: {own_paths(raised(report.call, report.text))}" if report else ""
         )
         yield (count, "bad"), (" ", ""), (cropped_inside(harmless(text), max(width - len(count) - 1, 40)), "")
-    if some:
+    if troubled:
         yield ((f"{harmless(to_type('errors', name))} shows them.", "dim"),)
     if waits_for_slots(found, len(found.workers)):
         yield ((f"{harmless(no_workers(supervisors))}; `squall supervisors` shows what there is.", "warn"),)

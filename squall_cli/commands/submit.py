@@ -16,7 +16,7 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -32,7 +32,7 @@ from squall_cli.packing.loading import WrongSource, load_topology, parse_source
 from squall_cli.packing.packing import Package, Packed
 from squall_cli.terminal.formats import duration, in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
-from squall_cli.terminal.lines import harmless
+from squall_cli.terminal.lines import harmless, write
 from squall_cli.terminal.user_output import keep_stdout
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
@@ -162,7 +162,7 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
                 accepted = sent(client, submission, package, steps)
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
             result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
-            failure = watch(client, accepted, submission, steps, result) if asked.wait else None
+            failure = watch(client, accepted, asked, steps, result) if asked.wait else None
         print_outcome(out, cluster.as_json, result, client, failure)
     except WrongSource as error:
         raise click.UsageError(str(error), click.get_current_context()) from None
@@ -212,21 +212,21 @@ def made(
     """Return the submission. Raises InvalidConfig with all problems of the settings, or the error that Nimbus would raise."""
     from nimbus.submission.parse import read_submission
     from squall.settings import merged
-    from squall_cli.packing.submission import OutgoingSubmission
+    from squall_cli.packing.submission import OutgoingSubmission, request_body
 
     conf, component_confs = merged(topology, layers.site, layers.environment, layers.overrides)
-    submission = OutgoingSubmission(
-        key=uuid.uuid4().hex,
-        topology=topology,
+    body = request_body(
+        topology,
+        files,
+        submission=uuid.uuid4().hex,
         conf=conf,
         component_confs=component_confs,
-        files=files,
         active=not asked.inactive,
         replace=asked.replaces,
         wait_secs=asked.wait_secs,
     )
-    read_submission(submission.body())
-    return submission
+    read_submission(body)
+    return OutgoingSubmission(topology.name, body, files)
 
 
 def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package, steps: Steps) -> Accepted:
@@ -234,11 +234,10 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
     from squall.http.client import Refused
     from squall_cli.packing import submission as sending
 
-    name = submission.topology.name
     try:
-        with cluster_client.about(client, name):
+        with cluster_client.about(client, submission.name):
             steps.now("asking Nimbus")
-            sending.check_versions(client, name)
+            sending.check_versions(client, submission.name)
             accepted = sending.submit(client, submission, steps.show, steps.now)
     except Refused as error:
         if error.status == 413:  # a file is too large: `made` has checked the submission itself
@@ -305,7 +304,7 @@ def hints(package: Package) -> list[str]:
 def watch(
     client: NimbusClient,
     accepted: Accepted,
-    submission: OutgoingSubmission,
+    asked: SubmitOptions,
     steps: Steps,
     result: dict[str, Any],
 ) -> str | None:
@@ -313,7 +312,7 @@ def watch(
     from squall_cli.packing.coming_up import Arrival, Seen
 
     began = time.monotonic()
-    arrival = Arrival(accepted.name, accepted.id, submission.active, began, submission.replace)
+    arrival = Arrival(accepted.name, accepted.id, not asked.inactive, began, asked.replaces)
 
     def check() -> Seen:
         status = client.topology_or_none(accepted.name)
@@ -335,15 +334,13 @@ def watch(
 
 
 def print_outcome(
-    out: Any, as_json: bool, result: dict[str, Any], client: NimbusClient, failure: str | None
+    out: IO[str], as_json: bool, result: dict[str, Any], client: NimbusClient, failure: str | None
 ) -> None:
     """Print the outcome to stdout. Raise `SquallError` for a failure."""
     if as_json:
-        out.write(json.dumps({**result, "failure": failure}, indent=2) + "\n")
-        out.flush()
+        write(out, json.dumps({**result, "failure": failure}, indent=2))
     elif failure is None:
-        out.write(
-            f"{result['name']} is {result['state']} at {client.addresses[0].url}: {to_type('status', result['name'])}\n"
-        )
+        name, state = result["name"], result["state"]
+        write(out, f"{name} is {state} at {client.addresses[0].url}: {to_type('status', name)}")
     if failure is not None:
         raise SquallError(failure)

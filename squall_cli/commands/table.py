@@ -286,9 +286,7 @@ def verified_lines(verified: Verification | None) -> Iterator[str]:
         return
     read = f"{formats.plural(verified.files, 'file')}, {formats.in_bytes(verified.size)}"
     right = verified.files - len(verified.problems)
-    yield f"\nverified {read}: " + (
-        "all as committed" if not verified.problems else f"{right:,} as committed"
-    )
+    yield f"\nverified {read}: {f'{right:,}' if verified.problems else 'all'} as committed"
     if verified.strays:
         number = formats.plural(len(verified.strays), "file")
         yield f"{number} of no committed batch, seen only by readers that ignore the manifest:"

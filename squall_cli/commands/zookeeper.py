@@ -199,22 +199,19 @@ def _end_with_parent() -> None:
 def watch(plan: ServerPlan, process: subprocess.Popen[bytes], enough: threading.Event) -> None:
     """Print the state of the server each time it changes."""
     number = f"server {plan.number} of {len(plan.ensemble)}, " if plan.ensemble else ""
+    server = f"ZooKeeper ({number}{plan.address})"
     said: str | None = None
     if plan.ensemble:
-        click.echo(
-            f"ZooKeeper ({number}{plan.address}) is started; it serves when more than half of the servers run."
-        )
+        click.echo(f"{server} is started; it serves when more than half of the servers run.")
     while process.poll() is None and not enough.wait(_LOOK_SECS):
         now = mode(plan.host, plan.port, timeout=1.0)
         if now == said:
             continue
         if now is None:
-            click.echo(f"ZooKeeper ({number}{plan.address}) does not serve.", err=True)
+            click.echo(f"{server} does not serve.", err=True)
         elif said is None:
             as_what = f" as {now}" if plan.ensemble else ""
-            click.echo(
-                f"ZooKeeper ({number}{plan.address}) serves{as_what}. Its files: {plan.folder}. Ctrl-C ends it."
-            )
+            click.echo(f"{server} serves{as_what}. Its files: {plan.folder}. Ctrl-C ends it.")
         else:
-            click.echo(f"ZooKeeper ({number}{plan.address}) is now {now}.")
+            click.echo(f"{server} is now {now}.")
         said = now

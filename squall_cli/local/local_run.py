@@ -208,12 +208,11 @@ def begin_shutdown(cluster: LocalCluster) -> Future[None]:
 
 def end_at_once(
     cluster: LocalCluster, interrupts: Interrupts, processes: bool, begun: Future[None] | None = None
-) -> bool:
-    """Shut the cluster down without waiting for trees, or speed up a shutdown that has begun. Return whether `close` and
-    `cleanup` ended in their short time. Signals are ignored from now on."""
+) -> None:
+    """Shut the cluster down without waiting for trees, or speed up a shutdown that has begun. Return when `close` and `cleanup`
+    have ended, or when their short time is over. Signals are ignored from now on."""
     interrupts.ignore()
     cluster.hurry(LAST_SECONDS)
     future = begin_shutdown(cluster) if begun is None else begun
     with suppress(NotDone, SquallError):  # if a call does not return, the process ends anyway
         future.result(LAST_SECONDS + (KILL_SECONDS if processes else MORE_SECONDS))
-    return future.done()

@@ -108,9 +108,8 @@ class Arrival:
             stages.append(own_paths(sentence(last)))
         if trial:
             stages += self._on_trial(status, trial, spouts)
-        return Seen(
-            waiting_for(status, len(workers), up, "" if last is None else repetition(last)), tuple(stages)
-        )
+        trouble = "" if last is None else repetition(last)
+        return Seen(waiting_for(status, len(workers), up, trouble), tuple(stages))
 
     def _on_trial(self, status: TopologyAnswer, trial: str, spouts: Sequence[ComponentStatus]) -> list[str]:
         """Return the meaning of errors that would end the wait if there were no previous version; return it only once."""

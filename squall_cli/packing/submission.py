@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from base64 import b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -51,33 +51,25 @@ class NotSubmitted(SquallError):
 
 @dataclass(frozen=True)
 class OutgoingSubmission:
-    """A topology and all data that is sent with it."""
+    """The name of a topology, the body of the request to Nimbus, a `SubmitRequest`, and the files that are sent before it."""
 
-    key: str
-    topology: Topology
-    conf: Mapping[str, object]
-    component_confs: Mapping[str, Mapping[str, object]]
+    name: str
+    body: dict[str, Any]
     files: tuple[Packed, ...] = ()
-    active: bool = True
-    replace: bool = False
-    wait_secs: float | None = None
 
-    def body(self) -> dict[str, Any]:
-        """Return the body of the request to Nimbus."""
-        versions = own_versions()
-        request = SubmitRequest(
-            submission=self.key,
-            description=self.topology.describe(),
-            pickles={name: b64encode(data).decode("ascii") for name, data in self.topology.pickles.items()},
-            conf=dict(self.conf),
-            component_confs={name: dict(conf) for name, conf in self.component_confs.items()},
-            active=self.active,
-            replace=self.replace,
-            wait_secs=self.wait_secs,
-            files={file.purpose: file.sha256 for file in self.files},
-            **versions | {"python": minor(versions["python"])},
-        )
-        return structs.asdict(request)
+
+def request_body(topology: Topology, files: Sequence[Packed] = (), **fields: Any) -> dict[str, Any]:
+    """Return the body of the request to Nimbus, a `SubmitRequest`. `fields`: those that follow from neither topology nor
+    files."""
+    versions = own_versions()
+    fields |= versions | {"python": minor(versions["python"])}
+    request = SubmitRequest(
+        description=topology.describe(),
+        pickles={name: b64encode(data).decode("ascii") for name, data in topology.pickles.items()},
+        files={file.purpose: file.sha256 for file in files},
+        **fields,
+    )
+    return structs.asdict(request)
 
 
 class Accepted(SubmittedAnswer, frozen=True):
@@ -102,7 +94,7 @@ def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: 
     uploaded = 0
     for attempt in range(1, ATTEMPTS + 1):
         uploaded += upload(client, submission.files, say, now)
-        now(f"submitting {submission.topology.name}")
+        now(f"submitting {submission.name}")
         try:
             answer = post(client, submission, say)
         except Refused as error:
@@ -151,13 +143,12 @@ def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
 
 def post(client: NimbusClient, submission: OutgoingSubmission, say: Say) -> SubmittedAnswer:
     """Return Nimbus's answer to the submission. Raises NotSubmitted if the submission may have arrived, but no answer did."""
-    body = submission.body()
     began = time.monotonic()
     unsure: Unreachable | Refused | None = None
     while True:
         try:
             return client.post_json(
-                SubmittedAnswer, "topologies", body=body, repeatable=True, timeout=ANSWER_SECS
+                SubmittedAnswer, "topologies", body=submission.body, repeatable=True, timeout=ANSWER_SECS
             )[0]
         except KeyboardInterrupt:
             raise not_known(submission, "the command was interrupted before Nimbus answered") from None
@@ -184,7 +175,7 @@ def post(client: NimbusClient, submission: OutgoingSubmission, say: Say) -> Subm
 
 def not_known(submission: OutgoingSubmission, why: str) -> NotSubmitted:
     """Return the error for a submission whose outcome is unknown."""
-    name = submission.topology.name
+    name = submission.name
     return NotSubmitted(
         f"it is not known whether topology {name!r} was submitted: {why};"
         f" once a Nimbus answers again, run {to_type('status', name)} to find out"

@@ -21,7 +21,7 @@ from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import console, is_terminal, write
 from squall_cli.terminal.views import EVERY
 from squall_io.spark.reading.moments import Span
-from squall_io.spark.results.progress import JobProgress, Watch, watch
+from squall_io.spark.results.progress import Watch, watch
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -86,7 +86,8 @@ class SparkProgress:
             except Exception:  # the driver has died or is being stopped: the caller reports that
                 return
             if self._bar is not None:
-                _show(self._bar, progress)
+                task, known = self._bar.tasks[0].id, progress.tasks or None
+                self._bar.update(task, description=str(progress), total=known, completed=progress.tasks_done)
             elif self.clock() >= next_line and progress.stages and str(progress) != shown:
                 shown = str(progress)
                 next_line = self.clock() + EVERY
@@ -110,11 +111,6 @@ def _bar(out: IO[str]) -> Bar:
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     return Bar(*columns, console=console(out), transient=True)
-
-
-def _show(bar: Bar, progress: JobProgress) -> None:
-    task = bar.tasks[0].id
-    bar.update(task, description=str(progress), total=progress.tasks or None, completed=progress.tasks_done)
 
 
 #: The error of an interrupted command that publishes results. Whether its last step was done is unknown.

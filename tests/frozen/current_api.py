@@ -15,7 +15,7 @@ from typing import Any, Final
 from nimbus.submission.parse import read_submission
 from squall.cluster import blobs
 from squall.packages import archives
-from squall_cli.packing.submission import OutgoingSubmission
+from squall_cli.packing.submission import request_body
 from squall_io.spark import CommittedRows, HdfsLines, SparkSink
 from tests.frozen.current_code import described
 from topology_api import Topology
@@ -108,7 +108,7 @@ def read_body(data: bytes) -> object:
 
 def body_of(topology: Topology, **said: Any) -> dict[str, Any]:
     """A submission as the command sends it."""
-    return OutgoingSubmission("a key", topology, **said).body()
+    return request_body(topology, submission="a key", **said)
 
 
 def read_bundle(folder: Path) -> object:

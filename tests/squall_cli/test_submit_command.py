@@ -226,16 +226,6 @@ class Lost(NimbusClient):
 
 
 def test_when_no_answer_ever_comes_the_unknown_outcome_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    from topology_api import Fields, Spout, TopologyBuilder
-
-    class Nothing(Spout):
-        outputs = Fields("x")
-
-        def next_tuple(self) -> None:
-            self.finish()
-
-    builder = TopologyBuilder("lost")
-    builder.set_spout("nothing", Nothing())
     times = count(step=10)
     monkeypatch.setattr(
         sending, "time", SimpleNamespace(monotonic=lambda: next(times), sleep=lambda secs: None)
@@ -244,7 +234,7 @@ def test_when_no_answer_ever_comes_the_unknown_outcome_is_reported(monkeypatch: 
     with pytest.raises(sending.NotSubmitted, match="it is not known whether topology 'lost' was submitted"):
         sending.submit(
             client,
-            sending.OutgoingSubmission("key", builder.build(), {}, {}),
+            sending.OutgoingSubmission("lost", {"submission": "key"}),
             print,
             print,
         )
