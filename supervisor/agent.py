@@ -62,26 +62,26 @@ _WARN_EVERY: Final = 60.0
 class LoopPace:
     """How often a supervisor does its periodic work, in seconds."""
 
+    #: Between calls of `sync` while something is about to change.
     soon: float = 0.02
-    """Between calls of `sync` while something is about to change."""
+    #: Between calls of `sync` otherwise.
     at_rest: float = 0.2
-    """Between calls of `sync` otherwise."""
+    #: Between heartbeats to Nimbus, and between leases, at most.
     heartbeat: float = 1.0
-    """Between heartbeats to Nimbus, and between leases, at most."""
+    #: Between reads of a store that reports no change.
     reread: float = 1.0
-    """Between reads of a store that reports no change."""
+    #: Before a report that the store does not show is sent again.
     repeat: float = 1.0
-    """Before a report that the store does not show is sent again."""
 
 
 @dataclass(frozen=True)
 class WorkerTerms:
     """A supervisor's settings for its workers."""
 
+    #: The address that workers listen on. If it means every address (0.0.0.0), others reach the workers by the host's name.
     bind: str = "127.0.0.1"
-    """The address that workers listen on. If it means every address (0.0.0.0), others reach the workers by the host's name."""
+    #: How long workers continue without their supervisor, in seconds.
     lease_secs: float = 20.0
-    """How long workers continue without their supervisor, in seconds."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     pace: LoopPace = field(default_factory=LoopPace)
 

@@ -63,10 +63,10 @@ class Provision:
     """The files that a worker of a topology needs."""
 
     bundle: Path
+    #: The Python that the worker runs on; None: the supervisor's.
     python: str | None = None
-    """The Python that the worker runs on; None: the supervisor's."""
+    #: The folder from which the worker imports first.
     folders: tuple[str, ...] = ()
-    """The folder from which the worker imports first."""
 
 
 @dataclass(frozen=True)

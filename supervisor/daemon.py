@@ -58,24 +58,24 @@ LAST_WORDS_SECS: Final = 1.0
 class SupervisorSettings:
     """The settings of a supervisor daemon."""
 
+    #: The supervisor's state directory, which outlives the process.
     state: Path
-    """The supervisor's state directory, which outlives the process."""
+    #: The name under which others reach this host.
     host: str = "127.0.0.1"
-    """The name under which others reach this host."""
     slots: int = 4
+    #: The address that workers listen on.
     bind: str = "127.0.0.1"
-    """The address that workers listen on."""
+    #: The ports that workers choose from, such as "6700-6799"; None: any free ports.
     ports: str | None = None
-    """The ports that workers choose from, such as "6700-6799"; None: any free ports."""
+    #: Where the HTTP server for logs listens; port 0: any free port.
     listen: tuple[str, int] = ("127.0.0.1", 0)
-    """Where the HTTP server for logs listens; port 0: any free port."""
     lease_secs: float = 20.0
     tls: ServerFiles | None = None
+    #: The file with the CA certificates for Nimbus's HTTPS.
     ca: str | None = None
-    """The file with the CA certificates for Nimbus's HTTPS."""
     insecure: bool = False
+    #: Join the cluster that the store holds, even if the state directory names a different cluster.
     new_cluster: bool = False
-    """Join the cluster that the store holds, even if the state directory names a different cluster."""
     packages: artifacts.PackageLimits = field(default_factory=artifacts.PackageLimits)
     limits: Timeouts = field(default_factory=Timeouts)
     command: Callable[[Path], Sequence[str]] = processes.worker_command

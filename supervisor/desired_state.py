@@ -69,14 +69,14 @@ class TopologyView:
 class Reading:
     """One read of the store."""
 
+    #: The topologies by their id.
     views: Mapping[str, TopologyView] = field(default_factory=dict)
-    """The topologies by their id."""
+    #: Versions that will take over a name.
     waiting: tuple[TopologyRecord, ...] = ()
-    """Versions that will take over a name."""
+    #: Earlier versions, which may come back.
     former: tuple[TopologyRecord, ...] = ()
-    """Earlier versions, which may come back."""
+    #: Name -> reason, for topologies whose records are damaged, or are being written at this moment. Their workers continue.
     unsure: Mapping[str, str] = field(default_factory=dict)
-    """Name -> reason, for topologies whose records are damaged, or are being written at this moment. Their workers continue."""
 
 
 def read_topologies(

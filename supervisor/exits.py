@@ -30,16 +30,16 @@ _REMEMBERED: Final = 2.0
 class Exit:
     """All that is known about the end of a process."""
 
+    #: The process's wait status; None: this supervisor is not its parent.
     status: int | None
-    """The process's wait status; None: this supervisor is not its parent."""
+    #: Why the supervisor killed the process, if it did.
     killed_because: str | None = None
-    """Why the supervisor killed the process, if it did."""
+    #: Whether the kernel's OOM killer killed a process at that time; None: unknown.
     by_kernel: bool | None = None
-    """Whether the kernel's OOM killer killed a process at that time; None: unknown."""
+    #: The content of `end.json`, if this process wrote the file.
     end: End | None = None
-    """The content of `end.json`, if this process wrote the file."""
+    #: The end of the process's stdout and stderr.
     tail: str = ""
-    """The end of the process's stdout and stderr."""
 
     @property
     def innocent(self) -> bool:

@@ -26,8 +26,8 @@ class HostSettings:
 
     supervisor: str
     bind: str
+    #: The host name under which others reach the host's workers.
     host: str
-    """The host name under which others reach the host's workers."""
     lease_secs: float
 
 

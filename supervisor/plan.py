@@ -101,13 +101,13 @@ class Timeouts:
 class DesiredState:
     """A worker with a slot here."""
 
+    #: The version of the assignment that placed the worker: the first number of its incarnation.
     version: int
-    """The version of the assignment that placed the worker: the first number of its incarnation."""
     slot: int
+    #: Whether the worker has to end because of its topology's state.
     stop: bool
-    """Whether the worker has to end because of its topology's state."""
+    #: Seconds without a heartbeat after which the worker is considered dead.
     timeout: float
-    """Seconds without a heartbeat after which the worker is considered dead."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ class Backoff:
     """How many times a worker has died lately, and when it may be started again."""
 
     deaths: int = 0
+    #: Time of the first of these deaths.
     since: float = 0.0
-    """Time of the first of these deaths."""
     not_before: float = 0.0
+    #: How many of these deaths were failed starts.
     unstarted: int = 0
-    """How many of these deaths were failed starts."""
 
 
 @dataclass(eq=False)
@@ -128,16 +128,16 @@ class Running:
 
     version: int
     slot: int
+    #: The life of its process: "none", "found", "alive" or "dead".
     life: str
-    """The life of its process: "none", "found", "alive" or "dead"."""
     timeout: float = 30.0
     started: float = 0.0
+    #: Time of its last heartbeat; None: it has sent none yet.
     heard: float | None = None
-    """Time of its last heartbeat; None: it has sent none yet."""
+    #: Whether it has not read its last orders.
     behind: bool = False
-    """Whether it has not read its last orders."""
+    #: When it was last signalled; None: not since its orders were written.
     signalled: float | None = None
-    """When it was last signalled; None: not since its orders were written."""
     told_to_stop: float | None = None
     killed: float | None = None
     backoff: Backoff = Backoff()

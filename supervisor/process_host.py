@@ -81,10 +81,10 @@ class Recovered:
     container: Container
     orders: Orders
     slot: int
+    #: "found": its process runs; "dead": it has ended, but this was not reported; "none": no process was started.
     life: str
-    """"found": its process runs; "dead": it has ended, but this was not reported; "none": no process was started."""
+    #: The number of its last lease.
     lease: int
-    """The number of its last lease."""
 
 
 class ProcessHost(Protocol):

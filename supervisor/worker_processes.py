@@ -47,12 +47,12 @@ _TAIL_BYTES: Final = 4096
 class WorkerCommand:
     """How worker processes are started."""
 
+    #: Where workers find modules; None: the supervisor's `sys.path` when they start.
     python_path: Sequence[str] | None = None
-    """Where workers find modules; None: the supervisor's `sys.path` when they start."""
+    #: The ports that workers may listen on: "6700-6799"; None: all.
     ports: str | None = None
-    """The ports that workers may listen on: "6700-6799"; None: all."""
+    #: Returns the command for a worker's directory: a Python and its arguments.
     command: Callable[[Path], Sequence[str]] = processes.worker_command
-    """Returns the command for a worker's directory: a Python and its arguments."""
 
 
 class WorkerProcesses:

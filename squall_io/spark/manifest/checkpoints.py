@@ -59,8 +59,8 @@ class Checkpoint:
     number: int = 0
     parts: tuple[Part, ...] = ()
     entries: tuple[BatchEntry, ...] = ()
+    #: Unreadable parts of this checkpoint, and unreadable newer checkpoints; the entries in them are missing here.
     unreadable: tuple[UnreadableRecord, ...] = ()
-    """Unreadable parts of this checkpoint, and unreadable newer checkpoints; the entries in them are missing here."""
 
 
 def read_newest(files: Files) -> Checkpoint:

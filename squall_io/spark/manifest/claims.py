@@ -45,14 +45,14 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     """The record of an epoch's owner."""
 
     incarnation: tuple[int, int]
+    #: Host and process, as information for users.
     owner: str
-    """Host and process, as information for users."""
+    #: Seconds since 1970.
     since: float
-    """Seconds since 1970."""
+    #: Whether a sweeper put the claim to end the previous epoch; then no task writes in this epoch.
     retired: bool = False
-    """Whether a sweeper put the claim to end the previous epoch; then no task writes in this epoch."""
+    #: If the answer to a put was lost, a task that takes its writer id back recognizes its own claim by this token.
     token: str = ""
-    """If the answer to a put was lost, a task that takes its writer id back recognizes its own claim by this token."""
 
     def __str__(self) -> str:
         return f"{self.owner}, incarnation {self.incarnation[0]}.{self.incarnation[1]}"

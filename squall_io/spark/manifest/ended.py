@@ -34,22 +34,22 @@ class Leftover:
 
     batch: BatchName
     files: int
+    #: The bytes of these files. An entry that does not count is among the files, but its bytes are not added.
     size: int
-    """The bytes of these files. An entry that does not count is among the files, but its bytes are not added."""
+    #: The batch's entry if the batch counts; the files in the entry stay.
     entry: BatchEntry | None
-    """The batch's entry if the batch counts; the files in the entry stay."""
+    #: Whether the batch may still be committed, as far as the manifest shows.
     is_open: bool
-    """Whether the batch may still be committed, as far as the manifest shows."""
 
 
 @dataclass(frozen=True)
 class SubmissionLeftovers:
     """A submitted topology that left files."""
 
+    #: The topology's id in the form that file names contain.
     topology_id: str
-    """The topology's id in the form that file names contain."""
+    #: The last activity, in seconds since 1970 by the file system's clock.
     last_sign: float
-    """The last activity, in seconds since 1970 by the file system's clock."""
     leftovers: tuple[Leftover, ...]
 
 
@@ -57,12 +57,12 @@ class SubmissionLeftovers:
 class Leftovers:
     """Everything that could be swept."""
 
+    #: Submissions presumed ended.
     ended: tuple[SubmissionLeftovers, ...]
-    """Submissions presumed ended."""
+    #: Submissions that may be running: their own tasks sweep.
     others: tuple[SubmissionLeftovers, ...]
-    """Submissions that may be running: their own tasks sweep."""
+    #: Abandoned temporary files.
     temporary: tuple[str, ...] = ()
-    """Abandoned temporary files."""
 
 
 def find_leftovers(files: Files, age: float) -> Leftovers:

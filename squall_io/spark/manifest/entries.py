@@ -21,12 +21,12 @@ KIND: Final = "commit"
 class DataFile:
     """A file of rows."""
 
+    #: Relative to the table, with its partition directories.
     path: str
-    """Relative to the table, with its partition directories."""
+    #: Bytes.
     size: int
-    """Bytes."""
+    #: `sha256:<hex>` of its bytes.
     digest: str
-    """`sha256:<hex>` of its bytes."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class BatchEntry:
     """One committed batch. The fields are those of its JSON, in order; in the JSON, `batch` is text."""
 
     batch: BatchName
+    #: The topology's full name. This and the next two are information; the batch's name has short forms of them.
     topology: str
-    """The topology's full name. This and the next two are information; the batch's name has short forms of them."""
     topology_id: str
     component: str
     incarnation: tuple[int, int]
+    #: The number of its rows' schema.
     schema: int
-    """The number of its rows' schema."""
     rows: int
     files: tuple[DataFile, ...]
+    #: Seconds since 1970, by the clock of the worker that wrote it.
     committed: float
-    """Seconds since 1970, by the clock of the worker that wrote it."""
+    #: Names of batches whose rows are now in this batch's files: a compaction writes such entries.
     replaces: tuple[str, ...] = ()
-    """Names of batches whose rows are now in this batch's files: a compaction writes such entries."""
 
     @property
     def size(self) -> int:

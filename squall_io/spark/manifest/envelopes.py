@@ -28,8 +28,8 @@ class UnreadableRecord(SquallError):
         super().__init__(path, why, newer)
         self.path = path
         self.why = why
+        #: Whether a newer Squall wrote it.
         self.newer = newer
-        """Whether a newer Squall wrote it."""
 
     def __str__(self) -> str:
         return f"{self.path} {self.why}"

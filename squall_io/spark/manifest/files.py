@@ -39,13 +39,13 @@ class AbsentFile(FilesError):
 class FileStatus:
     """One entry of a folder."""
 
+    #: Relative to the table.
     path: str
-    """Relative to the table."""
+    #: Bytes; 0 for a folder.
     size: int
-    """Bytes; 0 for a folder."""
     is_folder: bool = False
+    #: Seconds since 1970, by the file system's clock.
     modified: float = 0.0
-    """Seconds since 1970, by the file system's clock."""
 
     @property
     def name(self) -> str:
@@ -63,8 +63,8 @@ class Files(Protocol):
     method.
     """
 
+    #: The table's full path, as users write it: `hdfs://host:9000/warehouse/counts`.
     root: str
-    """The table's full path, as users write it: `hdfs://host:9000/warehouse/counts`."""
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
         """Return the entries of a folder, by name; an empty list if there is no such folder."""

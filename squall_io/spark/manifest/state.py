@@ -47,23 +47,23 @@ class UnreadableManifest(SquallError):
 class TableState:
     """What a table holds."""
 
+    #: Entries that count and are not replaced, oldest first.
     entries: tuple[BatchEntry, ...]
-    """Entries that count and are not replaced, oldest first."""
+    #: Entries that count, but whose rows are in another entry's files.
     replaced: tuple[BatchEntry, ...]
-    """Entries that count, but whose rows are in another entry's files."""
+    #: Batches with an entry that does not count.
     abandoned: tuple[BatchName, ...]
-    """Batches with an entry that does not count."""
+    #: Unreadable records, each with the reason; the rows of their batches are missing here.
     unreadable: tuple[UnreadableRecord, ...]
-    """Unreadable records, each with the reason; the rows of their batches are missing here."""
+    #: The newest checkpoint; number 0 if there is none.
     checkpoint: Checkpoint
-    """The newest checkpoint; number 0 if there is none."""
+    #: Entries that count for certain and are not yet in the checkpoint.
     uncovered: tuple[BatchEntry, ...]
-    """Entries that count for certain and are not yet in the checkpoint."""
+    #: Batches whose entry still has its own file although the checkpoint has it too.
     needless: tuple[BatchName, ...]
-    """Batches whose entry still has its own file although the checkpoint has it too."""
+    #: Batches that are assumed to count because this process may only read: a new owner has claimed their writer id, but its
+    #: fence does not exist yet. The fence may leave out one batch that was not acked; the others count.
     uncertain: tuple[BatchName, ...]
-    """Batches that are assumed to count because this process may only read: a new owner has claimed their writer id, but its
-    fence does not exist yet. The fence may leave out one batch that was not acked; the others count."""
     claims: Listing
 
     @cached_property
@@ -105,11 +105,11 @@ def has_counted(files: Files, batch: BatchName) -> bool:
 class _Verdict:
     """Which batches of a writer id's epoch count."""
 
+    #: The numbers of the batches that count; None: all.
     counts: frozenset[int] | None = None
-    """The numbers of the batches that count; None: all."""
     certain: bool = True
+    #: Whether the fence cannot be read, so that it is unknown which batches count.
     problem: UnreadableRecord | None = None
-    """Whether the fence cannot be read, so that it is unknown which batches count."""
 
     def has(self, batch: BatchName) -> bool:
         """Return whether a batch of the epoch counts."""

@@ -55,8 +55,8 @@ class TableRecord(msgspec.Struct, frozen=True):
     """The contents of `table.json`."""
 
     holds: str
+    #: parquet, orc, json or csv.
     file_format: str
-    """parquet, orc, json or csv."""
     partition_by: tuple[str, ...]
 
 

@@ -134,8 +134,8 @@ class Selection:
     source: TableContents
     span: Span
     inside: tuple[CommittedBatch, ...]
+    #: Earlier batches, which may have the first row of a key; later rows with such a key are left out.
     before: tuple[CommittedBatch, ...] = ()
-    """Earlier batches, which may have the first row of a key; later rows with such a key are left out."""
     key: tuple[str, ...] = ()
 
     @property
@@ -159,10 +159,10 @@ class KeyCounts:
 
     key: tuple[str, ...]
     rows: int
+    #: Distinct keys.
     keys: int
-    """Distinct keys."""
+    #: Rows with a null in the key, which never count as replays.
     without_key: int
-    """Rows with a null in the key, which never count as replays."""
 
     @property
     def duplicates(self) -> int:
@@ -196,8 +196,8 @@ class CommittedBatch:
     """Files that were added to a table together."""
 
     paths: tuple[str, ...]
+    #: The schema to read them with.
     schema: Schema
-    """The schema to read them with."""
     rows: int
     committed: float
 
@@ -207,12 +207,12 @@ class TableContents:
     """The batches that exist at a moment."""
 
     root: str
+    #: The folder of the table that has the partition directories.
     base: str
-    """The folder of the table that has the partition directories."""
     file_format: str
     schema: Schema
+    #: The batches with files, in the order of their commits.
     batches: tuple[CommittedBatch, ...]
-    """The batches with files, in the order of their commits."""
 
 
 def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:

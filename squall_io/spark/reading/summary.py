@@ -57,19 +57,19 @@ class TableSummary:
 
     root: str
     table: TableRecord
+    #: The newest schema; None if nothing has been written yet.
     schema: Schema | None
-    """The newest schema; None if nothing has been written yet."""
+    #: The batches of a stream, or the newest version of a result: together they have all rows.
     parts: tuple[BatchEntry | Version, ...]
-    """The batches of a stream, or the newest version of a result: together they have all rows."""
+    #: Seconds since 1970, by the writers' clocks.
     first_commit: float | None
-    """Seconds since 1970, by the writers' clocks."""
     last_commit: float | None
+    #: Figures that only a table of batches has; None for a table of results.
     stream: StreamSummary | None = None
-    """Figures that only a table of batches has; None for a table of results."""
+    #: Versions of a table of results whose files exist, the newest first.
     versions: tuple[Version, ...] = ()
-    """Versions of a table of results whose files exist, the newest first."""
+    #: Records that cannot be read; the rows of their batches are missing from the numbers.
     unreadable: tuple[UnreadableRecord, ...] = ()
-    """Records that cannot be read; the rows of their batches are missing from the numbers."""
 
     @property
     def rows(self) -> int:
@@ -101,26 +101,25 @@ class TableSummary:
 class StreamSummary:
     """The batches of a stream."""
 
+    #: The number of schemas so far.
     schemas: int
-    """The number of schemas so far."""
     batches: int
     writers: tuple[WriterSummary, ...]
+    #: Batches whose rows are in the files of another batch.
     replaced: int
-    """Batches whose rows are in the files of another batch."""
+    #: Batches of superseded owners, which do not count.
     abandoned: int
-    """Batches of superseded owners, which do not count."""
+    #: Batches that may turn out not to count: their writer id has a new owner, whose fence does not exist yet, and this process
+    #: may only read.
     uncertain: int
-    """Batches that may turn out not to count: their writer id has a new owner, whose fence does not exist yet, and this process
-    may only read.
-    """
+    #: Batches that are being written, or were being written when their topology ended.
     writing: int
-    """Batches that are being written, or were being written when their topology ended."""
+    #: Staging folders of batches that are done or abandoned; the next owner of their writer id, if any, sweeps them.
     leftover: int
-    """Staging folders of batches that are done or abandoned; the next owner of their writer id, if any, sweeps them."""
+    #: The newest checkpoint's number; 0 if there is none yet.
     checkpoint: int
-    """The newest checkpoint's number; 0 if there is none yet."""
+    #: Batches that are not in the newest checkpoint.
     loose: int
-    """Batches that are not in the newest checkpoint."""
 
 
 def table_summary(files: Files) -> TableSummary:
@@ -190,8 +189,8 @@ class FileProblem:
     """A committed file that does not match the manifest."""
 
     path: str
+    #: The batch or version that the file belongs to: `batch words-1.store.0.1.7`.
     of: str
-    """The batch or version that the file belongs to: `batch words-1.store.0.1.7`."""
     why: str
 
     def __str__(self) -> str:
@@ -205,8 +204,8 @@ class Verification:
     files: int
     size: int
     problems: tuple[FileProblem, ...] = ()
+    #: Files of rows that belong to no committed batch: only readers that ignore the manifest see them.
     strays: tuple[str, ...] = ()
-    """Files of rows that belong to no committed batch: only readers that ignore the manifest see them."""
     unreadable: tuple[UnreadableRecord, ...] = ()
 
 

@@ -42,8 +42,8 @@ class FileSource:
 
     path: str
     file_format: str
+    #: The fields of the stream.
     fields: Sequence[str]
-    """The fields of the stream."""
 
     @property
     def read(self) -> RunInput:

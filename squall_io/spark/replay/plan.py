@@ -46,23 +46,23 @@ def read_by(spec: ComponentSpec) -> tuple[StreamKey, ...]:
 class ReplayPlan:
     """The components to run, their sources, and the outputs."""
 
+    #: The topology, with only the routes to components that run, and direct routes.
     topology: Topology
-    """The topology, with only the routes to components that run, and direct routes."""
+    #: The bolts to run, each after all components that it reads from.
     steps: tuple[str, ...]
-    """The bolts to run, each after all components that it reads from."""
+    #: The streams that frames replace, by the caller's names; some may be unused.
     given: Mapping[str, StreamKey]
-    """The streams that frames replace, by the caller's names; some may be unused."""
+    #: The given streams that are used.
     sources: tuple[StreamKey, ...]
-    """The given streams that are used."""
+    #: The streams that become frames, by the caller's names.
     outputs: Mapping[str, StreamKey]
-    """The streams that become frames, by the caller's names."""
+    #: The number of tuples that may fail; None: any number.
     max_errors: int | None
-    """The number of tuples that may fail; None: any number."""
+    #: The time in all tasks, in seconds since 1970: time stands still in a replay.
     now: float
-    """The time in all tasks, in seconds since 1970: time stands still in a replay."""
     topology_id: str = ""
+    #: The schemas of outputs whose types are not inferred.
     schemas: Mapping[StreamKey, Schema] = field(default_factory=dict)
-    """The schemas of outputs whose types are not inferred."""
 
     @cached_property
     def streams(self) -> tuple[StreamKey, ...]:

@@ -55,16 +55,16 @@ MOST_SOURCES: Final = 1 << (63 - _ROW_BITS - _PARTITION_BITS)
 class Record(NamedTuple):
     """Tuples for a task, or a note, with the place in the order."""
 
+    #: The task that reads it, or NO_TASK.
     target: int
-    """The task that reads it, or NO_TASK."""
+    #: The number of the stream in the plan; negative: see BEGIN.
     stream: int
-    """The number of the stream in the plan; negative: see BEGIN."""
+    #: The task that sent it, or a partition of a source.
     sender: int
-    """The task that sent it, or a partition of a source."""
+    #: The number of the record among those of its sender.
     seq: int
-    """The number of the record among those of its sender."""
+    #: Bytes, or `Checked` in the process that emitted an output's tuples.
     blob: Buffer | Checked
-    """Bytes, or `Checked` in the process that emitted an output's tuples."""
 
 
 @dataclass(frozen=True)
@@ -170,8 +170,8 @@ def sent_by_partition(sender: int) -> int | None:
 class Origin(NamedTuple):
     """A row of a source."""
 
+    #: The number of the source's stream.
     source: int
-    """The number of the source's stream."""
     partition: int
     row: int
 
@@ -203,13 +203,13 @@ class ErrorNote:
     task: int
     index: int
     call: str
+    #: The tuple's stream; None if no tuple failed.
     stream: str | None
-    """The tuple's stream; None if no tuple failed."""
     values: str | None
     error: str | None
     traceback: str
+    #: The source rows that the tuple results from.
     sources: tuple[Origin, ...]
-    """The source rows that the tuple results from."""
 
     @property
     def text(self) -> str:
@@ -227,8 +227,8 @@ class ComponentTotals:
     executed: int = 0
     emitted: int = 0
     failed: int = 0
+    #: Tuples that a rich bolt neither acked nor failed.
     unsettled: int = 0
-    """Tuples that a rich bolt neither acked nor failed."""
     errors: int = 0
 
 
@@ -243,14 +243,14 @@ class Totals:
     failed: int = 0
     unsettled: int = 0
     errors: int = 0
+    #: Texts of its first errors.
     first: list[str] = field(default_factory=list)
-    """Texts of its first errors."""
+    #: Why the task could not be run at all.
     fatal: str | None = None
-    """Why the task could not be run at all."""
+    #: The types of the values of output streams without a schema, by number and field.
     kinds: dict[int, list[Type]] = field(default_factory=dict)
-    """The types of the values of output streams without a schema, by number and field."""
+    #: Why the values of an output stream without a schema have no common type.
     conflicts: dict[int, str] = field(default_factory=dict)
-    """Why the values of an output stream without a schema have no common type."""
 
 
 def decode_note(blob: Buffer) -> Any:

@@ -36,8 +36,8 @@ class JobProgress:
     tasks: int = 0
     tasks_done: int = 0
     running: int = 0
+    #: Tasks that failed; Spark has tried them again or will do so.
     failed: int = 0
-    """Tasks that failed; Spark has tried them again or will do so."""
 
     def __str__(self) -> str:
         facts = [f"stage {min(self.stages_done + 1, self.stages)} of {self.stages}"]

@@ -79,10 +79,10 @@ class Result:
 
     output: OutputTable
     run: Run
+    #: Returns the frame; not called if the run's result exists already.
     make: Callable[[], DataFrame]
-    """Returns the frame; not called if the run's result exists already."""
+    #: Returns what else was counted, for the version's record; called once the rows are written.
     counts: Callable[[], Mapping[str, int]] = dict
-    """Returns what else was counted, for the version's record; called once the rows are written."""
 
 
 def publish_frame(result: Result, cancel: Callable[[], None] = lambda: None) -> Published:

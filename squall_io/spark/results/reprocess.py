@@ -36,13 +36,13 @@ class WrongResult(SquallError):
 class Job:
     """A job over the rows."""
 
+    #: Its name for people.
     name: str
-    """Its name for people."""
+    #: A digest of the job's text.
     code: str
-    """A digest of the job's text."""
     apply: Callable[[SparkSession, DataFrame], Any]
+    #: The user's modules that its functions may need on Spark's executors.
     modules: tuple[ModuleType, ...] = ()
-    """The user's modules that its functions may need on Spark's executors."""
 
     @classmethod
     def of_sql(cls, text: str) -> Job:

@@ -72,8 +72,8 @@ class RunInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The input of a run at its beginning."""
 
     path: str
+    #: A digest that differs if the rows to read differ.
     snapshot: str
-    """A digest that differs if the rows to read differ."""
     rows: int | None = None
     since: int | float | None = None
     until: int | float | None = None
@@ -83,17 +83,17 @@ class RunInput(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Run:
     """A computation, its inputs, and how its result is written."""
 
+    #: reprocess or replay.
     command: str
-    """reprocess or replay."""
+    #: The job's readable name: a file's path, or SQL.
     job: str
-    """The job's readable name: a file's path, or SQL."""
+    #: A digest of the job's text.
     code: str
-    """A digest of the job's text."""
     inputs: tuple[RunInput, ...]
+    #: Everything else that the result depends on, as JSON values.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Everything else that the result depends on, as JSON values."""
+    #: How the result is written.
     table: tables.TableRecord = DEFAULT_TABLE
-    """How the result is written."""
 
     @property
     def id(self) -> str:
@@ -113,8 +113,8 @@ class Attempt:
     """One attempt of a run, while it works."""
 
     name: str
+    #: The number of the newest version when the attempt began.
     base: int
-    """The number of the newest version when the attempt began."""
 
     @property
     def run(self) -> str:
@@ -143,19 +143,19 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: str
     inputs: tuple[RunInput, ...]
     settings: Mapping[str, Any]
+    #: How its rows are written: the same for all versions of the table.
     table: tables.TableRecord
-    """How its rows are written: the same for all versions of the table."""
     rows: int
+    #: Spark's DDL.
     schema: str
-    """Spark's DDL."""
+    #: Their paths are relative to the table. Empty once the version is pruned.
     files: tuple[DataFile, ...]
-    """Their paths are relative to the table. Empty once the version is pruned."""
+    #: Seconds since 1970, by the publisher's clock.
     published: int | float
-    """Seconds since 1970, by the publisher's clock."""
+    #: Whether newer versions have replaced this version and its files are deleted.
     pruned: bool = False
-    """Whether newer versions have replaced this version and its files are deleted."""
+    #: Other counts of the run, such as the errors of a replay.
     counts: Mapping[str, int] = {}
-    """Other counts of the run, such as the errors of a replay."""
 
     @property
     def folder(self) -> str:

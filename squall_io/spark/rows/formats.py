@@ -53,12 +53,12 @@ _CSV: Final = {
 class FileFormat:
     """One format, by Spark's name."""
 
+    #: Compressions that need only Spark itself; the first is the default.
     compressions: tuple[str, ...]
-    """Compressions that need only Spark itself; the first is the default."""
     write: Mapping[str, str] = field(default_factory=dict)
     read: Mapping[str, str] = field(default_factory=dict)
+    #: Whether columns are found by name. If by place, a file is read with the schema that it was written with.
     by_name: bool = True
-    """Whether columns are found by name. If by place, a file is read with the schema that it was written with."""
 
 
 FORMATS: Final[Mapping[str, FileFormat]] = {

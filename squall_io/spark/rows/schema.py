@@ -18,8 +18,8 @@ from squall_io.spark.rows.types import Array, Column, Decimal, Map, SchemaError,
 from topology_api.wording import nearest, shown, typed
 
 MAX_COLUMNS: Final = 10_000
+#: The deepest nesting of types: Python's, Spark's and the formats' own recursions handle it easily.
 MAX_DEPTH: Final = 32
-"""The deepest nesting of types: Python's, Spark's and the formats' own recursions handle it easily."""
 
 _ALIASES: Final = {
     "byte": "tinyint",
@@ -69,8 +69,8 @@ _TOKEN: Final = re.compile(
 )
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[01][0-7]{2}|.)", re.DOTALL)
 _LETTERS: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
+#: How many characters an error shows on each side of its place.
 _SHOWN: Final = 50
-"""How many characters an error shows on each side of its place."""
 
 T = TypeVar("T")
 

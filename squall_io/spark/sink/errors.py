@@ -81,12 +81,12 @@ class NotCommitted(SquallError):
 class Verdict(Enum):
     """What to do after an error."""
 
+    #: Retry without limit: storage or Spark is unavailable.
     AGAIN = "again"
-    """Retry without limit: storage or Spark is unavailable."""
+    #: Do not retry: the call fails until someone changes something.
     REFUSED = "refused"
-    """Do not retry: the call fails until someone changes something."""
+    #: Retry a few times.
     UNKNOWN = "unknown"
-    """Retry a few times."""
 
 
 def verdict_on(error: BaseException) -> Verdict:

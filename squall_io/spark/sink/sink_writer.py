@@ -65,8 +65,8 @@ class SinkWriter:
     """Everything that one task of a sink owns outside its process. Call `open` first; all calls come from the task's thread."""
 
     _agreed: NumberedSchema
+    #: Set by `open`, as is the attribute above.
     _owner: Owner
-    """Set by `open`, as is the attribute above."""
 
     def __init__(self, settings: SinkSettings, context: Context, at: Callable[[str], None]) -> None:
         self._settings = settings

@@ -102,8 +102,8 @@ class BatchUnits(Units):
     """The batches of a table, for one task."""
 
     _format: str
+    #: Schemas by number; 0 is the newest, against which the fields were checked. Set by `open`, as is the format.
     _schemas: dict[int, Schema]
-    """Schemas by number; 0 is the newest, against which the fields were checked. Set by `open`, as is the format."""
 
     def __init__(self, spout: CommittedRows) -> None:
         self._spout = spout

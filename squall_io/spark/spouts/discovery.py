@@ -155,8 +155,8 @@ class FoundFile(NamedTuple):
     path: str
     size: int
     split_bytes: int
+    #: Seconds since 1970, by the file system's clock.
     modified: float = 0.0
-    """Seconds since 1970, by the file system's clock."""
 
 
 class _Found(msgspec.Struct):
@@ -310,8 +310,8 @@ class _Reported:
     """The last report about a file."""
 
     mark: tuple[int, float] | None
+    #: The earliest time at which a further change of the file is reported. The wait doubles each time.
     again_at: float
-    """The earliest time at which a further change of the file is reported. The wait doubles each time."""
     wait: float = FIRST_WAIT / 2
 
 
@@ -347,8 +347,8 @@ class Split:
     path: str
     start: int
     end: int
+    #: Bytes of the whole file.
     size: int
-    """Bytes of the whole file."""
 
     @property
     def packed(self) -> bool:

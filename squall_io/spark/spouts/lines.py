@@ -97,8 +97,8 @@ class HdfsLines(ReadingSpout):
 class SplitUnits(Units):
     """The splits of files, for one task."""
 
+    #: Set by `positions`.
     _discovery: FileDiscovery
-    """Set by `positions`."""
 
     def __init__(self, spout: HdfsLines) -> None:
         self._spout = spout

@@ -231,10 +231,10 @@ class PositionRecord(msgspec.Struct):
 
     index: int
     parallelism: int
+    #: This task's finished units, as ranges by series.
     done: dict[str, list[tuple[int, int]]]
-    """This task's finished units, as ranges by series."""
+    #: Series, number and position of the units that are not finished.
     begun: list[tuple[str, int, int]]
-    """Series, number and position of the units that are not finished."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.index < self.parallelism:
@@ -253,8 +253,8 @@ class ReaderIdentity(msgspec.Struct, frozen=True):
 
     topology: str
     component: str
+    #: The input: its path, and everything else that determines its contents.
     reads: str
-    """The input: its path, and everything else that determines its contents."""
 
     def __str__(self) -> str:
         return f"{self.component} of topology {self.topology}, which reads {self.reads}"

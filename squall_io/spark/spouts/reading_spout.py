@@ -133,8 +133,8 @@ class Units(ABC):
     """The units of the input, as one task sees them."""
 
     _context: Context
+    #: Both are set by `open`.
     _files: OpenStore
-    """Both are set by `open`."""
 
     def __init__(self, spout: ReadingSpout, folder: str, reads: str) -> None:
         """folder: the folder to open. reads: a description of the input, for the record of the reader."""

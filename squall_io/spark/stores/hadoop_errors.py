@@ -34,8 +34,8 @@ class FileTaken(FilesError):
 class Thrown:
     """A Java exception, without its causes."""
 
+    #: The full name of its class, then the names of its superclasses.
     classes: Sequence[str]
-    """The full name of its class, then the names of its superclasses."""
     message: str
 
     @property
