@@ -56,7 +56,7 @@ WRITTEN = (
 )
 #: Classes that only Squall instantiates.
 GIVEN = {"Tuple", "Context", "Handle", "BoltDeclarer", "Completed", "BoltRun"}
-FOR_DEVELOPERS = "Only names; each is documented where it is written."
+FOR_DEVELOPERS = r" Each is documented in the\s+module that defines it\."
 PARAMETER = re.compile(r"^([a-z]\w*(?:, [a-z]\w*)*): (.*)$")
 #: Names described within a line: "..., read-only. log: a logging.Logger".
 FURTHER = re.compile(r"(?<=\. )([a-z]\w*(?:, [a-z]\w*)*)(?=: )")
@@ -190,7 +190,7 @@ def describe_module(name: str, module: ModuleType, sections: Mapping[str, tuple[
         )
     yield f"# {name}"
     yield ""
-    yield from prose(re.sub(FOR_DEVELOPERS + " ?", "", module.__doc__ or ""))
+    yield from prose(re.sub(FOR_DEVELOPERS, "", module.__doc__ or ""))
     yield ""
     for section, names in sections.items():
         yield f"## {section}"
