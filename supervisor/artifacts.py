@@ -28,8 +28,8 @@ from typing import Final, Literal
 from squall import worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.store import Store
-from squall.daemon.state_directory import make_directory
 from squall.packages import archives
+from squall.security.private_files import make_private_folder
 from supervisor.directories import Directories, has_bundle
 from supervisor.environments import Environments
 from supervisor.jobs import BackgroundJobFailed, Jobs, JobUnderWay
@@ -174,7 +174,7 @@ class Artifacts:
         target = self._code / sha256
         if target.is_dir():
             return target
-        make_directory(self._code)
+        make_private_folder(self._code)
         beside = self._code / f"{sha256}{_NEW}{secrets.token_hex(4)}"
         try:
             with self._fetched(sha256) as archive:
@@ -190,7 +190,7 @@ class Artifacts:
     @contextlib.contextmanager
     def _fetched(self, sha256: str) -> Iterator[Path]:
         """Fetch a file from Nimbus into a temporary path, and check its digest."""
-        make_directory(self._code)
+        make_private_folder(self._code)
         target = self._code / f"{sha256}{_NEW}{secrets.token_hex(4)}.file"
         try:
             self._fetch(sha256, target)
@@ -222,7 +222,7 @@ class Artifacts:
         if needs:
             directory = self._directories.topology(record.id)
             try:
-                make_directory(directory)
+                make_private_folder(directory)
                 worker_files.write(directory, NEEDS, {"needs": needs}, 0o600)
             except OSError as error:  # the file is read only after a restart
                 _log.warning("the needs of topology %s cannot be recorded: %s", record.id, error)

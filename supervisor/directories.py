@@ -26,8 +26,8 @@ from squall import worker_files
 from squall.cluster import paths
 from squall.cluster.blobs import MANIFEST, write_bundle
 from squall.cluster.store import Store
-from squall.daemon.state_directory import make_directory
 from squall.daemon.state_mark import state_mark
+from squall.security.private_files import make_private_folder
 from squall.values import Incarnation
 from supervisor.removals import delete
 
@@ -75,7 +75,7 @@ class Directories:
     def mark(self) -> str:
         """Return a text that distinguishes this state directory from its copies, until its host restarts."""
         where = self.root.parent
-        make_directory(where)
+        make_private_folder(where)
         return state_mark(where)
 
     def topology(self, topology_id: str) -> Path:
@@ -98,7 +98,7 @@ class Directories:
         """Make the directory of a worker; remove the files and the working directory of an earlier process. Logs and scratch
         directories stay."""
         directory = self.worker(topology_id, worker)
-        make_directory(directory)
+        make_private_folder(directory)
         for name in (worker_files.HEARTBEAT, worker_files.COUNTERS, worker_files.END, PROCESS):
             (directory / name).unlink(missing_ok=True)
         work = self.work(directory)
@@ -115,7 +115,7 @@ class Directories:
         """Return the directory of the topology's bundle, after fetching the bundle if it is missing."""
         directory = self.topology(topology_id) / "bundle"
         if not has_bundle(directory):
-            make_directory(directory)
+            make_private_folder(directory)
             write_bundle(store, topology_id, directory)
         return directory
 

@@ -40,8 +40,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from squall.daemon.process_stat import all_processes
-from squall.daemon.state_directory import make_directory
 from squall.packages import archives
+from squall.security.private_files import make_private_folder
 from supervisor.log_files import tail
 from supervisor.processes import kill_marked, own_folders
 from topology_api.errors import SquallError
@@ -136,7 +136,7 @@ class Environments:
         python = directory / "venv" / "bin" / "python"
         if (directory / READY).exists() and python.exists():
             return str(python)
-        make_directory(directory)
+        make_private_folder(directory)
         (directory / READY).unlink(missing_ok=True)  # parts of the environment were removed
         for name in ("venv", "wheels"):
             shutil.rmtree(directory / name, ignore_errors=True)

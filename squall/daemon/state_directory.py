@@ -18,13 +18,13 @@ import re
 import secrets
 import time
 from contextlib import ExitStack, suppress
-from itertools import takewhile
 from pathlib import Path
 from typing import Final, Literal
 
 from squall.atomic_files import write_bytes
 from squall.cluster import identity
 from squall.cluster.store import Store
+from squall.security.private_files import make_private_folder
 from squall.security.sealing import KeyPair
 from topology_api.errors import SquallError
 
@@ -56,7 +56,7 @@ class StateDirectory:
         self._daemon = daemon
         with ExitStack() as held:
             try:
-                make_directory(directory)
+                make_private_folder(directory)
                 self._lock(held)
                 self.id = self._own_id(name)
                 self.pair = KeyPair.load_or_make(directory / KEY)
@@ -150,11 +150,3 @@ def _taken(descriptor: int) -> bool:
             if time.monotonic() >= end:
                 return False
             time.sleep(0.02)
-
-
-def make_directory(directory: Path) -> None:
-    """Make a directory, and its missing parents, with mode 0700."""
-    # `mkdir(parents=True)` sets the mode of the last directory only. The umask may remove bits, but adds none.
-    missing = list(takewhile(lambda path: not path.exists(), (directory, *directory.parents)))
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)

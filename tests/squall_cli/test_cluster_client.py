@@ -200,12 +200,20 @@ def test_only_changes_that_may_be_made_twice_are_sent_again(
     assert sent == {"topologies/word_count/activate": False, "supervisors/id-of-host-2/drain": False}
 
 
-@pytest.mark.parametrize("line", ["completion bash", "kill --help"])
-def test_what_asks_no_cluster_loads_nothing_to_read_answers(line: str) -> None:
+READS_ANSWERS = ("msgspec", "http.client", "rich", "yaml")
+
+
+@pytest.mark.parametrize(
+    ("line", "heavy"),
+    [("completion bash", READS_ANSWERS), ("kill --help", READS_ANSWERS), ("run --help", ("nacl", "kazoo"))],
+)
+def test_what_asks_no_cluster_loads_nothing_that_only_clusters_need(
+    line: str, heavy: tuple[str, ...]
+) -> None:
     code = (
         "import sys; from squall_cli.main import squall\n"
         f"try: squall.main({line.split()!r}, prog_name='squall')\n"
-        "finally: print(sorted(sys.modules.keys() & {'msgspec', 'http.client', 'rich', 'yaml'}))"
+        f"finally: print(sorted(sys.modules.keys() & set({heavy!r})))"
     )
     result = subprocess.run(
         [sys.executable, "-c", code],
