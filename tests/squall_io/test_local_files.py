@@ -52,11 +52,14 @@ def test_a_path_without_scheme_is_refused_where_hadoop_has_another_default(tmp_p
         with pytest.raises(FilesRefused, match=f"write file://{tmp_path} or {hdfs}{tmp_path}"):
             open_files(str(tmp_path), **where)
         assert open_files(f"file://{tmp_path}", **where).root == f"file://{tmp_path}"
-    assert open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": "file:///"}).list("") == []
+    for default in ("file:///", "\n  file:///\n"):
+        assert open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": default}).list("") == []
 
 
-def test_hadoops_default_with_a_password_is_refused_and_the_password_not_repeated(tmp_path: Path) -> None:
-    default = "s3a://key:s3cret@bucket"
+@pytest.mark.parametrize("default", ["s3a://key:s3cret@bucket", "s3a://key:no/s3cret@bucket"])
+def test_hadoops_default_with_a_password_is_refused_and_the_password_not_repeated(
+    tmp_path: Path, default: str
+) -> None:
     with pytest.raises(InvalidPath, match=r"fs\.defaultFS contains a password") as raised:
         open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": default})
     assert "s3cret" not in str(raised.value) and "s3cret" not in repr(raised.value)
@@ -64,12 +67,13 @@ def test_hadoops_default_with_a_password_is_refused_and_the_password_not_repeate
     assert open_files(f"file://{tmp_path}", conf={"spark.hadoop.fs.defaultFS": default}).list("") == []
 
 
-@pytest.mark.parametrize("default", ["", "hdfs", "host:9000", "file://host/"])
+@pytest.mark.parametrize("default", ["", "hdfs", "host:9000", "file://host/", "hdfs:key:s3cret@host"])
 def test_hadoops_default_that_is_not_an_address_is_refused(tmp_path: Path, default: str) -> None:
     with pytest.raises(
         InvalidPath, match=r"fs\.defaultFS is not the address of a file system; write hdfs://"
-    ):
+    ) as raised:
         open_files(str(tmp_path), conf={"spark.hadoop.fs.defaultFS": default})
+    assert "s3cret" not in repr(raised.value)
 
 
 def test_opening_files_of_this_machine_loads_nothing_that_starts_spark_or_java(tmp_path: Path) -> None:

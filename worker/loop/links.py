@@ -30,7 +30,7 @@ Send = Callable[[str, Frame], None]
 #: Seconds after which everything is sent even if the loop has more to do.
 LONGEST_WAIT_IN_OUTBOX = 0.05
 #: Minimum seconds between two flushes for idle tasks in a busy worker; and the pause after such a flush, as a multiple of the
-#: #: flush's duration, so that flushing takes a small share of the worker's time.
+#: flush's duration, so that flushing takes a small share of the worker's time.
 IDLE_FLUSH_SECONDS = 0.002
 IDLE_FLUSH_PAUSE = 20
 

@@ -130,7 +130,7 @@ def fence_path(writer_id: WriterId, epoch: int) -> str:
 
 
 def numbered(folder: str, number: int) -> str:
-    """Return the path of a schema, a checkpoint or a version, in the folder of all of its kind."""
+    """Return the path of a numbered record, such as a schema, in the folder of its kind."""
     return f"{folder}/{number}.json"
 
 

@@ -108,7 +108,7 @@ class _Verdict:
     #: The numbers of the batches that count; None: all.
     counts: frozenset[int] | None = None
     certain: bool = True
-    #: Whether the fence cannot be read, so that it is unknown which batches count.
+    #: Why the fence cannot be read, so that it is unknown which batches count; None: it can.
     problem: UnreadableRecord | None = None
 
     def has(self, batch: BatchName) -> bool:

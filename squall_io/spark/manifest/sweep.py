@@ -6,7 +6,7 @@ epochs. A batch's moved files are in partition directories that still exist in i
 its directory behind, empty. Entries that do not count are found without the folder, and temporary files carry their owner's
 name.
 
-Only past epochs are swept: those with a later claim and its fence. No batch whose files are deleted there can ever count, even
+Only past epochs are swept: those with a later claim and its fence. No file that is deleted there can ever count, even
 if two tasks sweep at once (see `commit`). After a task has taken over its own writer id, it sweeps that id, and the writer ids
 of tasks of its sink that are gone (their index is not below the sink's parallelism). It takes over the id of such a task only
 if the newest owner left files: otherwise every start that cannot sweep would add claims. A task never touches writer ids of

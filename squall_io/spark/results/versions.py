@@ -170,8 +170,8 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Published:
-    """How a run ended: the version with its result, and whether this attempt published it, or another attempt of the same
-    run.
+    """How a run ended: the version with its result, and whether it has the rows of this attempt, or those of another attempt of
+    the same run.
     """
 
     version: Version

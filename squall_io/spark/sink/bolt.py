@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 #: Tuples that are converted to Arrow at once. A C call blocks all other threads: 20 ms for a column of a million values. With
-#: #: so few tuples per call, the worker's loop does not notice the call, and the values stay in the processor's cache.
+#: so few tuples per call, the worker's loop does not notice the call, and the values stay in the processor's cache.
 SLICE: Final = 4096
 
 #: Advice if another task owns the writer id. It is reported once, as an error of the component.

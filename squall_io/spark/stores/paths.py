@@ -72,12 +72,13 @@ def check_table_path(path: str | os.PathLike[str]) -> str:
 def default_scheme(address: str) -> str:
     """Return the scheme of Hadoop's own file system, whose address is the value of `fs.defaultFS`. Raises `InvalidPath`, which
     shows no password."""
-    scheme, authority, below = _split(address)
+    # A value on a line of its own in core-site.xml has blanks around it.
+    scheme, authority, below = _split(address.strip())
     why = "Hadoop's fs.defaultFS contains a password; give it in another setting"
     _require_no_password(scheme, authority, below, why)
     if _form_problem(scheme, authority, below) is not None:
         why = "Hadoop's fs.defaultFS is not the address of a file system; write hdfs://host:port or file:///"
-        raise InvalidPath(address, why)
+        raise InvalidPath(address.rpartition("@")[2], why)
     return scheme or LOCAL
 
 
@@ -132,7 +133,9 @@ def _split(text: str) -> tuple[str, str, str]:
 
 def _require_no_password(scheme: str, authority: str, below: str, why: str) -> None:
     """Raise `InvalidPath` with this reason, and without showing it, if these parts of a path contain a password."""
-    user, _, host = authority.rpartition("@")
+    user, at, host = authority.rpartition("@")
+    if not at and "@" in below and not authority.rpartition(":")[2].isdecimal():  # a password may contain "/"
+        user, host, below = authority, "", below.rpartition("@")[2]
     if ":" in user:
         raise InvalidPath(f"{scheme}://...@{host}{below}", why)
 
