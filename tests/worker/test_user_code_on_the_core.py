@@ -168,7 +168,7 @@ def test_tuples_have_documentation() -> None:
     documented = {
         name: getattr(Tuple, name).__doc__ for name in ("values", "fields", "component", "task", "stream")
     }
-    assert documented["task"] == "Id of the task that emitted it." and all(documented.values())
+    assert documented["task"] == "The id of the task that emitted the tuple." and all(documented.values())
     text = pydoc.plain(pydoc.render_doc(Tuple))
     assert "All values, in the order of the stream's fields." in text and "class Tuple" in text
 
