@@ -9,8 +9,8 @@ from topology_api import core_choice as core_choice  # before anything that may 
 from topology_api import errors as errors
 from topology_api.errors import *  # noqa: F403 - all of its `__all__`
 
-#: The names of each module. A module is imported when one of its names is first used, because every command needs the errors,
-#: but `squall list`, for example, needs no other module.
+#: The names of each module. Every command needs `errors`, so that module is imported at once. Any other module is imported when
+#: one of its names is first used: `squall list`, for example, needs none of them.
 PLACES: Final = {
     "builder": ("TopologyBuilder",),
     "components": ("BatchBolt", "Bolt", "Spout"),

@@ -2,11 +2,9 @@
 
 | the other Nimbuses | decision |
 |---|---|
-| another has the file, and all files of this Nimbus | the other should lead: this Nimbus does not begin to lead, or steps aside
-|
+| another has the file, and all files of this Nimbus | the other should lead: this Nimbus does not lead, or steps aside |
 | all have answered that they lack the file | after `patience` seconds the file is lost, and this Nimbus may lead without it |
-| another does not answer, or has the file but lacks other files | this Nimbus may lead without the file, but only after
-`longer` seconds |
+| another does not answer, or has the file but lacks other files | after `longer` seconds this Nimbus may lead without it |
 
 A silent Nimbus may have the file. The wait restarts when the set of Nimbuses that have the file changes, but only a limited
 number of times. So the cluster always gets a leader, and running topologies continue without the file.

@@ -81,7 +81,7 @@ class StateDirectory:
             free = free and _taken(directory)
         if not free:
             owner = os.pread(file, 32, 0).decode(errors="replace").strip()
-            by = f"process {owner}" if owner else f"another process (its {self.directory / LOCK} was removed)"
+            by = f"process {owner}" if owner else "another process"
             raise BadStateDirectory(
                 f"the state directory {self.directory} is in use by {by}: give this {self._daemon} its own with --state DIR"
             )

@@ -1,7 +1,7 @@
 """The frames that workers send each other: batches of tuples, and control frames.
 
 A `Batch` holds the tuples that one task sends to one other task on one stream, or the mark that the sending task has
-ended. A `Control` frame holds everything that is not a tuple: XORs of acked and failed tuples, failures, credit grants,
+ended. A `Control` frame holds everything that is not a tuple: XORs of acked tuples, failures, credit grants,
 keep-alives, flush requests, and the questions and answers that show whether a cycle is quiet.
 
 The same objects travel inside one process and, encoded by `squall.transport.wire`, between processes.
@@ -154,7 +154,7 @@ class Control:
     """Everything between two workers that is not a tuple. A control frame never waits for credit, and is always received."""
 
     sender: str
-    #: XORs of acked and failed tuples by spout task: (roots, xors).
+    #: XORs of acked tuples by spout task: (roots, xors).
     xors: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     failures: list[tuple[int, Failure]] = field(default_factory=list)
     #: Absolute grants by destination task: frames up to this number may be sent.
