@@ -30,7 +30,7 @@ _PACE = LoopPace(soon=0.0, at_rest=math.inf, heartbeat=math.inf, reread=math.inf
 
 
 class Engine:
-    """A local cluster in one process; its driver has the thread and the clock."""
+    """A local cluster in one process. It has no thread of its own: its driver calls it, and advances the clock."""
 
     def __init__(self, clock: Clock, settings: WorkerSettings, supervisors: int, slots: int) -> None:
         self.clock = clock

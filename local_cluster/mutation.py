@@ -1,6 +1,6 @@
 """Checks that no component changes the values of a tuple that it has emitted or received.
 
-In one process, all tasks that receive a value share the same object, as do bolts that keep the value, and replays; between
+Within one process there is one object of a value: in all tasks that receive it, in bolts that keep it, and in replays. Between
 processes a value is copied. So code that changes a value behaves differently in a test and on a cluster. Each mutable value is
 pickled when it is emitted, and before and after each execution of its tuple; if the pickles differ, `MutatedValue` is raised.
 Values that cannot be pickled, or whose pickles differ each time, are not checked. Attributes stored by

@@ -64,7 +64,7 @@ class WorkerView:
 
 
 class ProcessEngine:
-    """A local cluster with worker processes; its driver has the thread."""
+    """A local cluster with worker processes. It has no thread of its own: its driver calls it."""
 
     def __init__(
         self,

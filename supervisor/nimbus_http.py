@@ -313,8 +313,8 @@ class _Sender:
 @dataclass(eq=False, repr=False)
 class NimbusFiles:
     """Fetches files of topologies from any Nimbus that has them. The leader is tried first. A Nimbus that delivered a wrong
-    file, or did not answer, is tried last the next time. `limit`: the most bytes of a file; `ca`: the file with the CA
-    certificates for HTTPS."""
+    file is not asked for that file for some time; a Nimbus that did not answer is tried last for some time. `limit`: the most
+    bytes of a file; `ca`: the file with the CA certificates for HTTPS."""
 
     nimbuses: Nimbuses
     limit: int
@@ -329,9 +329,7 @@ class NimbusFiles:
             raise SquallError("there is no Nimbus at the moment to fetch it from")
         first = None if leader not in records else records[leader].url
         names = self.sources.order(sha256, sorted(urls, key=lambda name: urls[name] != first))
-        failure = SquallError(
-            "every Nimbus has delivered another file in its place; they are asked again later"
-        )
+        failure = SquallError("every Nimbus delivered a wrong file instead; each is asked again later")
         for name in names:  # the 404 of a Nimbus without the file counts as an answer
             client = Client([urls[name]], self.nimbuses.authorization, self.ca, FILE)
             try:
@@ -344,7 +342,7 @@ class NimbusFiles:
                 continue
             if self.sources.delivered(name, sha256, found):
                 return
-            failure = SquallError(f"{name} delivers another file in its place, with the SHA-256 {found}")
+            failure = SquallError(f"{name} delivered a wrong file instead: its SHA-256 is {found}")
         raise failure
 
 

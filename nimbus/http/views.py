@@ -308,8 +308,8 @@ class Views:
         return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self.now()))
 
     def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
-        """Return how many workers of a running topology are not up for a reason that their hosts reported, and the first
-        reason."""
+        """Return how many workers of a running topology have not started and have a reason that their hosts reported, and the
+        first of these reasons; None if there are no such workers."""
         reasons = why_not_up(self._view(record))
         return answers.HeldUp(len(reasons), sentence(reasons[0])) if reasons else None
 

@@ -85,12 +85,13 @@ class TopologySteps:
             self._move(record, now, "it leaves drained supervisors")
 
     def spread_again(self, record: TopologyRecord, now: float) -> None:
-        """Rebalance a topology that was squeezed into too few slots once more slots are free."""
+        """When further slots become free, rebalance a topology that was squeezed into too few."""
         if record.state in RUNNING and self.assigner.is_squeezed(record):
             self._move(record, now, "there are slots again for more workers than it has")
 
     def _move(self, record: TopologyRecord, now: float, reason: str) -> None:
-        """Rebalance a topology without a command, unless another topology is moving, which may take the same slots."""
+        """Rebalance a topology although no user asked for it, but not while a different topology is moving: that topology may
+        take the same slots."""
         moving = any(other.state in (REBALANCING, REPLACING) for other in self.registry.all_topologies())
         if not moving and record.state in RUNNING and record.replaces is None:
             _log.info("%s: %s", record.name, reason)

@@ -63,7 +63,8 @@ def transition(
     if state == KILLED:
         fields["replaces"] = None  # the previous version does not return
     elif record.replaces is not None and state in (ACTIVE, INACTIVE):
-        for field in ("deadline", "wait", "until"):  # the deadline for proving that it runs
+        # The record keeps its deadline: by then the new version must have proved that it runs.
+        for field in ("deadline", "wait", "until"):
             del fields[field]
     registry.topologies.update(record, replace(record, **(fields | changes)))
     _log.info("%s: %s, %s -> %s", record.name, event, record.state, state)

@@ -89,8 +89,8 @@ class Supervisors(SupervisorHeartbeats):
         return True
 
     def give_up(self, registered: Iterable[SupervisorRecord], unread: Collection[str], now: float) -> bool:
-        """Remove supervisors that were silent for too long; return whether there were any. `unread`: ids whose records cannot
-        be read, so that they could not be restored.
+        """Remove supervisors that were silent for too long; return whether there were any. `unread`: the ids of supervisors
+        whose records cannot be read; these supervisors could not be restored, so `given_up` leaves them out.
         """
         silent = self.silent(registered, now)
         for record in silent:

@@ -13,7 +13,7 @@
 /replaced/<name>                   TopologyRecord of the previous version, until the new version has proved that it runs
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and have not ended yet
-/former/<id>                       Assignment: the workers that were withdrawn last, which says where their logs are
+/former/<id>                       Assignment: the workers that were withdrawn last, kept so that their logs can be found
 /reports/<id>/<worker>             WorkerReport: the last report of a worker
 /keys/<id>/<recipient>             the key pair of a topology's links, sealed to a Nimbus or a supervisor
 /keys/operator/<recipient>         the operators' token, sealed to a Nimbus

@@ -20,7 +20,7 @@ SILENT_SECS: Final = 30.0
 #: How long a source that delivered a wrong file is not asked for that file, in seconds: the first time, and at most.
 WRONG_SECS: Final = 10.0
 MOST_SECS: Final = 600.0
-#: The number of wrong files that are remembered.
+#: The greatest number of wrong files that are remembered.
 _REMEMBERED: Final = 1000
 
 
@@ -32,7 +32,7 @@ class FileSources:
         self._lock = threading.Lock()
         #: Source -> the time until which it is asked last.
         self._silent: dict[str, float] = {}
-        #: (source, file) -> how many times the source delivered a wrong file instead, and the time until which it is not asked.
+        #: (source, file) -> how many times the source delivered a wrong file, and the time until which it is not asked.
         self._wrong: dict[tuple[str, str], tuple[int, float]] = {}
 
     def order(self, sha256: str, sources: Iterable[str]) -> list[str]:
@@ -43,7 +43,7 @@ class FileSources:
             return sorted(asked, key=lambda each: now < self._silent.get(each, now))
 
     def wrong(self, source: str) -> set[str]:
-        """Return the files (SHA-256) in place of which the source last delivered a wrong file."""
+        """Return the files (SHA-256) for which the source's latest delivery was a wrong file."""
         with self._lock:
             return {sha256 for name, sha256 in self._wrong if name == source}
 
@@ -64,7 +64,7 @@ class FileSources:
             if len(self._wrong) > _REMEMBERED:
                 del self._wrong[next(iter(self._wrong))]
         _log.error(
-            "%s delivers another file in place of %s: one with the SHA-256 %s. It is not asked for it again for %g s",
+            "%s delivered a wrong file instead of %s: its SHA-256 is %s. This source is not asked for that file for %g s",
             source,
             sha256,
             found,

@@ -1,6 +1,7 @@
-"""The files that may be shipped with a topology: the names in an archive of code, and the lines of a requirements file.
+"""Rules for the files that are shipped with a topology: which names an archive of code may contain, and which lines a
+requirements file.
 
-The packer checks them, so that users know at once; the receiver checks again, since anyone may send anything.
+The packer checks the rules, so that users know at once; the receiver checks them again, since anyone may send anything.
 Must not know: archives, where files are.
 """
 
@@ -15,16 +16,16 @@ from typing import Final
 
 from squall.packages.ours import OURS
 
-#: Modules that a worker itself imports: a user's module of such a name, first on the path, would break it.
+#: Modules that a worker itself imports: a user's module with such a name, first on the path, would break the worker.
 NEEDED: Final = ("cloudpickle", "msgspec", "yaml", "zmq")
 #: People write requirements files by hand, so they are small.
 MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
 
-#: Options of pip that read other files, or folders. pip also accepts abbreviations of them, and values without a space.
+#: Options of pip that read other files, or folders. pip also accepts abbreviated options, and values without a space.
 _SHORT: Final = ("-r", "-c", "-e", "-f")
 _LONG: Final = ("--requirement", "--constraint", "--editable", "--find-links")
 _FILE_URL: Final = re.compile(r"(?:(?<![\w.-])|(?<=-i))file:", re.IGNORECASE)
-#: The part of a requirement before its versions, and the versions, just precise enough to find typing errors.
+#: Patterns for the name in a requirement and for its versions, just precise enough to find typos.
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\]\s*)?")
 _VERSION: Final = r"\s*(?:===|==|~=|!=|<=|>=|<|>)\s*[^\s,;()=<>~][^\s,;()]*\s*"
 _VERSIONS: Final = re.compile(f"{_VERSION}(?:,{_VERSION})*,?\\s*")
@@ -74,8 +75,8 @@ def problem_of_requirements(data: bytes) -> str | None:
     for number, line in _lines(text):
         if _points_to_files(line):
             return (
-                f"line {number}: {line!r:.200} points to a file of the submitter's machine, which no host has;"
-                " write the packages out (`pip freeze` lists them), and ship built ones with --wheels DIR"
+                f"line {number}: {line!r:.200} points to a file on the submitter's machine, which no host has;"
+                " list the packages by name and version (`pip freeze` does), and ship your own as wheels with --wheels DIR"
             )
         if _lacks_a_version(line):
             return (
@@ -86,8 +87,8 @@ def problem_of_requirements(data: bytes) -> str | None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines as pip reads them, each with the number of its first line: without comments, and joined where a line ends
-    in a backslash."""
+    """Yield the lines as pip reads them: without comments, and joined where a line ends in a backslash. Each comes with the
+    number of its first line in the file."""
     number, parts = 0, [""]
     for at, line in enumerate(text.splitlines(), 1):
         number = number or at
@@ -131,7 +132,8 @@ def _reads_files(option: str) -> bool:
 
 
 def _is_path(requirement: str) -> bool:
-    """Return whether pip would treat the requirement as a path: it contains or is a folder, or is a file's name."""
+    """Return whether pip would treat the requirement as a path: it begins with `.` or `~`, has a slash or backslash, or ends
+    like the name of an archive."""
     if "://" in requirement:
         return False
     return (

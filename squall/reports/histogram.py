@@ -22,7 +22,8 @@ LEAST = 2.0**-30
 #: Greater values are counted as this value. Together with LEAST, this limits a histogram to about 3,000 buckets.
 GREATEST = 2.0**63
 
-_HALF = BUCKETS_PER_OCTAVE  # frexp's mantissa is in [0.5, 1): times 64 it is in [32, 64), and 32 is left out
+#: frexp's mantissa is in [0.5, 1): times 64 it is in [32, 64); 32 is subtracted, so that positions in an octave begin at 0.
+_HALF = BUCKETS_PER_OCTAVE
 _ZERO = frexp(LEAST)[1] * BUCKETS_PER_OCTAVE - 1  # the index of the bucket for zero: one below the first
 
 

@@ -19,8 +19,9 @@ MOST_UNREPORTED: Final = 4
 RESEND_SECONDS: Final = 0.2
 #: After this many received control frames, a heartbeat reports their number, unless a control frame has reported it.
 UNREPORTED: Final = 64
-#: After this many seconds without any message the connections are made again; also the seconds between two attempts.
+#: After this many seconds without any message the connections are made again.
 SILENCE: Final = 2.5
+#: Seconds between two attempts to make the connections again.
 RECONNECT_SECONDS: Final = 2.0
 #: The least bytes a second that a working connection is assumed to carry; a slower connection is considered stalled.
 SLOWEST_BYTES: Final = 4_000_000
@@ -108,9 +109,9 @@ class ConnectionWatch:
     def reported(self, received: int, silence: float, in_flight: InFlight, now: float) -> None:
         """Check a report of the peer's loop: how many data messages it has received, and for how long it heard nothing.
 
-        Heartbeats have their own connection, so they may arrive while tuples are stuck on the other connection. If the peer
-        reports for `SILENCE` seconds, plus the time that the tuples in flight may take, that nothing more has arrived, the
-        connections are made again.
+        Heartbeats have their own connection, so they may arrive while tuples are stuck on the other connection. The
+        connections are made again if the peer keeps reporting that nothing more has arrived: for `SILENCE` seconds plus the
+        time that the tuples in flight may take.
         """
         may_reconnect = now >= self.next_reconnect
         if received > in_flight.received or received >= in_flight.sent:

@@ -1,4 +1,4 @@
-"""The batches sent to one process of a peer that it has not confirmed, with the data to fail their trees.
+"""The batches that one process of a peer was sent and has not confirmed, with the data needed to fail their trees.
 
 A batch that takes credit is confirmed by its grant; a batch that takes none is confirmed by its arrival.
 Must not know: messages, clocks, who the peer is.

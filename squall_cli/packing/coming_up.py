@@ -39,8 +39,8 @@ class Seen:
 
 @dataclass(eq=False)
 class Arrival:
-    """The start of one submission. While the version that the submission `replaces` may return, Nimbus decides whether the new
-    version is up or is rolled back."""
+    """The start of one submission. If it replaces a version (`replaces`), Nimbus decides whether the new version is up or is
+    rolled back, for as long as the previous version may return."""
 
     _name: str
     _id: str
@@ -100,7 +100,8 @@ class Arrival:
         if not workers and now - self._better >= TROUBLE_SECS and "no_slot" not in self._reported:
             self._reported.add("no_slot")
             stages.append(
-                f"no slot was free for {TROUBLE_SECS:.0f} s; still waiting, and Ctrl-C leaves it submitted"
+                f"no slot was free for {TROUBLE_SECS:.0f} s; still waiting (Ctrl-C ends only the wait: the topology stays"
+                " submitted)"
             )
         last = next(reversed(status.events), None)
         if last is not None and subject(last) not in self._events:
@@ -192,8 +193,8 @@ def failed_build(status: TopologyAnswer) -> Event | None:
 
 
 def all_fail(status: TopologyAnswer, spouts: Sequence[ComponentStatus]) -> str:
-    """Return a sentence that no tree was acked, with the reason if it is known. A component that cannot start causes all other
-    failures."""
+    """Return a sentence saying that no tree was acked, and why, if the reason is known. If a component cannot start, all other
+    failures follow from this."""
     name, reports = status.name, status.error_reports
     failed = sum(spout.failed for spout in spouts)
     stopped = sum(spout.failures.get("stopped", 0) for spout in spouts)
@@ -205,10 +206,10 @@ def all_fail(status: TopologyAnswer, spouts: Sequence[ComponentStatus]) -> str:
     )
     outcome = "failed for good" if stopped < failed else "were cut off when workers stopped"
     why = f"; the first: {own_paths(reason)}" if reason == first else f"; the reason: {own_paths(reason)}"
-    now = "it is completed" if status.state == "COMPLETED" else "it continues"
+    now = "is completed" if status.state == "COMPLETED" else "continues"
     return (
         f"{plural(failed, 'tree')} of topology {name!r} {outcome} and none was acked{why if reason else ''}"
-        f" ({now}: {to_type('errors', name)})"
+        f" (the topology {now}; {to_type('errors', name)} shows its errors)"
     )
 
 
@@ -217,7 +218,7 @@ def shows_build(name: str) -> str:
 
 
 def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
-    """Return a sentence that the version with this id is gone, with the reason. Rollbacks of other versions are not
+    """Return a sentence saying that the version with this id is gone, and why. Rollbacks of other versions are not
     mentioned."""
     back = [event for event in status.events if event.kind == "rolled_back" and event.version == topology_id]
     why = f": {own_paths(back[-1].error)}" if back else ""

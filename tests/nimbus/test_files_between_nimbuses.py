@@ -117,4 +117,4 @@ def test_a_nimbus_that_delivers_a_wrong_file_is_named_and_the_right_one_comes_fr
     third = cluster.start_standby("third", store.session())
     until(lambda: third.files.has(name), "the file at the third one")
     assert sha256((third.files.directory / name).read_bytes()).hexdigest() == name
-    assert f"{bad.me.id} delivers another file in place of {name}" in caplog.text
+    assert f"{bad.me.id} delivered a wrong file instead of {name}" in caplog.text

@@ -26,7 +26,7 @@ def test_a_source_that_delivers_a_wrong_file_is_reported_with_both_hashes_and_as
 ) -> None:
     assert not sources.delivered("n1", GOOD, BAD)
     (told,) = [record.getMessage() for record in caplog.records]
-    assert told.startswith("n1 delivers") and GOOD in told and BAD in told
+    assert told.startswith("n1 delivered") and GOOD in told and BAD in told
     assert sources.order(GOOD, BOTH) == ["n2"] and sources.wrong("n1") == {GOOD}
     assert sources.order(BAD, BOTH) == ["n1", "n2"], "it is still used for other files"
     clock.move_to(clock.now() + WRONG_SECS)

@@ -68,7 +68,7 @@ def test_a_topology_that_completed_without_an_ack_has_failed() -> None:
     seen = arrival().update(status(state="COMPLETED", spout=spout), 0)
     assert not seen.done
     assert str(seen.failure).startswith("6 trees of topology 'words' failed for good and none was acked")
-    assert "(it is completed: `squall errors words`)" in str(seen.failure)
+    assert "(the topology is completed; `squall errors words` shows its errors)" in str(seen.failure)
 
 
 def test_a_topology_without_message_ids_has_come_up_when_tuples_were_executed() -> None:
@@ -119,10 +119,11 @@ def test_a_component_that_cannot_start_is_named_as_the_reason_that_no_tree_was_a
     ]
     assert arrival().update(status(worker("w1"), spout=spout, error_reports=errors), 0).failure == (
         "20 trees of topology 'words' were cut off when workers stopped and none was acked;"
-        " the reason: store[3]: prepare() raised NotInstalled: no Java (it continues: `squall errors words`)"
+        " the reason: store[3]: prepare() raised NotInstalled: no Java"
+        " (the topology continues; `squall errors words` shows its errors)"
     )
     told = arrival().update(status(worker("w1"), spout=spout, error_reports=errors[:1]), 0).failure
-    assert "; the reason: count[2]: execute() raised KeyError: 'a' (it continues" in str(told)
+    assert "; the reason: count[2]: execute() raised KeyError: 'a' (the topology continues" in str(told)
 
 
 def test_workers_that_keep_dying_are_given_up_without_progress() -> None:
@@ -151,7 +152,9 @@ def test_a_lack_of_slots_is_reported_once_and_waiting_goes_on() -> None:
     coming.update(status(), 0)
     assert coming.update(status(), TROUBLE_SECS - 1).stages == ()
     seen = coming.update(status(), TROUBLE_SECS)
-    assert seen.stages == ("no slot was free for 30 s; still waiting, and Ctrl-C leaves it submitted",)
+    assert seen.stages == (
+        "no slot was free for 30 s; still waiting (Ctrl-C ends only the wait: the topology stays submitted)",
+    )
     assert seen.now.startswith("waiting for free slots")
     late = coming.update(status(), 10 * TROUBLE_SECS)
     assert (late.stages, late.failure) == ((), None)

@@ -67,7 +67,7 @@ def test_a_name_that_is_no_text_is_reported() -> None:
 
 def test_a_spout_without_a_source_is_named_with_its_reader() -> None:
     text = problems(word_count(), [], ["count"])
-    assert "no source is given for 'lines' (a spout), which 'split' reads" in text
+    assert "no source is given for 'lines', which is read by 'split': a replay does not run spouts" in text
 
 
 def test_a_sink_is_no_output() -> None:
@@ -98,7 +98,7 @@ def test_a_cycle_is_named_and_a_source_in_it_breaks_it() -> None:
     topology = builder.build()
     assert "'ping', 'pong' form a cycle" in problems(topology, ["lines"], ["last"])
     assert plan(topology, ["lines", "pong:b"], ["last"]).steps == ("last",)
-    assert "'pong' is given as a source, and must be run as well" in problems(
+    assert "'pong' is given as a source, but it would also have to run" in problems(
         topology, ["lines", "pong:a"], ["last"]
     )
 
@@ -120,7 +120,10 @@ def test_dead_letters_are_a_source_that_has_to_be_given() -> None:
     builder.set_spout("lines", Lines())
     builder.set_bolt("it", Split()).shuffle_grouping("lines").dead_letters("lines")
     text = problems(builder.build(), ["lines"], ["it"])
-    assert "no source is given for 'lines:__dead_letters' (which a replay knows nothing of" in text
+    assert (
+        "no source is given for 'lines:__dead_letters', which is read by 'it': a replay has no dead letters"
+        in text
+    )
 
 
 def test_an_output_needs_fields_that_differ_in_more_than_case() -> None:

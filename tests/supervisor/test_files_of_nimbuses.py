@@ -82,7 +82,7 @@ def test_a_leader_that_delivers_a_wrong_file_is_named_and_the_others_are_asked(
     site.leader.files[NAME], site.standby.files[NAME] = WRONG, FILE
     assert site.fetch() == FILE
     assert asked() == ["n1", "n2"]
-    (told,) = [record.getMessage() for record in caplog.records if "delivers" in record.getMessage()]
+    (told,) = [record.getMessage() for record in caplog.records if "delivered" in record.getMessage()]
     assert f"Nimbus n1 at {site.leader.record.url}" in told and sha256(WRONG).hexdigest() in told
     assert site.fetch() == FILE
     assert asked() == ["n2"], "the leader is not asked for a while"
@@ -95,9 +95,9 @@ def test_a_leader_that_delivers_a_wrong_file_is_named_and_the_others_are_asked(
 def test_a_file_that_no_nimbus_has_right_is_an_error_that_says_so(site: Site) -> None:
     site.leader.files[NAME] = WRONG
     site.standby.files[NAME] = WRONG
-    with pytest.raises(SquallError, match="delivers another file in its place"):
+    with pytest.raises(SquallError, match="delivered a wrong file instead"):
         site.fetch()
-    with pytest.raises(SquallError, match="every Nimbus has delivered another file in its place"):
+    with pytest.raises(SquallError, match="every Nimbus delivered a wrong file instead"):
         site.fetch()
 
 

@@ -74,8 +74,8 @@ class Completion:
         if not draining and not any(spout.wants_flush() for spout in self.table.spouts if not spout.busy):
             return False
         self.next_flush_request = now + FLUSH_REQUEST_SECONDS
-        # A worker that drains before its own end sends no requests once its trees are done: peers have to confirm each of
-        # these frames before the worker may leave.
+        # A worker that drains before it exits sends no flush requests once its trees are done: each request is a frame, which a
+        # peer must confirm before the worker may exit.
         if not (draining and self.table.spouts_drained):
             for other in self.timers.other_workers:
                 self.ack_router.control(other).flush = True

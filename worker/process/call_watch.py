@@ -98,7 +98,7 @@ class CallWatch:
                     yield task, oldest.started, oldest
 
     def here(self) -> Task | None:
-        """Return the task whose call the calling thread is in."""
+        """Return the task whose code the current thread runs."""
         worker = self.worker
         if threading.get_ident() == self.loop_thread:
             return worker.running

@@ -1,6 +1,7 @@
 """Starts a ZooKeeper server on this machine: its jars, its configuration, its command line. For development and tests. PySpark
-contains a complete ZooKeeper; the `lib` folder of any other release works too. Plain functions, except that they search the
-disk. Must not know: who waits for the server, how it is ended.
+contains a complete ZooKeeper; the `lib` folder of any other release works too. The module keeps no
+state. Its functions search the disk for jars and `java`, write the configuration, or ask a running server.
+Must not know: who waits for the server, how it is ended.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class ServerPlan:
         return file
 
     def command(self, java: str, jars: Sequence[Path], memory: str = "256m") -> list[str]:
-        """Return the command that starts it; its log (warnings and errors) goes to the standard output."""
+        """Return the command that starts the server; its log (warnings and errors) goes to the standard output."""
         return [
             java,
             f"-Xmx{memory}",

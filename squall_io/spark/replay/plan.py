@@ -1,5 +1,5 @@
-"""The part of a topology that a replay runs: the components that the outputs depend on. Impossible requests are refused by
-name.
+"""The part of a topology that a replay runs: the components that the outputs depend on. A request that a replay cannot carry
+out is refused with an error that names the component or stream.
 
 Plain values and decisions over them; a `ReplayPlan` is sent to every task of the job.
 Must not know: Spark, user code, tuples.
@@ -46,7 +46,7 @@ def read_by(spec: ComponentSpec) -> tuple[StreamKey, ...]:
 class ReplayPlan:
     """The components to run, their sources, and the outputs."""
 
-    #: The topology, with only the routes to components that run, and direct routes.
+    #: The topology, without the routes to components that do not run; direct routes are all kept.
     topology: Topology
     #: The bolts to run, each after all components that it reads from.
     steps: tuple[str, ...]
@@ -123,7 +123,7 @@ class ReplayPlan:
         return self.tasks_of[heirs[0]][0] if heirs else NO_TASK
 
     def for_worker(self, directory: str) -> WorkerPlan:
-        """Return the plan in the form of the worker's cores, with every other task on another worker."""
+        """Return the plan in the form that the worker's core reads; in it, all tasks are on a different worker."""
         ground = {**defaults(), **self.topology.conf}
         return WorkerPlan(
             worker="replay",
@@ -247,7 +247,7 @@ def output_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
         yield f"output {str(key)!r}: several of its fields are called {name!r} when case is ignored, as Spark does"
 
 
-# The components that they depend on
+# The components that the outputs depend on
 
 
 def find_needed(
@@ -270,17 +270,18 @@ def find_needed(
             else:
                 ahead.append(key.component)
     for key, readers in missing.items():
-        what = (
-            "which a replay knows nothing of: give a frame, empty if need be"
+        why = (
+            "a replay has no dead letters, so give a frame of them (it may be empty)"
             if key.stream == DEAD_LETTERS
-            else "a spout"
+            else "a replay does not run spouts"
         )
         problems.append(
-            f"no source is given for {str(key)!r} ({what}), which {listed(sorted(readers))} reads"
+            f"no source is given for {str(key)!r}, which is read by {listed(sorted(readers))}: {why}"
         )
     for name in sorted({key.component for key in given} & needed):
         problems.append(
-            f"{name!r} is given as a source, and must be run as well for what else is read from it; give all of its streams"
+            f"{name!r} is given as a source, but it would also have to run, because other streams of it are needed: give all"
+            " of its streams"
         )
     return needed
 

@@ -4,7 +4,7 @@ a worker; and turns the rows of a source's frame into tuples for the tasks of it
 A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`. The topology's groupings
 route its emissions. Time stands still (`Context.now`), so that a task that runs a second time does the same. So the interval of
 a batch bolt never elapses; only the number of its tuples ends a batch. For the same reason, coroutines apply their effects in
-the order of their tuples; at most as many run at once as the bolt allows.
+the order of their tuples; no more of them run at once than the bolt allows.
 
 A source: each partition of its frame is a sender; the partition's tuples name one of the source component's tasks as their
 origin.
@@ -80,12 +80,13 @@ def run_task(plan: ReplayPlan, target: int, arriving: Iterable[Record]) -> Itera
 def environment_of(
     plan: ReplayPlan, directory: str, calls: AsyncThread, wake: Callable[[], None]
 ) -> TaskEnvironment:
-    """Return the environment that a replay gives a task in place of a worker."""
+    """Return the environment of a task in a replay; otherwise a worker provides it."""
     return TaskEnvironment(plan.for_worker(directory), lambda: plan.now, wake, calls, Scratch())
 
 
 class SameEdges(Random):
-    """The source of edge ids in plain Python: all of them are 1. Trees are never completed here, and 1 is cheap."""
+    """The random numbers from which the plain core takes edge ids: here each id is 1. Trees are never completed here, and 1 is
+    cheap."""
 
     def randbytes(self, n: int) -> bytes:
         return (b"\x01" + bytes(7)) * (n // 8)
@@ -235,7 +236,8 @@ class TaskRun:
         self.totals.fatal = self.totals.fatal or text
 
     def failed(self, tup: Tuple, failure: Failure) -> None:
-        """Report a failed tuple. The error that was reported just before made it fail, or the user's code failed it."""
+        """Report a failed tuple. It failed because of the error that was reported just before it, or because the user's code
+        called `fail` or raised `FailTuple`."""
         task = self.task
         assert task is not None
         if self.last_failure is None or self.last_failure[0] is not failure:

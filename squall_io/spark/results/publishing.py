@@ -55,7 +55,7 @@ def open_output(
     files: Files, file_format: str | None, partition_by: Sequence[str] | None, keep: int = versions.KEEP
 ) -> OutputTable:
     """Return the table for results at a path; the table exists or can be created. An argument that is None is taken from the
-    existing versions; if there are none yet, it is parquet, or no partitions. This call writes nothing.
+    existing versions. Without versions the format is parquet, and there are no partitions. This call writes nothing.
 
     Raises `TableMismatch` if the table holds something else or is written in a different way, and `FolderTaken` if it cannot be
     created.

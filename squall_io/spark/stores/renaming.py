@@ -32,7 +32,8 @@ class OpenStore(Files, Protocol):
     """`Files` that may own connections or a JVM."""
 
     def close(self) -> None:
-        """Release connections and an own JVM, but not a session that was passed in. May be called twice."""
+        """Close the connections and the JVM that this store started, but not a session that was passed in. May be called
+        twice."""
 
     def __enter__(self: _Own) -> _Own:
         return self
