@@ -52,8 +52,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
     | kind | meaning | fields besides `topology`, `worker` and `pid` |
     |---|---|---|
     | died | a worker process ended | `cause`, `attempt`, `within_secs`, `retry_in_secs`, `over` |
-    | not_started | a worker could not be started | `part`, `error`; `attempt`, `within_secs`, `retry_in_secs`, `over`, as above
-    |
+    | not_started | a worker could not be started | `part`, `error`, `attempt`, `within_secs`, `retry_in_secs`, `over` |
     | waits | a worker waits for something that its host prepares | `part` |
     | host_lost | a host was given up | `host`; `workers` (that ran there); `within_secs` (how long it was silent) |
     | file_lost | no Nimbus has a file of the topology any more | `part` (the kind of file); `file` (its SHA-256) |

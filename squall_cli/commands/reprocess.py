@@ -57,7 +57,8 @@ class ReprocessOptions(ResultOptions):
     "--key", metavar="NAMES", callback=names, help="Leave out replays: rows equal in these columns."
 )
 @result_options(
-    again="Run even if the same job made the newest version from the same rows: the job also reads something else."
+    again="Run even if the same job made the newest version from the same rows, for example"
+    " because the job also reads something else."
 )
 @click.pass_context
 def reprocess(

@@ -102,8 +102,8 @@ def table(
 
     Without options the command reads only the manifest: that needs no Spark, and no Java for a table on this machine. --verify
     reads every committed file and compares its digest. --key lets Spark count the rows that are replays of other rows. --sweep
-    deletes leftovers of topologies that ended in the middle of a batch: a topology has ended if it wrote nothing for a day, or
-    for --older-than seconds. If a sink of such a topology is still alive, it writes its batch again; no row is lost.
+    deletes leftovers of topologies that ended in the middle of a batch: a topology counts as ended if it wrote nothing for a
+    day, or for --older-than seconds. If a sink of such a topology is still alive, it writes its batch again; no row is lost.
 
     \b
     Examples:

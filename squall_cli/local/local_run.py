@@ -39,8 +39,8 @@ GRACE = 3.0
 FIND = 0.1
 #: Seconds for `close` and `cleanup` after a second Ctrl-C.
 LAST_SECONDS = 1.0
-#: Further seconds: without worker processes (MORE_SECONDS), and with them. After that, worker processes are killed, which takes
-#: longer on a busy machine; neither they nor their files may remain. A call that hangs in this process is abandoned.
+#: Further seconds: without worker processes (MORE_SECONDS), and with them (KILL_SECONDS), since killing them takes longer on a
+#: busy machine, and neither they nor their files may remain. A call that hangs in this process is abandoned.
 MORE_SECONDS = 0.5
 KILL_SECONDS = 5.0
 STDLIB = os.path.dirname(os.__file__) + os.sep

@@ -77,10 +77,9 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
         return 1, f"{never} never started; its last error is above"
     if status.notes and not any(map(done, status.components.values())):
         return 1, "no tuple was processed, and workers died; see the last death above"
-    raised = [report for report in status.errors if report.call == "next_tuple"]
+    raised = sorted({report.component for report in status.errors if report.call == "next_tuple"})
     if raised and not allow_failures:  # tuples that were not emitted are in no tree
-        errors = formats.plural(sum(report.times for report in raised), "error")
-        return 1, f"{errors} in next_tuple() of {raised[-1].component}: tuples may be missing"
+        return 1, f"next_tuple() of {' and of '.join(raised)} raised errors: tuples may be missing"
     return 0, None
 
 
