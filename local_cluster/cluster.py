@@ -161,7 +161,7 @@ class LocalCluster:
 
     def last_status(self, name: str) -> TopologyStatus:
         """As `status`, but for a topology that is gone return its final status, while it is among the topologies that ended
-        last."""
+        most recently."""
         self._engine.count(name)
         return self._engine.statuses.last_status(name)
 

@@ -22,7 +22,7 @@ from worker.loop.worker import Worker
 
 #: How many rounds busy workers get between two turns of the control plane.
 ROUNDS_BETWEEN_SYNCS = 64
-#: How many times each supervisor is called within one round, at most, while one call makes the next necessary.
+#: The most calls of each supervisor within one round, while one call makes the next necessary.
 MOST_SYNCS = 8
 #: Supervisors of a local cluster work only when they are called, and send no heartbeats: nothing becomes due only because time
 #: passes.

@@ -29,7 +29,7 @@ from worker.tasks.emitter import short
 PLAIN = frozenset(
     (bool, int, float, complex, str, bytes, type(None), date, time, datetime, timedelta, Decimal, UUID, range)
 )
-#: How many lately used values of a component are checked around each of its executions, so that a bolt that keeps a value and
+#: How many recently used values of a component are checked around each of its executions, so that a bolt that keeps a value and
 #: changes it in a later call is caught in that call.
 KEPT_IN_VIEW = 8
 #: How many characters of a value an error shows: enough to see the difference between values in tests.

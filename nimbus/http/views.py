@@ -347,7 +347,7 @@ def _used(workers: Iterable[answers.SlotEntry]) -> int:
 
 
 def state_of(report: WorkerReport | None, leaving: bool | None, supervised: bool) -> str:
-    """Return a worker's state in one word. `leaving`: whether the worker was withdrawn; None: it is gone."""
+    """Return a worker's state in one word. `leaving`: whether the worker was withdrawn; None: the worker is gone."""
     if not supervised:
         return "LOST"
     if leaving is None or (report is not None and report.stopped):

@@ -52,7 +52,7 @@ class TopologyKeys(Protocol):
 
 
 def readable_record(registry: Registry, name: str) -> TopologyRecord | None:
-    """Return the record of a topology, or None. Raises `BadTopology` if it or its assignment cannot be read."""
+    """Return the record of a topology, or None. Raises `BadTopology` if the record or the assignment cannot be read."""
     try:
         record = registry.topologies.get(name)
         if record is not None:

@@ -153,7 +153,8 @@ def _stopped(view: LifecycleView, placement: Placement) -> bool:
 
 
 def _all_say(view: LifecycleView, what: Callable[[WorkerReport], bool]) -> bool:
-    """Return whether all tasks are placed, and `what` is true of a report of each worker that covers all its present tasks."""
+    """Return whether all tasks are placed, and each worker has sent a report that covers all its present tasks and for which
+    `what` is true."""
     reports = [view.report_of(placement) for placement in view.workers]
     placed = sum(len(placement.tasks) for placement in view.workers)
     return placed == len(view.record.tasks) and all(

@@ -65,8 +65,8 @@ def placements_for(
     leaving: Iterable[Placement],
     version: int,
 ) -> tuple[Placement, ...]:
-    """Return the workers of the assignment `version`. New workers get no name that is in use, nor the name of a leaving
-    worker."""
+    """Return the workers of the assignment `version`. A new worker gets neither a name that is in use nor the name of
+    a leaving worker."""
     before = {slot_of(placement): placement for placement in current}
     names = {placement.worker for placement in (*current, *leaving)}
     free_names = (name for number in count(1) if (name := f"w{number}") not in names)

@@ -13,7 +13,7 @@ the host (or worker) with the fewest tasks of this component; among equals, of t
 answer the question: hosts without a task of the component wait in a heap that is kept for all components (`_Turns`); all other
 hosts take turns in a second heap (`_Round`). Within a host an empty worker is always next, so a worker stays empty only if its
 host was given fewer tasks than it has empty workers. Such hosts then get tasks from hosts that have more than enough (`_fill`),
-beginning with the component of which the giving host has most more tasks than the receiving host.
+beginning with the component for which the giving host exceeds the receiving host by the most tasks.
 Must not know: topologies, workers' names, versions, the store.
 """
 

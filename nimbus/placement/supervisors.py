@@ -121,7 +121,7 @@ def set_drained(registry: Registry, supervisor_id: str, on: bool) -> None:
             )
     if on and not drained:
         registry.save_drained(supervisor_id)
-        _log.info("supervisor %s: gets no new work, what runs there moves away", supervisor_id)
+        _log.info("supervisor %s: gets no new work; the tasks that run there move away", supervisor_id)
     elif drained and not on:
         registry.remove_drained(supervisor_id)
         _log.info("supervisor %s: may get work again", supervisor_id)

@@ -1,4 +1,4 @@
-"""Archives of a topology's files (modules, data files, wheels): made, checked, unpacked.
+"""Makes, checks and unpacks archives of a topology's files (modules, data files, wheels).
 
 An archive is a gzipped tar of regular files. The same files give the same bytes, so an archive's SHA-256 is its name
 everywhere, and an archive that the receiver already has is not sent again. A receiver trusts nothing in an archive: `check`
@@ -140,7 +140,7 @@ def _write(target: Path, member: Member, members: Members) -> None:
     except FileExistsError:  # a file system may treat two names as one
         raise BadArchive("another member has this name here", member.name) from None
     with os.fdopen(number, "wb") as file:
-        os.fchmod(number, mode)  # whatever the umask
+        os.fchmod(number, mode)  # regardless of the umask
         for piece in members.data():
             file.write(piece)
 

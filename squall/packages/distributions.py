@@ -42,7 +42,7 @@ def check_ours() -> None:
 
 
 def _problem(name: str) -> str | None:
-    """Return the problem of a package of one of our names that is not ours, and what to do; None if it is ours."""
+    """Return why the package with this name is not ours, and what to do; None if it is ours."""
     try:
         spec = find_spec(name)
     except ValueError:  # sys.modules has a module without a spec under that name

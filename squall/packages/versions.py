@@ -41,8 +41,8 @@ def minor(version: str) -> str:
 def misfits(packed: Mapping[str, str], others: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
     """Return a sentence for each version that keeps a topology from running on its hosts; none if all fit.
 
-    packed: the versions with which it was packed. others: (name, versions) of each daemon that is to run it; a missing version
-    is assumed to fit.
+    packed: the versions with which the topology was packed. others: (name, versions) of each daemon that is to run the
+    topology; a missing version is assumed to fit.
     """
     problems = []
     by_problem: dict[tuple[str, str], list[str]] = {}

@@ -1,7 +1,7 @@
 """Error reports: the details of an error in user code, as values, as text, and as JSON.
 
 A worker makes reports (`worker/errors/reports.py`), the counters carry them, a status shows them. A report has at most 15
-lines, among them the user's own file and line; if the message is Squall's and has several lines, these come on top.
+lines, among them the user's own file and line; if the message is Squall's and has several lines, these lines are not counted.
 Must not know: how a report is made from an exception, terminals.
 """
 

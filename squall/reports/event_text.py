@@ -48,8 +48,8 @@ def sentence(event: Event, *, named: bool = True) -> str:
 
 
 def repetition(event: Event) -> str:
-    """Return `worker w2: its 3rd death in 4 s; it is started again in 2 s`, or "" for a first death, and if the worker has been
-    up since."""
+    """Return `worker w2: its 3rd death in 4 s; it is started again in 2 s`; return "" for a first death, and for
+    a worker that has been up since."""
     if event.attempt < 2 or event.over:
         return ""
     return f"worker {event.worker}: {'; '.join(_retry(event))}"

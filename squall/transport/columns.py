@@ -63,8 +63,8 @@ def pack_rows(codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumn
 
 
 def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> Any:
-    """Return the `tuples` rows of `fields` values that the parts hold. Raises `BadFrame` if the parts do not hold exactly
-    these."""
+    """Return the rows that the parts hold: `tuples` rows of `fields` values each. Raises `BadFrame` if the parts hold
+    anything else."""
     try:
         columns = _UNPACK[codec](parts)
         if type(columns) is not list or not {list, tuple, str}.issuperset(map(type, columns)):
@@ -169,7 +169,7 @@ def _unpickled_rows(rows: Iterable[bytes], large: Iterator[Part]) -> Iterator[Ro
 
 
 def _keeper(large: list[Part]) -> Callable[[pickle.PickleBuffer], bool]:
-    """Return pickle's callback for buffers: true leaves a buffer inside, false keeps it apart."""
+    """Return pickle's callback for buffers: True leaves a buffer inside the pickle, False makes it a separate part."""
 
     def keep(buffer: pickle.PickleBuffer) -> bool:
         data = buffer.raw()

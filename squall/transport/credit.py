@@ -68,10 +68,10 @@ class ReceiveWindow:
         return self.executed + self.window
 
 
-#: Bytes that a frame between workers should not exceed by much, unless one tuple does (measured with values of 100 KB:
-#: 0.43 GB/s at 128 KiB, 0.67 at 512 KiB and at 1 MiB).
+#: The size in bytes that a frame between workers should not exceed by much, unless a single tuple is larger (measured with
+#: values of 100 KB: 0.43 GB/s at 128 KiB, 0.67 at 512 KiB and at 1 MiB).
 FRAME_BYTES = 512 * 1024
-#: Tuples of the first frame to another worker, while their size is unknown.
+#: The number of tuples in the first frame to another worker, while the size of the tuples is unknown.
 FIRST_TUPLES = 16
 
 
@@ -89,7 +89,8 @@ class FrameLimit:
         self.tuples = min(most, first)
 
     def packed(self, tuples: int, size: int) -> None:
-        """Record that a frame of `tuples` tuples was `size` bytes. However small the frame is, the limit at most doubles."""
+        """Record that a frame of `tuples` tuples was `size` bytes long. However small the frame is, the limit
+        at most doubles."""
         fitting = max(1, FRAME_BYTES * tuples // max(1, size))
         self.tuples = min(self.most, fitting, 2 * self.tuples)
 

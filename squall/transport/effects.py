@@ -32,7 +32,7 @@ class SendMessage(Effect, frozen=True):
 
 
 class ResendControl(Effect, frozen=True):
-    """Queue these messages on the control channel, in place of those that wait there."""
+    """Queue these messages on the control channel, in place of the messages that wait there."""
 
     messages: Sequence[Parts]
 

@@ -28,9 +28,10 @@ from squall.values import Address, Incarnation
 
 _log = logging.getLogger(__name__)
 
-#: Messages received from one channel in a row, so that a flood on one channel does not hold up everything else.
+#: The most messages received from one channel in a row, so that a flood on one channel does not hold up everything else.
 MOST_AT_ONCE: Final = 64
-#: Seconds, more than any sleep of the loop. A longer pause of this worker does not count as silence of its peers.
+#: If this worker pauses for longer than this many seconds, the pause is not part of its peers' silence. The loop never sleeps
+#: for so long.
 OWN_PAUSE: Final = 1.5
 #: Seconds between two log lines about refused messages of one kind from one peer.
 LOG_SECONDS: Final = 60.0
@@ -81,7 +82,7 @@ class Exchange:
     def __init__(
         self, local: LocalWorker, carrier: Carrier, clock: Clock, listener: PeerListener, loop_buffer: int
     ) -> None:
-        """`loop_buffer`: tuples in flight to a peer on edges that close a cycle."""
+        """`loop_buffer`: the most tuples in flight to a peer on edges that close a cycle."""
         self.local = local
         self.carrier = carrier
         self.now = clock.now
@@ -313,7 +314,7 @@ class Exchange:
 
     def heartbeats_aside(self, held: Mapping[str, Sequence[KeepAlive]]) -> list[tuple[Address, Parts]]:
         """Return messages for another thread to send while the loop is in a user's call: heartbeats to all peers, and the
-        keep-alives in `held`, by the worker that receives them."""
+        keep-alives in `held` (name of the worker that receives them -> keep-alives)."""
         now = self.now()
         messages: list[tuple[Address, Parts]] = []
         for peer in list(self.peers.values()):

@@ -72,7 +72,7 @@ class Batch:
         self.ended = False
         #: How many of its tuples have been executed.
         self.position = 0
-        #: Records its size in bytes; None if no limit depends on it.
+        #: The limit that is adapted to the batch's size in bytes; None: no limit depends on this batch.
         self.limit: FrameLimit | None = None
         #: Tuples that were dropped before they could be executed.
         self.skipped = 0

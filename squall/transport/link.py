@@ -58,12 +58,12 @@ class LocalWorker:
     address: Address
     codec: str
     streams: Streams
-    #: Frames in flight to a task.
+    #: Returns the most frames that may be in flight to a task.
     window_of: Callable[[int], int]
     version: int = -1
-    #: Its tasks are prepared: peers may send tuples.
+    #: Whether its tasks are prepared, so that peers may send tuples.
     ready: bool = False
-    #: Peers must send no more tuples.
+    #: Whether peers must send no more tuples.
     leaving: bool = False
     #: Tasks that were created again -> the version that created them. Batches of an older version are refused.
     fences: dict[int, int] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class Link:
         self.peer_version = -1
         self.peer_ready = False
         self.was_open = False
-        #: The peer accepts no more tuples.
+        #: Whether the peer accepts no more tuples.
         self.peer_leaves = False
         self.arrivals = Arrivals()
         self.in_flight = InFlight()
@@ -183,7 +183,7 @@ class Link:
         """Start over with a new incarnation of the peer. Batches that the old incarnation has not confirmed are lost."""
         lost = [*self.in_flight.by_number.values(), *map(SentBatch.of, self.waiting)]
         self._begin(incarnation, now)
-        # Messages queued for the old process must not reach the new one, nor wait for it at the old address.
+        # Messages queued for the old process must neither reach the new process nor wait for it at the old address.
         self.address = None
         return [
             effects.PeerSuperseded(),
@@ -200,8 +200,8 @@ class Link:
         self.watch.last_heard += seconds
 
     def tick(self, now: float, control_blocked: bool, data_blocked: bool) -> list[effects.Effect]:
-        """Do what is due: send heartbeats, request missing messages, reconnect. `*_blocked`: messages already wait for the
-        carrier, so optional messages are not sent.
+        """Do what is due: send heartbeats, request missing messages, reconnect. `*_blocked`: whether messages already wait
+        for the carrier; if so, optional messages are not sent.
         """
         out: list[effects.Effect] = []
         if self.arrivals.missing:
@@ -289,7 +289,7 @@ class Link:
                 out.append(effects.RefuseMessage("superseded", header.sender, reason))
                 return False
             if header.incarnation.version != self.incarnation.version:
-                return False  # its assignment is not known here yet; it will be sent again
+                return False  # the sender's assignment is not known here yet; the message will be sent again
             out += self.supersede(header.incarnation, now)
         if header.receiver != self.local.incarnation:
             if header.kind != wire.HEARTBEAT:
@@ -309,7 +309,8 @@ class Link:
             out.append(effects.PeerLinked())
 
     def _take_heartbeat(self, heartbeat: LinkHeartbeat, now: float, out: list[effects.Effect]) -> None:
-        is_aside = bool(heartbeat.flags & wire.ASIDE)  # its numbers say nothing about control frames
+        # The numbers of a heartbeat that was sent aside say nothing about control frames.
+        is_aside = bool(heartbeat.flags & wire.ASIDE)
         left = self.peer_leaves
         if not is_aside:
             self._take_numbers(heartbeat, now, out)
@@ -350,7 +351,7 @@ class Link:
 
     def _take_control(self, header: Header, body: memoryview, now: float, out: list[effects.Effect]) -> None:
         control, received = unpack_control(header.sender, body)
-        if header.number:  # else sent aside, by a worker that is in a user's call
+        if header.number:  # 0: sent aside, by a worker that is in a user's call
             if not self.control.accept(header.number):
                 out.append(effects.CountEvent("control frames twice or early"))
                 return

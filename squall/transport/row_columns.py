@@ -123,8 +123,8 @@ def columns_of(rows: Sequence[Row] | RowColumns) -> list[Sequence[Any]]:
 
 
 def from_columns(columns: list[Any], count: int) -> Any:
-    """Return the rows of columns that have `count` values each; no other code may change the columns. Without columns, the rows
-    are empty."""
+    """Return rows made from columns of `count` values each; no other code may change the columns. If there are no columns, the
+    rows are empty."""
     if not cython.compiled:
         return list(zip(*columns)) if columns else [()] * count
     rows = RowColumns(len(columns))

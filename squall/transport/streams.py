@@ -1,4 +1,4 @@
-"""Numbers for the streams of a topology, by which batches name their source on the wire.
+"""Numbers for the streams of a topology: on the wire, a batch names its source by task and number of the stream.
 
 Must not know: messages, links.
 """

@@ -80,7 +80,7 @@ def test_a_topology_that_cannot_be_replayed_is_reported_before_spark_is_started(
         file, "--source", "line=/data/lines", "--output", "split=/data/out", "--output", "lines=/data/o"
     )
     assert done.exit_code == 1
-    assert "squall replay: topology 'words' cannot be replayed so:" in done.output
+    assert "squall replay: topology 'words' cannot be replayed in this way:" in done.output
     assert "did you mean 'lines'?" in done.output and "'lines' is a spout" in done.output
     assert "starting Spark" not in done.output
 

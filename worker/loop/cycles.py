@@ -51,11 +51,11 @@ class CycleWatch:
         self.is_idle: Callable[[int], bool] = lambda cycle: False
 
     def sent(self, cycle: int, worker: str, tuples: int) -> None:
-        """Count tuples that have left on inner edges."""
+        """Count tuples that were sent on inner edges."""
         self.cycles[cycle].sent[worker] += tuples
 
     def executed(self, cycle: int, worker: str, tuples: int) -> None:
-        """Count tuples from inner edges that were executed."""
+        """Count executed tuples that came over inner edges."""
         self.cycles[cycle].executed[worker] += tuples
 
     def unsent(self, cycle: int, worker: str, tuples: int) -> None:

@@ -80,7 +80,7 @@ class Links:
         #: Untracked tuples that a full cycle dropped, by component.
         self.dropped: dict[str, int] = {}
         self.cycle_buffer = 0
-        #: The workers that take tuples, this one included.
+        #: The workers that take tuples, including this worker.
         self.reachable = {worker, *worker_of.values()} if linked else {worker}
 
     def flush(self, task: Task, what: Flush) -> bool:
@@ -141,7 +141,7 @@ class Links:
             self.send(worker, batch)
 
     def mark_end(self, source: Source, targets: Iterable[int]) -> None:
-        """Send end marks: this source task has sent all its tuples for these tasks. They take no credit."""
+        """Send end marks: this source task has sent all its tuples for these tasks. End marks take no credit."""
         for target in targets:
             batch = Batch(source, target, [], [], [])
             batch.sender = self.worker
@@ -179,7 +179,7 @@ class Links:
         return dropped
 
     def done(self, batch: Batch) -> None:
-        """Confirm a batch, which grants new credit. It was executed, and its outputs are in the outboxes."""
+        """Confirm a batch, which grants new credit. The batch was executed, and its outputs are in the outboxes."""
         if batch.cycle >= 0:
             self.cycles.executed(batch.cycle, batch.sender, len(batch.rows) + batch.skipped)
         window = batch.window

@@ -84,7 +84,7 @@ class Worker:
         )
         self.errors: dict[str, ErrorLog] = {spec.id: ErrorLog() for spec in plan.topology.components}
         self.crash: ErrorReport | None = None
-        #: Whether the reason of the crash is that a task could not be created, opened or prepared.
+        #: Whether the crash happened because a task could not be created, opened or prepared.
         self.unopened = False
         #: The task whose job the loop is running. Other threads read it, to report what a slow worker is doing.
         self.running: Task | None = None

@@ -1,6 +1,6 @@
 """Watches which of the user's calls run in a worker, and for how long: for the worker's log and heartbeat, and to detect hangs.
 
-It runs in other threads than the worker's loop; the loop only records which task's job it runs (`Worker.running`).
+The watch runs in threads other than the worker's loop; the loop records only the task whose job it runs (`Worker.running`).
 A job makes many calls; the frame on the stack distinguishes a call from the previous one. Time is counted from check to check,
 with a limit for each interval: after a process was stopped for an hour, no call seems to have run for an hour.
 Must not know: the consequences of a call that hangs.
@@ -34,7 +34,7 @@ class UserCall:
     """A running call of user code, as far as it has been watched."""
 
     task: Task
-    #: When the job or the asynchronous call began, by the worker's clock.
+    #: The time at which the job or the asynchronous call began, on the worker's clock.
     since: float
     #: Identifies this call: its frame, or the asynchronous call. None: the job is too young.
     mark: object
@@ -109,8 +109,8 @@ class CallWatch:
         return worker.tasks.get(int(number)) if separator and number.isdecimal() else None
 
     def place(self, record: logging.LogRecord) -> str:
-        """Return the task that wrote a log record: the task whose logger this is, else the task whose call is running; "" if
-        none.
+        """Return the task that wrote a log record: the task that owns the record's logger, else the task whose call is
+        running; "" if there is none.
         """
         name = self.worker.plan.tasks_by_logger.get(record.name)
         if name is None:

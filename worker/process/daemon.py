@@ -74,7 +74,8 @@ class Waiter(Protocol):
 
 Tasks = tuple[TaskRow, ...]
 
-#: Sends keep-alives to peers from a thread other than the loop's: the trees that wait here, by the worker that tracks them.
+#: Sends heartbeats to peers from a thread other than the loop's, with keep-alives for the trees that wait here (name of the
+#: worker that tracks the trees -> keep-alives).
 SendHeartbeats = Callable[[Mapping[str, list[KeepAlive]]], None]
 
 

@@ -91,14 +91,14 @@ class Heartbeat:
     process_exit: ProcessExit
     number: int = 0
     counters_number: int = 0
-    #: The counters that were written last, without the number of their reading.
+    #: The counters that were written last, with 0 in place of their number.
     counted: bytes = b""
     last_heartbeat: float = 0.0
     next_heartbeat: float = 0.0
     next_keep_alive: float = 0.0
     ending: bool = False
     failed_writes: int = 0
-    #: Since when this process has been unable to open files.
+    #: The time since which this process has been unable to open files.
     no_files_since: float | None = None
 
     def __post_init__(self) -> None:

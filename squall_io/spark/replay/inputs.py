@@ -47,11 +47,11 @@ class FileSource:
 
     @property
     def read(self) -> RunInput:
-        """The input, for the version's record. Such files may have changed, so they are never taken for the same input."""
+        """The input, for the version's record. Files may change, so each read is a different input."""
         return RunInput(self.path, secrets.token_hex(8))
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return its rows; of a text file, each line is a row, and the only field of the stream."""
+        """Return the rows. In a text file, each line is a row, and the line is the value of the stream's only field."""
         reader = spark.read
         if self.file_format == "csv":
             reader = reader.option("header", "true")

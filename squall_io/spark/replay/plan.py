@@ -214,7 +214,7 @@ def key_of(topology: Topology, name: object, what: str, problems: list[str]) -> 
         return StreamKey(component, stream)
     if not own:
         problems.append(
-            f"{what} {name!r}: {component!r} emits nothing; a replay runs no sinks, ask for what they read"
+            f"{what} {name!r}: {component!r} emits nothing; a replay runs no sinks: ask for the streams that they read"
         )
     else:
         helps = nearest(stream, own) or f" (it has: {listed(own)})"
@@ -244,7 +244,7 @@ def output_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
         yield f"output {str(key)!r}: stream {key.stream!r} has no fields, so there are no columns"
     folded = [name.lower() for name in stream.fields]
     for name in dict.fromkeys(each for each in folded if folded.count(each) > 1):
-        yield f"output {str(key)!r}: several of its fields are called {name!r} when case is ignored, as Spark does"
+        yield f"output {str(key)!r}: several of its fields are called {name!r} if case is ignored, and Spark ignores it"
 
 
 # The components that the outputs depend on

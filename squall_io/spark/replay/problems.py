@@ -20,7 +20,7 @@ class CannotReplay(SquallError):
 
     def __str__(self) -> str:
         lines = ["  - " + problem.replace("\n", "\n    ") for problem in self.problems]
-        return "\n".join([f"topology {self.topology!r} cannot be replayed so:", *lines])
+        return "\n".join([f"topology {self.topology!r} cannot be replayed in this way:", *lines])
 
 
 class ReplayFailed(SquallError):

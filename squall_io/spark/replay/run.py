@@ -279,7 +279,7 @@ def by_component(plan: ReplayPlan, totals: Sequence[Totals]) -> dict[str, Compon
 
 
 def readable_errors(steps: Sequence[str] = ()) -> AbstractContextManager[None]:
-    """Raise Spark's errors as `ReplayFailed`, without Java stacks. `steps`: the components that its workers run."""
+    """Raise Spark's errors as `ReplayFailed`, without Java stacks. `steps`: the components that Spark's workers run."""
 
     def failed(reason: str, error: Exception) -> ReplayFailed:
         if steps and worker_died(error):

@@ -212,7 +212,7 @@ def why_unpicklable(source: Source, row: Row) -> str:
 
 
 def add_output(output: StreamOutput) -> None:
-    """Route a stream's tuples into a frame, too. The route picks the target, as for a stream with one reader; unlike a fixed
+    """Also route a stream's tuples into a frame. The route picks the target, as for a stream with one reader; unlike a fixed
     outbox, such a route keeps the emitter's fast path.
     """
     output.picked.append(OutputRoute(Outbox(output.source, records.NO_TASK)))
