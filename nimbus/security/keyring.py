@@ -28,7 +28,7 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Makes the keys of a topology's links. Nimbus only hands these on.
+#: Makes the keys of a topology's links. Nimbus passes these keys on and does not use them.
 MakeKeys = Callable[[], Mapping[str, str]]
 
 _TOKEN: Final = "token"
@@ -143,7 +143,7 @@ class KeyRing:
         return token
 
     def renew_token(self) -> str:
-        """Replace the operators' token with a new token, and return that. From now on the old token is refused."""
+        """Replace the operators' token with a new token, and return the new token. From now on the old token is refused."""
         token = make_token()
         self._replace_token(token)
         self.share(())

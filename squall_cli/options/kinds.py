@@ -15,7 +15,7 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: The longest time that is accepted, more than thirty years: a longer time is a typing error.
+#: The longest time that is accepted, more than thirty years: a longer time is presumably a typo.
 LONGEST_SECS: Final = 1e9
 
 

@@ -60,11 +60,11 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
         ({"conf": {"squall.webhdfs.address": "host:x"}}, "'host:x' is not a WebHDFS address"),
         (
             {"conf": {"squall.unsafe.store": "yes"}},
-            "conf has for squall.unsafe.store 'yes': give true or false",
+            "conf has 'yes' for squall.unsafe.store: give true or false",
         ),
         ({"conf": "spark.executor.memory=2g"}, "conf is 'spark.executor.memory=2g' (str)"),
         ({"conf": {"executor.memory": "2g"}}, "conf has 'executor.memory' (str)"),
-        ({"conf": {"spark.executor.memory": ["2g"]}}, "'spark.executor.memory' a list"),
+        ({"conf": {"spark.executor.memory": ["2g"]}}, "conf has a list for 'spark.executor.memory'"),
     ],
 )
 def test_each_mistake_is_reported_with_the_value_and_advice(wrong: dict[str, Any], told: str) -> None:

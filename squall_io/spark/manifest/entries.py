@@ -34,7 +34,8 @@ class BatchEntry:
     """One committed batch. The fields are those of its JSON, in order; in the JSON, `batch` is text."""
 
     batch: BatchName
-    #: The topology's full name. This and the next two are information; the batch's name has short forms of them.
+    #: The topology's full name. This field and the next two are information for readers; the batch's
+    #: name has short forms of the three values.
     topology: str
     topology_id: str
     component: str

@@ -1,7 +1,7 @@
 """How every record of a manifest, and of a reader's positions, is written: JSON with its kind, a format number, and a digest
 over the rest.
 
-A record that is truncated, damaged, of another kind or written by a newer Squall is reported and refused, never misread.
+A record that is truncated, damaged, of a different kind or written by a newer Squall is reported and refused, never misread.
 Must not know: the records' fields, files.
 """
 

@@ -35,10 +35,10 @@ _REFUSED: Final = {
     errno.ELOOP: "its symbolic links lead in a circle",
     errno.EDQUOT: "the user's quota on this file system is used up",
     errno.EINVAL: "the file system does not take this name; give another path",
-    errno.EXDEV: "a table must lie on one file system as a whole",
-    errno.EMLINK: "the file system has no hard links, which a commit needs; give a path on another one",
-    errno.ENOTSUP: "the file system has no hard links, which a commit needs; give a path on another one",
-    errno.ENOSYS: "the file system has no hard links, which a commit needs; give a path on another one",
+    errno.EXDEV: "all files of a table must be on the same file system",
+    errno.EMLINK: "the file system has no hard links, which a commit needs; give a path on a different file system",
+    errno.ENOTSUP: "the file system has no hard links, which a commit needs; give a path on a different file system",
+    errno.ENOSYS: "the file system has no hard links, which a commit needs; give a path on a different file system",
 }
 _T = TypeVar("_T")
 _SLICE: Final = 1 << 20

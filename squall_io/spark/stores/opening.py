@@ -100,7 +100,7 @@ def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str,
             settings[name] = str(value)
         else:
             problems.append(
-                f"conf has for {name!r} a {type(value).__name__}: give text, a number, True or False"
+                f"conf has a {type(value).__name__} for {name!r}: give text, a number, True or False"
             )
     return settings
 
@@ -130,14 +130,14 @@ def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
         if name.startswith(OWN_PREFIX) and name not in (WEBHDFS, UNSAFE):
             yield f"conf has {shown(name)}: of Squall's own there are {WEBHDFS} and {UNSAFE}{nearest(name, (WEBHDFS, UNSAFE))}"
     if conf.get(UNSAFE, "true") not in ("true", "false"):
-        yield f"conf has for {UNSAFE} {shown(conf[UNSAFE])}: give true or false"
+        yield f"conf has {shown(conf[UNSAFE])} for {UNSAFE}: give true or false"
     if WEBHDFS in conf:
         from squall_io.spark.stores.webhdfs import base_of
 
         try:
             base_of(conf[WEBHDFS])
         except FilesRefused as problem:
-            yield f"conf has for {WEBHDFS} what it cannot be: {problem}"
+            yield f"conf has an invalid value for {WEBHDFS}: {problem}"
 
 
 def _by_webhdfs(scheme: str, conf: Mapping[str, str]) -> bool:
