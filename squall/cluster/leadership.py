@@ -3,9 +3,9 @@
 The Nimbus that creates the ephemeral `/leadership/leader` leads. It then writes `/leadership/epoch`; the new version of this
 value guards every write of its term, so the store refuses all writes of a superseded leader, however late they arrive. A leader
 stops even earlier, by its own clock. It asks the store repeatedly whether the session is alive, and leads until 0.6 of the
-session's length have passed since it *sent* the last question that was answered with yes. No other process can win before the whole
-length has passed. Work that takes longer calls `keeps_leading` between its writes; that method asks the store again when it is
-time.
+session's length have passed since it *sent* the last question that was answered with yes. No other process can win before the
+whole length has passed. Work that takes longer calls `keeps_leading` between its writes; that method asks the store again when
+it is time.
 
 Promises: no two terms have the same epoch; a leader that gets no answer from the store stops before its session can have ended;
 a write that ended in `Unavailable` does not harm an election, whether it was done or not.

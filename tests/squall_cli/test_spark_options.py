@@ -56,7 +56,7 @@ def error_line(result: Result) -> str:
         (["--conf", "squal.unsafe.store=true"], "did you mean 'squall.unsafe.store'?"),
         (["--conf", "squall.webhdfs.adress=h:1"], "did you mean 'squall.webhdfs.address'?"),
         (["--conf", "squall.webhdfs.address=host:x"], "'host:x' is not a WebHDFS address"),
-        (["--conf", "squall.unsafe.store=yes"], "squall.unsafe.store 'yes': give true or false"),
+        (["--conf", "squall.unsafe.store=yes"], "'yes' for squall.unsafe.store: give true or false"),
     ],
     ids=["master", "spark", "empty", "in-conf", "no-prefix", "squal", "own", "address", "unsafe"],
 )
