@@ -22,8 +22,8 @@ MOST: Final = 4 * 1024 * 1024
 #: A line of a worker's log: `2026-03-01 12:00:00,123 INFO count[4] text`.
 LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) (\S+) (.*)", re.DOTALL)
 
+#: (offset, limit) -> the piece of the log that begins at this offset.
 Ask = Callable[[int, int], "LogAnswer"]
-"""(offset, limit) -> the piece of the log that begins at this offset."""
 
 
 @dataclass(frozen=True)

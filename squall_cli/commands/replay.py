@@ -69,8 +69,8 @@ class Outcome:
 
     published: Mapping[str, Published]
     errors: int | None
+    #: The numbers of failed tuples, and of tuples neither acked nor failed, when the outputs were made; None: unknown.
     unsettled: int | None
-    """The numbers of failed tuples, and of tuples neither acked nor failed, when the outputs were made; None: unknown."""
 
 
 def _paths(

@@ -16,8 +16,8 @@ from squall_cli.terminal.formats import columns_of, cropped, short
 from squall_cli.terminal.lines import NO_LIMIT, Line, Piece, harmless, width_of, write_lines
 
 T = TypeVar("T")
+#: A text, or a text and its style.
 Cell = str | Piece
-"""A text, or a text and its style."""
 
 GAP: Final = 2
 #: An elastic column is not cut below this width.
