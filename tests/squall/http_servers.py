@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from squall.http.client import Client
+from tests.zookeeper_servers import free_ports
 
 Page = Callable[[BaseHTTPRequestHandler], None]
 
@@ -106,8 +107,7 @@ def drop(handler: BaseHTTPRequestHandler) -> None:
 
 def unused_url() -> str:
     """The URL of a port on which no process listens."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_ports(1)[0]}"
 
 
 _MADE: list[Client] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from squall.http.client import Refused, Unreachable
-from tests.squall.http_servers import Frozen, Served, connect, drop, page
+from tests.squall.http_servers import Frozen, Served, connect, drop, page, unused_url
 
 
 def test_a_silent_server_is_asked_last_from_then_on(served: Served, frozen: Frozen) -> None:
@@ -72,9 +71,7 @@ def test_a_silent_leader_is_waited_for_once(served: Served, frozen: Frozen, orde
 def test_a_redirect_to_a_dead_leader_reports_that_there_is_no_leader(
     start: Callable[[], Served], served: Served, order: tuple[int, int]
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        dead = f"http://127.0.0.1:{free.getsockname()[1]}"
+    dead = unused_url()
     served.pages["/api/v1/x"] = page({}, 307, Location=f"{dead}/api/v1/x")
     urls = [dead, served.url]
     with pytest.raises(

@@ -20,6 +20,7 @@ from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
 from squall.transport.carriers.sockets import Sockets, WorkerCannotListen, make_keys
 from squall.values import Keys
 from tests.squall.transport.messages import CAP, only_tcp, receive, send
+from tests.zookeeper_servers import free_ports
 from topology_api import SquallError
 
 Make = Callable[..., Sockets]
@@ -43,6 +44,12 @@ def make(keys: Keys | None) -> Iterator[Make]:
     yield one
     for sockets in made:
         sockets.close()
+
+
+def two_free_ports() -> tuple[int, int]:
+    """Ports that stay free while no sockets have them: the kernel gives them to no other process."""
+    one, other = free_ports(2)
+    return one, other
 
 
 def test_sockets_are_a_carrier(make: Make) -> None:
@@ -112,8 +119,7 @@ def test_large_parts_that_a_parent_has_sent_do_not_harm_its_forked_child(make: M
 
 
 def test_a_peer_that_is_not_there_yet_gets_its_messages_when_it_comes(make: Make) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-        ports = one.getsockname()[1], other.getsockname()[1]
+    ports = two_free_ports()
     sender = make()
     sender.connect("late", (f"tcp://127.0.0.1:{ports[0]}", f"tcp://127.0.0.1:{ports[1]}"))
     for channel in (DATA, CONTROL):
@@ -125,7 +131,7 @@ def test_a_peer_that_is_not_there_yet_gets_its_messages_when_it_comes(make: Make
 
 
 def test_a_peer_that_comes_back_on_its_ports_is_reached_without_a_new_connect(make: Make) -> None:
-    sender, first = make(), make()
+    sender, first = make(), make(two_free_ports())
     sender.connect("peer", first.address)
     send(sender, "peer", CONTROL, [b"to the first"])
     assert receive(first, CONTROL) == [b"to the first"]
