@@ -115,7 +115,7 @@ class SimulatedDriver:
 
     def run_until(self, over: Callable[[], bool], latest: float = float("inf")) -> bool:
         """Jump from one due time to the next until `over` returns True. Return False if the time `latest` is reached, or if
-        nothing is due any more, since then `over` will never return True."""
+        nothing is due any more: then `over` can never become true."""
         while True:
             restless = self.settle() >= ROUNDS_AN_INSTANT
             if over():

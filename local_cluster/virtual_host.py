@@ -158,7 +158,7 @@ class VirtualContainer:
         self.worker: Worker | None = None
         self.orders: Orders | None = None
         self.heartbeats = 0
-        #: Stopped workers, before their end is reported to this worker.
+        #: Workers that have stopped, and whose end has not been reported to this worker yet.
         self.gone_peers: list[str] = []
 
     @property

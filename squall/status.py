@@ -52,8 +52,8 @@ class ComponentStatus:
 class TopologyStatus:
     """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED; `uptime`: seconds
     since it was submitted; `state_secs`: seconds since it entered its state; `events`: the latest events of the topology and
-    its worker processes (such as a death and its cause), as values; `notes`: the same events as sentences, at the `note_times`
-    (as from `time.time()`).
+    its worker processes (such as a death and its cause), as values; `notes`: the same events as sentences; `note_times`: the
+    time of each note, as a value of `time.time()`.
     """
 
     name: str

@@ -6,7 +6,7 @@
   keys.json       supervisor -> worker: the topology's key pair, mode 0600
   lease.json      supervisor -> worker: a number that rises while the supervisor lives
   pulse.json      worker -> supervisor: the heartbeat, with its state and the call that it is executing
-  counters.json   worker -> supervisor: its cumulative counters; the heartbeat names the number of the counters that match it
+  counters.json   worker -> supervisor: its cumulative counters, numbered: the heartbeat has the number of its own
   end.json        worker -> supervisor: why it ended, if it ended by itself
   worker.log      the worker's log, rotated
   output.log      output to the process's own stdout and stderr: from C code, a dying interpreter, child processes
@@ -85,8 +85,8 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     supervisor: str
     #: "run", "pause", "drain" or "stop".
     asked: str
-    #: The version of the assignment, and the workers that it gives the topology. The second number of an incarnation belongs to
-    #: the process that runs now, as far as this supervisor knows.
+    #: The version of the assignment, and the workers that it gives the topology. The second number of each worker's
+    #: incarnation is that of the process that runs now, as far as this supervisor knows.
     version: int
     placements: tuple[Placement, ...]
     #: The addresses at which the other workers receive frames, as far as is known: worker -> (data, control).
@@ -132,7 +132,7 @@ class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     #: Spout tasks that have finished and have no open tree.
     finished: tuple[int, ...] = ()
     address: Address | None = None
-    #: The number of the counters that match the flags.
+    #: The sequence number of the counters that match the flags.
     counters: int = 0
     #: The user's call that is running: component, task, seconds since it began. None: no call is running.
     executing: tuple[str, int, int | float] | None = None
@@ -174,7 +174,7 @@ def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644
 
 
 def _write_over(target: str, data: bytes) -> None:
-    """Overwrite an existing file, without space for a second one; spaces after JSON have no meaning."""
+    """Overwrite an existing file, which needs no more disk. Shorter data is padded with blanks, which JSON ignores."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         os.pwrite(descriptor, data.ljust(os.fstat(descriptor).st_size), 0)

@@ -6,14 +6,14 @@
   constraints.txt      the versions that workers themselves need: the build fails if they contradict the requirements
   wheels/              shipped packages. With these, nothing is installed from elsewhere, regardless of this host's settings
                        of pip and uv. Without them, these settings (such as a site's package index) apply
-  venv/                the environment. On the module path Squall's own folders come after its packages (squall.pth)
+  venv/                the environment; squall.pth adds Squall's own folders to its module path, after the packages
   build.log            the commands of each try, and their output
   ready                written last: without it the environment is built again
 ```
 
 The key is a digest of all inputs. The build uses uv if it is installed, else venv and pip. It runs in a separate process, so
-code that packages run during their installation cannot reach the supervisor. The process and all its children have a mark in
-their environment. By this mark a later supervisor finds them, even if the present supervisor is killed early.
+code that packages run during their installation cannot reach the supervisor. An environment variable marks the process
+and all its children. So if this supervisor is killed during a build, a later one finds them.
 Must not know: topologies, workers, how files are fetched (a function is given).
 """
 
@@ -137,7 +137,7 @@ class Environments:
         if (directory / READY).exists() and python.exists():
             return str(python)
         make_private_folder(directory)
-        (directory / READY).unlink(missing_ok=True)  # parts of the environment were removed
+        (directory / READY).unlink(missing_ok=True)  # it exists if only parts of the environment were removed
         for name in ("venv", "wheels"):
             shutil.rmtree(directory / name, ignore_errors=True)
         with fetched(environment.requirements) as file:
@@ -164,8 +164,8 @@ class Environments:
                     os.killpg(pid, signal.SIGKILL)
 
     def sweep(self) -> None:
-        """Kill and remove builds of an earlier supervisor. Even a build that was just being started has its mark: until then
-        the state directory stays locked."""
+        """Kill and remove builds of an earlier supervisor. It finds every build: a process that is just being started keeps
+        the state directory locked until it has its mark."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.root):
                 if not (self.root / name / READY).exists():

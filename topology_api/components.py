@@ -23,7 +23,7 @@ Outputs = Fields | Stream | str | Sequence[str] | Mapping[str, Fields | Stream |
 
 
 def _task_of(component: Spout | Bolt, call: str) -> Any:
-    # vars(): bypasses a user's __getattr__; the class itself never has this name.
+    # vars() bypasses a user's __getattr__. It sees only the instance, but the class never has this attribute.
     task = vars(component).get("_squall_task")
     if task is None:
         kind = type(component).__name__

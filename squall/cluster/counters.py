@@ -21,7 +21,7 @@ from topology_api.errors import SquallError
 FORMAT: Final = 1
 #: Counters that are plain sums.
 SUMS: Final = ("emitted", "executed", "acked", "failed", "replayed", "errors", "dropped")
-#: A text in place of a number (a gauge that raised) is cut to this length.
+#: The most characters of a value that is not a number, such as the error of a gauge's function.
 MOST_TEXT: Final = 300
 
 
@@ -46,13 +46,14 @@ class ComponentCounters:
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     #: The user's own counters (numbers) and histograms.
     metrics: dict[str, Any] = field(default_factory=dict)
-    #: Trees that failed for good: reason -> number; then when and why the first tree failed.
+    #: Trees that failed for good: reason -> number.
     failures: dict[str, int] = field(default_factory=dict)
+    #: When and why the first of them failed.
     first_failure: tuple[float, str] | None = None
     pending: int = 0
     #: Why spout tasks do not emit, and what calls of bolts wait for: reason -> number of tasks.
     idle: dict[str, int] = field(default_factory=dict)
-    #: The user's own gauges: a number, or the error of its function.
+    #: The user's own gauges: name -> number, or the error of the gauge's function.
     gauges: dict[str, Any] = field(default_factory=dict)
 
     def add(self, other: ComponentCounters) -> None:

@@ -14,7 +14,8 @@ from typing import Final
 
 from squall.api.answers import LogAnswer
 
-#: Bytes of the first read from the end of a log (FIRST), of each request (PIECE), and of the end of a log at most (MOST).
+#: In bytes: the first read from the end of a log (FIRST), each later request (PIECE), and the most that is read from the end of
+#: a log (MOST).
 FIRST: Final = 16 * 1024
 PIECE: Final = 256 * 1024
 MOST: Final = 4 * 1024 * 1024

@@ -1,8 +1,8 @@
 """Completion in bash, zsh and fish: the scripts that the shells evaluate, and the data that they exchange when Tab is pressed.
 
 The scripts replace click's own, which have faults: bash breaks words at `:` and `=`, so URLs were cut; names with a blank were
-not quoted for bash; zsh lost the option of `--component=co`, and added a blank after `count=`. The import of this module
-registers the shells with click. Must not know: the names that are completed.
+not quoted for bash; in zsh, completing `--component=co` removed `--component=`, and a blank was added after `count=`. The
+import of this module registers the shells with click. Must not know: the names that are completed.
 """
 
 from __future__ import annotations

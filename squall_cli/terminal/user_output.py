@@ -1,9 +1,9 @@
 """Where `print()` and the log of user code go while Squall draws on the terminal, or keeps stdout for JSON.
 
 User code prints from the cluster's thread at any time. With a live table, the lines of user code are gathered and shown above
-the table. With --json, the whole process's stdout becomes stderr, so that nothing, not even a child process, can write into the
-JSON. Streams are replaced before the user's file is imported, so log handlers of the file that keep `sys.stderr` keep the
-replaced stream.
+the table. With --json, the whole process's stdout becomes stderr, so that nothing, not even a child process, can write into
+the JSON. The streams are replaced before the user's file is imported, so a log handler that the file creates for `sys.stderr`
+gets the new stream.
 Must not know: topologies, the contents of the table.
 """
 

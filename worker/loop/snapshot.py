@@ -14,13 +14,13 @@ from worker.loop.worker import Worker
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 
-#: Numbers the readings of all workers of this process, in the order in which they begin.
+#: The source of the numbers of readings, for all workers of this process. A reading takes its number when it begins.
 _numbers = count(1)
 
 
 def worker_counters(worker: Worker) -> WorkerCounters:
     """Return a worker's counters, and its present state if it has not been stopped."""
-    number = next(_numbers)  # first: of two readings, the one that began later has seen more
+    number = next(_numbers)  # taken first: of two readings, the one with the higher number is the newer
     stopped = worker.stopped
     components = {spec.id: ComponentCounters() for spec in worker.plan.topology.components}
     tasks = list(worker.tasks.values())

@@ -227,7 +227,7 @@ class BoltTask(Task):
         return 0
 
     def request_flush(self) -> bool:
-        """Have gathered tuples executed in the next run; return whether there were any."""
+        """Make the next run execute the gathered tuples; return whether there are any."""
         return False
 
 

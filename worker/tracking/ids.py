@@ -1,8 +1,9 @@
 """Root ids and edge ids of tuple trees. All are signed 64-bit integers.
 
-A root id is positive and locates its tree: the spout task (16 bits), the number of uses of the slot (24 bits), and the slot of
-that task's table (23 bits). A slot is used again only after at least `MIN_SLOTS` other slots. So an id repeats after 2**24 *
-4096 trees of one task at the earliest: 19 hours at a million trees a second.
+A root id is positive and locates its tree. From the highest bit: the spout task (16 bits), how many times the tree's slot has
+been used (24 bits), and that slot, an index into the task's table of trees (23 bits). A slot is used again only after at least
+`MIN_SLOTS` other slots. So an id repeats after 2**24 * 4096 trees of one task at the earliest: 19 hours at a million trees a
+second.
 Must not know: trees, tasks, queues.
 """
 

@@ -7,8 +7,8 @@ version n: before this call, a reader sees version n - 1, and after it version n
 1. begin    remember the newest number as `base`; put `<attempt>/begun.json`. While it works, the attempt rewrites `alive`.
 2. write    Spark writes to `<attempt>/rows/`.
 3. seal     the version's record is put at `results/<attempt>.seal.json`, if absent.
-4. publish  check the numbers after `base`, one by one: stop at a version of the same run. At the first free number,
-            `table.json` is put, and then the record, if absent.
+4. publish  check the numbers after `base`, one by one: stop at a version of the same run. When the first free number
+            is found, `table.json` is put if absent, then the record under this number if it is still absent.
 5. clear    the seal is deleted. Then old versions are pruned, and abandoned attempts are swept.
 
 **Once.** Version records are never deleted (pruned ones are emptied), so the numbers have no holes, and a search through all
@@ -16,13 +16,13 @@ numbers after `base` finds any version of this run that was published since it b
 repeatedly and concurrently: if a run was killed after step 3, a later run finishes its work.
 
 **Nothing that is published is swept, nothing that is swept is published.** A sweeper and a publisher both need the attempt's
-seal, and only one of them gets it. A sweeper takes the seal first and then reads the versions: if an attempt's own seal was
-already cleared, a version has the attempt. A publisher takes the seal first and then checks its files: either all of them
-exist, or they were swept earlier and are gone for good, together with `begun.json`.
+seal, and only one of them gets it. A sweeper takes the seal first and then reads the versions: if the attempt's seal was
+already cleared by a publisher, one of these versions is the attempt's. A publisher takes the seal first and then checks its
+files: either all of them exist, or they were swept earlier and are gone for good, together with `begun.json`.
 
-**How rows are written** (format and partition columns) is fixed by version 1, and so in one step: each record states it, and a
-run gives up if it finds a record with a different format or other columns. Before version 1, nothing is fixed, even if failed
-runs have left files.
+**How rows are written** (format and partition columns) is fixed when version 1 is published, and therefore in one step. Each
+record states it, and a run gives up if it finds a record with a different format or other columns. Before version 1, nothing
+is fixed, even if failed runs have left files.
 
 Must not know: Spark, how rows are computed.
 """
@@ -313,7 +313,8 @@ def _sealed(files: Files, draft: Version) -> Version:
     draft = msgspec.structs.replace(draft, files=tuple(found))
     path = _seal_path(draft.attempt)
     if not files.put_if_absent(path, _record_of(PUBLISH, draft)):
-        # If the seal is gone, a sweeper has finished, or another run has published this attempt: versions and files show which.
+        # If the seal is gone, either a sweeper has finished or another run has published this attempt. Versions and files show
+        # which.
         with suppress(AbsentFile):
             if _fate_in(files.read(path), path) == SWEEP:
                 raise _lost(files, draft.attempt)
@@ -357,7 +358,7 @@ def _numbered(files: Files, draft: Version) -> Version:
 
 
 def _is_whole(files: Files, draft: Version) -> bool:
-    """Return whether all files of a sealed attempt exist: it was not swept before it was sealed."""
+    """Return whether all files of a sealed attempt exist. If not, it was swept before it was sealed."""
     sizes = {status.path: status.size for status in files.walk(draft.folder)}
     complete = all(sizes.get(file.path) == file.size for file in draft.files)
     return files.exists(_begun_path(draft.attempt)) and complete

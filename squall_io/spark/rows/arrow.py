@@ -46,7 +46,7 @@ def joined(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
 def plain_rows(
     columns: Sequence[pyarrow.Array | pyarrow.ChunkedArray], rows: int
 ) -> Iterator[tuple[Any, ...]]:
-    """Return the rows of columns with `rows` values each, as plain Python values; there may be no columns.
+    """Return rows of plain Python values. Each column has `rows` values; without columns the rows are empty.
 
     A struct is a dict, a map is a dict, a timestamp is aware, in UTC.
     """

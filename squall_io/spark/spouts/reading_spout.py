@@ -1,8 +1,9 @@
 """The common parts of spouts that read files: tasks share units, store how far they have read, and wait for unavailable stores.
 
 An item's message id is (name of its unit, position). An item is settled when its tree is acked, and also when its tree failed
-for good: then the item is in the dead letters, or counted as failed. Otherwise, a row that no bolt can handle would return
-after each restart. An item whose tree was cut off by the end of a topology is not settled, and is emitted again.
+for good: then the item is in the dead letters, or counted as failed. If failed items were not settled, a row that no bolt can
+handle would return after each restart. An item whose tree was cut off by the end of a topology is not settled, and is emitted
+again.
 
 A task reads its units one after the other. A unit that cannot be read properly is reported, set aside, and tried again
 later. Nothing in such a unit is skipped silently, and the other units are read meanwhile.
@@ -132,8 +133,8 @@ def path_problems(path: object, what: str) -> Iterator[str]:
 class Units(ABC):
     """The units of the input, as one task sees them."""
 
+    #: `open` sets `_context` and `_files`.
     _context: Context
-    #: Both are set by `open`.
     _files: OpenStore
 
     def __init__(self, spout: ReadingSpout, folder: str, reads: str) -> None:
@@ -169,8 +170,8 @@ class Units(ABC):
 
     @abstractmethod
     def snapshot(self) -> Mapping[str, Any]:
-        """Return the existing input as JSON values. The first task of a submission decides for all tasks. The positions are
-        already open.
+        """Return the existing input as JSON values. All tasks of a submission use the snapshot of its first task. The positions
+        are already open.
         """
 
     @abstractmethod
@@ -196,8 +197,9 @@ class ReadingTask:
         self._positions = Positions(context.index, context.parallelism)
         self._records: PositionRecords | None = None
         self._store: OpenStore | None = None
-        #: Units to read; then all unfinished units: those to read, those set aside, and the open ones.
+        #: Units to read.
         self._left: deque[Unit] = deque()
+        #: All unfinished units: those to read, those set aside, and the open ones.
         self._undone: set[Unit] = set()
         #: Units that could not be read, and when they are tried again.
         self._aside: list[Unit] = []
