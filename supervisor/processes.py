@@ -15,6 +15,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -25,6 +26,10 @@ from squall.worker_files import OUTPUT, PORTS
 
 #: Environment variable of a worker and all its children; the value is the worker's directory.
 MARK: Final = "WORKER_OF_SQUALL"
+#: How often an empty environment is read, and the seconds between two reads. A process that starts another program has no
+#: environment for less than half a millisecond on a quiet machine.
+_EXEC_READS: Final = 10
+_EXEC_PAUSE: Final = 0.002
 
 
 def session_members(session: int) -> list[Stat]:
@@ -209,5 +214,16 @@ def marked(processes: Iterable[Stat], name: str, directory: Path) -> Iterator[St
     mark = f"{name}={directory}".encode()
     for stat in processes:
         with contextlib.suppress(OSError):
-            if mark in Path(f"/proc/{stat.pid}/environ").read_bytes().split(b"\0"):
+            if mark in _environment(stat).split(b"\0"):
                 yield stat
+
+
+def _environment(stat: Stat) -> bytes:
+    """Return the environment of a process. While a process starts another program (`exec`), the kernel shows it without an
+    environment, so an empty one is read again. Zombies and the kernel's own threads (session 0) never have one."""
+    path = Path(f"/proc/{stat.pid}/environ")
+    for _ in range(_EXEC_READS):
+        if (found := path.read_bytes()) or not stat.living or stat.session == 0:
+            return found
+        time.sleep(_EXEC_PAUSE)
+    return b""

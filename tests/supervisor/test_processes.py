@@ -18,6 +18,7 @@ from supervisor.processes import (
     MARK,
     WorkerProcess,
     kill_left_over,
+    marked,
     session_members,
     worker_command,
     worker_environment,
@@ -261,6 +262,21 @@ def test_processes_without_the_mark_of_the_worker_are_not_touched(tmp_path: Path
 
 
 # Command and environment
+
+
+def test_a_process_that_is_just_starting_another_program_is_found(tmp_path: Path) -> None:
+    script = tmp_path / "again.sh"
+    script.write_text('#!/bin/sh\nexec "$0"\n')
+    script.chmod(0o755)
+    again = subprocess.Popen([str(script)], env={MARK: str(tmp_path)}, start_new_session=True)
+    try:
+        stat = stat_of(again.pid)
+        assert stat is not None
+        missed = [at for at in range(500) if not list(marked([stat], MARK, tmp_path))]
+        assert missed == []
+    finally:
+        again.kill()
+        again.wait()
 
 
 def test_a_worker_finds_the_same_modules_and_not_those_of_the_working_folder(
