@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -103,8 +104,11 @@ class Tour:
 
 def children(pid: int) -> list[int]:
     """The children of a process."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # a thread that has just ended has no children
+            found += map(int, (task / "children").read_text().split())
+    return found
 
 
 def name_of(pid: int) -> str:
