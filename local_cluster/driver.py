@@ -37,7 +37,10 @@ class RealTimeDriver(Driver):
 
 def called_inside(what: str) -> str:
     """Return the error text for a component that makes a call that only the cluster's owner may make."""
-    return f"{what} cannot be called by a component: it would wait for this call to end; kill(name) may be called"
+    return (
+        f"{what} cannot be called by a component: {what} would wait until the component's own call ends;"
+        " a component may call kill(name)"
+    )
 
 
 class SimulatedDriver:

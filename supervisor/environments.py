@@ -211,7 +211,7 @@ class Environments:
                 pip = [self._python, "-m", "pip", "--python", str(python)]
             steps = {"venv": [*make, venv], "pip": [*pip, *isolated, "install", *how, *what]}
         check = "from squall.packages.distributions import check_ours; check_ours(); import worker.process.assemble"
-        return {**steps, "the check that workers can run there": [str(python), "-c", check]}
+        return {**steps, "the test import of Squall's worker in the environment": [str(python), "-c", check]}
 
     def _run(self, command: Sequence[str], directory: Path, log: BinaryIO) -> str:
         """Run one step. Return how the step failed, or "" if it succeeded."""

@@ -24,7 +24,9 @@ ASKED = ("run", "pause", "drain", "stop")
 def find_orders(directory: str) -> Orders:
     """Return the orders in a worker's directory; raise `BadFile` if there are none or they contradict themselves."""
     if (orders := read_orders(directory)) is None:
-        raise BadFile(f"there are no orders in {directory}: a supervisor starts workers, see squall run")
+        raise BadFile(
+            f"there are no orders in {directory}: workers are started by a supervisor, not by hand; see squall run"
+        )
     check_orders(orders, directory)
     return orders
 
@@ -63,8 +65,8 @@ def begin(directory: str) -> tuple[Orders, Keys, Topology]:
     orders = find_orders(directory)
     if (keys := read_keys(directory)) is None:
         raise BadFile(
-            f"there is no {KEYS} in {directory}: the links of this worker would accept frames from strangers;"
-            " the supervisor writes it when the topology was submitted with keys"
+            f"there is no {KEYS} in {directory}: without it, the links of this worker would accept frames from strangers."
+            f" The supervisor writes {KEYS} if the topology was submitted with keys"
         )
     topology = read_bundle(orders.bundle)
     if missing := {component for _, component, _ in orders.tasks} - {spec.id for spec in topology.components}:

@@ -44,7 +44,9 @@ class Thrown:
         return self.classes[0].rpartition(".")[2].rpartition("$")[2]
 
 
-_PERMISSION: Final = "give the worker's user (HADOOP_USER_NAME) permission on this folder, or another path"
+_PERMISSION: Final = (
+    "give the worker's user (HADOOP_USER_NAME) permission on this folder, or choose another path"
+)
 _NO_HOST: Final = "is the host's name right?"
 _QUOTA: Final = "the quota of a folder above is used up"
 _FILE_ABOVE: Final = "a file lies where a folder must be; give another path"

@@ -25,7 +25,7 @@ from squall_io.spark.stores.renaming import OpenStore
 
 #: Errors that remain until someone changes something, and what to change. All other errors may be temporary.
 _REFUSED: Final = {
-    errno.EACCES: "give the worker's user read and write permission on this folder, or another path",
+    errno.EACCES: "give the worker's user read and write permission on this folder, or choose another path",
     errno.EPERM: "the worker's user must own the files here, and the file system must have hard links",
     errno.EROFS: "the file system is mounted read-only; give another path",
     errno.ENOTDIR: "a file lies where a folder must be; give another path",
