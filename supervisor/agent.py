@@ -4,9 +4,9 @@
 may be called at any time, and is idempotent; `next_time` gives the time of the next round. A failure that concerns one worker
 is reported for that worker and stops no other. A new supervisor over the same state adopts the workers of the previous one.
 
-The supervisor's own time advances by one second at most between two calls of `sync`: after a freeze of the supervisor itself,
-it must not consider its workers dead because it did not observe them. One thread. Must not know: user code, how workers run,
-how Nimbus is reached.
+The supervisor's own time advances by at most one second between two calls of `sync`. So after a freeze, the supervisor does not
+consider workers dead only because it could not observe them. All calls come from one thread. Must not know: user code, how
+workers run, how Nimbus is reached.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ __all__ = ["NimbusLink", "Supervisor"]
 
 _log = logging.getLogger(__name__)
 
-#: Rounds within one `sync`: each action changes a worker's phase, and no worker passes through more phases without a wait.
+#: The most rounds within one `sync`. Each action changes a worker's phase, and no worker can pass through more phases without
+#: waiting.
 _ROUNDS: Final = 6
 #: Seconds between two warnings about a failure that concerns every worker.
 _WARN_EVERY: Final = 60.0
@@ -64,7 +65,7 @@ class LoopPace:
 
     #: Between calls of `sync` while something is about to change.
     soon: float = 0.02
-    #: Between calls of `sync` otherwise.
+    #: Between calls of `sync` while nothing is about to change.
     at_rest: float = 0.2
     #: Between heartbeats to Nimbus, and between leases, at most.
     heartbeat: float = 1.0
@@ -78,7 +79,7 @@ class LoopPace:
 class WorkerTerms:
     """A supervisor's settings for its workers."""
 
-    #: The address that workers listen on. If it means every address (0.0.0.0), others reach the workers by the host's name.
+    #: The address that workers listen on. With 0.0.0.0 (every address), other hosts reach the workers by this host's name.
     bind: str = "127.0.0.1"
     #: How long workers continue without their supervisor, in seconds.
     lease_secs: float = 20.0
@@ -133,7 +134,7 @@ class Supervisor:
     def register(self) -> None:
         """Register in the store, and find the workers of an earlier supervisor over the same state.
 
-        Raises `SquallError` if the store cannot be reached, or belongs to another cluster. `sync` tries it again in any case.
+        Raises `SquallError` if the store cannot be reached, or belongs to another cluster. `sync` then tries again to register.
         """
         self._begin().register()
         self._report_alive()
@@ -170,7 +171,7 @@ class Supervisor:
             if not store_view.known or not self._act(store_view, now):
                 break
         if self._give_orders(store_view):
-            self._pass_on(store_view, now)  # again: the heartbeats read so far answer the earlier orders
+            self._pass_on(store_view, now)  # again: heartbeats read so far answer the earlier orders
         self._send_heartbeat(now)
         waiting = soon(self._hosted.values(), self._time, self.timeouts)
         self._next = now + (
@@ -362,7 +363,7 @@ class Supervisor:
     # Orders to workers
 
     def _give_orders(self, store_view: StoreView) -> bool:
-        """Write changed orders; return whether there were any."""
+        """Write changed orders; return whether any had changed."""
         given = False
         incarnations = self._incarnations()
         for key, hosted in self._hosted.items():

@@ -2,14 +2,14 @@
 
 ```
 <state>/topologies/<id>/bundle/     its description and pickles, from the store
-<state>/topologies/<id>/needs.json  which of the following the topology uses
+<state>/topologies/<id>/needs.json  which of the artifacts below the topology uses
 <state>/code/<sha256>/              its modules and data files from Nimbus, unpacked; shared by digest
 <state>/environments/<key>/         the packages that it requires (see `supervisor.environments`); shared too
 ```
 
-Each artifact is prepared once, off the supervisor's loop (again if it was deleted), and removed when no topology uses it any
-more. `state` answers at once. A file from Nimbus is accepted only with the requested digest. The remains of an interrupted
-preparation have a temporary name, or lack the file that is written last; they are deleted.
+Each artifact is prepared off the supervisor's loop: once, or again if it was deleted. It is removed when no topology uses it
+any more. `state` answers at once. A file from Nimbus is accepted only with the requested digest. The remains of an interrupted
+preparation are deleted: they have a temporary name, or lack the file that is written last.
 Must not know: processes, how Nimbus is reached (a function is given), the contents of the files.
 """
 
@@ -39,10 +39,11 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: How many files are fetched, and how many environments are built, at the same time.
+#: The most files that are fetched at the same time.
 FETCHES: Final = 4
+#: The most environments that are built at the same time.
 BUILDS: Final = 2
-#: Seconds after which a wait of workers is reported to Nimbus.
+#: If workers wait for an artifact for this many seconds, the wait is reported to Nimbus.
 WORTH_A_NOTE: Final = 2.0
 #: Part of the name of an unfinished file or folder.
 _NEW: Final = ".new-"
@@ -85,7 +86,7 @@ class Failed:
     backoff: Backoff
 
 
-#: A `Provision`: workers may start.
+#: The state of a topology's files. Only with a `Provision` may workers start.
 State = Provision | Pending | Failed
 
 
@@ -118,7 +119,7 @@ class Artifacts:
         removals: Removals | None = None,
     ) -> None:
         """`state`: the supervisor's own directory. `threads`: prepare artifacts off the loop, and call `done` from a thread
-        when one is ready."""
+        when an artifact is ready."""
         self._directories = Directories(state)
         state = self._directories.root.parent
         self._store = store
@@ -134,7 +135,7 @@ class Artifacts:
         self._kept: tuple[frozenset[str], frozenset[str]] | None = None
 
     def close(self) -> None:
-        """Start nothing more, and end running builds."""
+        """Start no more preparations, and end running builds."""
         for each in (self._bundles, self._codes, self._builds, self._removals):
             each.close()
         self._environments.close()
@@ -170,7 +171,7 @@ class Artifacts:
         return None if key is None else self._environments.log(key)
 
     def _make_code(self, sha256: str) -> Path:
-        """Return the folder with the unpacked archive of that digest."""
+        """Return the folder with the unpacked code archive that has this digest."""
         target = self._code / sha256
         if target.is_dir():
             return target
@@ -224,7 +225,7 @@ class Artifacts:
             try:
                 make_private_folder(directory)
                 worker_files.write(directory, NEEDS, {"needs": needs}, 0o600)
-            except OSError as error:  # the file is read only after a restart
+            except OSError as error:  # harmless for now: the file is read only after a restart
                 _log.warning("the needs of topology %s cannot be recorded: %s", record.id, error)
 
     def _needs_of(self, topology_id: str) -> Mapping[str, str]:
@@ -244,7 +245,7 @@ class Artifacts:
         self._bundles.forget(lambda key: key in ids)
         if (codes, keys) == self._kept:
             return
-        self._kept = codes, keys  # reset below if an artifact cannot be removed yet
+        self._kept = codes, keys  # `_remove_others` resets this if an artifact cannot be removed yet
         self._codes.forget(lambda key: key in codes)
         self._builds.forget(lambda key: key in keys)
         self._remove_others(self._code, codes, self._codes)
@@ -266,7 +267,7 @@ class Artifacts:
             self._removals.remove(root / name)
 
     def sweep(self) -> None:
-        """Remove unfinished work of an earlier supervisor. No other supervisor may be running."""
+        """Remove unfinished work of an earlier supervisor. No other supervisor may be using the state directory."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self._code):
                 if _NEW in name:
@@ -279,7 +280,7 @@ NEEDS: Final = "needs.json"
 
 
 def read_needs(topology: Path) -> Mapping[str, str]:
-    """Return the artifacts that the topology of that directory uses, as recorded there."""
+    """Return the shared artifacts that a topology uses, as recorded in its directory `topology`."""
     try:
         body = worker_files.read(topology, NEEDS) or {}
         return {str(name): str(value) for name, value in body["needs"].items()}
@@ -288,7 +289,7 @@ def read_needs(topology: Path) -> Mapping[str, str]:
 
 
 def _write_protect(folder: Path) -> None:
-    """Make everything in a folder read-only: it is shared."""
+    """Make everything in a folder read-only, because several topologies may share it."""
     for path, _, files in os.walk(folder, topdown=False):
         for name in files:
             file = os.path.join(path, name)

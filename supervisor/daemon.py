@@ -1,9 +1,9 @@
-"""The supervisor daemon: a supervisor, its link to the Nimbuses, its HTTP server for logs, and the state directory of all
-three.
+"""The supervisor daemon: a supervisor, its link to the Nimbuses, its HTTP server for logs, and the state directory that they
+use.
 
-One thread runs `Supervisor.sync` whenever a watch, a timer or a signal wakes it; slow work is done elsewhere. When the daemon
-stops, its workers continue until their leases expire, and the next supervisor on the same state directory adopts them: a
-restart, an upgrade or a kill of the daemon disturbs no tuple. `stop(end_workers=True)` ends the workers with the daemon.
+One thread runs `Supervisor.sync` whenever a watch, a timer or a signal wakes the thread; slow work is done elsewhere. When the
+daemon stops, its workers continue until their leases expire, and the next supervisor on the same state directory adopts them: a
+restart, an upgrade or a kill of the daemon disturbs no tuple. `stop(end_workers=True)` also ends the workers.
 Must not know: the kind of store, command lines.
 """
 
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 RETRY_SECS: Final = 1.0
 #: The longest sleep of the loop, in seconds.
 LONGEST_SLEEP: Final = 1.0
-#: Extra seconds that workers have for stopping when they end with the daemon.
+#: Seconds that workers have for stopping when they end with the daemon, in addition to the stop timeout.
 PATIENCE: Final = 2.0
 #: Seconds that the daemon has to send its last reports to Nimbus.
 LAST_WORDS_SECS: Final = 1.0
@@ -60,7 +60,7 @@ class SupervisorSettings:
 
     #: The supervisor's state directory, which outlives the process.
     state: Path
-    #: The name under which others reach this host.
+    #: The name under which other hosts reach this host.
     host: str = "127.0.0.1"
     slots: int = 4
     #: The address that workers listen on.
@@ -94,7 +94,7 @@ class SupervisorDaemon:
         self._hurried = False
         self._stopping = False
         self._thread: threading.Thread | None = None
-        with ExitStack() as opened:  # closes what was opened if the rest fails
+        with ExitStack() as opened:  # if a later step fails, closes what was opened before
             self._waker = opened.enter_context(closing(Waker()))
             state = StateDirectory(settings.state, "supervisor", settings.host)
             self._state = opened.enter_context(closing(state))
@@ -107,7 +107,7 @@ class SupervisorDaemon:
 
     def _assemble(self, store: Store, settings: SupervisorSettings) -> None:
         state = settings.state
-        #: The supervisor's id among all supervisors; it belongs to the state directory.
+        #: The supervisor's id, which no other supervisor has; it is kept in the state directory.
         self.id, pair = self._state.id, self._state.pair
         nimbuses = Nimbuses(store, self.id, pair)
         self._link = HttpNimbusLink(nimbuses, self.id, settings.ca)
@@ -280,4 +280,4 @@ def resources() -> dict[str, float]:
 
 
 def _look_up(number: int, frame: FrameType | None) -> None:
-    """Handle SIGCHLD: the signal wakes the loop only if it has a handler."""
+    """Handle SIGCHLD: a signal wakes the loop only if the signal has a handler."""

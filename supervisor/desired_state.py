@@ -26,17 +26,17 @@ class TopologyView:
 
     @property
     def asked(self) -> str:
-        """What its workers have to do in this state."""
+        """What the topology's state asks of its workers."""
         return self.record.state.asks
 
     @property
     def version(self) -> int:
-        """The version of the assignment, 0 without one."""
+        """The version of the assignment; 0 without an assignment."""
         return 0 if self.assignment is None else self.assignment.version
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """The placements of its workers."""
+        """The placements of the topology's workers."""
         return () if self.assignment is None else self.assignment.placements
 
     @property
@@ -45,8 +45,8 @@ class TopologyView:
         return () if self.leaving is None else self.leaving.placements
 
     def places(self, worker: Placement) -> bool:
-        """Return whether a worker is still placed. It may start until its placement is removed, even if the worker is already
-        listed as leaving."""
+        """Return whether a worker is still placed. A worker may start until its placement is removed, even if the worker is
+        already listed as leaving."""
         same = (worker.worker, worker.incarnation)
         return any((place.worker, place.incarnation) == same for place in self.placements)
 
@@ -71,9 +71,9 @@ class Reading:
 
     #: The topologies by their id.
     views: Mapping[str, TopologyView] = field(default_factory=dict)
-    #: Versions that will take over a name.
+    #: Versions that will take over the name of a running topology.
     waiting: tuple[TopologyRecord, ...] = ()
-    #: Earlier versions, which may come back.
+    #: Replaced versions, to which a rollback may return.
     former: tuple[TopologyRecord, ...] = ()
     #: Name -> reason, for topologies whose records are damaged, or are being written at this moment. Their workers continue.
     unsure: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Reading:
 def read_topologies(
     registry: Registry, before: Mapping[str, TopologyView], supervisor: str, hosted: Collection[str] = ()
 ) -> Reading:
-    """Return all topologies. An unchanged topology has the same view object as in `before`.
+    """Return all topologies. An unchanged topology keeps its view object from `before`.
 
     Reports are read only for topologies that have current or leaving workers at `supervisor`, or are in `hosted` (ids).
     """
@@ -101,7 +101,8 @@ def read_topologies(
         elif view.whole:
             views[record.id] = view
         else:
-            unsure[record.name] = f"the assignment {view.version} of {record.id} is not one of its tasks"
+            why = f"assignment {view.version} of {record.id} does not place each task exactly once"
+            unsure[record.name] = why
             if last is not None:
                 views[record.id] = last
     waiting = _versions(registry.replacements, unsure)

@@ -43,7 +43,8 @@ _TALK: Final = (
     worker_files.END,
     PROCESS,
 )
-#: Characters; file systems allow 255, and temporary files have longer names.
+#: The most characters of a name before it is shortened. File systems allow 255 characters; the rest is for the digest, and for
+#: the longer names of temporary files.
 _LONGEST_NAME: Final = 180
 #: How many workers' logs are kept after the workers have left a running topology; each worker limits the size of its log.
 _LOGS_KEPT: Final = 8
@@ -53,7 +54,7 @@ _LOGS_KEPT: Final = 8
 class Started:
     """The process that was started in a worker's directory: the content of `process.json`."""
 
-    #: 0: the process was about to be started. If there is a process with the directory's mark, it was started.
+    #: 0: the process was about to be started. It was started if a process has the directory's mark.
     pid: int
     started: int
     incarnation: Incarnation
@@ -66,8 +67,8 @@ class Directories:
     def __init__(
         self, state: Path, own_work: bool = False, remove: Callable[[Path], object] = delete
     ) -> None:
-        """`own_work`: each worker has its own working directory instead of the supervisor's. `remove`: removes a folder, now or
-        soon; the folder's name is free at once."""
+        """`own_work`: each worker has its own working directory instead of the supervisor's. `remove`: removes a folder now or
+        soon, and frees the folder's name at once."""
         self.root = Path(os.path.abspath(state)) / "topologies"
         self._own_work = own_work
         self._remove = remove
@@ -108,7 +109,7 @@ class Directories:
         return directory
 
     def work(self, directory: Path) -> Path | None:
-        """Return the working directory of the worker whose directory is given; None: its supervisor's."""
+        """Return the working directory of the worker whose directory is given; None: the worker uses its supervisor's."""
         return directory / worker_files.WORK if self._own_work else None
 
     def make_bundle(self, store: Store, topology_id: str) -> Path:
@@ -120,8 +121,8 @@ class Directories:
         return directory
 
     def clear_worker(self, topology_id: str, worker: str) -> None:
-        """Remove the files of a worker that has left the topology, except its logs; of the logs of workers that have left,
-        remove the oldest."""
+        """Remove the files of a worker that has left the topology, except its logs. Also remove the oldest logs of workers that
+        have left."""
         directory = self.worker(topology_id, worker)
         for name in _TALK:
             (directory / name).unlink(missing_ok=True)
@@ -162,7 +163,7 @@ def read_started(directory: Path) -> Started | None:
 
 
 def _folder(name: str) -> str:
-    """Return the name of the folder for a name."""
+    """Return the name of the folder for the topology or worker `name`."""
     text = paths.quoted(name)
     if len(text) <= _LONGEST_NAME:
         return text

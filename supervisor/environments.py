@@ -56,7 +56,7 @@ MARK: Final = "BUILDER_OF_SQUALL"
 WORKERS_NEED: Final = ("cloudpickle", "msgspec", "pyzmq")
 #: Seconds that one step of a build may take.
 LONGEST_STEP: Final = 1800.0
-#: How much of the log an error shows at most: lines, characters of a line, bytes in total.
+#: The most that an error shows of the log: lines, characters of each line, and bytes in total.
 _TAIL_LINES, _LINE_LENGTH, _TAIL_BYTES = 8, 200, 8192
 #: How many bytes of the output of earlier tries are kept.
 _MOST_LOG: Final = 1024 * 1024
@@ -67,15 +67,17 @@ _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
 _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
 #: The first version of pip that has the option --python.
 _PIP_FOR_OTHERS: Final = (22, 3)
-#: Environment variables hidden from pip and uv: with them, these tools would treat the supervisor's packages as installed.
+#: Environment variables hidden from pip and uv: they would make these tools see the supervisor's packages as installed, or
+#: install packages outside of the environment.
 _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_PREFIX")
-#: Settings of pip and uv, which could name more sources than the shipped wheels.
+#: How the names of pip's and uv's settings begin: environment variables that could add sources to the shipped wheels.
 _SETTINGS: Final = ("PIP_", "UV_")
 #: Settings of pip and uv that name no sources.
 _NO_SOURCES: Final = ("PIP_CACHE_DIR", "UV_CACHE_DIR")
 
-#: How many times to look for builds of an earlier supervisor, and the seconds between two looks.
+#: How many times to look for processes of an earlier supervisor's builds.
 _KILL_ROUNDS: Final = 100
+#: Seconds between two looks.
 _KILL_PAUSE: Final = 0.01
 
 #: A context manager that fetches a file by its SHA-256.
@@ -137,7 +139,8 @@ class Environments:
         if (directory / READY).exists() and python.exists():
             return str(python)
         make_private_folder(directory)
-        (directory / READY).unlink(missing_ok=True)  # it exists if only parts of the environment were removed
+        # The file exists if only other parts of the environment were removed.
+        (directory / READY).unlink(missing_ok=True)
         for name in ("venv", "wheels"):
             shutil.rmtree(directory / name, ignore_errors=True)
         with fetched(environment.requirements) as file:
@@ -243,7 +246,7 @@ class Environments:
 
 
 def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, str]:
-    """Return the environment variables of pip and uv. `alone`: without those settings of this host that could name sources."""
+    """Return the environment variables of pip and uv. `alone`: leave out the settings of this host that could name sources."""
     environ = {name: value for name, value in inherited.items() if name not in _HIDDEN}
     if not alone:
         return environ
@@ -289,7 +292,7 @@ def _requirements(file: Path) -> bytes:
 
 
 def _add_our_folders(venv: Path) -> None:
-    """Add the supervisor's module folders to the environment's path, after its own packages.
+    """Add the supervisor's module folders to the environment's module path, after the environment's packages.
 
     Call this function only when everything is installed: pip would treat packages in these folders as installed.
     """
@@ -302,7 +305,7 @@ def _add_our_folders(venv: Path) -> None:
 
 def _end_builders(directory: Path) -> None:
     """Kill the builds that still run in a directory."""
-    for _ in range(_KILL_ROUNDS):  # the next round finds processes that they start meanwhile
+    for _ in range(_KILL_ROUNDS):  # the next round finds processes that the builds start meanwhile
         if not kill_marked(all_processes(), MARK, directory):
             return
         time.sleep(_KILL_PAUSE)

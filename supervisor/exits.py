@@ -1,8 +1,8 @@
 """Why a worker's process ended, as a typed cause.
 
-Distinguishes an ordered stop (status 0, with `end.json`), Squall's own statuses, which `end.json` explains, `sys.exit` and
-`os._exit` in user code, signals with and without a core dump, the kernel's OOM killer, a kill by the supervisor itself, and
-a crashing interpreter, whose last output is in `output.log`.
+Distinguishes: an ordered stop (status 0, with `end.json`); Squall's own statuses (explained by `end.json`); `sys.exit` and
+`os._exit` in user code; signals with and without a core dump; the kernel's OOM killer; a kill by the supervisor itself; and a
+crash of the interpreter, which leaves its last output in `output.log`.
 Must not know: slots, restarts, the wording of messages.
 """
 
@@ -22,7 +22,8 @@ from squall.worker_files import End
 _FATAL: Final = "Fatal Python error"
 _TAIL_LINES: Final = 8
 _LINE_LENGTH: Final = 200
-#: For how many seconds a rise of the kernel's counter may explain a death (up to twice as long, see `KernelKills`).
+#: A rise of the kernel's counter may explain a death for at least this many seconds, and for at most twice as many (see
+#: `KernelKills`).
 _REMEMBERED: Final = 2.0
 
 
@@ -70,8 +71,8 @@ def _signal(status: int) -> int | None:
 
 
 def _last_words(exit: Exit) -> tuple[str, ...]:
-    """Return the process's last output lines if these may explain its end: not if it was stopped or killed, or wrote a reason
-    itself."""
+    """Return the process's last output lines if these may explain its end. They do not if the process was stopped or killed, or
+    wrote a reason itself."""
     killed = exit.status is not None and _signal(exit.status) in (signal.SIGKILL, signal.SIGTERM)
     at_fault = exit.status is not None and exit.status != 0 and exit.killed_because is None and not killed
     if exit.end is not None or not at_fault:
@@ -88,7 +89,7 @@ def _of_the_fault(lines: list[str]) -> list[str]:
 
 
 def output_size(directory: Path) -> int:
-    """Return the size of the output file in bytes, 0 without one."""
+    """Return the size of the output file in bytes; 0 without an output file."""
     try:
         return (directory / worker_files.OUTPUT).stat().st_size
     except OSError:
@@ -117,7 +118,8 @@ def kernel_kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgrou
 
 
 def _counters(proc: Path, cgroups: Path) -> list[Path]:
-    """Return the kernel's counter files, narrowest control group first: the host's counter includes other processes."""
+    """Return the kernel's counter files. The narrowest control group comes first, since wider ones also count other
+    processes."""
     paths = []
     try:
         rows = [line.split(":", 2) for line in (proc / "self/cgroup").read_text().splitlines()]
@@ -136,8 +138,8 @@ def _counters(proc: Path, cgroups: Path) -> list[Path]:
 class KernelKills:
     """Decides whether a SIGKILL came from the OOM killer: it did if the kernel's counter rose a moment ago.
 
-    The counter rises shortly before the supervisor notices the death, and also counts deaths of other processes. So a rise is
-    remembered for two to four seconds, and explains one death.
+    The counter rises shortly before the supervisor notices the death, and also counts deaths of other processes. So a rise by
+    one is remembered for two to four seconds, and explains one death.
     """
 
     def __init__(self, read: Callable[[], int | None]) -> None:

@@ -1,4 +1,4 @@
-"""Runs slow work in threads beside the supervisor's loop: each job once. A job that failed runs again after a back-off.
+"""Runs slow work in threads beside the supervisor's loop. Each job runs once; a job that failed runs again after a back-off.
 
 The loop asks for a job by its key and gets an answer at once: done, running, or failed with the time of the retry. A job stays
 done until it is forgotten, or its result is deleted. Without threads (in tests, and in clusters in one process) a job runs
@@ -79,7 +79,7 @@ class Jobs(Generic[T]):
         """Return the result of a job that is done, or else the job's state. Start a job that is new or due to be retried."""
         job = self._jobs.get(key)
         if job is None or self._is_gone(job):
-            # A new job begins with one failure counted, so that its first retry does not come at once.
+            # A new job starts with a back-off of one failure, so that its first retry does not come at once.
             job = self._begin(key, _Job(work, now, Backoff(1, now, now)))
         elif job.broken is not None and now >= job.broken.backoff.not_before:
             job = self._begin(key, _Job(work, now, job.broken.backoff))
@@ -94,7 +94,7 @@ class Jobs(Generic[T]):
         return job.broken
 
     def knows(self, key: Hashable) -> bool:
-        """Return whether the job with this key was requested and is not forgotten."""
+        """Return whether the job with this key was requested and has not been forgotten."""
         return key in self._jobs
 
     def forget(self, keep: Callable[[Hashable], bool]) -> None:

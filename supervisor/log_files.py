@@ -1,9 +1,9 @@
-"""Reads a log in a worker's directory: a bounded piece as text, with the offset of the next piece; or the log's end.
+"""Reads a log in a worker's directory: either a bounded piece as text, with the offset of the next piece, or the log's end.
 
-Offsets are in bytes of the current file; negative offsets are from its end. After a rotation the file is shorter than a
-follower's offset. Then the follower gets the rest of the older file, and continues at 0 in the current one. A piece never ends
-within a character. The directory belongs to a process that runs user code, so links, pipes and devices in it are not accepted
-as logs.
+Offsets are in bytes of the current file; a negative offset counts from the file's end. After a rotation, the file is shorter
+than the offset of a reader that follows the log. This reader first gets the rest of the older file, and then continues at 0 in
+the current file. A piece never ends within a character. The directory belongs to a process that runs user code, so links, pipes
+and devices in it are not accepted as logs.
 Must not know: HTTP.
 """
 
@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: Bytes of one piece: the default, and the maximum.
+#: Bytes of one piece by default.
 SOME: Final = 64 * 1024
+#: The most bytes of one piece.
 MOST: Final = 4 * 1024 * 1024
 
 
@@ -53,7 +54,7 @@ def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
 
 
 def tail(path: Path, since: int, most: int) -> str:
-    """Return the end of a file, without its first `since` bytes: `most` bytes at most. "" if the file is unreadable."""
+    """Return the last bytes of a file as text: `most` at most, and none of the first `since`. "" if the file is unreadable."""
     try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
@@ -86,8 +87,8 @@ def _open(path: Path) -> int | None:
 
 
 def _to_a_line(data: bytes) -> int:
-    """Return the number of bytes before the first complete line. Without a complete line: the number of bytes of a cut
-    character."""
+    """Return the number of bytes before the first line that begins in `data`. If no line begins there, return the number of
+    bytes that belong to a character whose first bytes were cut off."""
     found = data.find(b"\n")
     if 0 <= found < len(data) - 1:
         return found + 1

@@ -1,4 +1,4 @@
-"""The supervisor's HTTP server, from which the Nimbuses read the logs of its workers to pass them on to operators.
+"""The supervisor's HTTP server: the Nimbuses read the workers' logs from it, and pass the logs on to operators.
 
 `GET /logs/<topology id>/<worker>?file=worker|output|build&offset=N&limit=N` answers
 `{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /health` needs no credentials. Only a Nimbus
@@ -25,10 +25,10 @@ from supervisor.log_files import SOME, read_piece
 
 #: How many seconds a connection without a request is kept.
 KEEP_SECS: Final = 30
-#: Concurrent requests; more are answered with "try again".
+#: The most concurrent requests; further requests are answered with "try again".
 MOST_REQUESTS: Final = 64
 _MOST_QUERY: Final = 2048
-_NO_ANSWER: Final = "there is nothing at {path}: it is /logs/<topology id>/<worker>"
+_NO_ANSWER: Final = "there is nothing at {path}: logs are at /logs/<topology id>/<worker>"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class Logs:
 
 
 class LogServer:
-    """Answers in a thread. `may_ask` gets the Authorization header, and returns whether its sender may read logs."""
+    """Answers requests in its own thread. `may_ask` gets a request's Authorization header, and returns whether the sender may
+    read logs."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class LogServer:
     def _answer(self, scope: Mapping[str, Any]) -> object:
         path = scope["raw_path"].decode("latin-1")
         if scope["method"] != "GET":
-            raise Refusal(405, "MethodNotAllowed", "logs are only read: GET")
+            raise Refusal(405, "MethodNotAllowed", "logs can only be read: use GET")
         if path == "/health":
             return {"status": "ok"}
         if not self._may_ask(_header(scope, b"authorization")):
@@ -121,7 +122,9 @@ def _header(scope: Mapping[str, Any], name: bytes) -> str:
 
 def _query(text: bytes) -> dict[str, str]:
     if len(text) > _MOST_QUERY:
-        raise Refusal(400, "BadRequest", f"a query of {len(text)} bytes: at most {_MOST_QUERY} are read")
+        raise Refusal(
+            400, "BadRequest", f"the query has {len(text)} bytes: at most {_MOST_QUERY} are allowed"
+        )
     return {name: values[-1] for name, values in parse_qs(text.decode("latin-1")).items()}
 
 

@@ -1,8 +1,8 @@
 """A worker that a supervisor manages: the state of its process, and the actions on it.
 
-Each method does one thing and never waits. `supervisor.plan` decides when; the container (`supervisor.process_host`) runs
-processes and transfers files.
-`now` is the supervisor's own time (see `supervisor.agent`). Must not know: the store, how reports reach Nimbus, other workers.
+Each method does one thing and never waits. `supervisor.plan` decides when a method is called; the container
+(`supervisor.process_host`) runs processes and transfers files. `now` is the supervisor's own time (see `supervisor.agent`).
+Must not know: the store, how reports reach Nimbus, other workers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that a worker's killed children have to end; one that hangs in the kernel is left behind.
+#: Seconds that a worker's killed children have to end. A child that hangs in the kernel is left behind.
 _STUCK: Final = 5.0
 
 
 class ManagedWorker(Running):
-    """One worker. `life`, of its process: "none", "found", "alive" or "dead". Most other attributes also describe the
-    process."""
+    """One worker. `life` is the life of its process: "none", "found", "alive" or "dead". Most other attributes also describe
+    the process."""
 
     def __init__(self, key: Key, topology: str, version: int, slot: int, container: Container) -> None:
         super().__init__(version, slot, "none")
@@ -43,14 +43,14 @@ class ManagedWorker(Running):
         # The last event of this worker.
         self.event: Event | None = None
         self.ports = (0, 0)
-        # Whether the number `restart` is still unused by any process.
+        # Whether no process has used the number `restart` yet.
         self._fresh = True
         self._forget_process()
 
     def _forget_process(self) -> None:
         self.orders: Orders | None = None
         self.occasion: Occasion | None = None
-        # The inputs of the present orders.
+        # The inputs from which the present orders were made.
         self.basis: tuple[object, object] | None = None
         self.asked_since = 0
         self.heartbeat: WorkerHeartbeat | None = None
@@ -84,8 +84,8 @@ class ManagedWorker(Running):
         return Event(kind, topology=self.topology, worker=self.worker, pid=self.container.pid)
 
     def report(self, asked: str | None, stopped: bool) -> WorkerReport:
-        """Return the report for Nimbus. `asked`: what the topology's state asks. `stopped`: whether the worker's work here is
-        over."""
+        """Return the report for Nimbus. `asked`: what the topology's state asks of its workers. `stopped`: whether the worker's
+        work here is over."""
         heartbeat, event = self.heartbeat, self.event
         report = WorkerReport(
             self.worker, self.incarnation, False, False, False, stopped, None,
@@ -112,7 +112,7 @@ class ManagedWorker(Running):
         """Read the state of the worker's process, and the last heartbeat."""
         if self.life != "alive":
             return
-        # The process is observed first: after its end, the last heartbeat is complete.
+        # Observe the process before reading the heartbeat: if the process has ended, its last heartbeat is then read, too.
         gone = self.container.gone()
         self.over = self.over if not self.container.ended() else now if self.over is None else self.over
         self._read_heartbeat(now)
@@ -149,8 +149,8 @@ class ManagedWorker(Running):
         return data
 
     def why_killed(self, now: float, patience: float | None) -> str:
-        """Return why the worker has to be killed. `patience`: the seconds that it had for stopping; None: it was silent for too
-        long."""
+        """Return why the worker has to be killed. `patience`: the seconds that the worker had for stopping; None: the worker
+        was silent for too long."""
         doing = self.heartbeat.executing if self.heartbeat is not None else None
         call = "" if doing is None else f"; at its last heartbeat it was in a call of {doing[0]}[{doing[1]}]"
         if patience is not None:
@@ -181,7 +181,7 @@ class ManagedWorker(Running):
         _log.info("%s: started as %s", self.label, self.incarnation)
 
     def give(self, orders: Orders, occasion: Occasion) -> None:
-        """Write orders if they, or the occasion, have changed. The plan decides when to signal."""
+        """Write the orders if the orders or the occasion have changed. The plan decides when to signal."""
         last = 0 if self.orders is None else self.orders.number
         if occasion == self.occasion and replace(orders, number=last) == self.orders:
             return
@@ -255,7 +255,7 @@ class ManagedWorker(Running):
         if found.life != "none":
             worker.orders = orders
         if found.life == "dead":
-            worker._read_heartbeat(0.0)  # the previous supervisor may not have read the last heartbeat
+            worker._read_heartbeat(0.0)  # the previous supervisor may not have read this heartbeat
         return worker
 
     def adopt(self, now: float) -> None:

@@ -43,19 +43,20 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two reads of the Nimbuses when nothing is sent.
 LOOK: Final = 1.0
-#: Seconds before a failed request is repeated, and between two warnings about failed requests.
+#: Seconds before a failed request is repeated.
 AGAIN: Final = 0.5
+#: Seconds between two warnings about failed requests.
 _WARN_EVERY: Final = 60.0
 #: Seconds that a Nimbus has for its answer.
 ANSWER: Final = 5.0
 #: HTTP statuses after which a request is not repeated: the answer would be the same.
 _NEVER: Final = (400, 413, 422)
-#: How many workers' counters are sent in one request, at most.
+#: The most workers whose counters are sent in one request.
 _AT_ONCE: Final = 64
-#: Of how many incarnations of workers the last counters are kept.
+#: The most incarnations of workers whose last counters are kept.
 _REMEMBERED: Final = 4096
-#: Seconds that a Nimbus has for accepting the connection, and for sending a piece of a file. A lost leader is tried first until
-#: the store has another leader.
+#: Seconds that a Nimbus has for accepting the connection, and for sending each piece of a file. While the store still names a
+#: lost leader, each fetch waits this long for that leader before it tries another Nimbus.
 FILE: Final = 10.0
 
 #: (topology id, worker, incarnation)
@@ -64,7 +65,7 @@ CounterKey = tuple[str, str, Incarnation]
 
 @dataclass(frozen=True)
 class _Batch:
-    """The messages of one request. `reports`: by topology name and worker; `beat`: a heartbeat is due."""
+    """The messages of one request. `reports`: by topology name and worker; `beat`: whether a heartbeat is due."""
 
     reports: dict[tuple[str, str], WorkerReport]
     counters: dict[CounterKey, bytes]
@@ -93,7 +94,7 @@ class Nimbuses:
         with self._lock:
             if found:
                 self._known = found
-            # A leader that is missing from the store may only have lost its session: use it until there is a new leader.
+            # A leader that is missing from the store may have lost only its session: use this leader until there is a new one.
             if leader is not None:
                 self._leader = leader[0].decode(errors="replace")
             return dict(self._known), self._leader
@@ -167,7 +168,7 @@ class HttpNimbusLink:
     # From the supervisor
 
     def report(self, name: str, worker: str, report: WorkerReport) -> bool:
-        """See `NimbusLink`. Whether the report was accepted is seen in the store later."""
+        """See `NimbusLink`. The store shows later whether the report was accepted."""
         with self._lock:
             self._reports[name, worker] = report
         self._woken.set()
@@ -230,7 +231,7 @@ class HttpNimbusLink:
             for key in counters:
                 del sender.counters[key]
             if sender.counters:
-                sender.woken.set()  # for the rest
+                sender.woken.set()  # to send the rest in the next batch
             reports: dict[tuple[str, str], WorkerReport] = {}
             beat = False
             if leads:
@@ -326,11 +327,11 @@ class NimbusFiles:
         records, leader = self.nimbuses.read()
         urls = {f"Nimbus {each.id} at {each.url}": each.url for each in records.values() if each.url}
         if not urls:
-            raise SquallError("there is no Nimbus at the moment to fetch it from")
+            raise SquallError("there is no Nimbus at the moment to fetch the file from")
         first = None if leader not in records else records[leader].url
         names = self.sources.order(sha256, sorted(urls, key=lambda name: urls[name] != first))
         failure = SquallError("every Nimbus delivered a wrong file instead; each is asked again later")
-        for name in names:  # the 404 of a Nimbus without the file counts as an answer
+        for name in names:  # a Nimbus without the file answers 404, and so is not silent
             client = Client([urls[name]], self.nimbuses.authorization, self.ca, FILE)
             try:
                 with closing(client), open(target, "wb") as file:

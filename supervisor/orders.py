@@ -16,7 +16,7 @@ from squall.values import Address, Incarnation
 from squall.worker_files import Orders
 from supervisor.desired_state import TopologyView
 
-#: Identifies the request that a worker's "drained" answers: different for each drain that is awaited.
+#: Identifies the request that a worker answers with "drained". Each drain that Nimbus awaits has a different occasion.
 Occasion = tuple[str, str, float | None, int]
 
 
@@ -76,12 +76,12 @@ def orders_for(
 
 
 def occasion_of(view: TopologyView) -> Occasion:
-    """Return the occasion of the present orders of a topology's workers. It differs from one drain to the next."""
+    """Return the occasion of the present orders of a topology's workers. The occasion differs from one drain to the next."""
     return view.asked, view.record.state, view.record.deadline, view.version
 
 
 def _incarnation(view: TopologyView, place: Placement, restarts: Mapping[str, Incarnation]) -> Incarnation:
-    """Return the latest known incarnation of the worker of a placement."""
+    """Return the latest known incarnation of a placement's worker."""
     report = view.reports.get(place.worker)
     heard = [place.incarnation, restarts.get(place.worker, place.incarnation)]
     if report is not None:
@@ -90,7 +90,7 @@ def _incarnation(view: TopologyView, place: Placement, restarts: Mapping[str, In
 
 
 def _addresses(view: TopologyView, placements: tuple[Placement, ...], worker: str) -> dict[str, Address]:
-    """Return the other workers' addresses, as reported by the processes that are running now."""
+    """Return the addresses of all workers except `worker`, as their current processes reported them."""
     found = {}
     for place in placements:
         report = view.reports.get(place.worker)

@@ -1,4 +1,4 @@
-"""Decides what a supervisor does next: from the desired and the running workers it makes a list of actions.
+"""Decides what a supervisor does next: turns the desired and the running workers into a list of actions.
 
 The action depends on a worker's phase and its goal. The table `WHAT_TO_DO` has an action for each pair, so that no case is
 forgotten. A worker is identified by its topology's id and its own name. If the running worker has a different version of the
@@ -68,7 +68,7 @@ WHAT_TO_DO: Final[Mapping[tuple[Phase, Goal], Action]] = MappingProxyType(
             _P.STARTING: (_A.KEEP, _A.STOP, _A.STOP),
             _P.ALIVE: (_A.KEEP, _A.STOP, _A.STOP),
             _P.SILENT: (_A.KILL, _A.KILL, _A.KILL),
-            # A worker that was ordered to stop stops, even if it is wanted again: then a new process follows.
+            # A worker that was ordered to stop has to end, even if it is wanted again; a new process is started after its end.
             _P.STOPPING: (_A.KEEP, _A.KEEP, _A.KEEP),
             _P.LATE: (_A.KILL, _A.KILL, _A.KILL),
             _P.DYING: (_A.KEEP, _A.KEEP, _A.KEEP),
@@ -78,7 +78,7 @@ WHAT_TO_DO: Final[Mapping[tuple[Phase, Goal], Action]] = MappingProxyType(
     }
 )
 
-#: Phases that change by themselves, so that the supervisor should soon look again.
+#: Phases that may soon change without a change in the store, so that the supervisor should soon look again.
 PASSING: Final = frozenset({_P.FOUND, _P.STARTING, _P.SILENT, _P.STOPPING, _P.LATE, _P.DYING, _P.DEAD})
 _OCCUPYING: Final = PASSING | {_P.ALIVE}
 
@@ -115,10 +115,10 @@ class Backoff:
     """How many times a worker has died lately, and when it may be started again."""
 
     deaths: int = 0
-    #: Time of the first of these deaths.
+    #: Time of the first of the recent deaths.
     since: float = 0.0
     not_before: float = 0.0
-    #: How many of these deaths were failed starts.
+    #: How many of the recent deaths were failed starts.
     unstarted: int = 0
 
 
@@ -128,15 +128,15 @@ class Running:
 
     version: int
     slot: int
-    #: The life of its process: "none", "found", "alive" or "dead".
+    #: The life of the worker's process: "none", "found", "alive" or "dead".
     life: str
     timeout: float = 30.0
     started: float = 0.0
-    #: Time of its last heartbeat; None: it has sent none yet.
+    #: Time of the worker's last heartbeat; None: the worker has sent none yet.
     heard: float | None = None
-    #: Whether it has not read its last orders.
+    #: Whether the worker has not read its last orders yet.
     behind: bool = False
-    #: When it was last signalled; None: not since its orders were written.
+    #: When the worker was last signalled; None: it was not signalled since its last orders were written.
     signalled: float | None = None
     told_to_stop: float | None = None
     killed: float | None = None
@@ -190,13 +190,13 @@ def phase_of(run: Running, now: float, limits: Timeouts) -> Phase:
 
 
 def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Timeouts) -> Action:
-    """Repeat a signal, since it may have arrived before its handler was set, and a kill, since it may have missed a new
-    child."""
+    """Return the action, or instead of KEEP a signal or a kill that is due to be repeated: a signal may have arrived before its
+    handler was set, and a kill may have missed a new child."""
     if action is not Action.KEEP:
         return action
     if phase is Phase.DYING and run.killed is not None and now - run.killed >= limits.kill:
         return Action.KILL
-    # Before its first heartbeat a worker may have no signal handler; then the signal would end it.
+    # Before its first heartbeat a worker may have no signal handler: a signal would then end the worker.
     if phase in (Phase.ALIVE, Phase.STOPPING) and run.behind and run.heard is not None:
         due = run.signalled is None or now - run.signalled >= limits.signal
         return Action.SIGNAL if due else Action.KEEP
@@ -207,6 +207,7 @@ def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Ti
 LONG_ENOUGH: Final = 10.0
 #: Seconds before the second restart in a row, doubled for each further restart. The first restart comes at once.
 FIRST_DELAY: Final = 1.0
+#: The most seconds before a restart.
 LONGEST_DELAY: Final = 60.0
 
 

@@ -23,7 +23,7 @@ from supervisor.plan import Key
 class Container(Protocol):
     """One worker's place on a host (the name is Storm's): its process, and the files that process and supervisor exchange.
 
-    Methods that write raise `OSError` when writing fails; then nothing has changed.
+    Methods that write raise `OSError` when writing fails; in that case nothing has changed.
     """
 
     @property
@@ -38,7 +38,7 @@ class Container(Protocol):
         """Prepare the directory of a new process, with keys and a first lease. Raises `SquallError` if that fails."""
 
     def launch(self, provision: Provision, incarnation: Incarnation, slot: int) -> None:
-        """Start a process, after its orders have been written."""
+        """Start a process, whose orders must have been written before."""
 
     def reset(self) -> None:
         """Forget the process after its end."""
@@ -50,7 +50,8 @@ class Container(Protocol):
         """Renew the worker's lease. `number` rises with each renewal."""
 
     def read_heartbeat(self) -> WorkerHeartbeat | None:
-        """Return the last heartbeat; None if the last heartbeat was read before. Raises `SquallError` if it is malformed."""
+        """Return the last heartbeat; None if there is none, or if it was read before. Raises `SquallError` if the heartbeat is
+        malformed."""
 
     def read_counters(self) -> bytes | None:
         """Return the worker's counters; None if they cannot be read."""
@@ -83,7 +84,7 @@ class Recovered:
     slot: int
     #: "found": its process runs; "dead": it has ended, but this was not reported; "none": no process was started.
     life: str
-    #: The number of its last lease.
+    #: The number of the worker's last lease.
     lease: int
 
 
@@ -91,7 +92,7 @@ class ProcessHost(Protocol):
     """The containers of one supervisor."""
 
     def mark(self) -> str:
-        """Return a mark that distinguishes this host's state from every copy of this state."""
+        """Return a mark that distinguishes this supervisor's state from every copy of this state."""
 
     def recover(self) -> Iterable[Recovered]:
         """Return the workers of an earlier supervisor over the same state."""
@@ -106,8 +107,8 @@ class ProcessHost(Protocol):
         """Return whether workers of a topology can start; begin to fetch or build missing artifacts."""
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
-        """Remove the files of all topologies in neither `used` (records by id) nor `hosted` (ids of topologies with workers
-        here)."""
+        """Remove the files of all topologies that are neither in `used` (records by id) nor in `hosted` (ids of topologies with
+        workers here)."""
 
     def tick(self, now: float) -> None:
         """Do periodic work. Called about once a second."""

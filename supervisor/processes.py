@@ -2,8 +2,9 @@
 
 A process is identified by its pid and its start time (field 22 of `/proc/<pid>/stat`, in clock ticks since boot): the kernel
 reuses a pid, but never with the same start time. A process whose start time differs is never signalled. A dead worker stays a
-zombie until its session is swept, so that its pid, which is also its session's number, cannot be reused meanwhile.
-A worker's children belong to its session and end with it; a child that creates its own session is left alone.
+zombie until all processes of its session are killed. Until then the kernel cannot reuse the worker's pid, which is also the
+number of the session. A worker's children belong to its session and end with it; a child that creates its own session is left
+alone.
 
 Linux only: this module reads `/proc`. Must not know: topologies, the orders of workers, why a process ended.
 """
@@ -26,9 +27,10 @@ from squall.worker_files import OUTPUT, PORTS
 
 #: Environment variable of a worker and all its children; the value is the worker's directory.
 MARK: Final = "WORKER_OF_SQUALL"
-#: How often an empty environment is read, and the seconds between two reads. A process that starts another program has no
-#: environment for less than half a millisecond on a quiet machine.
+#: How many times to read the environment of a process if the environment is empty. While a process starts another program, the
+#: process has no environment; on a quiet machine this lasts less than half a millisecond.
 _EXEC_READS: Final = 10
+#: Seconds between two of these reads.
 _EXEC_PAUSE: Final = 0.002
 
 
@@ -94,8 +96,8 @@ class WorkerProcess:
         environment: Mapping[str, str],
         work: Path | None = None,
     ) -> WorkerProcess:
-        """Start a program, with stdout and stderr in the directory's output file. `work`: its working directory; None: the
-        supervisor's. Raises `OSError`."""
+        """Start a program. Its stdout and stderr are appended to the directory's output file. `work`: the program's working
+        directory; None: the supervisor's. Raises `OSError`."""
         output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             popen = subprocess.Popen(
@@ -111,7 +113,7 @@ class WorkerProcess:
             os.close(output)
         try:
             stat = stat_of(popen.pid)
-        except BaseException:  # without its start time this process could later be mistaken for another
+        except BaseException:  # without its start time, the process cannot be identified
             os.killpg(popen.pid, signal.SIGKILL)
             popen.wait()
             raise
@@ -143,8 +145,8 @@ class WorkerProcess:
             return self.ended()
 
     def gone(self) -> bool:
-        """Return whether the process and its whole session are gone. Once the process itself has ended, the rest of its session
-        is killed."""
+        """Return whether the process and its whole session are gone. If the process itself has ended, first kill the rest of
+        its session."""
         if self._gone:
             return True
         if not self.ended():
@@ -196,7 +198,7 @@ def kill_left_over(session: int, directory: Path) -> None:
     """Kill the processes with this directory's mark in a session whose leader is gone and was not a child of this
     supervisor."""
     leader = stat_of(session)
-    if leader is None or not leader.living:  # otherwise the number was reused, or the leader still lives
+    if leader is None or not leader.living:  # a living process with this pid is left alone
         kill_marked(session_members(session), MARK, directory)
 
 
@@ -220,7 +222,8 @@ def marked(processes: Iterable[Stat], name: str, directory: Path) -> Iterator[St
 
 def _environment(stat: Stat) -> bytes:
     """Return the environment of a process. While a process starts another program (`exec`), the kernel shows it without an
-    environment, so an empty one is read again. Zombies and the kernel's own threads (session 0) never have one."""
+    environment, so an empty environment is read again. Zombies and the kernel's own threads (session 0) never have an
+    environment."""
     path = Path(f"/proc/{stat.pid}/environ")
     for _ in range(_EXEC_READS):
         if (found := path.read_bytes()) or not stat.living or stat.session == 0:

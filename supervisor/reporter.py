@@ -1,7 +1,7 @@
 """Sends Nimbus the reports that it does not have yet: the state of workers, their counters, and heartbeats.
 
 A report is sent if it differs from the worker's report in the store. A report that was refused or lost is sent again after a
-second. While Nimbus is away nothing here fails, and reports are sent later.
+second. While Nimbus is away no call fails, and reports are sent later.
 Must not know: processes, the plan.
 """
 
@@ -26,7 +26,7 @@ class NimbusLink(Protocol):
     """How a supervisor sends messages to Nimbus."""
 
     def report(self, name: str, worker: str, report: WorkerReport) -> bool:
-        """Report a worker of the topology `name`; return False if no such worker is wanted, or no longer wanted."""
+        """Report a worker of the topology `name`; return False if no such worker is wanted (any more)."""
 
     def count(self, topology_id: str, worker: str, incarnation: Incarnation, counters: bytes) -> None:
         """Send the cumulative counters of a worker's incarnation."""

@@ -1,10 +1,10 @@
 """A supervisor's view of the store: the topologies, the desired state of its workers, and its own registration.
 
-`refresh` reads the store when something may have changed, and after a second in any case. While the store cannot be reached, is
+`refresh` reads the store when something may have changed, and at least once a second. While the store cannot be reached, is
 empty or belongs to another cluster, the last view stays valid, and no worker is ended for that reason. Before the first read
-nothing is known. While another supervisor with the same id is present, this supervisor only waits until the other is gone. A
-worker is started only if the view is current: after a freeze, or with its connection cut, a supervisor may not know yet that
-its workers were assigned to other supervisors.
+nothing is known. While another supervisor with the same id is present, this supervisor only waits until the other supervisor is
+gone. A worker is started only if the view is current: after a freeze, or while its connection is cut, a supervisor may not know
+yet that its workers were assigned to other supervisors.
 Must not know: processes, directories, Nimbus.
 """
 
@@ -24,11 +24,12 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: The most seconds between two reads (EVERY), and before a failed read is retried (AGAIN).
+#: The most seconds between two reads.
 EVERY: Final = 1.0
+#: Seconds before a failed read is retried.
 AGAIN: Final = 0.2
-#: Seconds to wait for the store's answer. After that, workers are started as the last view says. Reconnecting after a freeze
-#: takes less time.
+#: If the store has not answered for this many seconds, workers are started according to the last view. Reconnecting after a
+#: freeze takes less time.
 PATIENCE: Final = 5.0
 #: Seconds between two warnings of one kind.
 _WARN_EVERY: Final = 60.0
@@ -42,8 +43,8 @@ class SameId(SquallError):
 
 
 class FailureStreak:
-    """For how long calls have failed. A gap of PATIENCE or more between two failures restarts the count: this process may have
-    been frozen."""
+    """How long calls have been failing, in seconds. A gap of PATIENCE or more between two failures restarts the count, since
+    this process may have been frozen."""
 
     def __init__(self, most: float = EVERY) -> None:
         """`most`: the most seconds that a gap between two failures adds."""
@@ -63,7 +64,7 @@ class FailureStreak:
 
 
 class StoreView:
-    """The view of one supervisor. Used by one thread, except that watches call it from others."""
+    """The view of one supervisor. It is used by one thread; only watches call it from other threads."""
 
     def __init__(
         self,
@@ -99,9 +100,9 @@ class StoreView:
         self._wake = wake
         self._next = 0.0
         self._warned: dict[str, float] = {}
-        # The time of the `sync` in which the store itself was last asked, and the time of the `sync` in which it answered.
-        # Values read after the answer are at least as new as the answer.
+        # The time of the `sync` in which the store itself was last asked.
         self._asked: float | None = None
+        # The time of the `sync` in which the store itself answered: values that are read later are at least as new.
         self._confirmed: float | None = None
         self._unread, self._unanswered = FailureStreak(reread), FailureStreak(reread)
         self._presence = presence_of_process(registry.store, record.id, mark)
@@ -134,8 +135,9 @@ class StoreView:
         return True
 
     def may_start(self, now: float) -> bool:
-        """Return whether workers may be started according to this view: the store answered in this `sync` and was read since,
-        or it has been unreadable for a while. False while `changed` is true: then call `refresh` first."""
+        """Return whether workers may be started according to this view. They may if the store answered in this `sync` and was
+        read after its answer, or if the store has been unreadable for PATIENCE seconds. If this returns False and `changed` is
+        true, call `refresh` and ask again."""
         if self._presence.occupied:
             return False
         if self._confirmed == now:
@@ -146,7 +148,8 @@ class StoreView:
             return False
         self._asked = now
         try:
-            # Any answer is enough: watches report earlier changes before the answer arrives, so then the cache is current.
+            # Any answer is enough: watches report earlier changes before the answer arrives, so the answer makes the cache
+            # current.
             self.registry.store.owns(paths.presence(self.record.id))
         except (SquallError, OSError):
             self._unanswered.failed(now)
@@ -171,7 +174,7 @@ class StoreView:
             )
 
     def _note(self, path: str) -> None:
-        """Wake the supervisor for a change that concerns it; most do not."""
+        """Wake the supervisor for a change that concerns it. Most changes do not."""
         top, _, rest = path[1:].partition("/")
         if top == "reports" and not self._concerns(paths.unquoted(rest.partition("/")[0])):
             return
@@ -190,12 +193,12 @@ class StoreView:
         self._presence.keep(now)
         if self._presence.occupied:
             raise SameId(
-                f"another supervisor with the id {self.record.id} is running. If this state directory is a copy (of"
-                " another host's, or in an image), remove the files `id` and `key` from it. If this host was restarted a moment"
+                f"another supervisor with the id {self.record.id} is running. If this state directory was copied (from"
+                " another host or an image), remove the files `id` and `key` from it. If this host was restarted a moment"
                 " ago, wait: the conflict ends when the store session of the previous process expires"
             )
         found = self.registry.store.get(paths.supervisor(self.record.id))
-        if found is None or found[0] != self._bytes:  # removed for silence, or an earlier record
+        if found is None or found[0] != self._bytes:  # removed after silence, or outdated
             self.registry.supervisors.put(self.record)
 
     def _take(self, reading: Reading, now: float) -> None:
@@ -209,10 +212,10 @@ class StoreView:
         self.used = {record.id: record for record in (*views, *reading.waiting, *reading.former)}
         for name, why in self.unsure.items():
             self._next = now + AGAIN
-            self._warn(now, f"leaves topology {name!r} as it is", why)
+            self._warn(now, f"leaves topology {name!r} unchanged", why)
 
     def _warn(self, now: float, what: str, why: object) -> None:
-        kind = f"{what}: {type(why).__name__}"  # a different reason is logged at once
+        kind = f"{what}: {type(why).__name__}"  # a warning for a different reason is logged at once
         last = self._warned.get(kind)
         if last is None or now >= last + _WARN_EVERY:
             self._warned[kind] = now

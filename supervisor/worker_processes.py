@@ -47,9 +47,9 @@ _TAIL_BYTES: Final = 4096
 class WorkerCommand:
     """How worker processes are started."""
 
-    #: Where workers find modules; None: the supervisor's `sys.path` when they start.
+    #: Where workers find modules; None: on the supervisor's `sys.path` at the time of a worker's start.
     python_path: Sequence[str] | None = None
-    #: The ports that workers may listen on: "6700-6799"; None: all.
+    #: The ports that workers may listen on, such as "6700-6799"; None: all.
     ports: str | None = None
     #: Returns the command for a worker's directory: a Python and its arguments.
     command: Callable[[Path], Sequence[str]] = processes.worker_command
@@ -70,7 +70,8 @@ class WorkerProcesses:
         artifacts: Artifacts | None = None,
         directories: Directories | None = None,
     ) -> None:
-        """`state`: the supervisor's own directory; `directories`: its layout, if workers get their own working directories.
+        """`state`: the supervisor's own directory; `directories`: its layout, needed if workers get their own working
+        directories.
         `key_pair`: decrypts the link keys that Nimbus sealed for the supervisor `id`; None: links need no keys."""
         self.directories = directories or Directories(state)
         self.start = start or WorkerCommand()
@@ -121,11 +122,11 @@ class WorkerProcesses:
                 raise
             return before
         if sealed is None:
-            raise SquallError("Nimbus has not sealed the keys of its links for this supervisor yet")
+            raise SquallError("Nimbus has not sealed the topology's link keys for this supervisor yet")
         try:
             return Keys(**self._key_pair.open_texts(sealed, topology_id))
         except TypeError:
-            raise SquallError("the sealed text of Nimbus for this supervisor holds no keys") from None
+            raise SquallError("the text that Nimbus sealed for this supervisor contains no keys") from None
 
     def recover(self) -> Iterator[Recovered]:
         """See `ProcessHost`."""
@@ -182,8 +183,8 @@ class WorkerContainer:
         """See `Container`."""
         self._read = None
         start = self._host.start
-        # The Python of an environment finds Squall's modules after the environment's packages; on the module path they would
-        # come first.
+        # An environment's Python already finds Squall's modules, after the environment's packages. With PYTHONPATH, Squall's
+        # modules would come first.
         python_path = sys.path if start.python_path is None else start.python_path
         folders = (*provision.folders, *(python_path if provision.python is None else ()))
         command = list(start.command(self.directory))
@@ -291,7 +292,7 @@ class WorkerContainer:
 
 
 def _lease_in(directory: Path) -> int:
-    """Return the number of the last lease in a worker's directory, 0 without one."""
+    """Return the number of the last lease in a worker's directory; 0 without a lease."""
     try:
         body = worker_files.read(directory, worker_files.LEASE)
         return int(body["number"]) if body is not None else 0
