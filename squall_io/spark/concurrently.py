@@ -1,6 +1,7 @@
-"""Runs several blocking calls at once, and reports progress for calls that do not report it themselves.
+"""Runs several blocking calls at once, and reports progress for calls that do not report their own progress.
 
-This is a separate module so that the manifest, which decides what counts, imports no threads. Must not know: what the calls do.
+This is a separate module so that the manifest, which decides which batches count, imports no threads.
+Must not know: what the calls do.
 """
 
 from __future__ import annotations
@@ -17,8 +18,7 @@ _Result = TypeVar("_Result")
 
 #: Calls to a file system in flight at once; each one mostly waits.
 _AT_ONCE: Final = 8
-#: How long progress of a call is reported, in seconds. A call that takes longer is presumed to hang, and its watcher may end
-#: it.
+#: Seconds for which `keep_alive` reports progress. A call that takes longer is presumed to hang, so the worker may be ended.
 PATIENCE: Final = 600.0
 
 

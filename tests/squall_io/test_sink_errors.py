@@ -56,7 +56,7 @@ def spark_error(trace: str, name: str = "Py4JJavaError", module: str = "py4j.pro
         (
             "java.io.InvalidClassException: org.apache.spark.X; local class incompatible",
             UNKNOWN,
-            "(InvalidClassException); do its executors have the same Spark and Java as this worker?",
+            "(InvalidClassException); do Spark's executors have the same Spark and Java as this worker?",
         ),
         ("java.io.UTFDataFormatException: bad byte", UNKNOWN, "bad byte (UTFDataFormatException)"),
         ("java.io.IOException: x\nCaused by: java.io.InvalidClassException: y", UNKNOWN, "y (InvalidClass"),

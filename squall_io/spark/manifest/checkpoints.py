@@ -1,14 +1,14 @@
 """Checkpoints: many entries in few files, so that reading stays fast after many batches.
 
 Checkpoint n lists its parts; a part holds up to `PART` entries, gzipped, and is never changed. Checkpoint n + 1 keeps the full
-parts of n and adds new ones for the rest. A checkpoint's file is named by its number and put if absent, so checkpoints form a
-sequence, and each contains everything in the earlier checkpoints. Once old checkpoints are deleted, a writer that was frozen
-for a long time may use an old number again. So a writer that has put a checkpoint looks for a newer checkpoint: if there is a
-newer one, the writer's own checkpoint is void. Only after this check are the entries' own files deleted. A reader that listed
-the entries before, and finds one gone, starts over.
+parts of n and adds new parts for all other entries. A checkpoint's file is named after its number and put if absent, so
+checkpoints form a sequence, and each contains everything in the earlier checkpoints. Once old checkpoints are deleted, a writer
+that was frozen for a long time may use an old number again. So a writer that has put a checkpoint looks for a newer checkpoint:
+if there is a newer one, the writer's own checkpoint is void. Only after this check are the entries' own files deleted. A reader
+that listed these files earlier, and now finds one of them gone, starts over.
 
-Parts that no checkpoint names come from writers that died or lost the race. Such parts are deleted only together with old
-checkpoints: if the answer to a put was lost, a part that seems unused may belong to the newest checkpoint.
+A part that no checkpoint names comes from a writer that died, or that put its checkpoint too late. Such parts are deleted only
+together with old checkpoints: if the answer to a put was lost, a part that seems unused may belong to the newest checkpoint.
 Must not know: which entries count (callers pass them), Spark.
 """
 
@@ -34,7 +34,7 @@ KIND: Final = "checkpoint"
 #: The most entries of a part. A part is rewritten until it is full, so this also limits the cost of a checkpoint (about 2 MB of
 #: JSON).
 PART: Final = 5_000
-#: Checkpoints that are kept, including the newest: readers may be about to read the older ones.
+#: How many checkpoints are kept, including the newest: a reader may be about to read an older one.
 KEPT: Final = 3
 
 
@@ -111,11 +111,11 @@ def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | Unre
 
 
 def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) -> bool:
-    """Write the checkpoint that follows `before` (the newest), with `entries` added; delete the files that it makes
-    unnecessary.
+    """Write the checkpoint that follows `before` (the newest), with `entries` added; delete the files that the new checkpoint
+    makes unnecessary.
 
-    Each entry must count for certain. Return False if another task has written that checkpoint, or if something in `before`
-    cannot be read; then nothing was changed.
+    Each of `entries` must count for certain. If a different task has already written the new checkpoint, or if something in
+    `before` cannot be read, return False and delete nothing.
     """
     if before.unreadable:
         return False
@@ -127,15 +127,15 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
 
     path, record = numbered(CHECKPOINTS, number), seal(KIND, _Index((*full, *made)))
     if not files.put_if_absent(path, record):
-        # The index names parts that only this call wrote. So if this index exists, an earlier try put it, and the answer was
-        # lost.
+        # The index names parts that only this call wrote. So if the existing index is the same, an earlier try of this put
+        # succeeded, and its answer was lost.
         try:
             if files.read(path) != record:
                 return False
         except AbsentFile:
             return False
     if _numbers(files)[:1] != [number]:
-        return False  # this writer was frozen so long that others wrote and deleted this checkpoint
+        return False  # this writer was frozen until its number had been used, and deleted, by another writer
     map_concurrently(files.delete, [entry.batch.commit for entry in added])
     _delete_old(files, number - KEPT)
     return True
@@ -149,7 +149,7 @@ def _write_part(files: Files, number: int, entries: list[BatchEntry]) -> Part:
 
 
 def _delete_old(files: Files, newest_gone: int) -> None:
-    """Delete checkpoints up to this number, then their parts that no later checkpoint names."""
+    """Delete the checkpoints up to number `newest_gone`, then those of their parts that no later checkpoint names."""
     needed: set[str] = set()
     gone: list[str] = []
     parts: list[str] = []

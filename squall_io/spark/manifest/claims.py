@@ -1,7 +1,7 @@
-"""Ownership of writer ids: claims, numbered in epochs, and fences, which decide which batches of an earlier epoch count.
+"""Ownership of writer ids: a claim names the owner of an epoch, and a fence fixes which batches of the previous epoch count.
 
-A task that starts takes over its writer id: it puts the claim of the next epoch, for which there is one winner, and then makes
-sure that the fence of each epoch exists. The fence of epoch n fixes for good which batches of epoch n - 1 count. It is made
+A task that starts takes over its writer id: it puts the claim of the next epoch (only one task can), and then makes sure that
+the fence of each epoch exists. The fence of epoch n fixes for good which batches of epoch n - 1 count. The fence is made
 from a listing that begins after claim n was put. Any task that finds the fence missing may make it; the first fence that is put
 is final. See `commit` for the proof.
 
@@ -120,7 +120,7 @@ def take_back(files: Files, writer_id: WriterId, epoch: int, claim: Claim) -> in
     claimed the writer id.
 
     epoch: the last epoch that this task owned. claim: the claim to put; its token is unique to this task. If a claim with that
-        token exists, an earlier try put it and its answer was lost; nothing was ever written in its epoch.
+        token exists, an earlier try put that claim, and the answer was lost; nothing was ever written in the claim's epoch.
     """
 
     def require_no_other(newest: int) -> None:
@@ -136,7 +136,9 @@ def take_back(files: Files, writer_id: WriterId, epoch: int, claim: Claim) -> in
 
 
 def _claim_next(files: Files, writer_id: WriterId, claim: Claim, check: Callable[[int], None]) -> int:
-    """Put a claim of the epoch after the newest, unless `check` raises `Superseded` for the newest; return the new epoch."""
+    """Put the claim of the epoch after the newest; return the new epoch. Before that, call `check` with the newest epoch;
+    `check` may raise `Superseded`.
+    """
     while True:
         listing = list_claims(files)
         newest = listing.newest(writer_id)
@@ -159,7 +161,9 @@ def retire(files: Files, writer_id: WriterId, epoch: int, owner: str, now: float
 
 
 def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
-    """Return a claim, or None if it is damaged; what counts depends on the order of the epochs, not on their owners."""
+    """Return a claim, or None if the claim is damaged: which batches count depends on the order of the epochs, not on their
+    owners.
+    """
     try:
         return read_claim(files, writer_id, epoch)
     except UnreadableRecord as problem:
@@ -169,7 +173,7 @@ def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
 
 
 def publish_fences(files: Files, writer_id: WriterId, newest: int, listing: Listing) -> None:
-    """Make every fence up to the newest epoch that is not in the listing. The caller must have seen the newest claim."""
+    """Make the fences that the listing lacks, up to that of the newest epoch. The caller must have seen the newest claim."""
     for epoch in range(2, newest + 1):
         if (writer_id, epoch) not in listing.fences:
             publish_fence(files, writer_id, epoch)
@@ -188,7 +192,7 @@ def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[in
         if files.put_if_absent(path, seal(FENCE, {"counts": counts})):
             return frozenset(counts)
     except FilesUnavailable:
-        # A reader that makes the fence must not fail if the new owner has made it first, and swept the reader's temporary file.
+        # A reader that makes the fence must not fail if the new owner was faster, and has swept the reader's temporary file.
         if not files.exists(path):
             raise
     return read_fence(files, writer_id, epoch)

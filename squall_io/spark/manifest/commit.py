@@ -36,13 +36,13 @@ that it has seen to count.
 the listing for the fence began, so after claim n + 1 was put. Step 6 comes even later, and finds the claim.
 
 *Once.* An epoch has one owner, since its claim is put if absent. Only this owner names batches of the epoch, and it numbers
-them one after the other. If the answer to step 5 is lost, the step is tried again. Then "taken" means success if the existing
-entry has this batch's digest, since no other task writes that name. If the name is taken, but the entry is gone when it is
-read, a checkpoint has it or a sweeper has deleted it. There is a sweeper only if there is a claim n + 1, so step 6 decides
-which of the two happened. If an entry is put again although a checkpoint has it, both are the same batch.
+them one after the other. If the answer to step 5 is lost, the step is tried again. If the second try finds an entry with this
+batch's digest, the first try succeeded, since no other task uses the entry's name. If the name is taken, but the entry is gone
+when it is read, either a checkpoint has the entry or a sweeper has deleted it. There is a sweeper only if there is a claim
+n + 1, so step 6 shows which of the two happened. If an entry is put again although a checkpoint has it, readers see one batch.
 
-*Whole.* A reader learns a batch's files only from its entry, which is put after all of them are in place. Files with the name
-of another attempt do not belong to this attempt, even if Spark tasks still write to that attempt's folder.
+*Whole.* A reader learns a batch's files only from its entry, which is put after all of the files are in place. Spark tasks of a
+failed attempt may still write, but only to the folder of their own attempt, which is not the attempt that the entry describes.
 
 *Nothing of a dead owner is left* after a sweep that began when claim and fence n + 1 existed, except new files in the staging
 folder of a zombie. Files are moved only if step 3 saw no claim after step 2 had found the files, so every file that is ever
@@ -59,8 +59,8 @@ there is no claim n + 1 (see `ended`). A task that was wrongly presumed dead fin
 
 *An owner that is alive, and finds only sweepers' claims after its own, takes the writer id back* (`claims.take_back`). It puts
 the next claim if absent, so the new epoch also has one owner, and no other owner is superseded. If the entry of its current
-batch may have been put, it then checks whether that batch counts (`state.has_counted`). If fence n + 1 names the batch, or a
-checkpoint that is read after the fence has it, the batch counts for ever, and is acked. Otherwise the batch will never count,
+batch may have been put, it then checks whether that batch counts (`state.has_counted`). The batch counts for ever and is acked
+if fence n + 1 names it, or if it is in a checkpoint that is read after the fence. In all other cases it will never count,
 even if the entry arrives late: a task that put the entry into a later checkpoint would have seen it count while there was no
 claim n + 1; by the lemma, the fence would name the entry, or a checkpoint older than the fence would have it. So the owner
 writes the rows again, as a batch of the new epoch, which goes through the same steps.
@@ -68,13 +68,13 @@ writes the rows again, as a batch of the new epoch, which goes through the same 
 If a batch counts, those of its files that are not in its entry may be deleted at any time, without a claim: the owner is past
 step 4.
 
-**Possible duplicates.** If an owner dies between steps 5 and 7, it leaves a batch that counts but was not acked. Its tuples are
-replayed, and their rows are written again in a batch of the next owner. The same happens if an owner's entry existed when the
-fence was made, but the owner found itself superseded at step 6. `key=` removes such rows on reading. An owner that takes its
-writer id back causes no duplicates: it knows whether its batch counts.
+**Possible duplicates.** If an owner dies between steps 5 and 7, it leaves a batch that counts but was not acked. The batch's
+tuples are replayed, and their rows are written again in a batch of the next owner. The same happens if an owner's entry existed
+when the fence was made, but the owner found itself superseded at step 6. Reading with `key=` removes such rows. An owner that
+takes its writer id back causes no duplicates: it checks whether its batch counts.
 
-**A reader without write access** that finds a claim without its fence cannot make the fence. It assumes that all entries of the
-previous epoch count: those that were acked, and perhaps one more (`TableState.uncertain`).
+**A reader without write access** that finds a claim without its fence cannot make the fence. The reader assumes that all
+entries of the previous epoch count: those that were acked, and perhaps one more (`TableState.uncertain`).
 Must not know: Spark, tuples, threads.
 """
 
@@ -103,7 +103,7 @@ class BatchConflict(SquallError):
 
 @dataclass(frozen=True)
 class Owner:
-    """The owner of a writer id in an epoch, with the names for its entries."""
+    """The owner of a writer id in an epoch, with the names that the owner writes into its entries."""
 
     writer_id: WriterId
     epoch: int
@@ -130,7 +130,7 @@ class BatchCommit:
     _: KW_ONLY
     #: The wall clock, in seconds since 1970.
     wall: Callable[[], float]
-    #: Called with each step's name before the step; tests freeze, kill and fail here.
+    #: Called before each step, with the step's name: tests use it to freeze, kill or fail a commit at that step.
     at: Callable[[str], None] = lambda step: None
     #: The current path of each file, and the data file that it becomes; None: not listed yet.
     _moves: list[tuple[str, DataFile]] | None = None
@@ -138,8 +138,8 @@ class BatchCommit:
     _moved: bool = False
 
     def run(self) -> BatchEntry:
-        """Take steps 2 to 6, and return the entry, which counts. Raises `Superseded`, `BatchLost`, `BatchConflict`, and errors
-        of `Files`.
+        """Take steps 2 to 6, and return the entry, which then counts. Raises `Superseded`, `BatchLost`, `BatchConflict`, and
+        errors of `Files`.
         """
         if self._moves is None:
             self.at("list")
@@ -220,9 +220,7 @@ class BatchCommit:
         try:
             there = decode_entry(self.files.read(path), path)
         except AbsentFile:
-            return (
-                entry  # an earlier try put it, and it is in a checkpoint or was swept: step 6 decides which
-            )
+            return entry  # put by an earlier try, and now in a checkpoint or swept: step 6 shows which
         if there.content != entry.content:
             raise BatchConflict(
                 f"batch {self.name}: its entry {self.files.root}/{path} is there already, and belongs to a different"
@@ -247,7 +245,7 @@ def is_data(status: FileStatus, below: int) -> bool:
 
 
 def suffix_of(name: str) -> str:
-    """Return the ending by which readers know format and compression: ".snappy.parquet" of
+    """Return the ending that shows readers the format and compression of a file: ".snappy.parquet" for
     "part-00000-<uuid>-c000.snappy.parquet"."""
     dot = name.find(".")
     return name[dot:] if dot >= 0 else ""

@@ -1,4 +1,4 @@
-"""Leftovers of submissions that have ended: none of their tasks starts again to sweep them.
+"""Leftovers of submissions that have ended: no task of such a submission will start again and sweep its leftovers.
 
 A table does not know which topologies run. It only shows activity: what a submission's tasks have claimed, staged and
 committed, and when (by the file system's clock). A submission without activity for a long time is presumed ended. That is a
@@ -7,7 +7,8 @@ writer id (`claims.retire`). If the task is alive after all, it finds the claim 
 not count and is not acked. The task takes its writer id back and writes the rows again in a new batch. Nothing that is deleted
 after the claim can count (see `commit`).
 
-A batch that counts needs no claim: all of its files are in its entry, and its owner moves no other files.
+Leftovers of a batch that counts are deleted without a claim: the batch's entry names all files that belong to the batch, and
+the batch's owner moves no other files.
 Claims and fences stay, for zombies to find.
 Must not know: Spark, which topologies run.
 """
@@ -48,7 +49,7 @@ class SubmissionLeftovers:
 
     #: The topology's id in the form that file names contain.
     topology_id: str
-    #: The last activity, in seconds since 1970 by the file system's clock.
+    #: The time of the last activity, in seconds since 1970 by the file system's clock.
     last_sign: float
     leftovers: tuple[Leftover, ...]
 
@@ -59,14 +60,14 @@ class Leftovers:
 
     #: Submissions presumed ended.
     ended: tuple[SubmissionLeftovers, ...]
-    #: Submissions that may be running: their own tasks sweep.
+    #: Submissions that may be running: their own tasks sweep their leftovers.
     others: tuple[SubmissionLeftovers, ...]
     #: Abandoned temporary files.
     temporary: tuple[str, ...] = ()
 
 
 def find_leftovers(files: Files, age: float) -> Leftovers:
-    """Find the leftovers of submissions, and which submissions have shown no activity for `age` seconds. Deletes nothing.
+    """Find the leftovers of all submissions. Those without activity for `age` seconds are presumed ended. Deletes nothing.
 
     Raises `UnreadableManifest` if part of the manifest cannot be read: that part may say that a batch counts.
     """
@@ -140,7 +141,7 @@ def _signs(
         named = claim_of(status.name)
         if named is None or named[0].topology_id not in signs or named[2] != CLAIM:
             continue
-        # A sweeper's claim is not activity, unless it is recent.
+        # A sweeper's claim is not activity. Claims older than `young` are not read: they make no submission active.
         if status.modified <= young or not _is_retired(files, named[0], named[1]):
             active.append((named[0], status.modified))
     for writer_id, when in active:

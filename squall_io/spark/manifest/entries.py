@@ -44,7 +44,7 @@ class BatchEntry:
     schema: int
     rows: int
     files: tuple[DataFile, ...]
-    #: Seconds since 1970, by the clock of the worker that wrote it.
+    #: Seconds since 1970, by the clock of the worker that wrote the entry.
     committed: float
     #: Names of batches whose rows are now in this batch's files: a compaction writes such entries.
     replaces: tuple[str, ...] = ()

@@ -1,5 +1,5 @@
-"""How every record of a manifest, and of a reader's positions, is written: JSON with its kind, a format number, and a digest
-over the rest.
+"""The form of every record of a manifest, and of a reader's positions: JSON with the record's kind, a format number, the
+record's fields, and a digest of all of these.
 
 A record that is truncated, damaged, of a different kind or written by a newer Squall is reported and refused, never misread.
 Must not know: the records' fields, files.
@@ -28,7 +28,7 @@ class UnreadableRecord(SquallError):
         super().__init__(path, why, newer)
         self.path = path
         self.why = why
-        #: Whether a newer Squall wrote it.
+        #: Whether a newer Squall wrote the record.
         self.newer = newer
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def convert(kind: str, record: type[_Record], fields: object, path: str) -> _Rec
     """Return the record with these JSON values, which were read from `path`. Raises `UnreadableRecord`."""
     try:
         return msgspec.convert(fields, record)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # UnicodeEncodeError: not Unicode
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # or a text is not Unicode
         raise UnreadableRecord(path, f"{_invalid(kind)}: {error}") from None
 
 
@@ -95,5 +95,5 @@ def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
 
 
 def _invalid(kind: str) -> str:
-    """Return what is wrong with a record. Not every kind belongs to a table: positions belong to a reader."""
+    """Return what is wrong with a record. The text names no table, since some records belong to a reader (its positions)."""
     return f"is not a valid Squall record of a {kind}"

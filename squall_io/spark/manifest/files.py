@@ -24,7 +24,9 @@ class FilesError(SquallError):
 
 
 class FilesUnavailable(FilesError):
-    """The same call may succeed later (server unreachable, safe mode, disk full, no DataNode). Its outcome is unknown."""
+    """The same call may succeed later (server unreachable, safe mode, disk full, no DataNode). Whether the failed call took
+    effect is unknown.
+    """
 
 
 class FilesRefused(FilesError):
@@ -82,15 +84,15 @@ class Files(Protocol):
         """Return `sha256:<hex>` of a file's bytes. Raises `AbsentFile`."""
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
-        """Create a file with this content, and its folders; return whether it was absent."""
+        """Create a file with this content, and its folders, if there is no such file; return whether the file was absent."""
 
     def replace(self, path: str, data: bytes) -> None:
         """Create a file with this content, or replace the existing one, atomically."""
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file and create the target's folders; return whether the target was absent. Raises `AbsentFile` if there is
-        no source.
+        """If there is no target, rename the source and create the target's folders; return whether the target was absent.
+        Raises `AbsentFile` if there is no source.
         """
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with everything in it; do nothing if it does not exist."""
+        """Delete a file, or a folder with everything in it; do nothing if there is neither."""

@@ -1,11 +1,11 @@
-"""The paths and names of a table's files. No other module knows these names.
+"""The paths and names of a table's files. No other module contains these names.
 
 ```
 PATH/                                            the table; every path below is relative to it
   <partition directories>/squall-<batch>-<attempt>-<n>.parquet   rows, in Hive's layout; <batch> says who wrote them
   _squall/                                       hidden from Hive, Impala and Spark by its first character
     table.json                                   what the table is: file format, partition columns
-    schemas/<n>.json                             its schemas, each with more columns than the last
+    schemas/<n>.json                             its schemas, each with more columns than the one before
     commits/<batch>.json                         a manifest entry: a batch that was committed
     claims/<writer>.<epoch>.claim.json             the owner of a writer id in this epoch
     claims/<writer>.<epoch>.fence.json             which batches of the previous epoch count
@@ -17,7 +17,7 @@ PATH/                                            the table; every path below is 
 ```
 A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`. A *batch* is
 `<writer>.<epoch>.<number>`. An *attempt* is one Spark job that writes a batch, counted from 1. Each attempt has its own folder,
-so files that the tasks of a failed attempt still write are never among the files of another attempt.
+so files that tasks of a failed attempt still write are never among the files of a later attempt.
 Must not know: file systems, what the files hold.
 """
 
@@ -39,12 +39,13 @@ RESULTS: Final = f"{FOLDER}/results"
 VERSIONS: Final = f"{FOLDER}/versions"
 TMP: Final = f"{FOLDER}/tmp"
 
-#: Prefix of data files: a name with "_" or "." in front would be hidden from readers.
+#: Prefix of the names of data files: a name that begins with "_" or "." would be hidden from readers.
 DATA_PREFIX: Final = "squall-"
 
 #: The longest topology or component name that is used in file names unchanged: HDFS and local file systems allow 255
 #: bytes, and two names, three numbers and a random token must fit.
 _LONGEST: Final = 72
+#: How many characters of a longer name are kept, before its digest.
 _KEPT: Final = 48
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 #: A number without leading zeros: "007" would be read as 7, which names another file.
@@ -57,9 +58,10 @@ _NUMBERED: Final = re.compile(rf"{_NUMBER}\.json")
 
 
 def safe(name: str) -> str:
-    """Return a name as part of a file name: only letters, digits, "_", "-" and "~", at most 72 characters; unique for the name.
+    """Return a form of a name that is safe in file names: only letters, digits, "_", "-" and "~", and at most 72 characters.
 
-    Other characters become "~" and their UTF-8 in hexadecimal; the end of a long name becomes a digest.
+    Different names have different forms. Each UTF-8 byte of any other character becomes "~" and two hexadecimal digits; the end
+    of a long name becomes a digest.
     """
     text = _UNSAFE.sub(lambda found: "".join(f"~{byte:02x}" for byte in found.group().encode()), name)
     if len(text) <= _LONGEST:
@@ -77,7 +79,7 @@ class WriterId:
 
     @classmethod
     def of(cls, topology_id: str, component: str, index: int) -> WriterId:
-        """Return the writer id of a task, by its names."""
+        """Return the writer id of a task, made from its names."""
         return cls(safe(topology_id), safe(component), index)
 
     def __str__(self) -> str:
@@ -136,7 +138,7 @@ def numbered(folder: str, number: int) -> str:
 
 def batch_of(name: str) -> BatchName | None:
     """Return the batch that `<batch>`, `<batch>.json` or `squall-<batch>-1-00000.parquet` names; None for any other name."""
-    # In this order, since a topology may be called "squall-something".
+    # The pattern of batches comes first, since a topology may be called "squall-something".
     found = _BATCH.fullmatch(name) or _DATA_FILE.fullmatch(name)
     if found is None:
         return None

@@ -23,7 +23,7 @@ from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused
 from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, batch_of
 from topology_api import SquallError
 
-#: If a file disappears during the read because a checkpoint was made, reading starts over. This is the limit of restarts.
+#: How many times reading may start over. It starts over if a file disappears meanwhile because a checkpoint was made.
 _ATTEMPTS: Final = 20
 #: The number of entries in separate files at which a checkpoint is made: reading a small file of HDFS costs about 5 ms.
 DUE: Final = 200
@@ -59,10 +59,10 @@ class TableState:
     checkpoint: Checkpoint
     #: Entries that count for certain and are not yet in the checkpoint.
     uncovered: tuple[BatchEntry, ...]
-    #: Batches whose entry still has its own file although the checkpoint has it too.
+    #: Batches whose entry still has its own file although the checkpoint contains the entry too.
     needless: tuple[BatchName, ...]
-    #: Batches that are assumed to count because this process may only read: a new owner has claimed their writer id, but its
-    #: fence does not exist yet. The fence may leave out one batch that was not acked; the others count.
+    #: Batches that are assumed to count because this process may only read: a new owner has claimed their writer id, but the
+    #: new epoch has no fence yet. That fence may leave out one batch that was not acked; all other batches count.
     uncertain: tuple[BatchName, ...]
     claims: Listing
 
@@ -108,7 +108,7 @@ class _Verdict:
     #: The numbers of the batches that count; None: all.
     counts: frozenset[int] | None = None
     certain: bool = True
-    #: Why the fence cannot be read, so that it is unknown which batches count; None: it can.
+    #: The reason if the fence exists but cannot be read; then it is unknown which batches count.
     problem: UnreadableRecord | None = None
 
     def has(self, batch: BatchName) -> bool:
@@ -183,7 +183,7 @@ def checkpoint_if_due(files: Files) -> bool:
     state = read_state(files)
     if state.checkpoint.unreadable:
         return False
-    # The file of an entry that a checkpoint has remains if the checkpoint's writer died before deleting it, or if a commit was
-    # retried because its answer was lost.
+    # An entry in a checkpoint may still have its own file: the checkpoint's writer died before it deleted the file, or the
+    # commit was retried because its answer was lost.
     map_concurrently(files.delete, [batch.commit for batch in state.needless])
     return len(state.uncovered) >= DUE and write_next(files, state.checkpoint, state.uncovered)

@@ -2,15 +2,14 @@
 
 Leftover data files exist only as long as the batch's staging folder: the folder is made before anything else, and the batch's
 owner deletes it last, once the batch is acked. So a sweeper only needs to check the staging folders of the writer id's earlier
-epochs. A batch's moved files are in partition directories that still exist in its attempts' folders: moving a file out leaves
-its directory behind, empty. Entries that do not count are found without the folder, and temporary files carry their owner's
-name.
+epochs. The directories in its attempts' folders show where a batch's moved files are: moving a file leaves its empty directory
+behind. Entries that do not count are found without the staging folder, and the names of temporary files contain the writer id.
 
-Only past epochs are swept: those with a later claim and its fence. No file that is deleted there can ever count, even
+Only past epochs are swept: those with a later claim and its fence. No deleted file of a past epoch can ever count, even
 if two tasks sweep at once (see `commit`). After a task has taken over its own writer id, it sweeps that id, and the writer ids
 of tasks of its sink that are gone (their index is not below the sink's parallelism). It takes over the id of such a task only
-if the newest owner left files: otherwise every start that cannot sweep would add claims. A task never touches writer ids of
-other components or topologies: see `ended`.
+if the newest owner left files: without this rule, every start whose sweep fails would add a claim. A task never touches writer
+ids of other components or topologies: see `ended`.
 Must not know: Spark.
 """
 
@@ -32,7 +31,7 @@ TMP_AGE: Final = 24 * 3600.0
 
 
 def sweep(files: Files, writer_id: WriterId, epoch: int) -> int:
-    """Delete the leftovers of a writer id's epochs before `epoch`, the caller's; return how many data files were deleted."""
+    """Delete the leftovers of a writer id's epochs before the caller's `epoch`; return how many data files were deleted."""
     return sweep_before(files, {writer_id: epoch})
 
 
@@ -59,7 +58,7 @@ def sweep_before(files: Files, epochs: Mapping[WriterId, int]) -> int:
 def sweep_gone(
     files: Files, own: WriterId, parallelism: int, incarnation: tuple[int, int], owner: str, now: float
 ) -> int:
-    """Sweep the writer ids of this sink's tasks that are gone; return how many data files were deleted.
+    """Sweep the writer ids of those tasks of this sink that are gone; return how many data files were deleted.
 
     A writer id whose newest owner left something is taken over first, unless a task with a newer incarnation owns it.
     """
@@ -105,9 +104,9 @@ def delete_leftovers(files: Files, batch: BatchName, keep: Collection[str]) -> i
 
 
 def moved_files(files: Files, batch: BatchName, staged: Iterable[FileStatus]) -> list[FileStatus]:
-    """Return a batch's files in those of the table's directories that its staging folder has too."""
+    """Return a batch's files in the table: those in the directories that the batch's staging folder has too."""
     start = len(batch.staging) + 1
-    # Without the attempt's number: the attempt's own folder becomes "", the table's root.
+    # The paths leave out the attempt's number: the attempt's own folder becomes "", the table's root.
     paths = {status.path[start:].partition("/")[2] for status in staged if status.is_folder}
     directories = sorted(path for path in paths if not any(map(layout.is_hidden, path.split("/"))))
     listed = map_concurrently(files.list, directories)
@@ -134,11 +133,11 @@ def _sweep_tmp(files: Files, epochs: Mapping[WriterId, int]) -> None:
         batch, claim = layout.batch_of(name), layout.claim_of(name)
         if batch is None and claim is None:
             unowned.append(status)
-        # The claim and fence of the epoch itself exist, so another task that is putting the same claim or fence is too late.
+        # The claim and fence of the epoch itself exist, so a temporary file for the same claim or fence is of no use.
         elif (batch and _is_over(batch, epochs)) or (claim and claim[1] <= epochs.get(claim[0], 0)):
             files.delete(status.path)
     if unowned:
-        # A claim was put a moment ago, so the newest time of a claim is the present by the file system's clock, which dates all
-        # files.
+        # A claim was put a moment ago. So the time of the newest claim is the present time by the file system's clock, which
+        # dates all files.
         now = max((status.modified for status in files.list(layout.CLAIMS)), default=0.0)
         map_concurrently(files.delete, [status.path for status in unowned if status.modified < now - TMP_AGE])

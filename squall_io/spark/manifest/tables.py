@@ -121,7 +121,7 @@ def mismatch(files: Files, existing: TableRecord, wanted: TableRecord) -> TableM
     """Return the error that names both records."""
     return TableMismatch(
         f"{files.root} is already a different table:\n  existing: {describe(existing)}\n  wanted:   {describe(wanted)}\n"
-        "Give another path, or write what the table has."
+        "Give a different path, or write with the existing settings."
     )
 
 
@@ -173,7 +173,7 @@ def agree_on_schema(files: Files, wanted: Schema) -> NumberedSchema:
                 f"the rows of {files.root} cannot take this schema:{lines}\n"
                 f"  the table's: {latest.schema}\n"
                 f"  wanted:      {wanted}\n"
-                "Columns may be added; another type needs another path."
+                "Columns may be added; to change a column's type, write to a different path."
             )
         if merged == latest.schema:
             return latest

@@ -5,7 +5,8 @@ frame always shows the same moment of the table, even if it is run again after f
 
 **Replays.** A batch that counts but was never acked is replayed: its rows are written again in a later batch. With `key`, the
 row that was committed first is kept, so rows that a reader has seen do not change. The first row is that of the batch with the
-earliest `BatchEntry.committed` (by the clocks of the workers that wrote); within a batch, the place in its files decides.
+earliest `BatchEntry.committed` (by the clocks of the workers that wrote the batches); within a batch, the place in its files
+decides.
 
 **Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: CSV files are
 read with the schema that they were written with.
@@ -49,17 +50,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: The most tasks of the job in which Spark first looks at each file. Spark's default is 10,000: for 10,000 files, the job took
-#: over 60 s on two cores; with this limit it takes 4 s.
+#: Spark's limit on the tasks of the job that first looks at each file. With Spark's default of 10,000, this job took over 60 s
+#: for 10,000 files on two cores.
 _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+#: Squall's value of this setting: the same job takes 4 s.
 _LISTING_TASKS: Final = 64
-#: The setting belongs to the session, so only one thread at a time changes it.
+#: Held by the thread that changes this setting, since the setting belongs to the session.
 _listing = threading.Lock()
-#: Extra columns while replays are being found: the name of a row's file, the row's place in the file, the file's place in
-#: the order of commits, the row's rank among the rows with the same key.
+# Extra columns, which exist while replays are being found.
+#: The name of a row's file.
 _FILE: Final = "__squall_file"
+#: The row's place in the file.
 _ROW: Final = "__squall_row"
+#: The file's place in the order of commits.
 _PLACE: Final = "__squall_place"
+#: The row's rank among the rows with the same key.
 _RANK: Final = "__squall_rank"
 
 
@@ -112,7 +117,9 @@ def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
 def choose(
     files: Files, span: Span = ALWAYS, key: Sequence[str] | str | None = None, skip: bool = False
 ) -> Selection:
-    """Return what `read_committed` would read, as the manifest says now; needs no Spark. `skip`: unreadable records."""
+    """Return what `read_committed` would read now, according to the manifest; needs no Spark. `skip`: ignore unreadable
+    records.
+    """
     table = read_table(files)
     is_result = table.holds == RESULTS
     source = _result(files) if is_result else _stream(files, table, skip)
@@ -134,20 +141,20 @@ class Selection:
     source: TableContents
     span: Span
     inside: tuple[CommittedBatch, ...]
-    #: Earlier batches, which may have the first row of a key; later rows with such a key are left out.
+    #: Batches from before `span`, which may have the first row of a key; rows of `inside` with such a key are left out.
     before: tuple[CommittedBatch, ...] = ()
     key: tuple[str, ...] = ()
 
     @property
     def read(self) -> RunInput:
-        """The input, for the record of a version: the same files with the same columns give the same rows."""
+        """The input as a version's record names it. Equal digests mean equal rows: the same files, with the same columns."""
         parts = [[[batch.paths, str(batch.schema)] for batch in part] for part in (self.inside, self.before)]
         digest = digest_of(canonical({"schema": str(self.source.schema), "key": self.key, "batches": parts}))
         rows = sum(batch.rows for batch in self.inside)
         return RunInput(self.source.root, digest, rows, self.span.since, self.span.until)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return its rows."""
+        """Return the rows of the selected batches."""
         if not (self.key and self.inside):
             return _frame(spark, self.source, self.inside)
         return _first_rows(spark, self)
@@ -179,7 +186,7 @@ def count_keys(spark: SparkSession, path: str | os.PathLike[str], key: Sequence[
     names = key_names(choice.source.schema, key)
     rows = choice.frame(spark)
     columns = [rows[quoted(name)] for name in names]
-    # With new names, since a column of the key may have any name.
+    # The columns of the key get new names, since one of them may be called "null" or "rows".
     aliased = (column.alias(f"key{place}") for place, column in enumerate(columns))
     keys = rows.select(_any_null(columns).alias("null"), *aliased)
     groups = keys.groupBy(*keys.columns).agg(F.count(F.lit(1)).alias("rows"))
@@ -204,10 +211,10 @@ class CommittedBatch:
 
 @dataclass(frozen=True)
 class TableContents:
-    """The batches that exist at a moment."""
+    """What a table contains at one moment."""
 
     root: str
-    #: The folder of the table that has the partition directories.
+    #: The folder below `root` that has the partition directories; "" if `root` itself has them.
     base: str
     file_format: str
     schema: Schema
@@ -216,7 +223,7 @@ class TableContents:
 
 
 def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:
-    """Return the batches that count of a stream's table."""
+    """Return the contents of a stream's table: the batches that count."""
     state = read_state(files)
     if not skip:
         require_readable(files, state)
@@ -329,7 +336,7 @@ def _row_in_file(metadata: Column, file_format: str) -> Column:
 
     if file_format == "parquet":
         return metadata["row_index"]
-    # The rows of a split are read one after the other by one task.
+    # One task reads the rows of a split one after the other, so their ids rise.
     return F.struct(metadata["file_block_start"], F.monotonically_increasing_id())
 
 
@@ -354,8 +361,8 @@ def _first_rows(spark: SparkSession, choice: Selection) -> DataFrame:
 
 
 def _places(spark: SparkSession, batches: Sequence[CommittedBatch]) -> DataFrame:
-    """Return each file's name with its place in the order of commits. A file's name is unique: it contains that of the
-    batch.
+    """Return each file's name with its place in the order of commits. A file's name is unique, since it contains the batch's
+    name.
     """
     from pyspark.sql import functions as F
 
@@ -367,7 +374,7 @@ def _places(spark: SparkSession, batches: Sequence[CommittedBatch]) -> DataFrame
 
 
 def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
-    """Return the columns of a key as the schema spells them; raise `CannotRead` if one does not exist, or cannot be
+    """Return the columns of a key as the schema spells them. Raises `CannotRead` if a column does not exist, or cannot be
     compared."""
     wanted = [key] if isinstance(key, str) else list(key)
     if not wanted:

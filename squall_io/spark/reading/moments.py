@@ -57,7 +57,7 @@ ALWAYS: Final = Span()
 
 
 def seconds_of(moment: Moment, name: str) -> float:
-    """Return a moment in seconds since 1970; `WrongMoment` names the argument and the problem."""
+    """Return a moment in seconds since 1970. Raises `WrongMoment`, which names the argument and the problem."""
     if isinstance(moment, str):
         return _seconds_in(moment, name)
     if isinstance(moment, datetime):
@@ -78,7 +78,7 @@ def _seconds_in(text: str, name: str) -> float:
     else:
         return seconds_of(seconds, name)
     plain = text.strip()
-    if plain[-1:] in "zZ" and plain:  # Python 3.10 does not read it
+    if plain[-1:] in "zZ" and plain:  # Python 3.10 does not read the "Z"
         plain = f"{plain[:-1]}+00:00"
     try:
         moment = datetime.fromisoformat(plain)

@@ -23,7 +23,7 @@ from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema,
 from squall_io.spark.results.versions import Version, kept_versions
 from squall_io.spark.rows.schema import Schema, parse_schema
 
-#: Files that are read at once; each read mostly waits for the file system.
+#: How many files are read at once; each read mostly waits for the file system.
 _AT_ONCE: Final = 8
 
 #: Called with the number of files read so far, the number of all files, and the bytes read.
@@ -61,8 +61,9 @@ class TableSummary:
     schema: Schema | None
     #: The batches of a stream, or the newest version of a result: together they have all rows.
     parts: tuple[BatchEntry | Version, ...]
-    #: Seconds since 1970, by the writers' clocks.
+    #: The time of the oldest commit or kept version, in seconds since 1970 by the writer's clock; None if there is none.
     first_commit: float | None
+    #: The time of the newest commit or version.
     last_commit: float | None
     #: Figures that only a table of batches has; None for a table of results.
     stream: StreamSummary | None = None
@@ -114,7 +115,7 @@ class StreamSummary:
     uncertain: int
     #: Batches that are being written, or were being written when their topology ended.
     writing: int
-    #: Staging folders of batches that are done or abandoned; the next owner of their writer id, if any, sweeps them.
+    #: Staging folders of batches that are done or abandoned; the next owner of the writer id, if any, sweeps these folders.
     leftover: int
     #: The newest checkpoint's number; 0 if there is none yet.
     checkpoint: int
@@ -219,7 +220,7 @@ def verify(files: Files, progress: Progress = lambda done, total, size: None) ->
             files, [(f"version {each.number}", file) for each in versions for file in each.files], progress
         )
     state = read_state(files)
-    # The files are listed after the state was read, so all files of its batches already exist.
+    # The files are listed after the state was read, so all files of the batches in the state already exist.
     listed = [status.path for status in files.walk("") if _is_data(status)]
     known = {file.path for entry in (*state.entries, *state.replaced) for file in entry.files}
     wanted = [(f"batch {entry.batch}", file) for entry in state.entries for file in entry.files]

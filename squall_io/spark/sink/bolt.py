@@ -33,8 +33,8 @@ from topology_api.wording import listed, shown, typed
 if TYPE_CHECKING:
     import pyarrow
 
-#: Tuples that are converted to Arrow at once. A C call blocks all other threads: 20 ms for a column of a million values. With
-#: so few tuples per call, the worker's loop does not notice the call, and the values stay in the processor's cache.
+#: How many tuples are converted to Arrow at once. A C call blocks all other threads: 20 ms for a column of a million values.
+#: With so few tuples per call, the worker's loop does not notice the call, and the values stay in the processor's cache.
 SLICE: Final = 4096
 
 #: Advice if another task owns the writer id. It is reported once, as an error of the component.
@@ -47,20 +47,21 @@ _WHEN_SUPERSEDED: Final = (
 Row = tuple[Any, ...]
 _Getter = Callable[[Row], Row]
 
-#: Called with the name of each external step before the step; tests freeze, kill and fail there.
+#: Called before each external step, with the step's name: tests replace it to freeze, kill or fail a sink at that step.
 at_step: Callable[[str], None] = lambda step: None  # noqa: E731
 
 
 class SparkSink(BatchBolt):
-    """Writes rows to a table at `path` that Spark, Hive and Impala read, and `read_committed` reads exactly.
+    """Writes rows to the table at `path`. Spark, Hive and Impala can read it; `read_committed` reads only committed rows.
 
     path: the table's path in Spark's form: `hdfs://...`, `file:///...`.
     schema: Spark's DDL text, `"word string, count bigint NOT NULL"`; its names are fields of the tuples.
-    format: parquet, orc, json or csv. compression: one that the format has; None: the format's default.
+    format: parquet, orc, json or csv. compression: a compression of this format; None: the format's default.
     partition_by: columns whose values become folders.
     batch_size, batch_interval: a batch is committed at this many rows, or this many seconds after its first row; None: the
         defaults of the class, 10,000 and 5.0.
-    master, conf: of the Spark session, which all sinks of a worker share; None: `local[*]`, in the worker's own Java.
+    master, conf: master and settings of the Spark session, which all sinks of a worker share. Without a master, Spark runs
+        in the worker's own Java (`local[*]`).
     """
 
     threaded = True
@@ -171,7 +172,7 @@ class SparkSink(BatchBolt):
         return joined(tables) if tables else None
 
     def _fail(self, bad: Sequence[tuple[Tuple, str]], count: int) -> None:
-        """Fail tuples that do not fit, each with its reason, and log it once."""
+        """Fail tuples that do not fit, each with its reason; log only the first reason."""
         if not bad:
             return
         self._bad_rows.add(len(bad))
@@ -183,7 +184,7 @@ class SparkSink(BatchBolt):
 
 
 class RowsOf:
-    """Makes rows from tuples of any stream that has the fields.
+    """Makes rows from tuples of any stream that has the fields of the schema.
 
     columns: the table's columns. fields: the columns that tuples must have; other columns of the table, which another sink
         added, become null.

@@ -25,7 +25,7 @@ from squall_io.spark.session.request import NoConnectServer
 from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of, shortened
 from topology_api import SquallError
 
-#: The beginning of an error of Spark Connect, "(java.io.EOFException) End of File": its trace may be missing.
+#: The beginning of an error of Spark Connect, "(java.io.EOFException) End of File"; such an error may have no trace.
 _CONNECT: Final = re.compile(r"\A\s*\(((?:[a-z][\w]*\.)+[A-Z][\w$]*)\) ")
 #: Packages of the exceptions that storage and the network raise.
 _OUTSIDE: Final = (
@@ -58,19 +58,20 @@ _SENSELESS: Final = re.compile(
 _DETAILS: Final = re.compile(r'^\s*details = "(.+)"$', re.MULTILINE)
 #: Spark's own wrapper exceptions, which do not name the reason.
 _WRAPPING: Final = ("org.apache.spark.", "py4j.")
-#: The call that fails when a batch cannot be stored.
+#: Names the failed call in the error of a batch that cannot be stored.
 WRITE: Final = "Spark cannot write"
 
-#: Seconds between attempts, at first and at most.
+#: Seconds before the second attempt; each further wait is twice as long.
 FIRST_WAIT: Final = 0.2
+#: The most seconds between two attempts.
 LONGEST_WAIT: Final = 5.0
-#: Consecutive attempts that may fail with errors of unknown meaning.
+#: Retries end after this many consecutive errors of unknown meaning.
 UNKNOWN_TRIES: Final = 3
 #: Seconds between log lines about the same trouble.
 LOG_AGAIN: Final = 60.0
 #: The reason for ending retries that might still succeed.
 STOPPED: Final = "its worker ends"
-#: The longest single sleep: progress is reported in between.
+#: The most seconds of a single sleep: progress is reported between sleeps.
 _LONGEST_SLEEP: Final = 1.0
 
 
@@ -90,7 +91,7 @@ class Verdict(Enum):
 
 
 def verdict_on(error: BaseException) -> Verdict:
-    """Return what an error means. Only unavailable storage or Spark is retried without limit."""
+    """Return what an error means. Only if storage or Spark is unavailable are retries unlimited."""
     if isinstance(error, FilesUnavailable):
         return Verdict.AGAIN
     if isinstance(error, BatchLost):
@@ -131,7 +132,7 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
     if causes:
         name = causes[-1].classes[0]
         help_ = (
-            "; do its executors have the same Spark and Java as this worker?"
+            "; do Spark's executors have the same Spark and Java as this worker?"
             if name in _OTHER_CLASSES
             else ""
         )
@@ -175,7 +176,7 @@ def _trace_of(error: BaseException) -> str:
     trace = getattr(error, "_stackTrace", None)
     if isinstance(trace, str):
         return trace
-    trace = getattr(error, "_stacktrace", None)  # Spark Connect's, without the first message
+    trace = getattr(error, "_stacktrace", None)  # the trace of Spark Connect, without the first message
     return f"{text_of(error)}\n{trace}" if isinstance(trace, str) else text_of(error)
 
 
@@ -195,7 +196,7 @@ class Retries:
     stopped: Callable[[], bool] = lambda: False
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    #: When the trouble began, if any.
+    #: When the first attempt failed; None if none has.
     since: float | None = field(default=None, init=False)
     failures: int = field(default=0, init=False)
     #: Consecutive errors of unknown meaning.
@@ -227,7 +228,7 @@ class Retries:
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
     def succeeded(self, what: str) -> None:
-        """End the retries; log it if there was trouble."""
+        """End the retries; if an attempt had failed, log `what` has happened now."""
         if self.since is not None:
             self.log.info("%s after %d failures in %.1f s", what, self.failures, self.now() - self.since)
             self.since = None
@@ -235,7 +236,7 @@ class Retries:
 
     @property
     def trouble(self) -> float:
-        """Seconds since the first failure; 0: there is none."""
+        """Seconds since the first failure; 0 if there was none."""
         return 0.0 if self.since is None else self.now() - self.since
 
     def pause(self, seconds: float, reason: str) -> None:

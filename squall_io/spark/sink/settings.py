@@ -23,19 +23,19 @@ _Parsed = TypeVar("_Parsed")
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """Validated arguments."""
+    """The validated arguments of a SparkSink."""
 
     path: str
     schema: Schema
     file_format: str
     partition_by: tuple[str, ...]
     compression: str | None
-    # Both may contain secrets, such as the token of a Spark Connect address.
+    # `master` and `conf` may contain secrets, such as the token of a Spark Connect address.
     master: str | None = field(repr=False)
     conf: Mapping[str, str] = field(repr=False)
 
     def missing_fields(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterator[str]:
-        """Yield the columns of the schema that streams lack, a sentence each."""
+        """Yield a sentence for each input stream that lacks columns of the schema."""
         for (component, stream), fields in inputs.items():
             missing = [name for name in self.schema.names if name not in fields]
             if missing:
@@ -46,7 +46,7 @@ class SinkSettings:
                 )
 
     def neighbour_problems(self, earlier: Mapping[str, SinkSettings]) -> Iterator[str]:
-        """Yield conflicts with sinks of the topology that were declared earlier, a sentence each."""
+        """Yield a sentence for each conflict with a sink of the topology that was declared earlier."""
         for component, other in earlier.items():
             requests = SessionRequest.of(other.master, other.conf), SessionRequest.of(self.master, self.conf)
             if request_conflict(*requests) is not None:
@@ -79,7 +79,7 @@ def parsed(
 
 
 def names_of(names: object, problems: list[str]) -> tuple[str, ...]:
-    """Return the names that `partition_by` gives; none, and a sentence in `problems`, if they are not a list of texts."""
+    """Return the names that `partition_by` gives. If it is not a list of texts: none, and a sentence in `problems`."""
     if isinstance(names, str):
         return (names,)
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
@@ -89,7 +89,7 @@ def names_of(names: object, problems: list[str]) -> tuple[str, ...]:
 
 
 def batch_problems(size: object, interval: object) -> Iterator[str]:
-    """Yield what is wrong with a batch's size and interval, a sentence each."""
+    """Yield a sentence for each problem of a sink's batch size and interval."""
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST_BATCH:
         yield f"batch_size is {typed(size)}: give a number of rows, at least 1 and at most {LARGEST_BATCH}"
     problem = number_problem(interval, 0, MAX_SECONDS, "seconds", above=True)

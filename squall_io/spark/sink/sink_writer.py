@@ -1,6 +1,6 @@
 """The writer of one task of a sink: opens the table, commits batches, retries while storage or Spark is unavailable.
 
-Once publishing has begun, a batch may be in the table, even if an error was returned. From then on the batch is never given up,
+Once publishing has begun, a batch may be in the table, even if publishing failed. From then on the batch is never given up,
 since its tuples would be replayed and their rows duplicated. Before publishing, an error that retries cannot solve ends the
 batch. If a sweep presumed this task dead and claimed its writer id, the task takes the writer id back.
 Must not know: tuples.
@@ -64,8 +64,9 @@ class _Batch:
 class SinkWriter:
     """Everything that one task of a sink owns outside its process. Call `open` first; all calls come from the task's thread."""
 
+    #: The table's schema; set by `open`.
     _agreed: NumberedSchema
-    #: Set by `open`, as is the attribute above.
+    #: This task as the owner of its writer id; set by `open`.
     _owner: Owner
 
     def __init__(self, settings: SinkSettings, context: Context, at: Callable[[str], None]) -> None:
@@ -104,7 +105,7 @@ class SinkWriter:
     # Opening.
 
     def open(self) -> None:
-        """Start Spark, open the table, take over the writer id and clean up after its last owner.
+        """Start Spark, open the table, take over the writer id, and clean up after earlier owners.
 
         Raises `NotCommitted` if storage or Spark was unavailable for too long. Errors that a user must correct are raised
         unchanged: `TableMismatch`, `FilesRefused`, ...
@@ -180,7 +181,7 @@ class SinkWriter:
             self._log.info("deleted %d files of batches that were never committed", swept)
 
     def _warm_up(self) -> None:
-        """Let Spark write a row, and delete it: a session's first write takes seconds."""
+        """Let Spark write a row, and delete the row: a session's first write takes seconds, so no batch should wait for it."""
         self._at("warm")
         name = BatchName(self._writer_id, self._owner.epoch, 0)
         writer = self._make_writer()
@@ -215,7 +216,7 @@ class SinkWriter:
     # Committing.
 
     def commit(self, rows: pyarrow.Table) -> BatchCommit:
-        """Commit rows to the table as one batch; return its commit, for `tidy` after the tuples are acked.
+        """Commit rows to the table as one batch. Return its commit; pass this to `tidy` after the tuples are acked.
 
         Raises `Superseded` if another task owns the writer id, and `NotCommitted` if the batch is not in the table.
         """
@@ -308,12 +309,12 @@ class SinkWriter:
                 wall=time.time,
                 at=lambda step: self._step(batch, step),
             )
-        batch.commit.files = self._store  # the store may be a new one since the last attempt
+        batch.commit.files = self._store  # the store may have been opened again since the last attempt
         batch.commit.run()
         return batch.commit
 
     def _step(self, batch: _Batch, step: str) -> None:
-        if self._context.stopped and not batch.in_doubt:  # its tuples have failed, and will be replayed
+        if self._context.stopped and not batch.in_doubt:  # the batch's tuples have failed
             raise NotCommitted(STOPPED)
         batch.in_doubt |= step == "publish"
         self._at(step)

@@ -40,8 +40,8 @@ WRITE_CONF: Final = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
 }
-#: Additional settings with Spark Connect. Up to this size, rows are sent within the write call, which can hold 128 MiB.
-#: Larger batches (by default, of more than 1 MiB) are sent before the call, and the server keeps them until the session ends.
+#: Additional settings with Spark Connect. Up to this size (Spark's default: 1 MiB), rows are sent within the write call, which
+#: can hold 128 MiB. Larger batches are sent before the call, and the server keeps them until the session ends.
 CONNECT_CONF: Final = {"spark.sql.session.localRelationCacheThreshold": str(64 << 20)}
 
 

@@ -1,5 +1,5 @@
 """`Files` through Hadoop's client in a JVM: HDFS, and everything else that Spark can reach. The JVM is that of a Spark session,
-or a small one started here if there is no session.
+or, without a session, a small JVM that this module starts.
 
 Renames use `FileContext`, with or without OVERWRITE; both are atomic on HDFS. (`FileSystem.rename` would move a file *into* an
 existing folder of the target's name, and does not say why a rename failed.)
@@ -26,15 +26,17 @@ if TYPE_CHECKING:
 #: Bytes that one call reads from the JVM. Py4J transfers them as text, so a large file is read in pieces.
 _SLICE: Final = 1 << 20
 
-# Fields of FileStatusProto, whose numbers Hadoop keeps for good, and the wire types of protobuf.
+# Numbers of the fields of FileStatusProto, which Hadoop never changes.
 _TYPE: Final = 1
 _PATH: Final = 2
 _LENGTH: Final = 3
 _MODIFIED: Final = 7
+#: The value of the field `_TYPE` for a folder.
 _FOLDER: Final = 1
+# Wire types of protobuf.
 _VARINT: Final = 0
 _BYTES: Final = 2
-#: Numbers of a fixed width, with their bytes.
+#: Wire types of numbers with a fixed width, each with its bytes.
 _FIXED: Final = {1: 8, 5: 4}
 
 
@@ -44,23 +46,25 @@ _LAUNCH: Final = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
-#: Defaults of Hadoop's client, and values that suit a caller that retries: (setting, Hadoop's, Squall's). Settings with other
-#: values than Hadoop's are not changed.
+#: (setting, Hadoop's default, Squall's value): Squall's values suit a caller that retries. A setting that already differs from
+#: Hadoop's default is not changed.
 _SETTINGS: Final = (
-    # The first check whether a closed file has reached its DataNodes: 400 ms would be most of a small file's time.
+    # The delay before the first check whether a closed file has reached its DataNodes: 400 ms would be most of the time that a
+    # small file takes.
     ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "400", "10"),
-    # A NameNode that is down is reported after 2 seconds, not 10; a NameNode whose packets are dropped after 20 seconds, not 15
-    # minutes.
+    # A NameNode that is down is reported after 2 seconds instead of 10.
     ("ipc.client.connect.max.retries", "10", "2"),
+    # A NameNode that no packet reaches is reported after 20 seconds instead of 15 minutes.
     ("ipc.client.connect.max.retries.on.timeouts", "45", "0"),
-    # How long a frozen NameNode or DataNode holds up a call.
+    # How long a call waits for a frozen NameNode.
     ("ipc.client.rpc-timeout.ms", "120000", "30000"),
+    # How long a call waits for a frozen DataNode.
     ("dfs.client.socket-timeout", "60000", "30000"),
 )
 
 
 class Jvm:
-    """A usable JVM, and a Hadoop configuration in it. `close` ends it if it was started here."""
+    """A usable JVM, and a Hadoop configuration in it. `close` ends the JVM if `own` started it."""
 
     def __init__(self, gateway: Any, configuration: Any, process: JavaProcess | None = None) -> None:
         self.gateway = gateway
@@ -95,7 +99,7 @@ class Jvm:
             with translated_errors("cannot use the JVM that was started for access to file systems"):
                 configuration = process.gateway.jvm.org.apache.hadoop.conf.Configuration()
                 for name, value in conf.items():
-                    # These settings are not on the command line, which every user of the machine can read.
+                    # These settings are not passed on the command line, which every user of the machine can read.
                     if name.startswith(HADOOP_PREFIX):
                         configuration.set(name.removeprefix(HADOOP_PREFIX), value)
                 return cls(process.gateway, _suited(configuration), process)
@@ -108,13 +112,13 @@ class Jvm:
         return Jvm(self.gateway, self.configuration)
 
     def close(self) -> None:
-        """End the JVM if it was started here."""
+        """End the JVM if `own` started it."""
         if self._process is not None:
             self._process.stop()
 
 
 def _suited(configuration: Any) -> Any:
-    """Put `_SETTINGS` into a configuration."""
+    """Put `_SETTINGS` into a configuration, and return the configuration."""
     for name, theirs, ours in _SETTINGS:
         if configuration.get(name) in (None, theirs):
             configuration.set(name, ours)
@@ -122,14 +126,14 @@ def _suited(configuration: Any) -> Any:
 
 
 class HadoopFiles(RenamingFiles):
-    """Hadoop's file system at a table's path. `read_only`: why nothing may be written to it; None: writing is allowed."""
+    """Hadoop's file system at a table's path. `read_only`: why nothing may be written there; None: writing is allowed."""
 
     def __init__(self, path: str, jvm: Jvm, *, read_only: str | None = None) -> None:
         super().__init__(path)
         self._jvm = jvm
         self._read_only = read_only
         with self._translated_errors("open", ""):
-            # Py4J calls the JVM for each part of a Java name.
+            # Py4J calls the JVM for each part of a dotted Java name, so each name is looked up only once.
             java = jvm.java
             hadoop = java.org.apache.hadoop
             self._path = hadoop.fs.Path
@@ -145,7 +149,7 @@ class HadoopFiles(RenamingFiles):
             self._over = jvm.gateway.new_array(option, 1)
             self._over[0] = option.OVERWRITE
             # This makes a new instance, since a cached instance has the settings of its first user. Hadoop keeps the new
-            # instance until it is closed, so no later step may fail.
+            # instance until it is closed, so this must be the last step that can fail.
             self._system = hadoop.fs.FileSystem.newInstance(uri, jvm.configuration)
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
@@ -194,7 +198,7 @@ class HadoopFiles(RenamingFiles):
             self._system.delete(self._at(path), True)
 
     def close(self) -> None:
-        """Close the connections, and end the JVM if it was started here."""
+        """Close the connections, and end the JVM if `Jvm.own` started it."""
         with suppress(Exception):  # the JVM may have ended, or may be ending
             self._system.close()
         self._jvm.close()
@@ -203,7 +207,7 @@ class HadoopFiles(RenamingFiles):
         return self._path(f"{self.root}/{path}" if path else self.root)
 
     def _statuses(self, folder: str, found: Any) -> builtins.list[FileStatus]:
-        """Return Java's array of statuses in Python."""
+        """Convert Java's array of statuses to a Python list."""
         number = len(found)
         writables = self._jvm.gateway.new_array(self._writable, number)
         self._copy(found, 0, writables, 0, number)  # Py4J needs the exact type of a parameter
@@ -251,13 +255,13 @@ class HadoopFiles(RenamingFiles):
             self._system.mkdirs(self._at(path))
 
     def _translated_errors(self, call: str, path: str, rest: str = "") -> AbstractContextManager[None]:
-        """Raise Java's errors as those of `Files`."""
+        """Turn Java's errors into errors of `Files`."""
         return translated_errors(self._what(call, path) + rest)
 
 
 def decode_statuses(folder: str, data: bytes, number: int) -> list[FileStatus]:
-    """Decode `number` statuses that Hadoop's client wrote (`FileStatus.write`), and return them by path. Each is a length in 4
-    bytes and a protobuf message `FileStatusProto`; padding follows the last one.
+    """Decode `number` statuses that Hadoop's client wrote (`FileStatus.write`), and return them by path. Each status is a
+    length in 4 bytes, and a protobuf message `FileStatusProto` of that length; padding follows the last status.
 
     A whole listing reaches Python in one call. Asking Java for the four fields would take four calls per entry.
     """

@@ -1,12 +1,14 @@
 """Translates errors of Hadoop's client: a table of its exception classes, for the Java client and for WebHDFS, and a context
 for calls to Java through Py4J.
 
-Only classes decide; texts are for users. An exception that is not in the table is presumed to be temporary: `FilesUnavailable`.
+Only an exception's class decides; its text is for users. An exception that is not in the table is presumed to be temporary:
+`FilesUnavailable`.
 
 Once a process has had a Spark session, PySpark converts each exception that Py4J raises, and asks the *session's* JVM about
-it, even if another JVM raised it. In the session's JVM, a reference to another JVM's exception names no object, or a different
-one: the conversion fails, or makes an exception of a wrong class. (It also fails once there is no session.) So the exception
-that Py4J raised first is found in the context of the final exception, and is examined in its own JVM.
+the exception, even if a different JVM raised it. In the session's JVM, a reference to another JVM's exception names no object,
+or a wrong object: the conversion fails, or makes an exception of a wrong class. (The conversion also fails once there is no
+session.) So this module finds the exception that Py4J raised first in the `__context__` of the final exception, and examines it
+in the JVM that raised it.
 Must not know: which call was made.
 """
 
@@ -52,12 +54,12 @@ _QUOTA: Final = "the quota of a folder above is used up"
 _FILE_ABOVE: Final = "a file lies where a folder must be; give another path"
 _NAME: Final = "give another path"
 _LOCALE: Final = (
-    "if it has letters beyond ASCII, the Java of this Spark was started in a locale without them: start it with"
+    "if the path has letters beyond ASCII, Spark's Java was started in a locale without these letters: start it with"
     " LC_ALL=C.UTF-8"
 )
 _JARS: Final = "are the jars of this file system in Spark's class path?"
 _UP: Final = "is HDFS running there, and are host and port right?"
-_SLOW: Final = "it has not answered in time"
+_SLOW: Final = "the server has not answered in time"
 _SIGN_IN: Final = "this cluster wants a sign-in that the worker has not made"
 
 #: For each class: its meaning, and advice.
@@ -76,11 +78,11 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.net.UnknownHostException": (FilesRefused, _NO_HOST),
     "java.security.cert.CertificateException": (
         FilesRefused,
-        "is its certificate for this name, and signed by an authority that this machine trusts?",
+        "is the server's certificate for this name, and signed by an authority that this machine trusts?",
     ),
     "org.apache.hadoop.hdfs.protocol.FSLimitException": (FilesRefused, _NAME),
     "org.apache.hadoop.hdfs.protocol.QuotaExceededException": (FilesRefused, _QUOTA),
-    # WebHDFS names only an exception's own class, so its subclasses are listed too.
+    # WebHDFS names only an exception's own class, so subclasses of the two classes above are listed too.
     "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException": (FilesRefused, _QUOTA),
     "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException": (FilesRefused, _QUOTA),
     "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException": (FilesRefused, _NAME),
@@ -96,7 +98,7 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.net.NoRouteToHostException": (FilesUnavailable, _UP),
     "java.net.SocketTimeoutException": (FilesUnavailable, _SLOW),
     "org.apache.hadoop.net.ConnectTimeoutException": (FilesUnavailable, _UP),
-    "java.io.EOFException": (FilesUnavailable, "the connection has ended in the middle"),
+    "java.io.EOFException": (FilesUnavailable, "the connection has ended in the middle of a message"),
     "org.apache.hadoop.hdfs.server.namenode.SafeModeException": (
         FilesUnavailable,
         "HDFS takes no changes while its NameNode is in safe mode (hdfs dfsadmin -safemode get)",
@@ -116,8 +118,9 @@ _VAGUE: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.lang.NoClassDefFoundError": (FilesRefused, _JARS),
 }
 
-#: "Caused by: java.io.IOException: No space left on device", the same at the beginning of a trace, and exceptions of a
-#: NameNode: "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of ...".
+#: Matches a line of a Java stack trace that names an exception: "Caused by: java.io.IOException: No space left on device", or
+#: the same without "Caused by: " at the beginning of the trace. An exception of a NameNode has a second class in parentheses:
+#: "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.IOException): File /a could only be written to 0 of ...".
 _CAUSE: Final = re.compile(
     r"^(?:: |Caused by: |py4j\.protocol\.Py4JJavaError: )?((?:[a-z][\w]*\.)+[A-Z][\w$]*)(?:\(([\w.$]+)\))?(?:: (.*))?$",
     re.MULTILINE,
@@ -148,12 +151,12 @@ def causes_in(trace: str) -> list[Thrown]:
 
 
 def shortened(text: str, longest: int = 400) -> str:
-    """Return a text, or its beginning if it is longer than this."""
+    """Return a text, or its beginning if it has more than `longest` characters."""
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
 def _text(what: str, thrown: Thrown, help_: str) -> str:
-    """Return one line with the call, the message, its class, and advice."""
+    """Return one line with the call, the exception's message and class, and advice."""
     lines = thrown.message.strip().splitlines()
     said = lines[0].partition("; For more details see:")[0].strip() if lines else ""
     said = shortened(said, 300)
@@ -181,7 +184,7 @@ def _meaning(what: str, error: BaseException, handled: BaseException | None) -> 
     try:
         if thrown is not None:
             return error_of(what, _chain(thrown))
-    except Exception as gone:  # the JVM ended during the questions about its exception
+    except Exception as gone:  # the JVM ended while it was asked about its exception
         error = gone
     if not isinstance(error, OSError) and not _is_py4js(error):
         return None
@@ -225,7 +228,7 @@ def _chain(thrown: Any) -> list[Thrown]:
 
 
 def _own_error(what: str, trace: str) -> FilesUnavailable:
-    """Return the error for a call that Py4J's server did not make, for example while Java shuts down."""
+    """Return the error for a call that Py4J's server did not carry out, for example while Java shuts down."""
     causes = [f"{cause.message} ({cause.classes[0]})".strip() for cause in causes_in(trace)]
     said = ", caused by ".join(causes) or trace.strip().partition("\n")[0]
     return FilesUnavailable(f"{what} {said}; Java is shutting down, or its Spark does not match this PySpark")

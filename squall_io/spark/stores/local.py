@@ -1,7 +1,8 @@
 """`Files` on this machine's own file system, without Java.
 
-A file is written under a name in `_squall/tmp` and synced to disk. Only then does a hard link give it its name; a rename would
-replace an existing file. So a crash of the machine loses nothing that was promised, and the first of several callers wins.
+A file is written under a name in `_squall/tmp` and synced to disk. Only then does a hard link give the file its final name; a
+rename would replace an existing file. So a crash of the machine loses nothing that was promised, and the first of several
+callers wins.
 Must not know: what files hold, Spark.
 """
 
@@ -51,7 +52,7 @@ class LocalFiles(OpenStore):
 
     def __init__(self, path: str) -> None:
         self._folder = folder_of(check_path(path))
-        # With the scheme, so that Spark looks on this machine, whatever its default file system is.
+        # With the scheme, so that Spark looks on this machine, whatever Spark's default file system is.
         self.root = f"file://{self._folder}"
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
@@ -68,7 +69,7 @@ class LocalFiles(OpenStore):
                 entries = self._entries(left.pop())
                 below += entries
                 folders = [status.path for status in entries if status.is_folder]
-                # A link may lead in a circle.
+                # Links to folders are not followed: a link may lead in a circle.
                 left += [path for path in folders if not os.path.islink(self._at(path))]
         return sorted(below)
 
@@ -107,7 +108,7 @@ class LocalFiles(OpenStore):
             _sync_names(folder)
 
     def move_if_absent(self, source: str, target: str) -> bool:
-        """Rename a file, unless the new name is taken. A crash in between leaves both names."""
+        """Rename a file, unless the new name is taken. A crash during the call may leave the file with both names."""
         old, new = self._at(source), self._at(target)
         with self._translated_errors("rename", source, f" to {self.root}/{target}"):
             if os.path.isdir(old):
@@ -202,7 +203,7 @@ def _write(name: str, data: bytes) -> None:
 
 
 def _name(file: str, name: str) -> bool:
-    """Give a file a second name; return whether that name was absent. The name is on disk when this returns."""
+    """Give a file a second name; return whether that name was absent. The name is on disk when the function returns."""
     folder = os.path.dirname(name)
     try:
         _into(folder, lambda: os.link(file, name))
@@ -213,7 +214,7 @@ def _name(file: str, name: str) -> bool:
 
 
 def _into(folder: str, act: Callable[[], _T]) -> _T:
-    """Let `act` create a file in a folder, which is created if missing. Try again if other processes delete the folder
+    """Let `act` create a file in a folder; create the folder if it is missing. Try again if other processes delete the folder
     meanwhile.
     """
     for _ in range(_TRIES):

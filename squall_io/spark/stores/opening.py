@@ -1,8 +1,8 @@
-"""Opens the file system that a path names, and finds problems of paths and settings that are known without Spark.
+"""Opens the file system that a path names, and finds those problems of paths and settings that can be found without Spark.
 
 `/a/b` and `file:///a/b` are on this machine and need no Java. Everything else goes through the Hadoop client of Spark's JVM, or
 of a separate JVM if there is no session. HDFS is used through WebHDFS, without a JVM, if `squall.webhdfs.address` is set and
-there is no classic session; Spark Connect, which has no JVM here, requires that setting.
+there is no classic session. Spark Connect has no JVM on this machine, so it requires this setting for HDFS.
 Must not know: what files hold.
 """
 
@@ -32,7 +32,7 @@ WEBHDFS: Final = "squall.webhdfs.address"
 #: "true": write even to file systems where a commit may go wrong.
 UNSAFE: Final = "squall.unsafe.store"
 
-#: File systems whose rename to an absent name is atomic, with one winner; a commit needs that.
+#: File systems whose rename to an absent name is atomic, with one winner; a commit needs such a rename.
 _ATOMIC: Final = ("hdfs", "viewfs")
 _RISK: Final = (
     "two tasks with the same writer id, one of which was declared dead, may both commit, so that rows may be duplicated"
@@ -53,7 +53,7 @@ def open_files(
     does not answer.
 
     conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to use
-        instead of a session's; it stays open. If the session's JVM ends, the store must be opened again.
+        instead of the session's JVM; the store does not end it. If the JVM in use ends, the store must be opened again.
     """
     path = check_path(path)
     scheme = scheme_of(path)
@@ -71,7 +71,7 @@ def open_files(
     read_only = _no_rename(scheme, conf)
     if read_only is None and scheme not in _ATOMIC:
         _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
-    from squall_io.spark.stores.hadoop import HadoopFiles, Jvm  # loads what starts a JVM
+    from squall_io.spark.stores.hadoop import HadoopFiles, Jvm  # loads the code that starts a JVM
 
     if jvm is not None:
         jvm = jvm.lent()
@@ -108,7 +108,7 @@ def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str,
 def place_problems(
     master: str | None, conf: Mapping[str, str], *, reads: Iterable[str] = (), writes: Iterable[str] = ()
 ) -> Iterator[str]:
-    """Yield problems of Spark's master and settings, and of paths (in normal form) that it reads or writes, a sentence each."""
+    """Yield a sentence for each problem of Spark's master and settings, and of the paths (in normal form) to read or write."""
     request = SessionRequest.of(master, conf)
     if (problem := master_problem(request.where)) is not None:
         yield problem
@@ -125,10 +125,10 @@ def place_problems(
 
 
 def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
-    """Yield the problems of Squall's own settings, a sentence each."""
+    """Yield a sentence for each problem of Squall's own settings."""
     for name in conf:
         if name.startswith(OWN_PREFIX) and name not in (WEBHDFS, UNSAFE):
-            yield f"conf has {shown(name)}: of Squall's own there are {WEBHDFS} and {UNSAFE}{nearest(name, (WEBHDFS, UNSAFE))}"
+            yield f"conf has {shown(name)}: Squall's own settings are {WEBHDFS} and {UNSAFE}{nearest(name, (WEBHDFS, UNSAFE))}"
     if conf.get(UNSAFE, "true") not in ("true", "false"):
         yield f"conf has {shown(conf[UNSAFE])} for {UNSAFE}: give true or false"
     if WEBHDFS in conf:
@@ -145,11 +145,11 @@ def _by_webhdfs(scheme: str, conf: Mapping[str, str]) -> bool:
 
 
 def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
-    """Return why Squall does not write to file systems of this scheme; None if it does."""
+    """Return why Squall does not write to file systems of this scheme; None if it writes to them."""
     if scheme in _ATOMIC or conf.get(UNSAFE) == "true":
         return None
     return (
-        f"Squall knows of no rename on {scheme}:// that has one winner, and without it {_RISK}; reading is safe. Give an"
+        f"Squall knows of no rename on {scheme}:// that has one winner: without one, {_RISK}; reading is safe. Give an"
         f" hdfs:// path, or write in spite of the risk with the setting {UNSAFE}=true"
     )
 
@@ -165,7 +165,7 @@ def _require_no_other_default(path: str, session: SparkSession | None, conf: Map
             default = str(java.hadoopConfiguration().get("fs.defaultFS"))
     if path.startswith("/") and default is not None and default_scheme(default) != LOCAL:
         raise FilesRefused(
-            f"cannot open {path}: without a scheme it is this machine's, and Hadoop's own file system here"
+            f"cannot open {path}: a path without a scheme is on this machine, but Hadoop's own file system here"
             f" (fs.defaultFS) is {default}; write file://{path} or {default.rstrip('/')}{path}"
         )
 

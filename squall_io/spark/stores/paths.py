@@ -17,12 +17,12 @@ from topology_api import SquallError
 #: The scheme of this machine's own file system.
 LOCAL: Final = "file"
 
-#: Scheme, authority and the rest of a path, which begins with "/" unless it is relative.
+#: Scheme, authority and the rest of a path. The rest begins with "/" unless the path is relative.
 _PARTS: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?)?(.*)", re.DOTALL)
-#: Characters that Spark takes for a pattern in a path to read, and ":", which HDFS does not allow in a name.
+#: Characters that make a path to read a pattern for Spark, and ":", which HDFS does not allow in a name.
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\:]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
-#: An authority, "host:9000", "user@host", "container@account.net": the host, and the port after a ":".
+#: Finds host and port in an authority such as "host:9000", "user@host" or "container@account.net".
 _AUTHORITY: Final = re.compile(r"(?:[^\s@]*@)?([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(.*))?", re.DOTALL)
 _PASSWORD: Final = (
     "it contains a password, which would be in logs and in the web UI; give it in Spark's configuration"
@@ -90,12 +90,12 @@ def from_here(path: str) -> str:
 
 
 def scheme_of(path: str) -> str:
-    """Return the scheme of a path in normal form; "file" for a path without one, which is on this machine."""
+    """Return the scheme of a path in normal form; "file" for a path without a scheme, which is on this machine."""
     return _split(path)[0] or LOCAL
 
 
 def authority_of(path: str) -> str:
-    """Return the authority of a path in normal form, "host:9000"; "" if the configuration determines it."""
+    """Return the authority of a path in normal form, such as "host:9000"; "" if the configuration determines the host."""
     return _split(path)[1]
 
 
@@ -105,7 +105,7 @@ def folder_of(path: str) -> str:
 
 
 def overlap(one: str, other: str) -> str | None:
-    """Return why there cannot be two tables at these paths; None if there can."""
+    """Return why there cannot be two tables at these paths; None if there can be."""
     return f"both are {one}" if _place(one) == _place(other) else nested(one, other)
 
 
@@ -132,7 +132,7 @@ def _split(text: str) -> tuple[str, str, str]:
 
 
 def _require_no_password(scheme: str, authority: str, below: str, why: str) -> None:
-    """Raise `InvalidPath` with this reason, and without showing it, if these parts of a path contain a password."""
+    """Raise `InvalidPath` with the reason `why` if these parts of a path contain a password; the error shows no password."""
     user, at, host = authority.rpartition("@")
     if not at and "@" in below and not authority.rpartition(":")[2].isdecimal():  # a password may contain "/"
         user, host, below = authority, "", below.rpartition("@")[2]
@@ -150,7 +150,7 @@ def _form_problem(scheme: str, authority: str, below: str) -> str | None:
         with_host = "" if scheme == LOCAL else f"{scheme}://host/folder or "
         return f"after '{scheme}:' there must be '/'; write {with_host}{scheme}:///folder"
     if scheme == LOCAL:
-        elsewhere = f"{authority!r} would be a host, and files are this machine's; write file:///folder"
+        elsewhere = f"{authority!r} would be a host, but file: is always this machine; write file:///folder"
         return elsewhere if authority not in ("", "localhost") else None
     return None
 
@@ -173,9 +173,9 @@ def _host_problem(scheme: str, authority: str) -> str | None:
 def _name_problem(text: str, parts: Sequence[str]) -> str | None:
     """Return why a path with these parts cannot be the path of a table."""
     if not parts:
-        return "it is the root of a file system; give a folder below it, of the table alone"
+        return "it is the root of a file system; give a folder below it that only the table uses"
     if ".." in parts:
-        return "it has '..' in it; write it without"
+        return "it has '..' in it; write the path without '..'"
     if found := _UNPRINTABLE.search(text) or _SPECIAL.search("/".join(parts)):
         return f"Spark or HDFS would not take {found.group()!r} in it literally; use another name"
     return None

@@ -54,7 +54,7 @@ class RenamingFiles(OpenStore):
 
     @abstractmethod
     def _write(self, path: str, data: bytes) -> None:
-        """Create or replace a file, and its folders; other processes may see the file half written."""
+        """Create a file, or replace its content; create its folders. Other processes may see the file half written."""
 
     @abstractmethod
     def _rename(self, source: str, target: str, over: bool) -> None:
@@ -89,7 +89,7 @@ class RenamingFiles(OpenStore):
         return self._move(source, target, over=False)
 
     def _put(self, path: str, data: bytes, over: bool) -> bool:
-        """Write a file under a temporary name and rename it; return whether that succeeded."""
+        """Write a file under a temporary name and rename it to `path`; return whether it was renamed."""
         written = f"{TMP}/{path.rpartition('/')[2]}.{secrets.token_hex(8)}"
         try:
             self._write(written, data)
@@ -105,7 +105,7 @@ class RenamingFiles(OpenStore):
         return done
 
     def _move(self, source: str, target: str, over: bool) -> bool:
-        """Rename, creating the target's folder if it is missing; return whether the name was free."""
+        """Rename a file, and create the target's folder if it is missing; return whether the file was renamed."""
         try:
             try:
                 self._rename(source, target, over)

@@ -1,8 +1,8 @@
-"""`Files` on HDFS through WebHDFS: plain HTTP without a JVM, for Spark Connect. fsspec lacks the rename options that commits
-need.
+"""`Files` on HDFS through WebHDFS: plain HTTP without a JVM, for Spark Connect. (The library fsspec also uses WebHDFS, but
+lacks the rename options that commits need.)
 
-Renames use the options NONE or OVERWRITE. Bytes go to and come from the DataNodes, whose addresses the NameNode gives, so
-this machine must be able to connect to them.
+Renames use the options NONE or OVERWRITE. The bytes of files are exchanged with the DataNodes, whose addresses the NameNode
+gives. So this machine must be able to connect to the DataNodes.
 The user name is the only sign-in: a cluster with Kerberos refuses it.
 Must not know: what files hold, Spark.
 """
@@ -128,7 +128,8 @@ class WebHdfsFiles(RenamingFiles):
             while data := response.read(_SLICE):
                 yield data
             if response.length:
-                raise http.client.IncompleteRead(b"", response.length)  # `read(_SLICE)` does not raise it
+                # `read(_SLICE)` does not raise this error.
+                raise http.client.IncompleteRead(b"", response.length)
 
     def _ask(self, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
         """Return the NameNode's answer to a call."""
@@ -182,7 +183,7 @@ def _user() -> str:
 
 @contextmanager
 def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http.client.HTTPResponse]:
-    """Yield the open answer to a request; raise the matching error if it failed."""
+    """Yield the open answer to a request; raise the matching error if the request failed."""
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = make(parts.netloc, timeout=_PATIENCE)
