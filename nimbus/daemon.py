@@ -66,9 +66,10 @@ class NimbusSettings:
     """The settings of a Nimbus.
 
     state: the state directory. host, port: where the Nimbus listens (port 0: any free port). advertise: the URL under which
-    others reach it. insecure: whether it may listen to other machines without HTTPS. new_cluster: forget to which cluster it
-    belonged. new_token: give the operators a new token when it leads for the first time. conf: the site's options (missing
-    options have their defaults). environ: the environment variables that name the user's directories.
+    others reach the Nimbus. insecure: whether the Nimbus may listen to other machines without HTTPS. new_cluster: forget to
+    which cluster the Nimbus belonged. new_token: give the operators a new token when the Nimbus leads for the first time. conf:
+    the site's options (missing options have their defaults). environ: the environment variables that name the user's
+    directories.
     """
 
     state: Path
@@ -96,7 +97,7 @@ class NimbusDaemon:
         tls.check_bind(settings.host, files is not None, settings.insecure)
         self._ca = tls.ca(settings.conf)
         self._stopped = False
-        with ExitStack() as opened:  # closes what was opened if the rest fails
+        with ExitStack() as opened:  # if a later step fails, closes what was opened before
             self._listener = opened.enter_context(listen(settings.host, settings.port))
             #: The URL at which this Nimbus answers.
             self.url = self._own_url("http" if files is None else "https")
@@ -260,7 +261,7 @@ class NimbusDaemon:
         if is_local_name(host) and not tls.is_loopback(self._settings.host):
             _log.warning(
                 "this Nimbus listens to other machines, but gives them the URL %s, which leads each of them to itself: give"
-                " --advertise with a URL under which they reach it",
+                " --advertise with a URL under which other machines reach this Nimbus",
                 self.url,
             )
 

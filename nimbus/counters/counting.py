@@ -1,7 +1,7 @@
 """The counters of topologies, collected from their workers, and the status that users see.
 
 `Counters` keeps the latest counters of each worker and the sums of workers that are gone, so that a total never falls when
-a worker is replaced. `Statuses` combines them with the records. Any thread may call both classes.
+a worker is replaced. `Statuses` combines the counters with the records. Any thread may call both classes.
 Must not know: how counters arrive, who reads them.
 """
 
@@ -34,9 +34,9 @@ _log = logging.getLogger(__name__)
 
 #: The state shown for a topology whose record cannot be read.
 BAD = "BAD"
-#: How many topologies are remembered after their end, at most.
+#: The most topologies that are remembered after their end.
 PAST = 4
-#: For how many topologies the components are cached.
+#: The most topologies whose components are cached.
 _DESCRIPTIONS = 1024
 #: Why a spout without running tasks does not emit, by the topology's state. In all other states the reason is "inactive".
 WITHOUT_TASKS: dict[str, str] = {TopologyState.ACTIVE: "not open yet", TopologyState.COMPLETED: "finished"}
@@ -51,7 +51,7 @@ class Counters:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._topologies: dict[str, Counted] = {}
-        #: For the topologies that ended last, by name: a function that makes the final status.
+        #: For the topologies that ended last: name -> a function that makes the final status.
         self._past: dict[str, Callable[[float], TopologyStatus]] = {}
         #: Topologies whose counters have changed since they were saved.
         self._unsaved: set[str] = set()
@@ -93,13 +93,15 @@ class Counters:
             return topology_status(record, components, counted, living, now)
 
     def of_workers(self, topology_id: str) -> list[tuple[str, Incarnation, WorkerCounters]]:
-        """Return the latest counters of each worker, by its name, except workers that are already included in the sums."""
+        """Return the latest counters of each worker, sorted by the workers' names. Workers that the sums already include are
+        left out."""
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
 
     def silent(self, topology_id: str) -> frozenset[str] | None:
-        """Return the workers that have sent counters if their topology has never emitted anything; None if it has emitted."""
+        """Return the workers that have sent counters if their topology has never emitted anything; None if the topology has
+        emitted."""
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return None if counted.has_emitted() else frozenset(counted.workers)
@@ -123,7 +125,7 @@ class Counters:
     def save(self, directory: Path) -> None:
         """Write changed counters to a directory, which is created if it is missing, and delete files of topologies that are
         gone. If a topology's file cannot be written, the files of all other topologies are written first, then the OSError is
-        raised; the next call tries the file again. May be called by one thread at a time."""
+        raised; the next call tries the file again. Only one thread may call this at a time."""
         with self._lock:
             ids = set(self._topologies)
             unsaved = sorted(self._unsaved & ids)
@@ -169,7 +171,8 @@ class Statuses:
         self.components = lru_cache(_DESCRIPTIONS)(lambda id: components_of(get_description(store, id)))
 
     def status(self, name: str) -> TopologyStatus:
-        """Return the status of a topology; its state is BAD if it cannot be read. Raises NoSuchTopology for an unknown name."""
+        """Return the status of a topology; the state is BAD if the topology cannot be read. Raises NoSuchTopology for an
+        unknown name."""
         try:
             record = readable_record(self._registry, name)
         except BadTopology as error:
@@ -185,7 +188,7 @@ class Statuses:
         return self._counters.status(record, components, self.living(record), self._now())
 
     def last_status(self, name: str) -> TopologyStatus:
-        """As `status`, but for a topology that is gone return its final status, while that topology is remembered."""
+        """Like `status`. For a topology that is gone, return its final status while that topology is remembered."""
         try:
             return self.status(name)
         except NoSuchTopology:
@@ -217,7 +220,7 @@ def topology_status(
     living: Mapping[str, Incarnation],
     now: float,
 ) -> TopologyStatus:
-    """Return the status of a topology that users see."""
+    """Return the status of a topology, as users see it."""
     tasks = Counter(component for _, component, _ in record.tasks)
     present = set(living.items())
     events = current_events(record.notes, living)
@@ -242,7 +245,7 @@ def topology_status(
 
 
 def component_status(kind: str, tasks: int, totals: ComponentCounters, state: str) -> ComponentStatus:
-    """Return the status of a component that users see."""
+    """Return the status of a component, as users see it."""
     idle = summary_of(totals.idle)
     if kind == "spout" and not totals.idle:
         idle = WITHOUT_TASKS.get(state, "inactive")

@@ -36,14 +36,15 @@ class Counted:
 
     #: The latest counters of each worker.
     workers: dict[str, tuple[Incarnation, WorkerCounters]] = field(default_factory=dict)
-    #: For incarnations that have ended: their sums by component (`base`), their latest errors by component (`reports`), and,
-    #: for each worker, the latest incarnation that is included in the sums (`folded`).
+    #: The sums of the incarnations that have ended, by component.
     base: dict[str, ComponentCounters] = field(default_factory=dict)
+    #: The latest errors of the incarnations that have ended, by component.
     reports: dict[str, deque[ErrorReport]] = field(default_factory=dict)
+    #: Worker -> its latest incarnation that `base` includes.
     folded: dict[str, Incarnation] = field(default_factory=dict)
 
     def count(self, worker: str, incarnation: Incarnation, counters: WorkerCounters) -> None:
-        """Add the counters of a worker, unless later counters are known."""
+        """Record the counters of a worker, unless later counters are known."""
         if incarnation <= self.folded.get(worker, Incarnation(-1, -1)):
             return
         last = self.workers.get(worker)

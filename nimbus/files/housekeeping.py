@@ -33,13 +33,17 @@ _log = logging.getLogger(__name__)
 
 #: Seconds between two checks for missing files if nothing has changed.
 LOOK_SECS: Final = 2.0
-#: How many seconds a missing file keeps this Nimbus from leading. PATIENCE_SECS: if all other Nimbuses answer that they lack
-#: the file, too. UNSURE_SECS: if some do not answer, or have the file but lack other files.
+#: How many seconds a missing file keeps this Nimbus from leading if all other Nimbuses answer that they lack the file, too.
 PATIENCE_SECS: Final = 30.0
+#: How many seconds a missing file keeps this Nimbus from leading if another Nimbus does not answer, or has the file but lacks
+#: other files.
 UNSURE_SECS: Final = 120.0
+#: Seconds between two searches for files that no topology needs.
 COLLECT_SECS: Final = 60.0
-#: How many seconds a file without a topology is kept: more than pass between upload and submission, even if a clock is set.
+#: How many seconds a file without a topology is kept. This is longer than the time between upload and submission, even if a
+#: clock is set meanwhile.
 UNUSED_SECS: Final = 2 * 3600.0
+#: Seconds between two saves of the counters.
 SAVE_SECS: Final = 5.0
 
 
@@ -88,8 +92,8 @@ class Housekeeping:
         self._save()
 
     def lacks(self) -> str | None:
-        """Return why this Nimbus should not begin to lead: it lacks a file that a topology needs. None: it may begin to
-        lead."""
+        """Return why this Nimbus should not begin to lead: it lacks a file that a topology needs. None: this Nimbus may begin
+        to lead."""
         return self.missing.why_not(self._missing_of(needed_files(self._for_lacks)[0]))
 
     def _serve(self) -> None:
@@ -169,7 +173,7 @@ class Housekeeping:
     def _collect(self) -> None:
         records, unread = every_record(self._registry)
         known = {record.id for record in records}
-        # Topologies of the previous check are kept too: the list of topologies that was read may be some seconds old.
+        # Keep the topologies of the previous check, too: the list of topologies that was just read may be some seconds old.
         self.counters.keep(known | self._known, unread)
         self._known = known
         needed, unread = needed_files(self._registry)
@@ -188,8 +192,8 @@ class Housekeeping:
 
 
 def needed_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:
-    """Return (SHA-256 -> the name of a topology that needs the file, the names whose records cannot be read: these may need
-    other files).
+    """Return (SHA-256 -> the name of a topology that needs the file, the names of the topologies whose records cannot be read:
+    these topologies may need other files).
     """
     records, unread = every_record(registry)
     return {sha256: record.name for record in records for sha256 in record.files.values()}, unread

@@ -2,9 +2,9 @@
 
 | the other Nimbuses | decision |
 |---|---|
-| another has the file, and all files of this Nimbus | the other should lead: this Nimbus does not lead, or steps aside |
+| one has the file, and all files of this Nimbus | that Nimbus should lead: this Nimbus does not lead, or steps aside |
 | all have answered that they lack the file | after `patience` seconds the file is lost, and this Nimbus may lead without it |
-| another does not answer, or has the file but lacks other files | after `longer` seconds this Nimbus may lead without it |
+| one does not answer, or has the file but lacks other files | after `longer` seconds this Nimbus may lead without the file |
 
 A silent Nimbus may have the file. The wait restarts when the set of Nimbuses that have the file changes, but only a limited
 number of times. So the cluster always gets a leader, and running topologies continue without the file.
@@ -42,12 +42,12 @@ class _Lack:
     """The state of one missing file."""
 
     topology: str
-    #: The time at which the file was first missing.
+    #: The start of the whole wait, which `_AT_MOST` limits.
     first: float
-    #: The time since which the same Nimbuses have the file.
+    #: The start of the present wait: the Nimbuses that have the file have not changed since.
     since: float
     holders: frozenset[str] = frozenset()
-    #: One of the holders that should lead instead.
+    #: One of the holders that should lead instead of this Nimbus.
     better: str | None = None
     silent: Mapping[str, str] = field(default_factory=dict)
     #: Whether this Nimbus has waited for the file long enough.
@@ -72,7 +72,7 @@ class MissingFiles:
             before = self._lacks.get(sha256)
             if before is None:
                 before = _Lack(topology, now, now)
-            elif not holders <= before.holders:  # a further Nimbus has the file now
+            elif not holders <= before.holders:  # a Nimbus has got the file since then
                 before = _Lack(topology, before.first if better is None else now, now)
             elif holders != before.holders and not before.given_up:
                 before = replace(before, since=now)

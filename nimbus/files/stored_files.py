@@ -3,7 +3,7 @@
 Every Nimbus keeps the files of all topologies in one directory: `<directory>/<sha256>`. A file is received under a temporary
 name and hashed as it arrives. It is renamed to its SHA-256 only when it is complete and the digest matches, so every file
 with such a name is correct. A file that no topology needs is deleted after a time without requests for it.
-Must not know: HTTP, which topologies need a file, its content (`squall.packages` checks that).
+Must not know: HTTP, which topologies need a file, the content of a file (`squall.packages` checks it).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class NoSuchFile(SquallError):
 
 
 def checked_name(sha256: str) -> str:
-    """Return a valid SHA-256 unchanged, which cannot be a path; raise `UnsoundFile` for anything else."""
+    """Return the argument if it is a valid SHA-256, and so cannot be a path; raise `UnsoundFile` for anything else."""
     if _NAME.fullmatch(sha256) is None:
         raise UnsoundFile(f"{sha256!r:.80} is not a SHA-256: 64 digits of 0-9 and a-f")
     return sha256
@@ -64,7 +64,7 @@ class FileStore:
             left.unlink(missing_ok=True)  # a process that has ended left the file behind
 
     def path(self, sha256: str) -> Path:
-        """Return the path of a file, and keep the file for a while from now; raise `NoSuchFile` if it is missing."""
+        """Return the path of a file, which `collect` then keeps for a while; raise `NoSuchFile` if the file is missing."""
         path = self.directory / checked_name(sha256)
         # Without the lock, this touch could happen between `collect`'s check of the file's age and the deletion of the file.
         with self._lock:

@@ -115,7 +115,7 @@ class Pages:
         if endpoint.who == ANYBODY:
             return _NOBODY
         shown = request.headers.getlist("authorization")
-        if len(shown) > 1:  # a proxy may have checked a different one
+        if len(shown) > 1:  # a proxy may have checked a different header
             raise Unauthorized("there are several Authorization headers: send one")
         header = shown[0] if shown else None
         caller = self._authenticator.operator(header)
@@ -124,7 +124,7 @@ class Pages:
                 raise self._authenticator.refusal()
             caller = await run_in_threadpool(self._authenticator.daemon, header)
         if caller.kind not in endpoint.who:
-            raise Unauthorized(f"this is not for {caller.kind}s")
+            raise Unauthorized(f"{caller.kind}s may not send this request")
         return caller
 
     async def _redirect(self, request: Request) -> Response:

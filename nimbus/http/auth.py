@@ -24,7 +24,7 @@ from topology_api.errors import SquallError
 OPERATOR: Final = "operator"
 SUPERVISOR: Final = "supervisor"
 NIMBUS: Final = "nimbus"
-#: How many records of daemons are kept, so that an unchanged record is not decoded again.
+#: The most records of daemons that are cached, so that an unchanged record is not decoded again.
 _REMEMBERED: Final = 10_000
 
 _NO_TOKEN_YET: Final = (
@@ -55,8 +55,8 @@ class Authenticator:
         self._registry = Registry(self.store)
 
     def operator(self, header: str | None) -> Caller | None:
-        """Return the operator if the header holds an operator's token, else None. Raises `Unauthorized` for a wrong token, and
-        `NoTokenYet` while this Nimbus has no token. Does not read the store.
+        """Return the operator if the header contains the operators' token; None if it contains no bearer token. Raises
+        `Unauthorized` for a wrong token, and `NoTokenYet` while this Nimbus has no token. Does not read the store.
         """
         given = None if header is None else read_bearer(header)
         if given is None:
@@ -77,7 +77,7 @@ class Authenticator:
     def daemon(self, header: str | None) -> Caller:
         """Return the daemon that sent this header; raise `Unauthorized` if the daemon is unknown.
 
-        Raises `NoTokenYet` for a header that is not a daemon's while this Nimbus has no token. The daemon's public key is read
+        For a header that is not a daemon's, raises `NoTokenYet` while this Nimbus has no token. The daemon's public key is read
         from the store.
         """
         found = None if header is None else read_daemon_header(header)

@@ -51,7 +51,7 @@ LEAST_SECS: Final = 1.5
 
 @dataclass(frozen=True)
 class ApiCall(Generic[Query, Body]):
-    """A request: the names in its path, its query, its body, and who sent it.
+    """A request: its sender, the names in its path, its query, and its body.
 
     `began`: the time, on the monotonic clock, at which the handler could begin.
     """
@@ -89,7 +89,7 @@ class Services:
     def leader_url(self) -> str:
         """Return the leader's URL.
 
-        Raises `NoLeader` if there is no leader, or if the new leader is this Nimbus itself, but it has not taken over yet.
+        Raises `NoLeader` if there is no leader, or if this Nimbus itself is the new leader and has not taken over yet.
         """
         leader = self.views.leader_id()
         if leader is not None and leader != self.control.me.id:
@@ -184,14 +184,14 @@ def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
     check_versions(submission, own_versions(), services.views.registry.all_supervisors())
     for kind, sha256 in submission.files.items():
         services.files.check(kind, sha256)
-    # The time for checking large archives may be long, and is not counted: it is needed only once.
+    # Checking large archives may take long. It is done only once, so the time for the answer begins after the check.
     call = replace(call, began=time.monotonic())
     known, record = services.lead(call, lambda nimbus: _accept(nimbus, submission))
     return 200 if known else 201, answers.SubmittedAnswer(record.name, record.id, record.state)
 
 
 def _accept(nimbus: Nimbus, submission: Submission) -> tuple[bool, TopologyRecord]:
-    """Return whether the topology had been submitted already, and its record.
+    """Return (whether the topology had been submitted already, the topology's record).
 
     Runs in the control thread, so that no other command intervenes.
     """

@@ -57,8 +57,8 @@ def document() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def schemas() -> dict[str, Schema]:
-    """Return the schema of each struct, by the struct's name. Nimbus always sends fields that have a default, except in
-    events."""
+    """Return the schema of each struct, by the struct's name. In answers, fields with a default are required too, because
+    Nimbus always sends them, except in events."""
     sent = [
         ErrorAnswer,
         *(shape for row in TABLE for shape in row.answers.values() if not isinstance(shape, str)),

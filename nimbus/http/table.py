@@ -37,7 +37,7 @@ class JsonBody(Generic[Body]):
 
 
 def _fields(shape: type[S]) -> JsonBody[S]:
-    """Return a body that may be missing, since no field is required."""
+    """Return the description of a body that may be missing, since no field is required."""
     return JsonBody(shape, lambda body: read(shape, {} if body is None else body))
 
 
@@ -85,7 +85,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {200: answers.SupervisorsAnswer}, group="The cluster",
     ),
     Endpoint(
-        "POST", f"{API}/supervisors/{{id}}/drain", handlers.drain, "Move all work away from a supervisor, and place none there",
+        "POST", f"{API}/supervisors/{{id}}/drain", handlers.drain, "Move all work off a supervisor, and give it no new work",
         {202: answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
@@ -187,7 +187,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
 )  # fmt: skip
 
 
-# Requests are answered by several threads.
+# Several threads answer requests, so msgspec's type information is built here, in one thread.
 build_type_info(
     *(
         kind

@@ -32,7 +32,7 @@ from squall.security.redaction import redacted
 from squall.status import TopologyStatus
 from topology_api.errors import NoSuchTopology, SquallError
 
-#: For how many topologies the description is cached.
+#: The most topologies whose descriptions are cached.
 _DESCRIPTIONS: Final = 64
 _BAD: Final = "BAD"
 _KINDS: Final = {"ZooKeeperStore": "zookeeper", "InMemoryStore": "memory", "SqliteStore": "file"}
@@ -302,14 +302,15 @@ class Views:
         )
 
     def _standing_by(self, record: TopologyRecord) -> answers.StandbyVersion | None:
-        """Return the previous version of a topology, and in how many seconds it returns; None if a rollback is not possible."""
+        """Return the previous version of a topology, and the seconds until a rollback to it; None if no rollback is
+        possible."""
         if record.until is None or not is_on_trial(record):
             return None
         return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self.now()))
 
     def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
-        """Return how many workers of a running topology have not started and have a reason that their hosts reported, and the
-        first of these reasons; None if there are no such workers."""
+        """Count the workers of a running topology that are not up and whose hosts have reported a reason. Return this number
+        and the first reason; None if there are no such workers."""
         reasons = why_not_up(self._view(record))
         return answers.HeldUp(len(reasons), sentence(reasons[0])) if reasons else None
 

@@ -1,4 +1,4 @@
-"""Back-off of single topologies: after an error a topology rests for a moment, and each error is logged once.
+"""Back-off of each topology: after an error the topology rests for a moment, and each error is logged once.
 
 Must not know: which step failed.
 """
@@ -35,7 +35,7 @@ class TopologyBackoff:
         return rest is not None and now < rest.until
 
     def add(self, topology_id: str, name: str, error: Exception, now: float) -> None:
-        """Let a topology rest after a failed step. The error is logged unless it is the same as before."""
+        """Let a topology rest after a failed step. The error is logged unless the topology's last error was the same."""
         text = f"{type(error).__name__}: {error}"
         before = self._resting.get(topology_id)
         if before is None or before.error != text:

@@ -41,8 +41,9 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Seconds until a request that the store did not answer is repeated (RETRY_SECS), and until a broken master is rebuilt.
+#: Seconds until a request that the store did not answer is repeated.
 RETRY_SECS: Final = 0.5
+#: Seconds until a broken master is rebuilt.
 REBUILD_SECS: Final = 2.0
 
 
@@ -52,7 +53,8 @@ class NotLeading(SquallError):
 
 @dataclass(eq=False, repr=False)
 class LeaderLoop:
-    """Elections, and the master while this Nimbus leads. Used by one thread, except where a comment says otherwise.
+    """Elections, and the master while this Nimbus leads. Used by one thread; only the methods under "From any thread" may be
+    called by other threads.
 
     `why_not`: returns a reason not to begin to lead; `why_aside`: returns a reason to step aside while leading. `mark`:
     identifies the state directory, so that a Nimbus with a copy of the directory is recognised.
@@ -138,7 +140,7 @@ class LeaderLoop:
         """Return the time at which a round is due."""
         now = self.clock.now()
         times = [self._process.next_time(now), self._leadership.next_time(now)]
-        if not self._process.occupied:  # else the record, which is not written, would stay due
+        if not self._process.occupied:  # if it is, the record is not written and would stay due
             times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)
@@ -166,8 +168,8 @@ class LeaderLoop:
         if not self._process.occupied:
             return None
         return (
-            f"the id {self.me.id} is that of another running Nimbus. If this state directory is a copy (of another host's, or"
-            " in an image), stop this Nimbus and remove the files `id` and `key` from it. If this host was restarted a moment"
+            f"the id {self.me.id} is that of another running Nimbus. If this state directory was copied (from another host"
+            " or an image), stop this Nimbus and remove the files `id` and `key` from it. If this host was restarted a moment"
             " ago, wait: the conflict ends when the store session of the previous process expires"
         )
 
@@ -183,7 +185,7 @@ class LeaderLoop:
             self._leadership.step_aside(aside)
         if self._master is not None:
             self._master.tick()
-        # Otherwise this round may not have sent a request.
+        # If neither is true, this round may have sent no request, so it shows nothing about the store.
         if self._away and (self._present or self._process.occupied):
             self._away = ""
             _log.info("the store answers again")

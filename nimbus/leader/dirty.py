@@ -1,6 +1,6 @@
 """Records which topologies may have changed in the store since Nimbus last looked at them: all, or those with new reports.
 
-A report changes the least and comes most often, so Nimbus looks only at the report's topology again.
+A report changes the least and comes most often: after a report, Nimbus looks again only at the report's topology.
 Must not know: the reaction to a change.
 """
 
@@ -13,7 +13,7 @@ from squall.cluster import paths
 from squall.cluster.store import below
 
 _OF_SUPERVISORS: Final = (paths.SUPERVISORS, paths.DRAINED)
-#: Changes below these paths need no action: they do not concern the master, or a record that is written later refers to them.
+#: Changes below these paths need no action. They do not concern the master, or are followed by a change of a record elsewhere.
 _IGNORED: Final = (
     paths.BLOBS,
     paths.CLUSTER,

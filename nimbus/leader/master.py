@@ -73,9 +73,9 @@ class Nimbus:
         stamp: Callable[[], str] | None = None,
     ) -> None:
         """Continue from the state in the store. `keyring`: makes and hands out the keys of topologies' links (None: no keys);
-        `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: how often the store is read even if it
-        reported no change, for stores that may lose notifications; `stamp`: makes the end of a topology's id (default: the
-        second of `wall_clock`), for stores that forget their counters."""
+        `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: the most seconds between two reads of a store
+        that may lose notifications (None: read the store only after a notification); `stamp`: makes the end of a topology's id,
+        which stays unique even if the store forgets its counters (default: the second of `wall_clock`)."""
         self._clock = clock
         self._wall_clock = clock.now if wall_clock is None else wall_clock
         self._registry = Registry(store)
@@ -145,7 +145,7 @@ class Nimbus:
         """End a topology: it may drain for `wait_secs` seconds (default: its message timeout), and then its workers stop.
 
         A second kill may set a different deadline; without `wait_secs` the deadline stays. A topology whose record cannot be
-        read is removed at once.
+        read is killed without a drain.
         """
         check_wait(wait_secs)
         try:
@@ -176,8 +176,10 @@ class Nimbus:
         parallelism: Mapping[str, int] | None = None,
         wait_secs: float | None = None,
     ) -> None:
-        """Place all tasks of a topology again once it has drained, within `wait_secs` seconds (default: its message timeout):
-        over `workers` workers, with `parallelism` tasks for the components that it names."""
+        """Drain a topology for at most `wait_secs` seconds (default: its message timeout), then place all its tasks again.
+
+        `workers`: the new number of workers; `parallelism`: component -> its new number of tasks. What is None stays unchanged.
+        """
         check_wait(wait_secs)
         record = existing_record(self._registry, name)
         problems = rebalancing.problems_of_rebalance(record, workers, parallelism)
@@ -194,7 +196,7 @@ class Nimbus:
         )
 
     def drain(self, supervisor_id: str, on: bool = True) -> None:
-        """Place no more tasks on a supervisor, and move the tasks that run there. With `on` False, allow new tasks there
+        """Place no more tasks on a supervisor, and move the tasks that run there. If `on` is False, allow new tasks there
         again."""
         set_drained(self._registry, supervisor_id, on)
         self._follow_up()
@@ -204,8 +206,8 @@ class Nimbus:
     def report(self, name: str, worker_id: str, report: WorkerReport) -> bool:
         """Store the report of a worker of the topology `name`. A report without news costs little.
 
-        Returns False, without storing the report, if no such worker is wanted, or no longer wanted. Returns True, also without
-        storing the report, while the topology cannot be read.
+        Returns False, without storing the report, if no such worker is wanted (any more). While the topology cannot be read,
+        returns True, although the report is not stored.
         """
         if report.worker != worker_id:
             raise ValueError(f"worker {worker_id!r} of {name!r} sent the report of {report.worker!r}")
@@ -228,7 +230,7 @@ class Nimbus:
         report = progress.settled(report, record)
         if last != report:
             known = with_news(record, report, last, self._wall_clock())
-            if known != record:  # first, because a report is no longer news once it is stored
+            if known != record:  # first: once the report is stored, it is no longer news
                 self._registry.topologies.update(record, known)
             self._registry.save_report(record.id, report)
             self._dirty.mark(paths.report(record.id, worker_id))
@@ -278,7 +280,7 @@ class Nimbus:
             raise
 
     def _round(self, reported: set[str] | None, now: float) -> None:
-        """Do the work that is due for all topologies (None), or for the topologies with these ids, which only have new
+        """Do the work that is due: for all topologies (None), or only for the topologies with these ids, which have new
         reports."""
         if reported is None:
             self._check_supervisors(now)
@@ -293,12 +295,12 @@ class Nimbus:
         self.due = self._next_deadline(now)
 
     def close(self) -> None:
-        """Stop listening to the store; the topologies stay as they are."""
+        """Stop listening to the store; the topologies continue."""
         self._unwatch()
 
     def _follow_up(self) -> None:
-        """Carry out the next steps of a command. The command itself has been written already, so it holds even if the store no
-        longer answers."""
+        """Carry out the next steps of a command. The command itself has been written already, so it takes effect even if the
+        store no longer answers."""
         self._dirty.all = True  # the store may report the command's own write late
         self._try_tick()
 
@@ -311,8 +313,8 @@ class Nimbus:
     def _for_each(
         self, do: Callable[[TopologyRecord, float], bool | None], now: float, ids: set[str] | None = None
     ) -> None:
-        """Do something for every topology, or for those with these ids, the oldest first. An error of one topology does not
-        affect the others."""
+        """Call `do` for every topology, or for the topologies with these ids, the oldest first. An error of one topology does
+        not affect the others."""
         records = self._registry.all_topologies()
         self._backoff.update(self._registry.bad, {record.id for record in records})
         for record in records:
@@ -327,7 +329,7 @@ class Nimbus:
                 self._backoff.add(record.id, record.name, error, now)
 
     def _now_known(self, record: TopologyRecord) -> TopologyRecord:
-        """Return the topology's current record; if that cannot be read, return the given record."""
+        """Return the topology's current record; if it cannot be read, return the given record."""
         try:
             known = readable_record(self._registry, record.name)
         except (StoreError, BadTopology):

@@ -54,7 +54,7 @@ class TopologySteps:
         view = self.view(record)
         if self._forget_gone(view):
             view = self.view(record)
-        # Every step of a replacement, even a failed one, leaves values of a version behind.
+        # Every step of a replacement, even a failed step, leaves values of a version behind.
         sweep_at, self.sweep_at = self.sweep_at, now
         if self.replacements.advance(view, now):
             return True
@@ -73,7 +73,7 @@ class TopologySteps:
         return False
 
     def place(self, record: TopologyRecord, now: float) -> None:
-        """Place the tasks of a running topology that run nowhere."""
+        """Place those tasks of a running topology that no worker runs."""
         if record.state in RUNNING:
             view = self.view(record)
             lost = lost_hosts(view.workers, self.supervisors.given_up.get, self.supervisors.timeout_secs)
@@ -85,7 +85,7 @@ class TopologySteps:
             self._move(record, now, "it leaves drained supervisors")
 
     def spread_again(self, record: TopologyRecord, now: float) -> None:
-        """When further slots become free, rebalance a topology that was squeezed into too few."""
+        """Rebalance a topology that was squeezed into too few slots, if more slots are free now."""
         if record.state in RUNNING and self.assigner.is_squeezed(record):
             self._move(record, now, "there are slots again for more workers than it has")
 

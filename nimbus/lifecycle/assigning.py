@@ -1,10 +1,10 @@
 """Where topologies run: which slots each topology may use, and how assignments are written.
 
 Slots of a drained supervisor, or of a supervisor whose record cannot be read, keep their workers and take no new workers. The
-last known slots of a topology that cannot be read stay taken. A Nimbus that never could read such a topology may give the
-topology's slots away. If two topologies then have the same slot, the slot belongs to the older submission, and the tasks of the
-younger topology are placed again. An assignment is written in an order that lets another Nimbus continue at any point: the keys
-for new supervisors, the workers that leave, the record, the workers that the topology has.
+last known slots of a topology that cannot be read stay taken. A Nimbus that could never read such a topology may give its slots
+to a different topology. If two topologies have the same slot for this reason, the slot belongs to the older submission, and the
+tasks of the younger topology are placed again. An assignment is written in an order that lets another Nimbus continue at any
+point: the keys for new supervisors, the workers that leave, the record, the workers that the topology has.
 Must not know: states and deadlines, when tasks have to be placed.
 """
 
@@ -139,7 +139,7 @@ class Assigner:
         return slot.supervisor not in self._drained and slot.supervisor not in self.unread
 
     def _slots_with_workers(self, supervisors: Collection[str]) -> set[Slot]:
-        """Return those slots of these supervisors in which known workers run."""
+        """Return the slots of these supervisors in which known workers run."""
         placed = self._registry.placed_ids() if supervisors else ()
         workers = (worker for topology_id in placed for worker in self._registry.last_workers(topology_id))
         return {placing.slot_of(worker) for worker in workers if worker.supervisor in supervisors}

@@ -1,7 +1,8 @@
 """Reads all values of a topology in the store, or removes them, even if the record cannot be read.
 
-A topology that cannot be read raises an error with its name. To kill such a topology, `clear` deletes its unreadable values and
-rebuilds the record from the facts that are still known about its workers, so that Nimbus waits for their end as usual.
+If a topology cannot be read, `BadTopology` is raised, with the topology's name. To kill such a topology, `clear` deletes its
+unreadable values and rebuilds the record from the facts that are still known about its workers, so that Nimbus waits for their
+end as usual.
 Must not know: who kills a topology.
 """
 
@@ -87,8 +88,8 @@ def remove_all_of(registry: Registry, keys: TopologyKeys | None, topology_id: st
 
 
 def clear(registry: Registry, name: str, reason: str, now: float) -> TopologyRecord | None:
-    """Repair a topology that cannot be read, so that it can be killed. Return its record; None if none of its values is
-    left."""
+    """Repair a topology that cannot be read, so that it can be killed. Return its record; None if the record had to be removed
+    because no workers of the topology are known."""
     ids = sorted((key for key in registry.known_ids() if name_of(key) == name), key=number_of)
     for topology_id in ids:
         for workers in (registry.assignments, registry.leaving):

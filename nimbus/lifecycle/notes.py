@@ -1,7 +1,8 @@
 """Decides which events of a topology are kept: the latest events, each with its time. Pure functions over values.
 
 An event replaces an earlier one with the same subject (`squall.reports.events.subject`). A worker's "waits" event is dropped
-when the worker is started or has left. Once the worker has opened its tasks, its events are marked as over.
+when the worker is started or has left. Once the worker has opened its tasks, its events that announce a retry are marked as
+over.
 Must not know: the store, the wording and the display of events.
 """
 
@@ -16,7 +17,7 @@ from squall.cluster.records import Note, Placement, SupervisorRecord, TopologyRe
 from squall.reports.event_text import sentence
 from squall.reports.events import Event, subject
 
-#: How many events a topology's record keeps: the latest.
+#: The most events that a topology's record keeps.
 NOTES: Final = 5
 
 
@@ -39,7 +40,7 @@ def with_news(
 
 
 def _renumbered_since(record: TopologyRecord, report: WorkerReport) -> set[str]:
-    """Return the components whose number of tasks has changed since the assignment of a late report."""
+    """Return the components whose number of tasks has changed since the assignment to which a late report refers."""
     return {component for component, last in record.renumbered.items() if 0 < report.version <= last}
 
 

@@ -2,8 +2,8 @@
 
 A report is valid for a placement if it comes from the placement's worker, and that worker was placed by the same version of the
 assignment; restarts by the supervisor (the second number of an incarnation) do not matter here. "Ended" and "drained" refer to
-the assignment that the worker knew: a worker that got more tasks since then has not ended. Workers of a supervisor that is not
-registered cannot report, so Nimbus does not wait for them.
+the assignment that the worker knew when it reported: a worker that has got more tasks since then has not ended. Workers of a
+supervisor that is not registered cannot report, so Nimbus does not wait for them.
 
 A drain waits until every worker reports that nothing is pending. A worker that has not opened its tasks may never do so (its
 files cannot be prepared, or its `open` hangs). The drain does not wait for such a worker if nothing was ever emitted in its
@@ -78,7 +78,7 @@ def speaks_for(report: WorkerReport, placement: Placement) -> bool:
 def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
     """Return the report in the form in which it is stored: without "drained", unless the topology drains.
 
-    A late "drained", from a drain that has ended, would be taken for an answer to the next drain.
+    Otherwise a late "drained", from a drain that has ended, would be taken for an answer to the next drain.
     """
     if report.drained and record.state not in (states.REBALANCING, states.REPLACING, states.KILLED):
         return replace(report, drained=False)
@@ -173,7 +173,8 @@ def is_up(view: LifecycleView) -> bool:
 
 
 def why_not_up(view: LifecycleView) -> list[Event]:
-    """Return the last event of each worker that reported one and has not opened its tasks, if the topology is ACTIVE."""
+    """If the topology is ACTIVE, return the last event of each worker that has reported an event and has not opened its
+    tasks."""
     if view.record.state != states.ACTIVE:
         return []
     reports = map(view.report_of, view.workers)

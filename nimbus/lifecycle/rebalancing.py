@@ -66,7 +66,7 @@ def _reading_again(record: TopologyRecord, changes: Mapping[str, int]) -> set[in
     """Return the finished tasks of each spout whose number of tasks changes before all its tasks have finished.
 
     The remaining input is divided again among all tasks of the spout. Under their old ids the finished tasks would stay
-    finished: readers have their end marks, and a late report may still call them finished.
+    finished: their readers already have the end marks, and a late report may still call these tasks finished.
     """
     finished = set(record.finished)
     reading = {component for task, component, _ in record.tasks if task not in finished}

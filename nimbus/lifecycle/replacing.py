@@ -79,7 +79,10 @@ class ReplacementWaits(IllegalTransition):
     """Another version is already waiting for the name."""
 
     def __str__(self) -> str:
-        return f"another version is already waiting to replace topology {self.name!r}: wait until it has, or kill it"
+        return (
+            f"another version is already waiting to replace topology {self.name!r}: wait until that version has taken over, or"
+            " kill the topology"
+        )
 
 
 class UnreadableVersion(IllegalTransition):
@@ -245,7 +248,7 @@ class Replacements:
         self._logged = unread
         for name in sorted({name for name, _ in nameless} - unread):
             _log.warning(
-                "%s: a version that waited for this name, or had it before, is dropped: no topology has it",
+                "%s: a version that waited for this name, or had it before, is dropped: no topology has the name",
                 name,
             )
             self.drop(name)
@@ -274,7 +277,7 @@ class Replacements:
             self._report_unread(record, (waiting, before))
         elif due == "begin" and isinstance(waiting, TopologyRecord):
             wait = message_timeout(record) if waiting.wait is None else waiting.wait
-            # Keep the error of a FAILED topology, in case it comes back.
+            # Keep the error of a FAILED topology, in case the topology comes back.
             transition(registry, record, "replace", self.wall_clock(), deadline=now + wait, wait=wait)
         elif due == "take_over" and isinstance(waiting, TopologyRecord):
             self._take_over(record, waiting, now)
@@ -301,7 +304,7 @@ class Replacements:
         self.registry.replaced.drop(record.name)
 
     def _restore(self, view: LifecycleView) -> None:
-        """Return to the previous state, since no version waits any more, and forget the drain."""
+        """Return a topology to its previous state, since no version waits any more, and forget the drain."""
         record = view.record
         forget_drains(self.registry, record.id, view.workers)
         self.registry.topologies.update(

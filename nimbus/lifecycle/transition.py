@@ -44,8 +44,9 @@ def transition(
     wait: float | None = None,
     **changes: object,
 ) -> None:
-    """Apply an event to a record, and write the record without the fields of the state that it leaves. `time`: seconds since
-    1970; `wait`: the seconds until the `deadline` among the changes. If it raises `IllegalTransition`, nothing has changed.
+    """Apply an event to a record, and write the record without the fields that belong to its earlier state. `time`: seconds
+    since 1970; `wait`: the seconds until the `deadline` among the changes. If the event is illegal, raises `IllegalTransition`
+    and changes nothing.
     """
     state = step(record.state, event, record.previous, record.name)
     if state == record.state and not changes and wait is None:

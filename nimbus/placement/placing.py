@@ -38,8 +38,8 @@ def tasks_by_slot(placements: Iterable[Placement]) -> dict[int, Slot]:
 
 
 def disputed(claims: Iterable[tuple[str, Iterable[Placement]]]) -> dict[str, set[Slot]]:
-    """Return the slots that more than one topology claims, by the id of each topology that must leave them: all claimants
-    except the first."""
+    """Return topology id -> the slots that this topology must leave because an earlier topology among `claims` claims them,
+    too."""
     owners: dict[Slot, str] = {}
     must_leave: dict[str, set[Slot]] = {}
     for topology_id, placements in claims:

@@ -5,8 +5,8 @@
   host with the fewest tasks per worker, then to the first by name, so that the answer depends only on the arguments, and not on
   the order of slots.
 - The number of used slots is the number of wanted workers, or less if there are fewer slots (tasks are squeezed) or tasks.
-  Using all these slots comes before an even spread over hosts of unequal size: a host whose even share is smaller than its
-  number of workers gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
+  Using all these slots is more important than an even spread over hosts of unequal size: a host whose even share is smaller
+  than its number of workers gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
 
 Theory: the choice of a host, and the choice of a worker in a host, are the same question: "whose turn is it?" It is the turn of
 the host (or worker) with the fewest tasks of this component; among equals, of the least loaded, then of the first. Two heaps
@@ -30,7 +30,7 @@ from squall.values import TaskRow
 
 @dataclass(frozen=True, order=True)
 class Slot:
-    """A place for one worker. `host`: the name of its host, if it differs from the supervisor's id."""
+    """A place for one worker. `host`: the name of the slot's host, if this name differs from the supervisor's id."""
 
     supervisor: str
     number: int
@@ -38,7 +38,7 @@ class Slot:
 
     @property
     def host_name(self) -> str:
-        """The name of the host, over which tasks are spread."""
+        """The name of the slot's host. Tasks are spread over the hosts by these names."""
         return self.host or self.supervisor
 
 
@@ -89,9 +89,9 @@ Name = TypeVar("Name", str, int)
 
 
 class _Turns(Generic[Name]):
-    """Hosts, or the workers of a host, the least loaded first. The load counts the tasks of all components.
+    """Hosts, or the workers of a host, the least loaded first. The load is the number of tasks, of all components, per worker.
 
-    `sizes`: the number of workers of each host (1 for a worker); `running`: its number of tasks.
+    `sizes`: the number of workers of each host (1 for a worker); `running`: the number of tasks of each host (or worker).
     """
 
     def __init__(self, sizes: Mapping[Name, int], running: Mapping[Name, int]) -> None:
@@ -149,7 +149,7 @@ class _Round(Generic[Name]):
 def _spread(
     missing: Iterable[TaskRow], chosen: Iterable[Slot], tasks: Iterable[TaskRow], placed: Mapping[int, Slot]
 ) -> dict[int, Slot]:
-    """Return a slot among the chosen slots for each missing task."""
+    """Return, for each missing task, one of the chosen slots."""
     slots = sorted(chosen)  # from here on a worker is identified by its index in this list
     numbers = {slot: number for number, slot in enumerate(slots)}
     workers_of: dict[str, dict[int, int]] = {}
@@ -182,7 +182,7 @@ def _spread(
     return spread
 
 
-#: The tasks that hosts are given, component by component.
+#: Host -> component -> the tasks that the host is given.
 _Given = dict[str, dict[str, list[int]]]
 
 
@@ -207,10 +207,10 @@ def _over_hosts(missing: Iterable[TaskRow], hosts: _Turns[str], counts: dict[str
 def _fill(
     given: _Given, empty: Mapping[str, int], counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> None:
-    """Move given tasks to hosts that have more empty workers than given tasks, from hosts that have fewer.
+    """Move given tasks from hosts with more given tasks than empty workers to hosts with fewer given tasks than empty workers.
 
-    The least loaded host takes first, in the order of `_rank`. A move never improves a rank, so an outdated rank is corrected
-    when its turn comes.
+    The least loaded of the receiving hosts gets the next task; `_rank` decides which task. No move improves the rank of a later
+    move, so an outdated rank needs to be corrected only when its turn comes.
     """
     spare = {host: sum(map(len, given.get(host, {}).values())) - empty[host] for host in {**empty, **given}}
     lacking = [(hosts.load_of(host), host) for host, more in spare.items() if more < 0]
@@ -247,6 +247,7 @@ def _fill(
 def _rank(
     to: str, giver: str, component: str, counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> tuple[int, float, str, str]:
-    """Prefer the component of which the giver has the most in excess of `to`, then the most loaded giver."""
+    """Return the rank of a move; the lowest rank comes first. Prefer the component of which the giver has the most tasks more
+    than `to`, then the most loaded giver."""
     of_host = counts[component]
     return of_host[to] - of_host[giver], -hosts.load_of(giver), giver, component

@@ -19,8 +19,8 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: A fraction of the timeout. A longer time between two ticks of Nimbus is a pause, and supervisors are granted this time after
-#: a pause.
+#: The grace period, as a fraction of the timeout. If more than this time passes between two ticks, Nimbus has paused; after a
+#: pause, each supervisor has at least this time to send a heartbeat.
 GRACE = 0.25
 
 
@@ -41,7 +41,7 @@ class SupervisorHeartbeats:
         self._ticked = now
 
     def heard(self, supervisor: str, now: float) -> bool:
-        """Record a heartbeat; return whether it is the supervisor's first."""
+        """Record a heartbeat; return whether it is the supervisor's first heartbeat."""
         first = supervisor not in self._last
         self._last[supervisor] = now
         return first
@@ -108,7 +108,7 @@ class NoSuchSupervisor(SquallError):
 
 
 def set_drained(registry: Registry, supervisor_id: str, on: bool) -> None:
-    """Drain a supervisor: it gets no new work, so that its host can be taken down. With `on` False, allow it new work again.
+    """Drain a supervisor: it gets no new work, so that its host can be taken down. If `on` is False, let it get new work again.
 
     Raises `NoSuchSupervisor` for an unknown supervisor. A drained supervisor that is gone can be undrained.
     """

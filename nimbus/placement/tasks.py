@@ -1,8 +1,8 @@
-"""Task ids: the number of each task of a component.
+"""Task ids: the numbers that identify the tasks of a topology.
 
-Ids begin at 1 and follow the order of declaration, then the index, so that a topology is numbered the same way everywhere. When
-the number of tasks changes, tasks that stay keep their ids, and no id is used for a second task: frames and counters of a
-removed task cannot reach another task.
+Ids begin at 1 and follow the order of declaration, then the index, so that a task gets the same id everywhere. When the number
+of tasks changes, tasks that stay keep their ids, and no id is used for a second task: frames and counters of a removed task
+cannot reach another task.
 Must not know: where tasks run.
 """
 

@@ -94,11 +94,11 @@ class KeyRing:
         self._given = {given for given in self._given if given[0] != topology_id}
 
     def lacks(self, topology_ids: Iterable[str]) -> str | None:
-        """Return why this Nimbus should not lead: another Nimbus has all its secrets, and more. None if there is no such
-        Nimbus.
+        """Return why this Nimbus should not lead: another Nimbus has all secrets of this Nimbus, and more. None if there is no
+        such Nimbus.
 
         If each of two Nimbuses has secrets that the other lacks, either may lead. The leader gives its secrets to the other
-        Nimbus; then the other has more secrets, and this method says that the other should lead.
+        Nimbus, which then has more secrets than the leader, so that this method says that it should lead.
         """
         topology_ids = set(topology_ids)
         self._forget_all_but(topology_ids)
@@ -168,7 +168,7 @@ class KeyRing:
         try:
             texts = self._pair.open_texts(sealed, what)
         except BadSeal as error:
-            if self._damaged.get(what) != sealed:  # this is called often
+            if self._damaged.get(what) != sealed:  # log this once: this method is called often
                 self._damaged[what] = sealed
                 _log.warning("the copy at %s: %s", paths.sealed_keys(what, self._id), error)
             return None

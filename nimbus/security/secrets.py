@@ -65,11 +65,12 @@ class Secrets:
 
     @property
     def ring(self) -> KeyRing:
-        """The key ring of this term."""
+        """The key ring of the present term; outside of a term, a key ring that only reads."""
         return self._reading if self._leading is None else self._leading
 
     def lacks(self) -> str | None:
-        """Return why this Nimbus should not lead, if it lacks secrets that others have."""
+        """Return why this Nimbus should not lead: another Nimbus has secrets that this Nimbus lacks. None if there is no such
+        Nimbus."""
         return self.ring.lacks(sorted(self._registry.known_ids()))
 
     def begin(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Accepts a submission: stores its values, makes its record, and gives it its name, or lets it wait for the name.
+"""Accepts a submission: stores its values, makes its record, and gives the topology its name, or lets it wait for the name.
 
 A submission becomes a topology when its record is written; without the record, all values written before are orphans. If a
 submission with the same key exists already, the new one is treated as the same submission.
@@ -54,9 +54,10 @@ class Intake:
         return next((record for record in records if record.submission == key), None)
 
     def accept(self, submission: Submission, time: float) -> TopologyRecord:
-        """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another topology has its name.
+        """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another topology has the same name.
 
-        With `replace` the topology waits for the name. Raises `IllegalTransition` or `ReplacementWaits` if it cannot wait.
+        With `replace`, the topology waits for the name instead. Raises `IllegalTransition` or `ReplacementWaits` if it cannot
+        wait.
         """
         _check(submission)
         name = submission.topology.name

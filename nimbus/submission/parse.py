@@ -27,7 +27,7 @@ from topology_api.topology import Topology
 
 #: The limit of description and pickles together, in bytes: both are kept in the store.
 PACKAGE_LIMIT: Final = 4 * 1024 * 1024
-#: The limit of a submission's JSON, in bytes: it holds the pickles as base64, and configurations too.
+#: The limit of a submission's JSON, in bytes. The JSON contains the pickles as base64, and also configurations.
 BODY_LIMIT: Final = 4 * PACKAGE_LIMIT
 
 _KEY_LENGTH: Final = 100
@@ -52,7 +52,7 @@ class TooLarge(SquallError):
 
 
 class VersionMismatch(SquallError):
-    """A topology that was packed with different versions of Python or cloudpickle from those that would run it."""
+    """A topology that was packed with a version of Python or cloudpickle that does not fit the cluster's versions."""
 
     def __init__(self, name: str, problems: Iterable[str]) -> None:
         self.name = name
@@ -113,7 +113,7 @@ def checked_confs(
                 f"component_confs names {component!r:.80}, which is not a component of the topology"
             )
         elif not isinstance(values, dict):
-            problems.append(f"component_confs[{component!r}] is {named(values)}, it must be an object")
+            problems.append(f"component_confs[{component!r}] is {named(values)}, but must be an object")
         else:
             problems += [
                 f"{component}: {each}" for each in option_problems(without_daemons(values), "topology")
@@ -137,7 +137,7 @@ def check_versions(
 
 def _problems_of_files(files: Mapping[str, str]) -> list[str]:
     problems = [
-        f"files names {kind!r:.80}: there are {', '.join(KINDS)}" for kind in files if kind not in KINDS
+        f"files names {kind!r:.80}: the kinds are {', '.join(KINDS)}" for kind in files if kind not in KINDS
     ]
     for kind, sha256 in files.items():
         try:

@@ -17,9 +17,9 @@ class Submission:
     """A topology to run. `conf` and `component_confs` are merged: they hold every option of Squall.
 
     key: chosen by the submitter; requests with the same key are the same submission ("": no key). files: the topology's files,
-    kind -> SHA-256. versions: the versions of "python", "cloudpickle" and "squall" with which it was packed. replace: if
-    another topology has the name, this topology takes it over once the other has drained, within `wait_secs` seconds (None: the
-    other's message timeout).
+    kind -> SHA-256. versions: the versions of "python", "cloudpickle" and "squall" with which the topology was packed. replace:
+    if another topology has the name, this topology takes the name over once the other topology has drained. wait_secs: how many
+    seconds that drain may take (None: the message timeout of the other topology).
     """
 
     topology: Topology
