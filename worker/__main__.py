@@ -1,6 +1,6 @@
 """`python -m worker DIRECTORY`: a worker process, as a supervisor starts it. Its orders are in the directory.
 
-It first checks that these modules are Squall's own, and imports the rest of Squall after that.
+The process first checks that these modules are Squall's own; only then it imports the rest of Squall.
 """
 
 import sys
@@ -16,7 +16,7 @@ def main() -> None:
         check_ours()
     except NotOurs as error:
         print(error, file=sys.stderr)
-        # EXIT_INTERNAL of squall.worker_files, which is not imported here: it may be a different package.
+        # The value of EXIT_INTERNAL in squall.worker_files. It is not imported: `squall` may be a different package here.
         sys.exit(70)
     from worker.process.assemble import run
 

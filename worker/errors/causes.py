@@ -1,6 +1,6 @@
 """Finds the errors that led to an error: its cause, the error that was being handled, and the members of a group.
 
-As in Python, `raise ... from cause` takes precedence over the error that was being handled, and `from None` hides it.
+As in Python, `raise ... from cause` takes precedence over the error that was being handled, and `from None` hides that error.
 Must not know: how errors are worded, reports.
 """
 
@@ -23,7 +23,7 @@ HELD: Final = "it holds"
 def causes_of(
     error: BaseException, leave_out: Callable[[BaseException], bool]
 ) -> list[tuple[str, BaseException]]:
-    """Return the errors that led to this one, each with its relation (`CAUSED`, ...), the nearest first and none twice.
+    """Return the errors that led to this error: each once, with its relation (`CAUSED`, ...), the nearest first.
 
     The members of a group come before the group's cause. An error to leave out is skipped, together with its causes.
     """

@@ -1,4 +1,4 @@
-"""Writes the errors of user code to the worker's log: each once, and a limited number a minute.
+"""Writes the errors of user code to the worker's log: each error once, and only a limited number a minute.
 
 Must not know: tasks, where the log goes.
 """
@@ -15,7 +15,7 @@ from worker.errors.reports import ErrorLog
 
 _log = logging.getLogger(__name__)
 
-#: The level of these lines. It has a separate name, so that programs that show the reports in a status can leave the lines out.
+#: The level of these lines. By its separate name, programs that already show the reports in a status can leave the lines out.
 REPORT: Final = logging.ERROR + 1
 logging.addLevelName(REPORT, "REPORT")
 
@@ -29,7 +29,7 @@ class ErrorLines:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        #: The gist of each component's reports that were kept at the last check.
+        #: For each component: the gists of the reports that were kept at the last check.
         self.known: dict[str, set[tuple[str, ...]]] = {}
         self.written: deque[float] = deque()
         self.left_out = 0

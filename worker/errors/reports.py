@@ -25,8 +25,9 @@ from topology_api.errors import SquallError
 from worker.errors.causes import causes_of
 from worker.errors.hints import hint_for
 
-#: Frames below these folders are Squall's, and do not help a user.
+#: The folder that contains Squall's packages.
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+#: Frames below these folders are Squall's, and do not help a user.
 OURS: Final = tuple(os.path.join(_ROOT, name, "") for name in ours.OURS)
 #: Squall's own spouts and bolts: the frames that they call do not help a user.
 OUR_COMPONENTS: Final = os.path.join(_ROOT, "squall_io", "")
@@ -39,20 +40,23 @@ LIBRARIES: Final = tuple(
         os.path.dirname(os.__file__),
     }
 )
-#: Installed packages. A component may be in one, so their lines are "the user's own line" if there is no other.
+#: Folders of installed packages. A component may be in an installed package, so a line of such a package is "the user's own
+#: line" if the user has no line outside of these folders.
 INSTALLED: Final = frozenset({"site-packages", "dist-packages"})
 MOST_FRAMES: Final = 4
-#: Lines of causes, frames and their code. With the four lines around them and a hint, a report has 15 lines.
+#: The most lines of causes, frames and their code. With the four lines around them and a hint, a report has at most 15 lines.
 MOST_LINES: Final = 10
 MOST_CAUSES: Final = 5
 MOST_TEXT: Final = 300
-#: The most characters and lines of Squall's own messages: these say what to do next, some with a list.
+#: The most characters of one of Squall's own messages, which say what to do next, some with a list.
 MOST_MESSAGE: Final = 2000
+#: The most lines of such a message.
 MOST_MESSAGE_LINES: Final = 20
 
 
 def one_line(text: str) -> str:
-    """Return the text without line breaks and other control characters; the repr of an array or a data frame has some."""
+    """Return the text without line breaks and other control characters, such as those in the repr of an array or a data
+    frame."""
     if text.isprintable():
         return text
     return _printable(" ".join(text.split()))
@@ -111,8 +115,8 @@ def failure_line(failure: Failure) -> str:
 def user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
     """Return the user's frames of a traceback, and the library frames that they called, the outermost first.
 
-    Frames of the import system are left out, as Python does, and so are library frames that Squall called (such as `contextlib`
-    below a sink).
+    Frames of the import system are left out, as in Python's own tracebacks, and so are library frames that Squall called (such
+    as `contextlib` below a sink).
     """
     steps = []
     caller = ""
@@ -182,8 +186,8 @@ def with_place(error: BaseException) -> str:
 
 
 def cause_lines(error: BaseException) -> list[str]:
-    """Return a line for each error that led to this one, the nearest first. If there are many, only the nearest ones and the
-    first cause.
+    """Return a line for each error that led to this error, the nearest first. If there are many, return only lines for the
+    nearest errors and the first cause.
     """
     lines = [f"{how} {with_place(cause)}" for how, cause in causes_of(error, caught_by_us)]
     if len(lines) > MOST_CAUSES:
@@ -194,7 +198,7 @@ def cause_lines(error: BaseException) -> list[str]:
 
 def origin_lines(error: BaseException) -> list[str]:
     """Return the origin of an error: the innermost frames of user code, each with its line below, then the errors that led to
-    it. If the user's own line is further out than these frames, it comes first."""
+    it. If the user's own line is further out than these frames, that line comes first."""
     causes = cause_lines(error)
     most = min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2)
     frames, place = user_frames(error.__traceback__)[-most:], place_of(error)
@@ -208,7 +212,7 @@ def origin_lines(error: BaseException) -> list[str]:
 
 
 def caught_by_us(error: BaseException) -> bool:
-    """Return whether Squall itself caught an error: the error that it raised instead says everything."""
+    """Return whether Squall itself caught an error. The error that Squall raised instead then says everything."""
     trace = error.__traceback__
     return trace is not None and is_ours(trace.tb_frame.f_code.co_filename)
 
@@ -232,7 +236,7 @@ def make_report(
 
 
 class ErrorLog:
-    """The errors of one component: their number, and the latest few."""
+    """The errors of one component: their number, and the latest few reports."""
 
     __slots__ = ("count", "kept")
 
@@ -249,5 +253,5 @@ class ErrorLog:
             self.kept.append(report)
             return
         others = (each for each in self.kept if each is not before)
-        # In one step: another thread reads the kept reports.
+        # Replace the reports in one step, since another thread reads them.
         self.kept = deque((*others, replace(report, times=before.times + 1)), maxlen=KEPT)

@@ -1,9 +1,8 @@
 """Routes messages for trackers, here or in another worker: XORs of acked tuples, failures, keep-alives.
 
-A root id names its spout task, and so the destination of each entry. If that task is in a run in its own thread, its tracker
-gets the entries when the run has ended.
-A batch bolt acks thousands of tuples at once. They are routed, and spouts process the results, over several rounds of the loop,
-so that other trees need not wait for all of them.
+A root id contains the id of its spout task, and so gives the destination of each entry. If that task is in a run in its own
+thread, its tracker gets the entries when the run has ended. A batch bolt acks thousands of tuples at once. They are routed, and
+spouts process the results, over several rounds of the loop, so that other trees need not wait for all of them.
 Must not know: user code, credit.
 """
 
@@ -172,7 +171,7 @@ class AckRouter:
             self.route_failure(root, failure)
 
     def drain_controls(self, grants: Mapping[str, Mapping[int, int]]) -> Iterable[tuple[str, Control]]:
-        """Return the control frames to send now, with these grants."""
+        """Add these grants to the control frames that are being filled, and return all of these frames, to be sent now."""
         for worker, given in grants.items():
             self.control(worker).grants.update(given)
         controls, self.controls = self.controls, {}

@@ -1,6 +1,6 @@
 """Builds the tasks of a worker from its plan: instances, contexts, outputs and routes.
 
-Reads top-down: `build_task` makes one task; the other functions make its parts.
+The module reads top-down: `build_task` makes one task; the other functions make its parts.
 Must not know: the loop, links.
 """
 

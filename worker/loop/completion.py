@@ -1,6 +1,7 @@
 """How a worker's tasks complete: end marks, quiet cycles, and flush requests to batch bolts that hold tuples back.
 
-The worker's loop checks this when it has nothing else to do, and from time to time while a source keeps it busy.
+The worker's loop checks for completion when the loop has nothing else to do, and from time to time while a source keeps it
+busy.
 Must not know: frames, credit, user code.
 """
 
@@ -82,7 +83,7 @@ class Completion:
         return self.flush_here()
 
     def flush_here(self) -> bool:
-        """Have the batch bolts here execute their gathered tuples, once their input is empty."""
+        """Make the batch bolts here execute their gathered tuples, once their input is empty."""
         requested = False
         for bolt in self.timers.batch_bolts:
             if not bolt.busy and bolt.request_flush():
@@ -135,8 +136,8 @@ class Completion:
             self.links.mark_end(source, targets)
 
     def cycle_idle(self, index: int) -> bool:
-        """Return whether this worker's part of a cycle is idle: no frame has arrived, and each bolt here is at rest, its
-        outside inputs have ended, and it has taken the last phase.
+        """Return whether this worker's part of a cycle is idle: no arrived frame waits, and each of the cycle's bolts here is
+        at rest, has no open inputs from outside, and has completed the last phase.
         """
         phase = self.cycles.cycles[index].phase
         return not self.arrived and all(

@@ -1,10 +1,10 @@
 """Detects that a cycle of bolts is quiet: counts the tuples sent and executed on its inner edges, and asks twice.
 
 End marks cannot start on the inner edges of a cycle: each task would wait for another task of the cycle. So once every input
-from outside has ended, the cycle's coordinator (the worker of its lowest task) asks all workers that host its tasks. If all are
-idle, and as many tuples were executed as sent, in two rounds with the same numbers, then no tuple is in flight and the cycle is
-quiet (Mattern's four-counter method, "Algorithms for distributed termination detection", 1987). When the cycle is quiet for the
-first time, its tasks call `end_of_input`; the second time, they send their end marks to the outside.
+from outside has ended, the cycle's coordinator (the worker of the cycle's lowest task) asks all workers that host the cycle's
+tasks. If two rounds in a row give the same numbers, with all workers idle and as many tuples executed as sent, then no tuple is
+in flight and the cycle is quiet (Mattern's four-counter method, "Algorithms for distributed termination detection", 1987). When
+the cycle is quiet for the first time, its tasks call `end_of_input`; the second time, they send their end marks to the outside.
 Must not know: links, user code, clocks (the worker says when a round is due).
 """
 
@@ -18,7 +18,7 @@ from squall.transport.frames import CycleMessage, CyclePhase, CycleProbe, CycleR
 
 #: Seconds between two rounds of probes.
 ROUND_SECONDS = 0.005
-#: Phases. 1: end_of_input, 2: end marks to the outside.
+#: In phase 1 the tasks of a cycle call `end_of_input`; in phase 2, the last phase, they send end marks to the outside.
 LAST_PHASE = 2
 
 
@@ -28,9 +28,9 @@ class Cycle:
 
     workers: tuple[str, ...]
     coordinator: str
-    #: Tuples sent to each worker, and tuples from each worker that were executed. When a process has ended, its counts are
-    #: dropped on both sides.
+    #: The number of tuples sent to each worker. When a process has ended, its counts in `sent` and `executed` are dropped.
     sent: Counter[str] = field(default_factory=Counter)
+    #: The number of tuples from each worker that were executed here.
     executed: Counter[str] = field(default_factory=Counter)
     phase: int = 0
     round: int = 0
@@ -47,7 +47,8 @@ class CycleWatch:
         self.cycles = cycles
         #: Messages to send: (worker, message).
         self.outgoing: list[tuple[str, CycleMessage]] = []
-        #: Set by the worker: whether all its tasks of a cycle are idle and their outside inputs have ended.
+        #: Set by the worker. Returns whether all of the worker's tasks of a cycle are idle and their inputs from outside have
+        #: ended.
         self.is_idle: Callable[[int], bool] = lambda cycle: False
 
     def sent(self, cycle: int, worker: str, tuples: int) -> None:
@@ -72,13 +73,13 @@ class CycleWatch:
             cycle.before = None
 
     def greet(self, worker: str) -> None:
-        """Send a new process of a worker the phases of the cycles."""
+        """Send a new process of a worker the phases of the cycles that this worker coordinates."""
         for index, cycle in enumerate(self.cycles):
             if cycle.phase and cycle.coordinator == self.worker and worker in cycle.workers:
                 self.send(worker, CyclePhase(index, cycle.phase))
 
     def renew(self, cycles: list[Cycle]) -> None:
-        """Follow a new assignment, in which other workers host the cycles' tasks."""
+        """Follow a new assignment, in which different workers may host the cycles' tasks."""
         for old, new in zip(self.cycles, cycles):
             new.sent, new.executed, new.phase, new.round = old.sent, old.executed, old.phase, old.round
         self.cycles = cycles
@@ -109,7 +110,7 @@ class CycleWatch:
             self.outgoing.append((worker, message))
 
     def receive(self, message: CycleMessage) -> None:
-        """Process a message of the coordinator, or a reply to it."""
+        """Process a message from the coordinator, or a reply to the coordinator."""
         cycle = self.cycles[message.cycle]
         if isinstance(message, CycleProbe):
             reply = CycleReply(

@@ -1,6 +1,6 @@
 """Finds the trees that merely wait in a worker, so that their trackers keep them alive instead of timing them out.
 
-This module only reads, since another thread calls it while the loop is inside a call.
+This module only reads, since another thread uses it while the loop is inside a call.
 Must not know: how keep-alives get to other workers.
 """
 

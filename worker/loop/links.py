@@ -1,11 +1,11 @@
 """The links of a worker: from the outboxes of its tasks to the inboxes of tasks, here or in other workers.
 
 A link leads from this worker to one destination task. Its window (`squall.transport.credit`) limits the number of frames in
-flight. Without credit an outbox keeps its tuples; when it is full, its task is not run ("blocked") until the destination has
-executed something. For a destination in this worker, windows and batches are the same, but nothing is encoded. Edges that
-close a cycle take no credit: `topology.cycle.buffer` bounds the untracked tuples on them.
-Full frames leave at once. `Flushing` decides when partial frames leave: all of them when the loop has nothing to do, those for
-idle tasks from time to time.
+flight. Without credit an outbox keeps its tuples; when the outbox is full, the sending task is not run ("blocked") until the
+destination has executed something. For a destination in this worker, windows and batches are the same, but nothing is encoded.
+Edges that close a cycle take no credit: `topology.cycle.buffer` bounds the untracked tuples on them. Full frames leave at once.
+`Flushing` decides when partial frames leave: all of them when the loop has nothing to do, those for idle tasks from time to
+time.
 Must not know: user code, trackers, sockets.
 """
 
@@ -29,9 +29,9 @@ Send = Callable[[str, Frame], None]
 
 #: Seconds after which everything is sent even if the loop has more to do.
 LONGEST_WAIT_IN_OUTBOX = 0.05
-#: Minimum seconds between two flushes for idle tasks in a busy worker; and the pause after such a flush, as a multiple of the
-#: flush's duration, so that flushing takes a small share of the worker's time.
+#: Minimum seconds between two flushes for idle tasks in a busy worker.
 IDLE_FLUSH_SECONDS = 0.002
+#: The pause after such a flush, as a multiple of the flush's duration: so flushing takes a small share of the worker's time.
 IDLE_FLUSH_PAUSE = 20
 
 
@@ -163,7 +163,7 @@ class Links:
         self.woken.append(task)
 
     def drop_untracked(self, component: str, batch: Batch) -> int:
-        """Drop and count the untracked tuples of a batch for a full cycle; return their number.
+        """Drop and count the untracked tuples of a batch, because its cycle is full; return their number.
 
         Tracked tuples stay: `topology.max.spout.pending` bounds them.
         """
@@ -179,7 +179,7 @@ class Links:
         return dropped
 
     def done(self, batch: Batch) -> None:
-        """Confirm a batch, which grants new credit. The batch was executed, and its outputs are in the outboxes."""
+        """Confirm a batch that was executed, and whose outputs are in the outboxes. This grants new credit to the sender."""
         if batch.cycle >= 0:
             self.cycles.executed(batch.cycle, batch.sender, len(batch.rows) + batch.skipped)
         window = batch.window
@@ -224,7 +224,7 @@ class Links:
         self.reset_windows(target for target, host in self.worker_of.items() if host == worker)
 
     def superseded(self, worker: str) -> None:
-        """Forget another worker's process that has ended: it gets no more tuples, and no grants for what it sent."""
+        """Forget another worker's process that has ended: the process gets no more tuples, and no grants for its frames."""
         self.reachable.discard(worker)
         self.reset_windows(target for target, host in self.worker_of.items() if host == worker)
         for key in [key for key in self.receiving if key[0] == worker]:

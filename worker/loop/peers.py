@@ -36,7 +36,8 @@ class Peers:
         self.arrived.append(frame)
 
     def lost(self, frames: Sequence[SentBatch], why: str) -> None:
-        """Fail the trees of batches that were sent from here and never executed, at once instead of by timeout."""
+        """Fail the trees of batches that were sent from here and never executed, so that the trees need not wait for their
+        timeout."""
         failed: set[int] = set()
         for sent in frames:
             if sent.cycle >= 0:
@@ -59,12 +60,12 @@ class Peers:
         self.completion.repeat_ends(lambda target: self.links.worker_of[target] == name)
 
     def overflow(self, batch: Batch) -> None:
-        """Drop untracked tuples of a batch: too many tuples of its cycle are in flight to another worker."""
+        """Drop the untracked tuples of a batch, because too many tuples of its cycle are in flight to another worker."""
         dropped = self.links.drop_untracked(self.component_of[batch.target], batch)
         self.cycles.unsent(batch.cycle, self.links.worker_of[batch.target], dropped)
 
     def closing(self, name: str) -> None:
-        """Send another worker, which is about to leave, no more tuples."""
+        """Send no more tuples to another worker that is about to leave."""
         self.links.closing(name)
 
 
@@ -80,7 +81,7 @@ def unexecuted(task: Task) -> list[SentBatch]:
 
 
 def waiting_in(tasks: Iterable[Task], arrived: Iterable[Frame]) -> list[SentBatch]:
-    """Return the batches of a stopped worker as lost batches: from inboxes, outboxes, and frames that it has not processed."""
+    """Return the batches of a stopped worker as lost batches: from inboxes, outboxes, and frames that were not processed."""
     lost = [SentBatch.of(frame) for frame in arrived if isinstance(frame, Batch) and frame.rows]
     for task in tasks:
         lost += unexecuted(task)

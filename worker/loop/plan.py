@@ -1,4 +1,4 @@
-"""A worker's plan: the topology, the workers of its tasks, the merged configuration; and values that follow from them.
+"""A worker's plan: the topology, the worker of each task, the merged configuration, and values that follow from these.
 Must not know: queues, user code, clocks.
 """
 
@@ -98,8 +98,8 @@ class WorkerPlan:
     def limits_of(self, component: str) -> TaskLimits:
         """Return the sizes of a component's queues.
 
-        A run ends after `emits` emissions, and outboxes are checked at least once a run. So an outbox below `high` at the start
-        of a run ends below the queue's size plus the emissions of one user call.
+        A run ends after `emits` emissions, and outboxes are checked at least once a run. So if an outbox is below `high` at the
+        start of a run, then at the end of the run it is below the queue's size plus the emissions of one user call.
         """
         size = int(self.conf_of(component)["topology.queue.size"])
         frame, window = frame_limits(size)
@@ -117,8 +117,8 @@ class WorkerPlan:
         ]
 
     def end_targets(self, component: str) -> list[int]:
-        """Return the tasks that get an end mark from each task of a component: those of its readers, except readers in its own
-        cycle.
+        """Return the tasks that get an end mark from each task of a component: the tasks of its readers, except readers in the
+        same cycle.
         """
         cycle = self.cycle_of.get(component, -1)
         targets: list[int] = []
@@ -137,7 +137,7 @@ class WorkerPlan:
         return sorted(sources)
 
     def cycles(self) -> list[Cycle]:
-        """Return the cycles, with the workers that host their tasks and the worker that coordinates each."""
+        """Return the cycles, each with the workers that host its tasks and the worker that coordinates it."""
         cycles = []
         for members in self.topology.cycles:
             tasks = sorted(task for component in members for task in self.tasks_of[component])

@@ -47,7 +47,7 @@ class Reassignment:
         ]
 
     def reroute(self, task: Task) -> list[SentBatch]:
-        """Replace the routes of a task that stays, where they change; waiting tuples stay in their outboxes.
+        """Replace the routes of a task that stays, where the assignment changes them; waiting tuples stay in their outboxes.
 
         Returns the waiting tuples for tasks that are gone.
         """

@@ -38,7 +38,7 @@ class TaskTable:
 
     def remove(self, task: Task) -> None:
         """Move a closed task to the former tasks."""
-        self.former.append(task)  # first: a thread that reads the counters meanwhile finds the task in a list
+        self.former.append(task)  # first, so that a thread that reads the counters always finds the task
         del self.by_id[task.id]
         if isinstance(task, SpoutTask):
             self.spouts.remove(task)
@@ -50,7 +50,7 @@ class TaskTable:
                 self.async_bolts.remove(task)
 
     def queue(self, task: BoltTask) -> None:
-        """Have a bolt task run in the next round, if it has something to do."""
+        """Let a bolt task run in the next round, if the task has something to do."""
         if not task.queued and task.opened and task.wants_run():
             task.queued = True
             self.ready.append(task)

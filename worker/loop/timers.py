@@ -19,9 +19,9 @@ class Timers:
 
     def __init__(self, plan: WorkerPlan, now: float) -> None:
         timeout = shortest_timeout(plan)
-        #: Seconds between keep-alives (a quarter of the shortest message timeout), and between checks for timeouts (half a
-        #: tick of the timing wheel).
+        #: Seconds between keep-alives: a quarter of the shortest message timeout.
         self.report_every = timeout / 4 if timeout else float("inf")
+        #: Seconds between checks for timeouts: half a tick of the timing wheel.
         self.expiry_every = timeout / TICKS_PER_TIMEOUT / 2 if timeout else float("inf")
         self.next_report = now + self.report_every
         self.next_expiry = now + self.expiry_every
@@ -66,7 +66,7 @@ class Timers:
 
 
 def shortest_timeout(plan: WorkerPlan) -> float | None:
-    """Return the shortest message timeout of the topology's spouts in seconds; None if timeouts are off for all."""
+    """Return the shortest message timeout of the topology's spouts in seconds; None if timeouts are off for all spouts."""
     confs = [plan.conf_of(spout.id) for spout in plan.topology.spouts]
     timeouts = [
         float(conf["topology.message.timeout.secs"])
@@ -77,7 +77,7 @@ def shortest_timeout(plan: WorkerPlan) -> float | None:
 
 
 def tick_interval(bolt: BoltTask) -> float | None:
-    """Return the bolt's own `tick_interval` in seconds, else the configured one."""
+    """Return the bolt's own `tick_interval` in seconds; if it has none, the configured interval."""
     own = bolt.instance.tick_interval
     value = bolt.context.conf["topology.tick.tuple.freq.secs"] if own is None else own
     return float(value) if value else None  # type: ignore[arg-type]

@@ -97,12 +97,12 @@ class Worker:
     # Life.
 
     def start(self) -> None:
-        """Create the tasks and have them opened."""
+        """Create the tasks, and begin to open them."""
         self.started = True
         self.open_tasks(self.plan.own_tasks)
 
     def open_tasks(self, rows: list[TaskRow]) -> None:
-        """Create tasks and have them opened; bolts first, so that they are prepared when a spout's first tuple arrives."""
+        """Create tasks, and begin to open them: bolts first, so that they are prepared when a spout's first tuple arrives."""
         made: list[Task] = []
         for task_id, component, index in sorted(
             rows, key=lambda row: self.plan.topology.component(row[1]).kind
@@ -196,11 +196,11 @@ class Worker:
         return not (self.arrived or self.ack_router.queued) and self.table.at_rest
 
     def activate(self) -> None:
-        """Have the spouts emit."""
+        """Let the spouts emit."""
         self.set_active(True)
 
     def deactivate(self) -> None:
-        """Have the spouts pause; tuples in flight are still processed."""
+        """Make the spouts pause; tuples in flight are still processed."""
         self.set_active(False)
 
     def set_active(self, active: bool) -> None:
@@ -288,7 +288,7 @@ class Worker:
                 self.process_control(frame, now)
             elif frame.target in self.links.tasks:
                 self.links.arrive(frame)
-            elif frame.rows:  # for a task that is no longer here
+            elif frame.rows:  # tuples for a task that is no longer here
                 self.peers.lost([SentBatch.of(frame)], RENUMBERED)
         self.wake_bolts()
         return True
@@ -340,7 +340,7 @@ class Worker:
         return ran
 
     def run_spouts(self) -> bool:
-        """Run once each spout that has final calls to make, has replays due, or may emit."""
+        """Run each spout that has final calls to make, has replays due, or may emit: once each."""
         ran = False
         for spout in self.spouts:
             if not spout.jobs and not self.crash and spout.wants_run():
@@ -438,7 +438,7 @@ class Worker:
         self.send_controls()
 
     def next_time(self) -> float | None:
-        """Return the time at which a step is due even if nothing arrives; None if there is none."""
+        """Return the time at which a step is due even if nothing arrives; None if there is no such time."""
         if not self.started or self.stopped or self.crash:
             return None
         times = [spout.next_time() for spout in self.spouts if not spout.busy]

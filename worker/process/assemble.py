@@ -1,8 +1,8 @@
 """Assembles a worker process and runs it: `run(directory)`, which does not return.
 
-The order matters. Signal handlers come first, because a signal before its handler would end the process. Then follow the
-directory's orders, keys and topology; the log; sockets, core and links; the heartbeat; the loop. Any failure on the way is
-written to end.json.
+The order matters. Signal handlers come first, because a signal without a handler would end the process. Next come the orders,
+keys and topology in the directory; the log; sockets, core and links; the heartbeat; the loop. Any failure on the way is written
+to end.json.
 Must not know: what any of these parts do.
 """
 
@@ -46,8 +46,9 @@ from worker.tasks.scratch import Scratch
 
 _log = logging.getLogger(__name__)
 
-#: Thresholds of the garbage collector. Reference counts free tuples, so the collector finds nothing. With Python's own
-#: thresholds, the collector takes 1.8 % of a busy worker's time, with these 0.2 % (measured with word counts over two workers).
+#: Thresholds of the garbage collector. Tuples are freed by reference counting, so the collector finds nothing to free. It takes
+#: 1.8 % of a busy worker's time with Python's own thresholds, and 0.2 % with these (measured with word counts over two
+#: workers).
 COLLECTIONS: Final = (10_000, 10, 10)
 
 
@@ -122,7 +123,7 @@ def restore_handlers() -> None:
 
 
 def incarnation_of(directory: str) -> Incarnation:
-    """Return the incarnation in the orders, for end.json; (0, 0) if they cannot be read."""
+    """Return the incarnation in the orders, for end.json; (0, 0) if the orders cannot be read."""
     try:
         orders = worker_files.read_orders(directory)
     except SquallError:
@@ -142,7 +143,7 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
         )
 
     lease = Lease(directory, orders.lease_secs, lease_is_over)
-    # The previous process may have been killed, and its supervisor too; then nothing has removed these files.
+    # If the previous process and its supervisor were killed, nothing has removed these files.
     shutil.rmtree(os.path.join(directory, worker_files.SCRATCH), ignore_errors=True)
     same_host.sweep()
     plan = plan_of(orders, topology, directory)
@@ -179,8 +180,8 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
 
 
 def end_runs(worker: Worker) -> None:
-    """End the current runs in a child that user code forked. If the call returns there, its run does not go on to the next
-    tuple but returns to the worker, which ends the child."""
+    """End the current runs in a child that user code forked. If the forking call returns in the child, the run does not go on
+    to the next tuple but returns to the worker's code, which ends the child."""
     for task in worker.tasks.values():
         task.emitter.emitted += 1 << 62  # more than any run may emit
 

@@ -23,9 +23,9 @@ from worker.loop.worker import Worker
 from worker.tasks.async_bolt import CURRENT, AsyncBoltTask
 from worker.tasks.task import Task
 
-#: Seconds below which a job's stack is not inspected.
+#: The stack of a job is inspected only after the job has run for this many seconds.
 YOUNG_SECONDS: Final = 1.0
-#: The most seconds that are counted between two checks.
+#: The most seconds by which a call's time grows between two checks.
 LONGEST_GAP: Final = 2.0
 
 
@@ -36,7 +36,7 @@ class UserCall:
     task: Task
     #: The time at which the job or the asynchronous call began, on the worker's clock.
     since: float
-    #: Identifies this call: its frame, or the asynchronous call. None: the job is too young.
+    #: Identifies this call: its frame, or the asynchronous call, or else the start of the job. None: the job is too young.
     mark: object
     seconds: float
     seen: float
@@ -84,7 +84,8 @@ class CallWatch:
         return sorted(watched.values(), key=lambda call: -call.seconds)
 
     def jobs(self) -> Iterator[tuple[Task, float, object]]:
-        """Yield the tasks that are in a job, with its start time, and the oldest call of each asynchronous bolt task."""
+        """Yield (task, start time, None) for each task that is in a job, and (task, start time, call) for the oldest call of
+        each asynchronous bolt task."""
         worker = self.worker
         for task in list(worker.tasks.values()):
             if task.threaded and not worker.inline:
@@ -110,7 +111,7 @@ class CallWatch:
 
     def place(self, record: logging.LogRecord) -> str:
         """Return the task that wrote a log record: the task that owns the record's logger, else the task whose call is
-        running; "" if there is none.
+        running; "" if there is no such task.
         """
         name = self.worker.plan.tasks_by_logger.get(record.name)
         if name is None:

@@ -48,7 +48,7 @@ from worker.process.wall_clock import WallClock, with_wall_clock
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that tasks wait for links to all peers; then the tasks are opened without the missing links.
+#: Seconds that tasks wait for links to all peers. After that, the tasks are opened without the missing links.
 LINK_SECONDS: Final = 5.0
 #: The longest sleep of the loop, in seconds.
 LONGEST_SLEEP: Final = 1.0
@@ -69,7 +69,7 @@ class Waiter(Protocol):
         """Wait until something arrives, `wake` is called or the time has passed."""
 
     def wake(self) -> None:
-        """End the wait; from any thread, and from a signal handler."""
+        """End the wait. May be called from any thread and from a signal handler."""
 
 
 Tasks = tuple[TaskRow, ...]
@@ -97,12 +97,14 @@ class Daemon:
     asked: str = "pause"
     orders_due: bool = False
     terminations: int = 0
-    #: When tasks began to wait for links; when leaving began; and when the peers were asked to send no more.
+    #: When the tasks began to wait for links.
     run_asked_at: float | None = None
+    #: When the worker began to leave.
     leaving_since: float | None = None
+    #: When the peers were asked to send no more tuples.
     asked_peers_at: float | None = None
     next_flags: float = 0.0
-    # for the heartbeat
+    # These two are read by the heartbeat (see `WatchedLoop`).
     round_began: float | None = None
     must_end_by: float | None = None
 
@@ -243,7 +245,7 @@ class Daemon:
         self.publish_flags()
 
     def check_identity(self, orders: Orders) -> None:
-        """End the process if the orders are for another process, which has then replaced this one."""
+        """End the process if the orders are for a different process: that process has replaced this process."""
         mine = self.orders
         if (orders.topology_id, orders.worker, orders.incarnation) != (
             mine.topology_id,
@@ -253,7 +255,7 @@ class Daemon:
             self.end(EXIT_SUPERSEDED, f"the orders are for {describe(orders)}; this is {describe(mine)}")
 
     def ask(self, asked: str) -> None:
-        """Have the worker run, pause, drain or stop, as its topology's state requires."""
+        """Make the worker run, pause, drain or stop, as its topology's state requires."""
         if asked != self.asked:
             _log.info("asked to %s", asked)
         self.asked = asked
@@ -303,7 +305,7 @@ class Daemon:
         self.worker.stop()
         if self.exchange.counters:
             counted = ", ".join(f"{name}: {count}" for name, count in sorted(self.exchange.counters.items()))
-            _log.info("of the links: %s", counted)
+            _log.info("counters of the links: %s", counted)
         shutil.rmtree(os.path.join(self.directory, SCRATCH), ignore_errors=True)
         self.heartbeat.stop(self.flags(stopped=True))
         self.end(status, reason)

@@ -1,9 +1,8 @@
 """The end of a worker process: writes the reason to its log and to end.json, and kills its process group.
 
-It works from every thread, and at once: a process that has to end is kept alive neither by a hanging user call nor by a held
-lock nor by a full disk. One descriptor is reserved for end.json, because descriptors may run out: each peer takes several, each
-stranger takes some until it is refused, and user code may leave files open or lower the limit. Then a worker cannot even write
-its heartbeat.
+It works from every thread, and at once: no hanging user call, held lock or full disk keeps a process alive that has to end. One
+descriptor is reserved for end.json, because descriptors may run out: each peer takes several, each stranger takes some until it
+is refused, and user code may leave files open or lower the limit. Then a worker cannot even write its heartbeat.
 Must not know: what causes an exit.
 """
 
@@ -26,16 +25,17 @@ from worker.process.logs import close_log, write_stderr
 
 _log = logging.getLogger(__name__)
 
-#: Statuses whose reason is reported elsewhere or is harmless: logged as information.
+#: Statuses whose reason is reported elsewhere or is harmless. The reason is therefore logged as information, not as an error.
 QUIET: Final = (EXIT_STOPPED, EXIT_UNOPENED)
-#: The most seconds for writing the reason (the log's lock may be held), including exit functions of libraries if they run.
+#: The most seconds for writing the reason: the log's lock may be held.
 LONGEST_WRITE: Final = 2.0
+#: The most seconds for writing the reason and running the exit functions of libraries.
 LONGEST_EXIT: Final = 5.0
 
 
 class OpenFiles:
-    """The limit on open files. Create it before any other file is opened: the reserved descriptor must be below any later
-    limit."""
+    """The limit on open files, and a reserved descriptor. Create this object before any other file is opened: the reserved
+    descriptor must be below any later limit."""
 
     def __init__(self) -> None:
         self._reserved: int | None = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

@@ -27,8 +27,9 @@ from worker.process.lease import Lease
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between two heartbeats, and between two checks for new orders and for a loop that is inside a long call.
+#: Seconds between two heartbeats.
 HEARTBEAT_SECONDS: Final = 1.0
+#: Seconds between two checks for new orders, and for a loop that is inside a long call.
 CHECK_SECONDS: Final = 0.5
 #: Minimum seconds between heartbeats whose only news is further errors of user code.
 ERROR_SECONDS: Final = 0.3
@@ -53,7 +54,7 @@ class Flags:
     stopped: bool = False
     crash: str | None = None
     finished: tuple[int, ...] = ()
-    #: Errors reported so far: users see them within a second.
+    #: The number of errors reported so far. Users see an error within a second.
     errors: int = 0
 
 
@@ -64,7 +65,7 @@ class WatchedLoop(Protocol):
     keep_alive_every: float
     #: When the current round began; None: the loop waits.
     round_began: float | None
-    #: By when the process has to end, after a second SIGTERM; None: there was no second SIGTERM.
+    #: The time by which the process has to end after a second SIGTERM; None: there was no second SIGTERM.
     must_end_by: float | None
 
     def on_new_orders(self) -> None:
@@ -91,7 +92,7 @@ class Heartbeat:
     process_exit: ProcessExit
     number: int = 0
     counters_number: int = 0
-    #: The counters that were written last, with 0 in place of their number.
+    #: The counters that were written last, with 0 as their sequence number.
     counted: bytes = b""
     last_heartbeat: float = 0.0
     next_heartbeat: float = 0.0
@@ -185,7 +186,7 @@ class Heartbeat:
         bound_output(self.directory)
 
     def end_if_hung(self, running: list[UserCall]) -> None:
-        """End the process if a bolt's call hangs. If a spout's call hangs, or a call that opens or closes a task, warn once."""
+        """End the process if a bolt's call hangs. Only warn, once, if the call is a spout's, or opens or closes a task."""
         hanging = [call for call in running if call.hangs]
         self.warned &= {(call.task.id, call.since) for call in hanging}
         for call in hanging:
@@ -219,7 +220,8 @@ class Heartbeat:
                 self.counted = counted
                 self.counters_number += 1
             except OSError as error:
-                # A full disk: the heartbeat needs no room, but `ended` waits for the counters.
+                # Even on a full disk the heartbeat can be written. But it must not report `ended` before the counters are
+                # written.
                 failed = error
                 flags = replace(flags, ended=False)
         try:
@@ -237,12 +239,13 @@ class Heartbeat:
             self.end_without_files(failed)
             return
         if self.failed_writes:
-            _log.warning("heartbeats can be written again; %d could not", self.failed_writes)
+            _log.warning("heartbeats can be written again; %d could not be written", self.failed_writes)
             self.failed_writes = 0
             self.no_files_since = None
 
     def end_without_files(self, failed: OSError) -> None:
-        """End a process that cannot open files any more, so that the reason is known before the supervisor presumes it dead."""
+        """End a process that cannot open files any more. So the reason is known before the supervisor would presume the process
+        dead."""
         now = self.lease.clock()
         if failed.errno != errno.EMFILE:
             self.no_files_since = None

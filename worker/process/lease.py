@@ -1,10 +1,10 @@
 """The lease: a worker may work only while its supervisor renews it. A worker whose lease expires ends itself.
 
 The supervisor writes a rising number into a file. The lease expires when the worker has seen no new number for the length of
-the lease by its own monotonic clock, which goes on while the process is stopped. By then Nimbus may have assigned the worker's
-tasks to other workers. A number that changes after that is ignored: it does not show who owns the tasks. `Lease.now` is the
-clock of everything in the worker. So a frozen process whose lease has expired does nothing when it thaws: the first read of the
-clock, before a frame leaves or a run of calls begins, ends the process.
+the lease, according to its own monotonic clock, which goes on while the process is stopped. By then Nimbus may have assigned
+the worker's tasks to other workers. A number that changes after the lease has expired is ignored: it does not show who owns the
+tasks. `Lease.now` is the clock of everything in the worker. So a frozen process whose lease has expired does nothing when it
+thaws: the first read of the clock, before a frame leaves or a run of calls begins, ends the process.
 Must not know: the number's meaning, how a process ends.
 """
 

@@ -20,8 +20,9 @@ from typing import Any, Final
 
 from squall.worker_files import LOG
 
-#: The size at which the file is renamed, and how many renamed files are kept.
+#: The size in bytes at which the file is renamed.
 MOST_BYTES: Final = 10_000_000
+#: How many renamed files are kept.
 OLDER_FILES: Final = 3
 #: A line without a line break is written when it has this many characters.
 LONGEST_LINE: Final = 32_768

@@ -51,8 +51,8 @@ def check_orders(orders: Orders, directory: str) -> None:
 
 
 def own_place(orders: Orders) -> Placement | None:
-    """Return this worker's place in the assignment; None if the assignment has a different incarnation of this worker, or no
-    place for it.
+    """Return this worker's place in the assignment; None if the assignment has no place for this worker, or was given to a
+    different version of it.
     """
     for place in orders.placements:
         if place.worker == orders.worker and place.incarnation.version == orders.incarnation.version:
@@ -78,7 +78,7 @@ def begin(directory: str) -> tuple[Orders, Keys, Topology]:
 
 
 def orders_topology(topology: Topology, orders: Orders) -> Topology:
-    """Return the topology with the numbers of tasks in the orders."""
+    """Return the topology with the numbers of tasks that follow from the orders."""
     counts = Counter(component for _, component, _ in orders.tasks)
     changed = {name: count for name, count in counts.items() if topology.component(name).parallelism != count}
     return topology.with_parallelism(changed) if changed else topology

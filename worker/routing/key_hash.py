@@ -3,20 +3,20 @@
 Fields grouping and partial-key grouping send a tuple to `key_hash(key) % tasks`. They rely on one promise:
 *keys that are `==` have the same hash*, whatever their types, the process, PYTHONHASHSEED, the machine or
 the version of Python. Workers of one topology must agree on every hash, so this function is a wire
-contract: if a result changes, keys go to other tasks (the tests pin values). It must not know about tasks,
-streams or components (its callers add the place of a key), must not call `hash()`, and must not import
-numpy or pandas.
+contract: if a result changes, keys go to other tasks (the tests pin values). This module must not know about
+tasks, streams or components (its callers add the place of a key), must not call `hash()`, and must not
+import numpy or pandas.
 
 The canonical form of a key is a tag for its domain and a number:
 
 - Numbers (bool, int, float, complex, Decimal, Fraction, numpy's) are one domain. A rational m/n becomes m *
   n**-1 modulo the prime 2**61 - 1, the scheme of "Hashing of numeric types" in the Python docs
-  (library/stdtypes), which needs no huge integer for Decimal("1e999999999"). It is our own implementation,
+  (library/stdtypes), which needs no huge integer for Decimal("1e999999999"). The scheme is implemented here,
   because the modulus behind `hash()` differs on 32-bit builds. Infinities and "no value" (NaN of any type,
   NaT) have special residues.
 - Text is CRC-32 of its UTF-8 (lone surrogates pass) with its length; bytes likewise, in another domain.
-- Instants are attoseconds since 1970, the finest unit of numpy.datetime64. Naive instants are read by the wall clock, and a
-  date is its midnight (numpy holds a datetime64 equal to both). Aware instants are in UTC with fold=0, because `==` between
+- Instants are attoseconds since 1970, the finest unit of numpy.datetime64. Naive instants are taken as wall-clock time, and a
+  date as its midnight (a numpy datetime64 can be equal to both). Aware instants are in UTC with fold=0, because `==` between
   aware datetimes ignores fold (PEP 495). Durations are attoseconds too; numpy's years and months, which equal no number of
   days, are months. Times of day are microseconds, less the UTC offset if they are aware.
 - Tuples (namedtuples too), lists, frozensets and dataclasses combine the hashes of their items; a dataclass
@@ -25,14 +25,14 @@ The canonical form of a key is a tag for its domain and a number:
 - A subclass is hashed as its base (StrEnum as str, IntFlag as int) as long as it inherits the base's
   `__eq__`. A subclass with its own `__eq__` is refused: it is unknown which of its values are equal.
 
-The number of a domain goes through the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable
+Tag and number together go through the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable
 pseudorandom number generators", 2014; constants: Stafford's mix 13), so that `h % n` is well spread for any
 n, and the upper half of h gives a second choice that does not depend on the first. This hash is for
 choosing tasks only. It does not identify a key (a string contributes about 32 bits), and does not protect
 against keys that were chosen to collide.
 
 No hash can keep the promise where numpy's own `==` is not transitive: numpy rounds before it compares
-(np.float32(0.1) == 0.1, np.float64(2**53) == 2**53 + 1), and takes a bare number for any unit
+(np.float32(0.1) == 0.1, np.float64(2**53) == 2**53 + 1), and treats a bare number as equal in any unit
 (np.timedelta64(5, "s") == 5). Here numbers have the same hash when their exact values are equal. A timedelta64 is a duration
 and never a number; without a unit, it is refused.
 """
@@ -77,7 +77,7 @@ class UngroupableKey(GroupingError):
     """A key without a content hash: the type that has none, its place in the key, and the reason.
 
     `path` is empty for the key itself; else `[1]` is a position, `.name` a field, `{}` an element of a
-    frozenset. Its callers add the component, the stream and the field.
+    frozenset. The callers of `key_hash` add the component, the stream and the field.
     """
 
     def __init__(self, type_name: str, path: str = "", reason: str = "") -> None:
@@ -107,7 +107,7 @@ def key_hash(key: object) -> int:
 
 
 def two_choices(key: object, n: int) -> tuple[int, int]:
-    """Return two different candidates of `n` for `key`, the first `key_hash(key) % n`; (0, 0) if n is 1."""
+    """Return two different indexes below `n` for `key`; the first is `key_hash(key) % n`. If n is 1, return (0, 0)."""
     content = key_hash(key)  # also for one candidate: adding a task must not turn a key into an error
     if n < 2:
         if n < 1:
@@ -225,7 +225,7 @@ _UNITS = {  # numpy's linear units, in attoseconds
 }  # fmt: skip
 _MONTHS_IN = {"Y": 12, "M": 1}  # numpy's units without a fixed number of days
 _EPOCH = dt.date(1970, 1, 1).toordinal()
-_NUMPY_NAT = -(2**63)  # comparing it with itself warns where numpy deprecates times without a unit
+_NUMPY_NAT = -(2**63)  # the count of NaT; `key != key` warns where numpy deprecates times without a unit
 _NUMPY_UNIT = re.compile(r"\[(\d*)([A-Za-z]+)\]")
 
 
@@ -261,7 +261,7 @@ def _microseconds(value: dt.timedelta) -> int:
 
 
 def _days_before_month(months: int) -> int:
-    """Return the days from 1970-01-01 to the first of the month `months` later, in any year (Gregorian)."""
+    """Return the days from 1970-01-01 to the first day of the month that is `months` months later, in any year (Gregorian)."""
     year, month = divmod(months, 12)
     year += 1970
     cycle, year = divmod(year, 400)  # the calendar repeats every 400 years = 146,097 days
@@ -322,7 +322,7 @@ def _combined(
     handlers = _HANDLERS
     try:
         for item in items:
-            handler = handlers.get(type(item)) or _hash_of  # looked up here: a call less per item
+            handler = handlers.get(type(item)) or _hash_of  # looked up here, to save a call per item
             content = (content * _STEP + handler(item, depth)) & _MASK
             position += 1
     except UngroupableKey as error:
@@ -367,7 +367,7 @@ def _enum(tag: int, key: Enum, _depth: int) -> int:
 
 
 def _flag(tag: int, key: Flag, _depth: int) -> int:
-    return _mix(key._value_ % _PRIME ^ tag)  # not every Python has a name for a combination
+    return _mix(key._value_ % _PRIME ^ tag)  # not every version of Python names a combination of flags
 
 
 # -- The kind of a type
@@ -402,7 +402,7 @@ def _eq(kind: type) -> Any:
 
 
 def _handler_for(kind: type) -> Handler:
-    """Return the handler of a type that is not in the table, by the `__eq__` that it has; or raise UngroupableKey."""
+    """Return the handler of a type that is not in the table, according to the type's `__eq__`; or raise UngroupableKey."""
     if (foreign := _foreign_handler(kind)) is not None:
         return foreign
     for base, handler in _BASES:

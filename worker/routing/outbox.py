@@ -1,4 +1,4 @@
-"""The tuples of one task for another on one stream, until they leave as a batch.
+"""The tuples of one task for another task on one stream, until they leave as a batch.
 
 An outbox keeps the rows as the user emitted them, and the root and edge ids as columns beside them. The columns of
 the wire are made only when a batch is encoded: in plain Python this order is faster (measured on CPython 3.11, three fields:
@@ -43,7 +43,7 @@ class Outbox:
         self.target = target
         #: False on an edge that closes a cycle: its batches take no credit.
         self.credited = credited
-        #: Index of the cycle with this inner edge, or -1.
+        #: Index of the cycle, if this is an inner edge of a cycle; else -1.
         self.cycle = cycle
         self.limit = FrameLimit(frame, first)
         # An outbox has its own columns only while it holds tuples: two components of 500 tasks have 250,000 outboxes, and a
@@ -94,7 +94,7 @@ class Outbox:
         return batch
 
     def fill(self, rows: list[tuple[Any, ...]], roots: Sequence[int], more: More) -> None:
-        """Fill the outbox with tuples of these trees, without edges: no tracker gets their acks."""
+        """Fill the outbox with tuples of these trees, without edges: no tracker gets acks for these tuples."""
         self.rows, self.more = as_rows(rows), more
         self.roots = as_ids(roots)
         self.edges = Ids([0] * len(rows))

@@ -1,8 +1,9 @@
 """Groupings: which tasks of a consumer get a tuple.
 
-A `Route` belongs to one consumer of one stream of one sending task. Its `pick` gives the outbox of the task chosen; routes
-that always choose the same outboxes (one task, all, global) need no call: those outboxes are in `StreamOutput.fixed`.
-Routes are deterministic: shuffle goes round robin from the sender's index, keys go by `worker.routing.key_hash`.
+A `Route` belongs to one consumer of one stream of one sending task. Its `pick` returns the outbox of the chosen task. Groupings
+that always choose the same outboxes (all, global, or a single task) need no `Route`: their outboxes are in
+`StreamOutput.fixed`. Routes are deterministic: shuffle goes round robin from the sender's index, and `worker.routing.key_hash`
+decides where keys go.
 Must not know: trees, credit, frames.
 """
 
@@ -207,7 +208,7 @@ class CustomRoute(Route):
 
 
 class StreamOutput:
-    """One output stream of one sending task: who reads it, and how each reader's tasks are chosen.
+    """One output stream of one sending task: its readers, and how each reader's tasks are chosen.
 
     The outboxes in `fixed` get every tuple. Each route in `picked` chooses one more outbox, each route in `many` any number of
     outboxes. `direct` has the outboxes by task, for `emit_direct`.
@@ -259,7 +260,7 @@ class Reader:
     fields: Sequence[str]
     #: The outbox of each of the consumer's tasks.
     boxes: dict[int, Outbox]
-    #: Whether a task runs in this worker.
+    #: Returns whether a task runs in this worker.
     local: Callable[[int], bool]
     #: The sending task's index, from which round robin starts.
     index: int
@@ -338,7 +339,7 @@ ROUTES: Final[dict[str, Callable[[StreamOutput, Reader], None]]] = {
 
 
 def add_route(output: StreamOutput, kind: str, reader: Reader) -> None:
-    """Add one consumer to an output, by the kind of its grouping."""
+    """Add one consumer to an output, according to the kind of the consumer's grouping."""
     if kind not in ROUTES:
         raise GroupingError(f"no grouping is called {kind!r}")
     ROUTES[kind](output, reader)

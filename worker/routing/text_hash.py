@@ -14,7 +14,7 @@ try:
 except ImportError:
     from topology_api import plain_cython as cython
 
-#: Constants of a C type: a literal that is not a signed number would be an object.
+#: Constants with a C type: a literal of 2**63 or more would be a Python object.
 _FIRST = cython.declare(cython.ulonglong, 0xBF58476D1CE4E5B9)
 _SECOND = cython.declare(cython.ulonglong, 0x94D049BB133111EB)
 _MASK = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
@@ -58,5 +58,5 @@ def text_hash(key: str) -> int:
 
 
 def choice_of(key: str, tasks: int) -> int:
-    """Return the index of the task, of this many, that gets a text: `key_hash(key) % tasks`."""
+    """Return the index of the task that gets a text if there are `tasks` tasks: `key_hash(key) % tasks`."""
     return text_hash(key) % tasks

@@ -50,7 +50,7 @@ class AsyncBoltTask(BoltTask):
         self.max_concurrency = int(self.instance.max_concurrency)
         self.in_flight: dict[int, AsyncCall] = {}
         self.over: deque[AsyncCall] = deque()
-        #: The number of calls of each batch that have not ended.
+        #: For each batch (its `id`): how many of its calls have not ended.
         self.under_way: dict[int, int] = {}
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, Recorder(self))
 
@@ -158,13 +158,14 @@ class AsyncBoltTask(BoltTask):
 
 
 class Recorder:
-    """Records an asynchronous bolt's emit, ack and so on inside a call; outside of calls, carries them out at once."""
+    """Records an asynchronous bolt's emit, ack and other actions inside a call; outside of calls, carries them out at once."""
 
     def __init__(self, task: AsyncBoltTask) -> None:
         self.task = task
 
     def record(self, name: str, *args: Any, **kwargs: Any) -> None:
-        """Add a record to the running call; if no call is running (in prepare, tick, end_of_input), carry it out now."""
+        """Add a record to the running call; if no call is running (in prepare, tick, end_of_input), carry the action out
+        now."""
         call = CURRENT.get()
         if call is None:
             getattr(self.task, name)(*args, **kwargs)

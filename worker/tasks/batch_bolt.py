@@ -106,7 +106,8 @@ class BatchBoltTask(BoltTask):
             self.ack_all(tups)
 
     def ack_all(self, tups: list[Tuple]) -> None:
-        """Ack the tuples that the user neither acked nor failed, without a call for each: a busy thread delays the loop."""
+        """Ack the tuples that the user neither acked nor failed. A call for each tuple would keep the thread busy and delay the
+        loop."""
         if self.observer is not None:
             for tup in tups:
                 if tup._root != SETTLED:

@@ -1,11 +1,11 @@
 """A task of a bolt that executes tuple by tuple.
 
-Its run: due ticks, then batches from the inbox in order, for a bounded time and a bounded number of emissions; `end_of_input`
-once every source task has sent its end mark.
-For each row of a batch the task makes a `Tuple`, calls the user's `execute`, and keeps the XOR if the tuple is acked. Two
-functions do this: `run_basic` is the hot loop, for Storm's basic bolts (the common case: the runtime anchors and acks);
-`run_general` is for everything else (rich bolts, tuples of several trees, hooks). A run ends early when its task has emitted as
-many tuples as its outboxes may hold, so that no queue grows past its limit plus the emissions of one user call.
+A run consists of due ticks, then batches from the inbox in order, for a bounded time and a bounded number of emissions; and
+`end_of_input` once every source task has sent its end mark. For each row of a batch the task makes a `Tuple`, calls the user's
+`execute`, and keeps the XOR if the tuple is acked. Two functions do this: `run_basic` is the hot loop, for Storm's basic bolts
+(the common case: the runtime anchors and acks); `run_general` is for everything else (rich bolts, tuples of several trees,
+hooks). A run ends early when its task has emitted as many tuples as its outboxes may hold, so that no queue grows past its
+limit plus the emissions of one user call.
 Must not know: links, trackers, threads.
 """
 
@@ -42,8 +42,9 @@ class BoundedInputs:
 
     def __init__(self, sources: Iterable[int], in_cycle: bool = False) -> None:
         self.open = set(sources)
-        #: How often the task's cycle was quiet, and how often it has to be quiet before `end_of_input`.
+        #: How many times the task's cycle was found quiet.
         self.phase = 0
+        #: How many times the cycle has to be found quiet before `end_of_input`.
         self.phases_wanted = 1 if in_cycle else 0
 
     def ended(self, source: int) -> None:
@@ -91,10 +92,11 @@ class BoltTask(Task):
         self.tick_due = False
         #: Whether `tick` was called in the previous run.
         self.ticked = False
-        #: Whether `end_of_input` is due, and whether it has been called.
+        #: Whether `end_of_input` is due.
         self.end_due = False
+        #: Whether `end_of_input` has been called.
         self.end_called = False
-        #: Called with each tuple that fails, while it still has its trees.
+        #: Called with each tuple that fails, while the tuple still has its trees.
         self.on_failure: Callable[[Tuple, Failure], None] | None = None
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
 
@@ -144,7 +146,7 @@ class BoltTask(Task):
             self.observer.failed(tup, failure)
 
     def raised(self, tup: Tuple, error: BaseException) -> bool:
-        """Handle an error that the user's code raised while it executed `tup`; return whether it ends the topology."""
+        """Handle an error that the user's code raised while it executed `tup`; return whether the error ends the topology."""
         text = failure_text(error)
         if not isinstance(error, FailTuple):
             self.report(self.method, error, short(tup, 200))
@@ -323,7 +325,7 @@ def run_basic(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
         except BaseException as error:
             if task.raised(tup, error):
                 enough = 0
-        root = tup._root  # it has changed if the user or an error acked or failed the tuple
+        root = tup._root  # changed if the tuple was acked, or failed, by the user or by an error
         if root == last:
             xor ^= tup._xor
         else:
@@ -365,7 +367,7 @@ def run_general(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int
         if error is not None:
             if task.raised(tup, error):
                 enough = 0
-            error = None  # its traceback holds this frame
+            error = None  # break a reference cycle: the error's traceback refers to this frame
         emitter.anchor = NOTHING
         if task.auto_ack and tup._root != SETTLED:
             task.ack(tup)

@@ -75,7 +75,7 @@ class Emitter:
         raise AssertionError("every kind of emitter has its own emit_direct")
 
     def output(self, stream: str) -> StreamOutput:
-        """Return the output of that name. Raises `EmitError` if it is unknown or direct."""
+        """Return the output with this name. Raises `EmitError` if the stream is unknown or direct."""
         output = self.outputs.get(stream) if isinstance(stream, str) else None
         if output is None:
             streams = ", ".join(repr(name) for name in self.outputs if not name.startswith("__")) or "none"
@@ -89,7 +89,7 @@ class Emitter:
         return output
 
     def direct_output(self, stream: str, task: int) -> tuple[StreamOutput, list[Outbox]]:
-        """Return the direct output of that name and the outbox of `task` (none when no task reads the stream)."""
+        """Return the direct output with this name, and a list with the outbox of `task` (empty if no task reads the stream)."""
         output = self.outputs.get(stream) if isinstance(stream, str) else None
         if output is None or not output.is_direct:
             raise EmitError(
@@ -275,9 +275,11 @@ class BoltEmitter(Emitter):
         )
 
     def spread(self, row: Row, boxes: list[Outbox], anchors: list[Tuple]) -> None:
-        """Put a row into outboxes, each copy a child of all anchors. This also holds for several
-        anchors, the same anchor twice, and anchors of one tree: each anchor gets its own edge, and the edges into one tree
-        are XORed (Storm's rule)."""
+        """Put a row into outboxes; each copy becomes a child of all anchors.
+
+        There may be several anchors, the same anchor twice, or several anchors of one tree: each anchor gets its own edge, and
+        the edges into one tree are XORed (Storm's rule).
+        """
         self.emitted += 1
         if not anchors:
             for box in boxes:
@@ -361,7 +363,7 @@ class SpoutEmitter(Emitter):
         rows=RowColumns,
     )
     def track(self, emission: Emission) -> None:
-        """Open a tree for an emission (the first one, or a replay) and put its row into the outboxes."""
+        """Open a tree for an emission (the first emission, or a replay) and put its row into the outboxes."""
         row, output, task = emission[1], emission[2], emission[3]
         if task:
             boxes = [output.direct[task]] if output.direct else []

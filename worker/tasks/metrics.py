@@ -47,7 +47,7 @@ class TaskMetrics:
         return self.histograms.setdefault(name, LatencyHistogram())
 
     def read_totals(self) -> dict[str, Any]:
-        """Return counters, and copies of histograms, by name; from any thread."""
+        """Return counters, and copies of histograms, by name. Any thread may call this."""
         values: dict[str, Any] = {name: plain(counter.value) for name, counter in list(self.counters.items())}
         for name, live in list(self.histograms.items()):
             histogram = LatencyHistogram()
@@ -56,7 +56,8 @@ class TaskMetrics:
         return values
 
     def read_gauges(self) -> dict[str, Any]:
-        """Return the values of gauges by name, or the error text of a gauge that raises; from any thread."""
+        """Return the values of gauges by name; for a gauge whose function raises, the error's text. Any thread may call
+        this."""
         values: dict[str, Any] = {}
         for name, function in list(self.gauges.items()):
             try:

@@ -3,7 +3,7 @@
 The worker's core uses only "submit this job" and "which jobs are done"; in simulated time, jobs run at once, in the loop. A
 task's jobs run one after the other in one thread, the same thread from `prepare` to `cleanup`. A process that user code forks
 has a copy of every task, but must not run these copies: if the forking call returns to Squall, the forked process is ended. If
-it runs another program or calls `os._exit`, Squall does not interfere.
+the forked process runs another program or calls `os._exit`, Squall does not interfere.
 Must not know: tasks, tuples.
 """
 
@@ -46,7 +46,7 @@ class Runner(Protocol):
         """Run the last job of this task, and wait until it has ended."""
 
     def stop(self) -> None:
-        """Let the jobs under way end, and accept no more."""
+        """Let the running jobs end, and accept no more jobs."""
 
 
 class AsyncDriver(Protocol):
@@ -105,7 +105,7 @@ class ThreadRunner:
 
     def serve(self, task: int) -> None:
         """Run the jobs of a thread until it is stopped."""
-        queue = self.queues[task]  # kept here: the last job removes the entry
+        queue = self.queues[task]  # kept here, since `finish` removes the entry before the last job has ended
         while (job := queue.get()) is not None:
             job()
             end_returned_fork(self.process)
@@ -153,7 +153,7 @@ class AsyncThread:
 
     def submit(self, calls: Calls) -> None:
         """Start these calls on the loop, all with one wake-up."""
-        import asyncio  # asyncio takes longer to load than a small topology takes to start
+        import asyncio  # only when needed: loading it takes longer than the start of a small topology
 
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
@@ -164,7 +164,7 @@ class AsyncThread:
         self.loop.call_soon_threadsafe(self.start, calls)
 
     def start(self, calls: Calls) -> None:
-        """Make a task of each call on the loop, and keep it until it has ended."""
+        """Make an asyncio task of each call, and keep a reference to the task until it has ended."""
         import asyncio
 
         for call in calls:
@@ -223,7 +223,7 @@ def end_fork(error: BaseException) -> NoReturn:
 
 
 def end_returned_fork(process: int) -> None:
-    """End this process if it is not `process`: user code has forked it, and its call has returned."""
+    """End this process if its pid is not `process`: then user code forked it, and the forking call has returned to Squall."""
     if os.getpid() != process:
         sys.stdout.flush()
         sys.stderr.flush()

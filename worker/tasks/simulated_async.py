@@ -1,4 +1,4 @@
-"""An asyncio loop in simulated time: coroutines run in the caller's thread, `asyncio.sleep` ends when the clock gets there.
+"""An asyncio loop in simulated time: coroutines run in the caller's thread, and `asyncio.sleep` ends at its simulated time.
 
 Must not know: tasks, tuples, threads.
 """
@@ -17,7 +17,7 @@ MOST_TURNS = 1000
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An asyncio loop whose time is simulated: `asyncio.sleep` ends when the clock gets there."""
+    """An asyncio loop whose time is simulated: `asyncio.sleep` ends when the clock reaches the end of the sleep."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.simulated_now = now

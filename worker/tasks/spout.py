@@ -1,7 +1,7 @@
 """A task of a spout: calls `next_tuple`, calls `ack` and `fail` when its trees end, replays failed trees.
 
-Its run: final calls (`ack`, `fail`) first, then due replays, then `next_tuple` until a limit is reached. It keeps promise 1:
-every emission with a message id gets exactly one final call, `ack` or `fail`, while the task lives.
+A run consists of final calls (`ack`, `fail`) first, then due replays, then `next_tuple` until a limit is reached. A spout task
+keeps this promise: while the task lives, every emission with a message id gets exactly one final call, `ack` or `fail`.
 Must not know: links, threads, other tasks.
 """
 
@@ -56,16 +56,18 @@ class SpoutTask(Task):
         self.replays: list[tuple[float, int, Emission]] = []
         self.replay_number = 0
         self.replayed = 0
-        #: XORs and failures that came during a run.
+        #: XORs that came during a run.
         self.late_xors: list[AckColumns] = []
+        #: Failures that came during a run: (root, failure).
         self.late_failures: list[tuple[int, Failure]] = []
-        #: The number of replays and dead letters so far; whether calls of `ack` or `fail` have ever emitted.
+        #: The number of replays and dead letters so far.
         self.besides = 0
+        #: Whether calls of `ack` or `fail` have ever emitted, or there was a dead letter.
         self.verdicts_emit = False
         self.latency = LatencyHistogram()
-        #: The number of trees that failed for good, by reason; when and why the first one failed, except for trees that failed
-        #: because the task was stopped.
+        #: The number of trees that failed for good, by reason.
         self.given_up: dict[str, int] = {}
+        #: When and why the first of these trees failed, without the trees that failed because the task was stopped.
         self.first_failure: tuple[float, str] | None = None
         self.attach(("emit", "emit_direct", "finish"), Spout, self)
         self.next_tuple: Callable[[], Any] = instance.next_tuple
@@ -90,8 +92,8 @@ class SpoutTask(Task):
     def exhausted(self) -> bool:
         """Whether the source has ended and every tree has had its final call.
 
-        During a run, finished trees may be in no list, so the answer is False. A tree that failed as "stopped" makes it False,
-        too: the next process that opens the spout has to read the tree's tuple again.
+        During a run, finished trees may be in no list, so the answer is False. After a tree has failed as "stopped", the answer
+        is False, too: the next process that opens the spout has to read the tree's tuple again.
         """
         if not (self.finished and self.opened) or "stopped" in self.given_up:
             return False
@@ -124,7 +126,7 @@ class SpoutTask(Task):
         return bool(self.replays) and self.replays[0][0] <= now and not self.blocked and not self.full()
 
     def full(self) -> bool:
-        """Return whether the maximum of trees is open."""
+        """Return whether as many trees are open as the pending limit allows."""
         return self.max_pending is not None and self.tracker.pending >= self.max_pending
 
     def wants_run(self) -> bool:
@@ -227,7 +229,7 @@ class SpoutTask(Task):
         return self.has_verdicts and not (self.blocked and self.verdicts_emit)
 
     def give_verdicts(self, now: float, enough: float) -> None:
-        """Call `ack` for completed trees, and replay or fail the failed trees, until `enough` was produced."""
+        """Call `ack` for completed trees, and replay or fail the failed trees, until `produced` reaches `enough`."""
         tracker = self.tracker
         before = self.produced
         if tracker.completed:
@@ -252,7 +254,7 @@ class SpoutTask(Task):
 
     @cython.locals(emitter=SpoutEmitter, given=cython.Py_ssize_t, has_ack=cython.bint, most=cython.double)
     def give_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
-        """Call `ack` for these emissions; return the emissions that are left when `enough` was produced."""
+        """Call `ack` for these emissions; return the emissions that are left when `produced` reaches `enough`."""
         emitter, instance, observer = self.emitter, self.instance, self.observer
         has_ack = self.has_ack
         if not has_ack and observer is None:
@@ -332,7 +334,7 @@ class SpoutTask(Task):
             self.report(name, error, f"message id {short(message_id)}")
 
     def emit_replays(self, now: float, enough: int) -> None:
-        """Replay the trees whose delay has passed, while there is room, until `enough` was produced."""
+        """Replay the trees whose delay has passed, while there is room, until `produced` reaches `enough`."""
         while self.produced < enough and self.replay_due(now):
             _, _, emission = heapq.heappop(self.replays)
             message_id, row, output, task, attempt, since = emission
@@ -387,7 +389,7 @@ class SpoutTask(Task):
 
 @cython.locals(since=cython.double, at=cython.double, count=cython.longlong)
 def add_latencies(latency: LatencyHistogram, completed: list[Emission], now: float) -> None:
-    """Count complete latencies. Emissions of one run have the same time, and are counted at once."""
+    """Record the complete latencies. Emissions of one run have the same time, and are recorded together."""
     since, count = completed[0][5], 0
     for emission in completed:
         at = emission[5]

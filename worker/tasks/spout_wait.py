@@ -14,12 +14,12 @@ except ImportError:
 
 #: Waits after empty calls double up to this many seconds (an idle topology must take almost no processor time).
 LONGEST_EMPTY_WAIT = 0.02
-#: The wait after a `next_tuple` that raised, doubling up to the longest.
+#: Seconds to wait after a call of `next_tuple` that raised: the first wait, and the longest. Each wait doubles the previous one.
 FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
 
 
 def seconds_of(wait: object) -> float | None:
-    """Return the wait that next_tuple returned, in seconds (it may be a number of numpy's); None if it is not a valid wait."""
+    """Return in seconds the wait that next_tuple returned, which may be a numpy number; None if it is not a valid wait."""
     if isinstance(wait, bool) or not isinstance(wait, Real):
         return None
     try:
@@ -42,10 +42,11 @@ class SpoutWait:
         self.errors_in_a_row = 0
         #: Whether `wake` was called since the last run of next_tuple began.
         self.woken = False
-        #: In simulated time: how many calls of next_tuple one instant allows (None: any number), the current instant, and the
-        #: calls made at it.
+        #: In simulated time: how many calls of next_tuple one instant allows. None: any number.
         self.calls_an_instant: int | None = None
+        #: In simulated time: the instant of the last call.
         self.instant = -1.0
+        #: How many calls were made at this instant.
         self.instant_calls = 0
 
     def wake(self) -> None:
@@ -57,7 +58,7 @@ class SpoutWait:
         self.empties = 0
 
     def ask(self, seconds: float, empty: bool, now: float) -> None:
-        """Wait for as long as next_tuple asked."""
+        """Wait for the time that next_tuple returned."""
         self.not_before = self.asked_until = now + seconds
         self.empties = 1 if seconds > 0 and empty else 0
 

@@ -93,11 +93,13 @@ class Task:
         self.process = os.getpid()
         self.pace = Pace()
         self.inbox: deque[Batch] = deque()
-        #: Whether open/prepare has returned, and whether close/cleanup has been called.
+        #: Whether open/prepare has returned.
         self.opened = False
+        #: Whether close/cleanup has been called.
         self.closed = False
-        #: The number of jobs in the task's thread, and when the oldest began.
+        #: The number of jobs of this task that have not ended.
         self.jobs = 0
+        #: The time since which the task has had such jobs.
         self.busy_since = 0.0
         #: What the running call waits for (the call reports this with `Context.progress`); "": unknown.
         self.waits_for = ""
@@ -138,7 +140,7 @@ class Task:
 
     @property
     def busy(self) -> bool:
-        """Whether the task's thread is in a run, so that no other thread may touch the task."""
+        """Whether the task has a job that has not ended, so that no other thread may touch the task."""
         return self.jobs > 0
 
     def hung(self) -> bool:
@@ -148,7 +150,7 @@ class Task:
     def goes_on(self, why: str | None) -> None:
         """Implement `Context.progress`: the running call reports that it is not hung.
 
-        `why`: what the call waits for (None: as before). Outside of a job `why` is ignored, since nothing would clear it.
+        `why`: what the call waits for (None: unchanged). Outside of a job `why` is ignored, since nothing would clear it.
         """
         self.busy_since = self.now()
         if why is not None and self.jobs:

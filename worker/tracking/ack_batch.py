@@ -25,7 +25,7 @@ AckColumns = tuple[Any, Any]
 
 
 class AckBatch:
-    """XORs of many tuples, in order. Roots <= 0 (untracked, or acked before) are left out."""
+    """XORs of many tuples, in order. Tuples with a root <= 0 (untracked, or already acked or failed) are left out."""
 
     __slots__ = ("roots", "xors")
 

@@ -43,7 +43,7 @@ _MASK = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 
 
 def first_root(task: int, slot: int, generation: int = 0) -> int:
-    """Return the root id of a slot's first use; its uses are counted from `generation`."""
+    """Return the root id of a slot's first use. `generation`: the number from which the slot's uses are counted."""
     return task << TASK_SHIFT | generation % (1 << GENERATION_BITS) << SLOT_BITS | slot
 
 

@@ -1,4 +1,4 @@
-"""A timing wheel over the slots of a tracker's table: it finds the trees that were last kept alive longer ago than the timeout.
+"""A timing wheel over the slots of a tracker's table: it finds the trees whose last keep-alive is older than the timeout.
 
 A tick is a twentieth of the timeout T. A slot stamped in tick k is due when tick k + 21 begins, so between T and 1.05 T after
 the stamp. Each slot is in the wheel at most once, however often it is used or stamped: a slot that comes up early moves to the

@@ -1,6 +1,6 @@
-"""The tracker: the open tuple trees of one spout task, and those that were completed or failed.
+"""The tracker: the open tuple trees of one spout task, and the trees that have just been completed or have failed.
 
-A tree is one 64-bit value: the XOR of the edge ids of all its tuples: each id enters once when its tuple is emitted, and once
+A tree is one 64-bit value: the XOR of the edge ids of all its tuples. Each id enters once when its tuple is emitted, and once
 when the tuple is acked. When every tuple was acked, the value is zero; before that, it is zero only with a chance of 2**-64
 (the algorithm of Storm's acker, Nathan Marz, `daemon/acker.clj`). Trees are kept in a table of slots. A root id is a slot and
 its generation, so an entry for a tree that has ended is recognised as late and changes nothing.
@@ -52,7 +52,7 @@ class Tracker:
         self.pending = 0
         #: Where trees waited according to the last keep-alive: root -> (component, task).
         self.holders: dict[int, tuple[str, int]] = {}
-        #: Ended trees that were not collected yet.
+        #: Completed trees that were not collected yet (failed trees: `failed`).
         self.completed: list[Emission] = []
         self.failed: list[tuple[Emission, Failure]] = []
         #: Emissions with a message id while acking is off: they are acked at once.
@@ -72,7 +72,8 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def start(self, root: int, xor: int) -> None:
-        """Start a tree whose first edges have left. `xor` 0: no task reads the stream, and the tree is complete."""
+        """Start a tree whose first tuples are in outboxes. `xor`: the XOR of their edge ids; 0: no task reads the stream, and
+        the tree is complete."""
         slot = root & _SLOT_MASK
         self.xors[slot] = xor
         if xor == 0:
@@ -85,8 +86,8 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def forget(self, root: int) -> None:
-        """Forget a tree whose emission failed: it gets no final call. This calls no function, since the recursion limit may be
-        reached.
+        """Forget a tree whose emission failed: it gets no final call. This method calls no function, since the recursion limit
+        may be reached.
         """
         slot = root & _SLOT_MASK
         if self.roots[slot] == root:
@@ -127,8 +128,8 @@ class Tracker:
         table=cython.longlong[::1], values=cython.longlong[::1], slot=cython.Py_ssize_t, root=cython.longlong
     )
     def complete_all(self, slots: list[int]) -> None:
-        """Complete those trees of these slots that are zero, as `close` does, but without a call for each. A slot may occur
-        twice.
+        """Complete the trees in these slots whose value is zero. This frees their slots as `close` does, but without a call for
+        each. A slot may occur twice.
         """
         table, values, emissions = self.roots, self.xors, self.emissions
         completed, free, holders = self.completed, self.free, self.holders
@@ -182,7 +183,8 @@ class Tracker:
                     self.holders[root] = (component, task)
 
     def renew(self, tick: int, now: float) -> None:
-        """Restart the timeout of trees opened in a run of the spout that began in this tick of the wheel and has ended now.
+        """Restart the timeout of the trees that were opened in the last run of the spout. The run began in this tick of the
+        wheel, and has just ended.
 
         Their tuples could not leave before the run ended, however long a user's call took.
         """
@@ -198,8 +200,8 @@ class Tracker:
                 wheel.stamp(slot)
 
     def expire(self, now: float) -> None:
-        """Fail the trees that were last kept alive longer ago than the timeout. Before this, pass all arrived keep-alives to
-        `keep_alive`.
+        """Fail the trees whose start and last keep-alive are older than the timeout. Before this call, pass all arrived
+        keep-alives to `keep_alive`.
         """
         wheel = self.wheel
         if wheel is None:
