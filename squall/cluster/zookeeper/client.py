@@ -50,9 +50,11 @@ _WHY: Final = {
 }
 #: The results of steps that were not done because another step of the transaction failed.
 _BYSTANDERS: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
-#: How long a server that has accepted a connection may take to open the session. By default kazoo waits for the whole length of
-#: a session.
+#: How long a server that has accepted a connection may take to open the session: this many seconds, but no more than this part
+#: of a session's length. By default kazoo waits for the whole length; then a session ends if one handshake gets no answer, as
+#: happens when a server has just started.
 _HANDSHAKE_SECS: Final = 4.0
+_HANDSHAKE_PART: Final = 1 / 3
 
 
 class NoAccess(StoreError):
@@ -103,7 +105,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         if not isinstance(request, Connect):
             return super()._invoke(timeout, request, xid)
         try:
-            answer = super()._invoke(min(timeout, _HANDSHAKE_SECS), request, xid)
+            limit = min(timeout, _HANDSHAKE_SECS, _HANDSHAKE_PART * self.client.session_secs)
+            answer = super()._invoke(limit, request, xid)
         except exceptions.ConnectionDropped:
             # A server rejects a client that has seen later changes than the server. If all servers reject it, they have lost
             # these changes (they are empty, or restored from a backup), and would reject the client for ever.

@@ -25,6 +25,7 @@ from squall.cluster.store import Conflict, Deposed, Exists, Unavailable
 from squall.cluster.zookeeper import NoAccess, ZooKeeperStore
 from squall.cluster.zookeeper.client import TimedCall
 from supervisor import nimbus_http, store_view
+from tests.faults.proxy import FORWARD, Proxy
 from tests.zookeeper_servers import (
     PATIENCE_SECS,
     Ensemble,
@@ -38,6 +39,8 @@ from tests.zookeeper_servers import (
 pytestmark = pytest.mark.slow
 
 Open = Callable[..., ZooKeeperStore]
+#: A client's first request: its length, version, last change seen, session's length, id and password, and one flag.
+HANDSHAKE_BYTES = 4 + 4 + 8 + 4 + 8 + (4 + 16) + 1
 ALICE = ("alice", "a:secret:of-hers")
 
 
@@ -123,6 +126,24 @@ def test_a_killed_server_that_comes_back_has_the_same_session(
     assert states == ["suspended", "connected"]
     store.put("/e", b"y")
     eventually(lambda: told == ["/e", "/e"])  # and it gets changes again
+
+
+def test_a_handshake_without_an_answer_does_not_cost_the_session(
+    opened: Open, zookeeper: ZooKeeperServer
+) -> None:
+    host, port = zookeeper.servers.split(":")
+    with Proxy((host, int(port))) as proxy:
+        store = opened(f"{host}:{proxy.address[1]}")
+        store.create("/e", b"x", ephemeral=True)
+        states = states_from_now(store)
+        proxy.cut()
+        proxy.break_off()
+        proxy.vanish(HANDSHAKE_BYTES, FORWARD)  # the server never sees the first handshake
+        proxy.heal()
+        eventually(lambda: states[-1:] == ["connected"])
+        assert states == ["suspended", "connected"]
+        assert store.owns("/e")
+        store.close()
 
 
 def test_a_server_that_comes_back_empty_is_an_empty_store_with_a_new_session(
