@@ -43,7 +43,10 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.mark.timeout(400)
 def test_a_process_shares_a_session_and_gets_another_when_java_is_killed(found: dict[str, Any]) -> None:
     assert "Invalid maximum heap size" in found["wrong memory"]
-    assert "with master local[1]" in found["mismatch"] and "wanted was master local[2]" in found["mismatch"]
+    assert (
+        "with master local[1]" in found["mismatch"]
+        and "the request is for master local[2]" in found["mismatch"]
+    )
     assert found["settled"] == [60, 0]
     assert found["numbers"] == list(range(60))  # each once, though Java was killed during the write
     assert not found["same process"] and found["first has ended"] and found["renewed by the sink"]
@@ -68,7 +71,7 @@ def test_a_session_made_by_the_user_is_used_and_not_stopped(spark: SparkSession)
 
 def test_a_users_session_with_other_settings_is_refused(spark: SparkSession) -> None:
     with pytest.raises(
-        SessionMismatch, match=r"its master is local\[2\], wanted was yarn; spark\.a is not set there"
+        SessionMismatch, match=r"its master is local\[2\], but yarn is requested; spark\.a is not set there"
     ):
         pytest.fail(f"{shared_session('yarn', {'spark.a': 'b'})}")
     with pytest.raises(SessionMismatch, match="there is one Spark driver in a process"):

@@ -131,7 +131,7 @@ def test_an_unwritable_path_is_reported_at_the_start(spark: SparkSession, tmp_pa
 
 def test_a_session_of_another_master_is_refused_with_both_named(spark: SparkSession, tmp_path: Path) -> None:
     bolt = SparkSink(str(tmp_path), SCHEMA, master="local[1]")
-    with pytest.raises(TopologyFailed, match=r"its master is local\[2\], wanted was local\[1\]"):
+    with pytest.raises(TopologyFailed, match=r"its master is local\[2\], but local\[1\] is requested"):
         run_bolt(bolt, [("a", 1)], source_fields=FIELDS)
 
 

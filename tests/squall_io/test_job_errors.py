@@ -90,7 +90,7 @@ def spark_error(text: str, condition: str | None = None) -> Exception:
             "a Python worker of Spark's died: it was killed, perhaps for lack of memory, ended itself, or crashed in a"
             " library\n"
             "  fewer tasks at a time leave more memory to each (--master 'local[1]');"
-            " --conf spark.sql.execution.pyspark.udf.faulthandler.enabled=true tells the line of a crash",
+            " --conf spark.sql.execution.pyspark.udf.faulthandler.enabled=true shows the line of a crash",
         ),
         (
             spark_error(DEAD.format(FAULT)),

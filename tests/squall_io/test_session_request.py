@@ -34,7 +34,7 @@ def test_another_master_or_other_settings_are_reported_with_both() -> None:
         SessionRequest.of("yarn", {"spark.a": "1"}), SessionRequest.of("local[2]", {"spark.a": "2"})
     )
     assert problem is not None
-    assert "with master local[2] with spark.a=2; wanted was master yarn with spark.a=1." in problem
+    assert "with master local[2] with spark.a=2; the request is for master yarn with spark.a=1." in problem
     assert (
         request_conflict(SessionRequest.of("yarn", {}), SessionRequest.of("yarn", {"spark.a": "1"}))
         is not None

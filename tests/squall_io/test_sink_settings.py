@@ -35,7 +35,7 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
         ({"compression": "zip"}, "compression is 'zip' (str)"),
         ({"partition_by": "wort"}, "did you mean 'word'?"),
         ({"partition_by": 3}, "partition_by is 3 (int)"),
-        ({"partition_by": ["word", "count"]}, "one at least must remain"),
+        ({"partition_by": ["word", "count"]}, "at least one must remain"),
         ({"batch_size": 0}, "batch_size is 0 (int)"),
         ({"batch_size": True}, "batch_size is True (bool)"),
         ({"batch_interval": 0}, "batch_interval is 0"),

@@ -133,7 +133,7 @@ def test_any_text_is_a_schema_or_a_schema_error(text: str) -> None:
         ("`` int", "the name between the back quotes is empty"),
         ("`a\0b` int", "a name holds no NUL character"),
         ("`a int", "the quote ` is never closed"),
-        ("a int, A string", "'A' is declared besides 'a', and Spark does not look at case"),
+        ("a int, A string", "'A' is declared besides 'a', and Spark ignores case"),
         ("a struct<b: int, b: int>", "'b' is declared twice"),
         ("a int,", "the end is found where the name of a column is expected"),
         ("a", "the end is found where the type of 'a' is expected"),
@@ -147,8 +147,8 @@ def test_any_text_is_a_schema_or_a_schema_error(text: str) -> None:
         ("a decimal(3,4)", "a decimal takes its number of digits, 1 to 38"),
         ("a decimal(5,-1)", "'-' is not expected"),
         ("a decimal(x)", "'x' is found where a number of digits is expected"),
-        ("a map<double, int>", "double makes no key of a map"),
-        ("a map<array<int>, int>", "array<int> makes no key of a map"),
+        ("a map<double, int>", "double cannot be a map's key"),
+        ("a map<array<int>, int>", "array<int> cannot be a map's key"),
     ],
 )  # fmt: skip
 def test_an_unusable_column_is_refused_with_advice(ddl: object, said: str) -> None:

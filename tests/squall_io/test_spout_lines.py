@@ -249,7 +249,7 @@ def test_all_mistakes_in_the_arguments_are_reported_at_once() -> None:
 
 
 def test_positions_inside_the_input_are_refused_since_they_would_be_read_too() -> None:
-    with pytest.raises(InvalidConfig, match=r"positions: /logs/done is among what is read of /logs"):
+    with pytest.raises(InvalidConfig, match=r"positions: /logs/done would be read as part of /logs"):
         HdfsLines("/logs", positions="/logs/done")
     HdfsLines("/logs", positions="/logs/_done")
 

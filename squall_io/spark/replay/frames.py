@@ -2,7 +2,8 @@
 
     source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
 
-Spark moves records of some thousand tuples each. All records of a task are in one partition, which may have several tasks.
+Spark moves records of some thousand tuples each. All records of a task are in one partition, which may also have the records of
+other tasks.
 The first record of each task starts the task, so a task without input also runs.
 
 Until an output is read, its tuples are bytes in Arrow's stream format, which includes the schema. If the caller gave a schema
@@ -39,7 +40,7 @@ ERROR_ROWS: Final = (
     "component string, task int, `index` int, call string, stream string, `values` string, error string, traceback string,"
     " sources array<struct<source: string, partition: int, row: bigint>>"
 )
-#: Bytes of records that a Python worker sends to Spark at once.
+#: How many bytes of records a Python worker sends to Spark at once.
 _AT_ONCE: Final = 4 << 20
 
 Batches = Iterator["pa.RecordBatch"]
@@ -57,11 +58,11 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
         if first is None:
             return
         partition = first.column(first.num_columns - 1)[0].as_py()
-        # The same values as `CommittedRows` emits; the last column is the partition.
+        # A row has the values that `CommittedRows` would emit, without the last column: that is the partition.
         rows = (list(plain_rows(batch.columns[:-1], batch.num_rows)) for batch in chain([first], batches))
         yield from to_arrow(route_rows(plan, key, partition, rows))
 
-    # Spark finds columns by name again, so they get distinct names that need no quotes.
+    # Spark finds columns by name once more, so the columns get distinct names that need no quotes.
     names = plan.fields_of(key)
     columns = [sql.col(quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
     # The partition's number is a column, since the id of a Spark task counts partitions of the whole stage, including other
@@ -72,7 +73,7 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
 def component_records(
     spark: SparkSession, plan: ReplayPlan, step: str, inputs: Sequence[DataFrame]
 ) -> DataFrame:
-    """Return the records that the tasks of a component send, given the records for them."""
+    """Return the records that the tasks of a component send, given the records that they receive (`inputs`)."""
     from pyspark.sql import functions as sql
 
     tasks = plan.tasks_of[step]

@@ -30,7 +30,7 @@ BOOLEAN, WHOLE_NUMBER, DOUBLE, STRING, BINARY = map(
 DATE, TIMESTAMP, TIMESTAMP_NTZ = map(Simple, ("date", "timestamp", "timestamp_ntz"))
 _LEAST, _MOST = WHOLE["bigint"]
 
-#: Python types and their column types; the type of an integer depends on its size.
+#: Python type -> column type. `int` is missing, since an integer's size must be checked (`_whole`).
 _PLAIN: Final[dict[type, Kind]] = {
     type(None): NOTHING,
     bool: BOOLEAN,
@@ -47,7 +47,7 @@ class TypeConflict(Exception):
 
 
 def kinds_of(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Kind]:
-    """Return the type of each field of some rows; `TypeConflict` names the field."""
+    """Return the type of each field of some rows. Raises `TypeConflict`, which names the field."""
     return [kind_of_all(f"field {name!r}", column) for name, column in zip(fields, columns_of(rows))]
 
 
@@ -144,7 +144,7 @@ _LOOKS: Final[tuple[tuple[type, Callable[[str, Any], Kind]], ...]] = (
 
 
 def merge_kinds(where: str, one: Kind, other: Kind) -> Kind:
-    """Return the common type of two types; `TypeConflict` names both."""
+    """Return the common type of two types. Raises `TypeConflict`, which names both."""
     if one == other or NOTHING in (one, other):
         return other if one == NOTHING else one
     if isinstance(one, Decimal) and isinstance(other, Decimal):
@@ -165,7 +165,7 @@ def merge_kinds(where: str, one: Kind, other: Kind) -> Kind:
 
 
 def merge_all(fields: Sequence[str], some: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
-    """Return the merged type of each field; `TypeConflict` names the field."""
+    """Return the merged type of each field. Raises `TypeConflict`, which names the field."""
     return [merge_kinds(f"field {name!r}", one, other) for name, one, other in zip(fields, some, others)]
 
 

@@ -29,6 +29,7 @@ _FORMATS: Final = {
     ".ndjson": "json",
     ".csv": "csv",
 }
+#: Endings of compressed files; the ending of the format precedes them.
 _PACKED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4")
 
 
@@ -60,13 +61,15 @@ class FileSource:
 
 
 def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Selection | FileSource:
-    """Return what a path means as a stream with these fields; raise `UnreadableSource` if nothing exists there, or if lines
-    cannot be tuples of the stream, and the errors of reading a table's manifest.
+    """Return the table or the files at a path, as the source of a stream with these fields.
+
+    Raises `UnreadableSource` if nothing exists at the path, or if the files are lines of text and the stream does not have
+    exactly one field. Also raises the errors of reading a table's manifest.
     """
     try:
         return choose(files, span)
     except (NoTable, FilesRefused):
-        # a file is refused as a folder; if the path must not be read, Spark refuses it later
+        # `choose` refuses a path of a file, since a table is a folder. A path without permission is refused later, by Spark.
         pass
     if span:
         raise UnreadableSource(

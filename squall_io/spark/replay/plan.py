@@ -1,7 +1,7 @@
 """The part of a topology that a replay runs: the components that the outputs depend on. A request that a replay cannot carry
 out is refused with an error that names the component or stream.
 
-Plain values and decisions over them; a `ReplayPlan` is sent to every task of the job.
+This module has only plain values, and decisions over them. A `ReplayPlan` is sent to every task of the job.
 Must not know: Spark, user code, tuples.
 """
 
@@ -303,7 +303,9 @@ def cycle_problems(topology: Topology, needed: set[str], given: set[StreamKey]) 
 
 
 def in_order(topology: Topology, needed: set[str]) -> list[str]:
-    """Return the components so that each comes after those it reads from; otherwise in order of declaration."""
+    """Return the components in an order in which each comes after all components that it reads from. Components that are ready
+    at the same time keep the order of their declarations.
+    """
     left = [spec for spec in topology.components if spec.id in needed]
     done: list[str] = []
     while left:
@@ -316,7 +318,7 @@ def in_order(topology: Topology, needed: set[str]) -> list[str]:
 
 def pruned(topology: Topology, needed: set[str]) -> Topology:
     """Return the topology with only the code and routes of components that run. Direct routes to other components remain, since
-    a bolt may name one of their tasks without an error; nothing is sent along these routes.
+    a bolt may name a task of such a component without an error; nothing is sent along these routes.
     """
 
     def without_routes(spec: ComponentSpec) -> ComponentSpec:

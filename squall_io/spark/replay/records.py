@@ -1,6 +1,6 @@
 """The records that tasks of a replay exchange: some thousand tuples for one task, or a note with errors or totals.
 
-Spark shuffles and sorts records, but never inspects one. The records of a task are ordered by (target, stream, sender, seq).
+Spark shuffles and sorts records, but does not look into blobs. A task's records are ordered by (target, stream, sender, seq).
 So if a task runs again, or twice, it gets the same input in the same order, and gives the same output.
 A blob has the values by columns (which is faster and takes less than half the size of rows), and for each tuple the source row
 that its tree began with. A blob of an output's tuples has no source rows, and its columns are Arrow's, in a schema.
@@ -30,38 +30,44 @@ More: TypeAlias = dict[int, tuple[tuple[int, int], ...]]
 #: Whatever `pickle.loads` reads from.
 Buffer: TypeAlias = "bytes | memoryview"
 
-#: Values of `Record.stream` for records that are not tuples. The first record of every task is BEGIN.
+# Values of `Record.stream` for records without tuples.
+#: The first record of every task.
 BEGIN: Final = -3
+#: The counts and problems of a task.
 TOTALS: Final = -2
+#: A list of errors.
 ERRORS: Final = -1
 #: `Record.target` of a record that no task reads.
 NO_TASK: Final = -1
 
-#: The most tuples of a blob, and the bytes that it should not exceed.
+#: The most tuples of a blob.
 MOST_TUPLES: Final = 1000
+#: The most bytes of a blob, unless a single tuple is larger.
 MOST_BYTES: Final = 1 << 20
 #: The most tuples of an output in one blob.
 MOST_ROWS: Final = 4096
-#: The number of error texts in a task's totals.
+#: The most error texts in a task's totals.
 FIRST: Final = 3
 
+#: Bits of a sender's number that have the partition's number.
 _SENDER_BITS: Final = 32
+# Bits of a root that have the row's position and the partition's number.
 _ROW_BITS: Final = 36
 _PARTITION_BITS: Final = 20
-#: The most sources: their numbers take the remaining bits of 63.
+#: The most sources: a source's number takes the remaining bits of a root, which has 63 bits.
 MOST_SOURCES: Final = 1 << (63 - _ROW_BITS - _PARTITION_BITS)
 
 
 class Record(NamedTuple):
-    """Tuples for a task, or a note, with the place in the order."""
+    """Tuples for a task, or a note. The first four fields decide the order of records."""
 
-    #: The task that reads it, or NO_TASK.
+    #: The task that reads the record, or NO_TASK.
     target: int
     #: The number of the stream in the plan; negative: see BEGIN.
     stream: int
-    #: The task that sent it, or a partition of a source.
+    #: The task that sent the record, or a partition of a source.
     sender: int
-    #: The number of the record among those of its sender.
+    #: The number of the record among the records of its sender.
     seq: int
     #: Bytes, or `Checked` in the process that emitted an output's tuples.
     blob: Buffer | Checked
@@ -103,7 +109,7 @@ class Tuples:
 
 
 class Unpicklable(Exception):
-    """A value among the rows cannot be pickled. To find it, the rows are pickled one by one."""
+    """A value among the rows cannot be pickled. `encode_all` halves the rows until the tuple with this value is alone."""
 
 
 def encode(tuples: Tuples) -> bytes:
@@ -114,7 +120,7 @@ def encode(tuples: Tuples) -> bytes:
 
 def columns_of(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
     """Return rows as columns; no columns if there are no rows. `zip(*rows)` is ten times slower for a thousand rows: it makes
-    an iterator for each.
+    an iterator for each row.
     """
     return [list(map(itemgetter(place), rows)) for place in range(len(rows[0]) if rows else 0)]
 
@@ -177,7 +183,7 @@ class Origin(NamedTuple):
 
 
 def first_root(source: int, partition: int) -> int:
-    """Return the root of a partition's first row; the next rows have the next numbers. It is never 0, which means no tree."""
+    """Return the root of a partition's first row; the next rows have the next numbers. No root is 0, since 0 means no tree."""
     if partition >> _PARTITION_BITS:
         raise ReplayFailed(
             f"a source has more than {1 << _PARTITION_BITS:,} partitions: give frame.coalesce(n) instead"
@@ -243,7 +249,7 @@ class Totals:
     failed: int = 0
     unsettled: int = 0
     errors: int = 0
-    #: Texts of its first errors.
+    #: Texts of the task's first errors.
     first: list[str] = field(default_factory=list)
     #: Why the task could not be run at all.
     fatal: str | None = None

@@ -31,8 +31,10 @@ from topology_api.wording import listed, shown, typed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Bytes of records that Spark passes to a Python worker at a time; Spark's own limit is ten thousand records of any size.
+#: Limits the bytes of records that Spark passes to a Python worker at a time; by default the limit is ten thousand records of
+#: any size.
 _BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
+#: The value of this setting during a replay.
 _BYTES: Final = str(16 << 20)
 #: Packages that Spark's workers must have.
 _NEEDED: Final = ("squall_io", "worker", "topology_api", "squall", "pyarrow")
@@ -97,12 +99,12 @@ def replay_topology(
         and these streams run; spouts and sinks never do.
     max_errors: if more tuples fail, the replay fails and names the first ones; None: any number may fail.
     schemas: DDL of outputs whose types should not be inferred, `{"count": "word string, count bigint"}`.
-    parallelism: the number of tasks of a component, in place of the topology's; state by key is spread over that many tasks.
+    parallelism: numbers of tasks, by component, that replace the topology's; state by key is spread over a component's tasks.
     modules: your files that Spark's workers need, by their place in an archive of modules; None: the files that the driver has
         imported from the folders of the topology's modules.
 
-    A source must give the same rows in the same order if part of it is recomputed, as files do: Spark recomputes parts when it
-    loses a machine.
+    If Spark loses a machine, it computes parts of a source again. So a source must give the same rows in the same order each
+    time, as files do.
     Raises CannotReplay, with all reasons, if the request is impossible, and TooManyErrors or ReplayFailed if the replay fails.
     """
     refuse_others(topology, sources)

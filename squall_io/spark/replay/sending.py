@@ -28,9 +28,9 @@ from worker.tasks.emitter import short
 
 #: The number of errors that are sent together.
 _ERRORS_AT_ONCE: Final = 100
-#: Tuples that an outbox gathers as long as their size is unknown.
+#: How many tuples an outbox gathers as long as the size of the tuples is unknown.
 _FIRST: Final = 64
-#: Rows that are sampled to estimate the size.
+#: How many rows are sampled to estimate the size of a row.
 _LOOKED_AT: Final = 8
 
 
@@ -48,7 +48,7 @@ class OutputRoute(Route):
 
 
 class Sender:
-    """Makes the records of one task, or of one partition of a source, in order, and its notes."""
+    """Makes the records, in order, and the notes of one task, or of one partition of a source."""
 
     def __init__(self, plan: ReplayPlan, sender: int, heir: int, totals: Totals) -> None:
         """heir: the task that passes on this sender's notes."""
@@ -65,7 +65,7 @@ class Sender:
             for key, schema in plan.schemas.items()
             if key.component == totals.component
         }
-        #: How many tuples an outbox gathers, for a task and for an output; fewer if tuples are large.
+        #: How many tuples an outbox gathers: `least` for a task, `least_rows` for an output. Both fall if tuples are large.
         self.least = self.least_rows = _FIRST
 
     def pop_records(self) -> list[Record]:
@@ -126,8 +126,8 @@ class Sender:
         self.seq += 1
 
     def checker_of(self, stream: int, source: Source, rows: list[Row]) -> RowChecker | None:
-        """Return the checker for rows of an output: for its schema, or for the types of these rows, which are recorded; None
-        if they have no common schema.
+        """Return the checker for rows of an output. If the output has no schema, record the types of these rows, and return
+        the checker for all types so far; None if they have no common schema.
         """
         totals, fields = self.totals, source.fields
         if StreamKey(source.component, source.stream) in self.plan.schemas:
@@ -216,5 +216,5 @@ def add_output(output: StreamOutput) -> None:
     outbox, such a route keeps the emitter's fast path.
     """
     output.picked.append(OutputRoute(Outbox(output.source, records.NO_TASK)))
-    output.only, output.key = None, -1  # the cache of the previous routes
+    output.only, output.key = None, -1  # resets the cache of the previous routes
     output.shorten()

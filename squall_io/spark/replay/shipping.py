@@ -89,7 +89,7 @@ def root_of(name: str) -> str | None:
 
 
 def ship(spark: SparkSession, modules: Mapping[str, Path]) -> None:
-    """Give a session's workers these modules, unless they have them."""
+    """Give a session's workers these modules, unless the workers already have them."""
     if not modules:
         return
     data = archive_of(modules)

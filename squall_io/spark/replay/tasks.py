@@ -2,9 +2,9 @@
 a worker; and turns the rows of a source's frame into tuples for the tasks of its readers.
 
 A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`. The topology's groupings
-route its emissions. Time stands still (`Context.now`), so that a task that runs a second time does the same. So the interval of
-a batch bolt never elapses; only the number of its tuples ends a batch. For the same reason, coroutines apply their effects in
-the order of their tuples; no more of them run at once than the bolt allows.
+route the task's emissions. A task that runs a second time must do the same as the first time. So time stands still
+(`Context.now`): the interval of a batch bolt never elapses, and only the number of tuples ends a batch. For the same reason,
+coroutines apply their effects in the order of their tuples. No more coroutines run at once than the bolt allows.
 
 A source: each partition of its frame is a sender; the partition's tuples name one of the source component's tasks as their
 origin.
@@ -253,7 +253,7 @@ class TaskRun:
             self.sender.fail(report.call, tup._source, tup.values, roots, report.text, trace_of(report))
 
     def report_errors(self, reports: list[ErrorReport]) -> None:
-        """Report errors without a failed tuple, for example of `tick`, or of a call whose tuple was settled before."""
+        """Report errors without a failed tuple: for example of `tick`, or of a call whose tuple was already acked or failed."""
         for report in reports:
             self.sender.fail(report.call, None, report.tuple_text, [], report.text, trace_of(report))
 

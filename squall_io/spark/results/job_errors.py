@@ -21,9 +21,10 @@ from topology_api import SquallError
 _TRACEBACK: Final = "Traceback (most recent call last):"
 #: A frame of a traceback, or of `faulthandler`, which writes no second comma.
 _FRAME: Final = re.compile(r'^  File "([^"]+)", line (\d+),? in (.+)$', re.MULTILINE)
-#: Spark's text about a lost Python worker, and the text that `faulthandler` left, if enabled: a stack with the innermost
-#: frame first.
+#: Spark's text about a lost Python worker. If `faulthandler` was enabled, its text follows: the error, and a stack with the
+#: innermost frame first.
 _DIED: Final = re.compile(r"Python worker exited unexpectedly \(crashed\)(?:: (Fatal Python error: .+))?")
+#: The setting that enables `faulthandler` in Python workers.
 _FAULTHANDLER: Final = "spark.sql.execution.pyspark.udf.faulthandler.enabled"
 #: Frames of these files belong to PySpark, or to libraries that it uses.
 _NOT_THEIRS: Final = re.compile(r"[/\\]pyspark[/\\]|site-packages|pyspark\.zip|^<frozen|lib[/\\]python3")
@@ -32,14 +33,14 @@ _AT: Final = re.compile(
     r"\[(FAILED_READ_FILE|TASK_WRITE_FAILED)\b[\w.]*\] .*? (?:reading file|writing rows to) (.+?)\.(?:\s|$)",
     re.MULTILINE,
 )
-#: The beginning of Py4J's text if Java did not answer, or raised an exception; of an exception, the text has the stack trace.
+#: The beginning of Py4J's text if Java did not answer, or raised an exception. The text for an exception has a stack trace.
 _CALLING: Final = "An error occurred while calling"
 _NO_JAVA: Final = (
     "the Java process of Spark's driver has ended, or does not answer: it was killed, perhaps for lack of memory, or it"
     " crashed\n  more memory for it: --conf spark.driver.memory=4g"
 )
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
-#: The failed call if Spark does not name it.
+#: Stands for the failed call if Spark does not report which call failed.
 _STORAGE: Final = "storage or the network failed"
 
 
@@ -134,7 +135,7 @@ def _of_dead_worker(text: str) -> str | None:
     if found[1] is None:
         return (
             f"{what}\n  fewer tasks at a time leave more memory to each (--master 'local[1]');"
-            f" --conf {_FAULTHANDLER}=true tells the line of a crash"
+            f" --conf {_FAULTHANDLER}=true shows the line of a crash"
         )
     frames = _FRAME.findall(text, found.end())
     theirs = [frame for frame in frames if not _NOT_THEIRS.search(frame[0])] or frames

@@ -29,7 +29,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class JobProgress:
-    """What has been done of the known work."""
+    """How much of the known work is done."""
 
     stages: int = 0
     stages_done: int = 0
@@ -50,9 +50,10 @@ class JobProgress:
 
 
 def progress_of(active: Iterable[Stage], ended: Iterable[Stage]) -> JobProgress:
-    """Return the sum over the stages of running and finished jobs. Incomplete stages of finished jobs were not needed.
+    """Return the sum over the stages of running and finished jobs.
 
-    A skipped stage counts as done, so that the number of stages never shrinks.
+    If a finished job has an incomplete stage, Spark did not need the stage. Such a stage counts as done, so that the number of
+    stages never shrinks.
     """
     stages = [*active, *(Stage(stage.done, stage.done, 0, stage.failed) for stage in ended)]
     return JobProgress(

@@ -44,7 +44,7 @@ class CannotPublish(SquallError):
 
 @dataclass(frozen=True)
 class OutputTable:
-    """The table for new versions."""
+    """The table that gets a new version, and how many versions it keeps."""
 
     files: Files
     table: TableRecord
@@ -75,13 +75,13 @@ def open_output(
 
 @dataclass(frozen=True)
 class Result:
-    """A future newest version of a table."""
+    """A result that is to become the newest version of a table."""
 
     output: OutputTable
     run: Run
     #: Returns the frame; not called if the run's result exists already.
     make: Callable[[], DataFrame]
-    #: Returns what else was counted, for the version's record; called once the rows are written.
+    #: Returns further counts for the version's record; called after the rows are written.
     counts: Callable[[], Mapping[str, int]] = dict
 
 
@@ -108,7 +108,7 @@ def publish_frames(
             _carry_out(left, attempts, done)
         except BaseException as error:
             if not isinstance(error, Exception):
-                _in_a_thread(cancel)  # otherwise tasks continue to write files that are deleted here
+                _in_a_thread(cancel)  # so that tasks stop writing before their files are deleted below
             found = {}
             for name in attempts.keys() - done.keys():
                 published = _give_up(left[name].output.files, attempts[name])
@@ -172,8 +172,8 @@ def _give_up(files: Files, attempt: Attempt) -> Published | None:
 
 
 def _in_a_thread(call: Callable[[], None]) -> None:
-    """Make the call in another thread, with its own connection to Java: this thread's connection is in the middle of a call.
-    The new call may also hang."""
+    """Make the call in a new thread, which has its own connection to Java: this thread's connection is in the middle of a call.
+    Wait only for a limited time, since the new call may hang too."""
     thread = threading.Thread(target=call, name="squall-spark-cancel", daemon=True)
     thread.start()
     thread.join(_CANCEL_SECS)
@@ -206,6 +206,6 @@ def _write(frame: DataFrame, schema: Schema, output: OutputTable, attempt: Attem
     with changed_settings(session, wanted):
         save(frame, "append", WriteAs(table.file_format, table.partition_by), folder)
         if not output.files.list(attempt.rows):
-            return 0  # no rows, so no partition
+            return 0  # without rows, Spark writes no files of a partitioned table
         reader = session.read.format(table.file_format).options(**read_options(table.file_format))
         return reader.schema(str(schema)).load(folder).count()

@@ -1,7 +1,7 @@
 """Reprocessing: committed rows go through a user's job, and its result becomes the newest version of another table.
 
-The manifest determines what is read, before Spark is involved. A digest of that selection, of the job and of the output's
-settings identifies the run: if the newest version is already the result of this run, the job is not run again.
+The manifest determines which rows are read, before Spark is involved. A digest of this selection, of the job and of the
+output's settings identifies the run: if the newest version is already the result of this run, the job is not run again.
 Must not know: command lines, terminals, how the job was found.
 """
 
@@ -24,7 +24,7 @@ from topology_api.wording import typed
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: The name of the rows in SQL.
+#: The name by which a query refers to the rows.
 ROWS = "rows"
 
 
@@ -34,19 +34,19 @@ class WrongResult(SquallError):
 
 @dataclass(frozen=True)
 class Job:
-    """A job over the rows."""
+    """The user's job: it turns the rows into the result."""
 
-    #: Its name for people.
+    #: The job's name for people.
     name: str
     #: A digest of the job's text.
     code: str
     apply: Callable[[SparkSession, DataFrame], Any]
-    #: The user's modules that its functions may need on Spark's executors.
+    #: The user's modules that the job's functions may need on Spark's executors.
     modules: tuple[ModuleType, ...] = ()
 
     @classmethod
     def of_sql(cls, text: str) -> Job:
-        """Return the job of one query of `rows`."""
+        """Return the job that runs one SQL query over `rows`."""
 
         def apply(spark: SparkSession, rows: DataFrame) -> DataFrame:
             rows.createOrReplaceTempView(ROWS)

@@ -53,8 +53,9 @@ VERSION: Final = "version"
 PUBLISH: Final = "publish"
 SWEEP: Final = "sweep"
 SEAL: Final = ".seal.json"
-#: Seconds between an attempt's keepalives. An attempt without a keepalive for a day is swept.
+#: Seconds between an attempt's keepalives.
 KEEP_ALIVE: Final = 60.0
+#: An attempt without a keepalive for this many seconds is presumed dead and swept.
 DEAD_AFTER: Final = 24 * 3600.0
 #: The default format of results.
 DEFAULT_TABLE: Final = tables.TableRecord(tables.RESULTS, "parquet", ())
@@ -118,7 +119,7 @@ class Attempt:
 
     @property
     def run(self) -> str:
-        """The id of its run."""
+        """The id of the attempt's run."""
         return self.name.partition("-")[0]
 
     @property
@@ -128,12 +129,12 @@ class Attempt:
 
     @property
     def rows(self) -> str:
-        """The folder that Spark writes its rows to."""
+        """The folder that Spark writes the attempt's rows to."""
         return f"{self.folder}/rows"
 
 
 class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A published result. The fields are those of its record, in order; in the record, `table` lacks its kind."""
+    """A published result. The fields are those of its record, in order; in the record, `table` lacks `holds`."""
 
     number: int
     run: str
@@ -143,12 +144,12 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     code: str
     inputs: tuple[RunInput, ...]
     settings: Mapping[str, Any]
-    #: How its rows are written: the same for all versions of the table.
+    #: How the rows are written: the same for all versions of the table.
     table: tables.TableRecord
     rows: int
     #: Spark's DDL.
     schema: str
-    #: Their paths are relative to the table. Empty once the version is pruned.
+    #: The paths of these files are relative to the table. A pruned version has no files.
     files: tuple[DataFile, ...]
     #: Seconds since 1970, by the publisher's clock.
     published: int | float
@@ -170,8 +171,8 @@ class Version(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Published:
-    """How a run ended: the version with its result, and whether it has the rows of this attempt, or those of another attempt of
-    the same run.
+    """How a run ended: the version with the run's result, and whether this attempt wrote the version (`ours`) or a different
+    attempt of the same run.
     """
 
     version: Version
@@ -322,12 +323,12 @@ def _sealed(files: Files, draft: Version) -> Version:
 
 
 def _finish(files: Files, draft: Version) -> Version:
-    """Publish a sealed attempt and clear the seal; return the version. `AttemptLost`, `TableMismatch` and `FolderTaken` also
-    clear the seal, since the attempt can never become a version.
+    """Publish a sealed attempt and clear the seal; return the version. The seal is also cleared before `AttemptLost`,
+    `TableMismatch` or `FolderTaken` is raised, since the attempt can then never become a version.
     """
     try:
         version = _numbered(files, draft)
-        tables.correct_table(files, version.table)  # a different first version may have been published
+        tables.correct_table(files, version.table)  # it may have the format of a run that did not publish
     except (AttemptLost, tables.TableMismatch, tables.FolderTaken):
         files.delete(_seal_path(draft.attempt))
         raise
@@ -358,7 +359,7 @@ def _numbered(files: Files, draft: Version) -> Version:
 
 
 def _is_whole(files: Files, draft: Version) -> bool:
-    """Return whether all files of a sealed attempt exist. If not, it was swept before it was sealed."""
+    """Return whether all files of a sealed attempt exist. If not, the attempt was swept before it was sealed."""
     sizes = {status.path: status.size for status in files.walk(draft.folder)}
     complete = all(sizes.get(file.path) == file.size for file in draft.files)
     return files.exists(_begun_path(draft.attempt)) and complete
@@ -367,8 +368,8 @@ def _is_whole(files: Files, draft: Version) -> bool:
 def _lost(files: Files, attempt: str) -> AttemptLost:
     return AttemptLost(
         f"the rows in {files.root}/{RESULTS}/{attempt} are gone: this run was frozen or cut off for"
-        f" {DEAD_AFTER / 3600:.0f} hours and another one presumed it dead, or they were deleted by hand. Nothing was published:"
-        " run it again."
+        f" {DEAD_AFTER / 3600:.0f} hours and a different run presumed it dead, or the rows were deleted by hand. Nothing was"
+        " published: run it again."
     )
 
 
@@ -387,7 +388,9 @@ def settle(files: Files) -> None:
             else:
                 _finish(files, _version_from(PUBLISH, data, status.path))
         except (AbsentFile, AttemptLost, tables.TableMismatch, tables.FolderTaken, UnreadableRecord):
-            continue  # the attempt's own run was faster, or it cannot become a version, is damaged, or is from a newer Squall
+            # The attempt's own run was faster, or the attempt cannot become a version, or its seal is damaged or written by a
+            # newer Squall.
+            continue
 
 
 def tidy(files: Files, run: str, keep: int = KEEP) -> int:

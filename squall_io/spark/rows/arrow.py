@@ -48,7 +48,7 @@ def plain_rows(
 ) -> Iterator[tuple[Any, ...]]:
     """Return rows of plain Python values. Each column has `rows` values; without columns the rows are empty.
 
-    A struct is a dict, a map is a dict, a timestamp is aware, in UTC.
+    A struct or a map becomes a dict. A timestamp becomes an aware datetime in UTC.
     """
     return zip(*map(_plain_values, columns)) if columns else repeat((), rows)
 

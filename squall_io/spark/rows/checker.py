@@ -3,7 +3,7 @@
 The values of a column are checked together: types as a set, numbers while they are packed, texts after they are joined. If this
 check cannot accept all values, values.py checks them one by one. Measured for (string, bigint, timestamp): under half a
 microsecond per row, so the check costs little beside Arrow's own conversion.
-Must not know: tuples, sessions, where the rows go, except what their file format cannot store.
+Must not know: tuples, sessions, where the rows go (but it knows which values their file format cannot store).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _zone_of: Final[Callable[[datetime], tzinfo | None]] = attrgetter("tzinfo")
-#: Takes values of one Python type, without None. Returns them in a form that Arrow accepts if all fit unchanged, else None.
+#: Takes values of one Python type, without None. If all of them fit unchanged, returns them in a form that Arrow accepts; if
+#: not, returns None.
 Fit = Callable[[Sequence[Any]], "Sequence[object] | None"]
 
 
@@ -45,7 +46,7 @@ class Columns:
 
 
 class RowChecker:
-    """Checks rows against a schema, as values of a table of this file format and these partition columns."""
+    """Checks whether rows fit a table: its schema, its file format and its partition columns."""
 
     def __init__(
         self, schema: Schema, file_format: str = "parquet", partition_by: Sequence[str] = ()
@@ -60,7 +61,7 @@ class RowChecker:
     def split(self, rows: Sequence[Sequence[object]]) -> tuple[Columns, list[tuple[int, str]]]:
         """Return the rows that fit, and the position and problem of each other row.
 
-        rows: their values in the order of the schema's columns.
+        rows: each row is a list of values, in the order of the schema's columns.
         """
         width = len(self._columns)
         found: dict[int, list[str]] = {}
@@ -97,7 +98,7 @@ class RowChecker:
 
 
 def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
-    """Return values that fit as an Arrow array."""
+    """Return values, all of which fit, as an Arrow array."""
     import pyarrow
 
     if isinstance(values, array):
@@ -183,8 +184,8 @@ def _fits_if(check: Callable[[Sequence[Any]], bool]) -> Fit:
 
 
 def _packed(code: str) -> Fit:
-    """Pack values into an `array` with Arrow's layout, which also checks their range: 15 ns per value; Arrow's own
-    conversion takes 55.
+    """Return a `Fit` that packs values into an `array` with Arrow's layout, which also checks their range. This takes 15 ns per
+    value; Arrow's own conversion takes 55.
     """
 
     def fit(values: Sequence[Any]) -> Sequence[object] | None:
@@ -197,7 +198,7 @@ def _packed(code: str) -> Fit:
 
 
 def _is_float32(values: Sequence[float]) -> bool:
-    # With "<", `struct` refuses values that are too large; without it, `struct` makes them infinity, and so does `array`.
+    # With "<", `struct` refuses values that are too large; without "<", it turns them into infinity, and so does `array`.
     struct.pack(f"<{len(values)}f", *values)
     return True
 

@@ -2,7 +2,7 @@
 
 Spark's own defaults lose data: CSV ignores a row that is an empty line and truncates microseconds, and JSON reads a broken
 line as nulls. With the options here, every row is read as it was written. Types that a format cannot store are refused when the
-sink is built (`format_problems`); values that it cannot store are refused with their row (`unkept`, called by checker.py).
+sink is built (`format_problems`). A row with a value that its format cannot store is refused (`unkept`, called by checker.py).
 Tests verify all this with generated rows.
 Must not know: sessions, paths, manifests.
 """
@@ -18,16 +18,18 @@ from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import WHOLE, Array, Column, Map, Simple, Struct, same_name
 from topology_api.wording import listed, nearest, shown, typed
 
-#: Spark's name for the folder of a null partition value; it reads the empty string and this text as null, too.
+#: Spark's name for the folder of a null partition value. Spark reads a partition value of this text, or an empty one, as null.
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-#: Null in CSV, as in Hive. Spark's default is an empty text: a null in a single column would be an empty line, so no row.
+#: The text of a null in CSV, as in Hive. Spark's default is an empty text; with that, a null in a table's only column would be
+#: an empty line, which Spark does not read as a row.
 CSV_NULL: Final = "\\N"
 
 #: The longest name of a folder that HDFS and local file systems accept, in bytes.
 _LONGEST_NAME: Final = 255
-#: Characters that Spark writes as %XX in the names of partitions' folders, besides control characters (ExternalCatalogUtils).
+#: Characters that Spark writes as %XX in the names of partitions' folders, control characters included (its class
+#: ExternalCatalogUtils).
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
-#: Days skipped by the Gregorian calendar reform; orc reads each of them as the day after the gap.
+#: The first and the last day that the Gregorian calendar reform skipped; orc reads these days and those between as a later day.
 _ORC_GAP: Final = (date(1582, 10, 5), date(1582, 10, 14))
 _ORC_GAP_TEXT: Final = "orc has no 5 to 14 October 1582"
 _PARTITION_TYPES: Final = frozenset({*WHOLE, "boolean", "string", "date"})
@@ -57,7 +59,8 @@ class FileFormat:
     compressions: tuple[str, ...]
     write: Mapping[str, str] = field(default_factory=dict)
     read: Mapping[str, str] = field(default_factory=dict)
-    #: Whether columns are found by name. If by place, a file is read with the schema that it was written with.
+    #: Whether columns are found by their names. If not, they are found by place, so a file must be read with the schema that it
+    #: was written with.
     by_name: bool = True
 
 
@@ -79,7 +82,7 @@ FORMATS: Final[Mapping[str, FileFormat]] = {
 
 
 def write_options(file_format: str, compression: str | None = None) -> dict[str, str]:
-    """Return Spark's options for writing a format; None: its default compression."""
+    """Return Spark's options for writing a format. `compression` None: the format's default."""
     known = FORMATS[file_format]
     return {**known.write, "compression": compression or known.compressions[0]}
 
@@ -92,7 +95,7 @@ def read_options(file_format: str) -> dict[str, str]:
 def format_problems(
     schema: Schema, file_format: object, partition_by: Sequence[object] = (), compression: object = None
 ) -> list[str]:
-    """Return all problems of a schema in a format with this partitioning and compression, a sentence each."""
+    """Return a sentence for each problem of storing a schema in this format, with this partitioning and compression."""
     known = FORMATS.get(file_format) if isinstance(file_format, str) else None
     if known is None:
         near = nearest(file_format, FORMATS) if isinstance(file_format, str) else ""
@@ -120,10 +123,10 @@ def _column_problems(file_format: str, path: str, column: Column) -> Iterable[st
         yield f"{here}: take parquet, orc or json, or declare a string and write the value as text"
         return
     if file_format == "json" and isinstance(kind, Map) and kind.key != Simple("string"):
-        yield f"{here}: the keys of its objects are strings"
+        yield f"{here}: keys of JSON objects are strings"
     if file_format == "orc" and kind == Simple("timestamp"):
         yield (
-            f"{here}: it would be read shifted where Java has another time zone; take parquet, or declare "
+            f"{here}: where Java has a different time zone, wrong times would be read; take parquet, or declare "
             "timestamp_ntz and give times in UTC without a tzinfo"
         )
     if isinstance(kind, Array):
@@ -145,8 +148,8 @@ def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Itera
             continue
         if column.name.startswith("."):
             yield (
-                f"partition_by names {column.name!r}, and readers of Spark's and Hive's pass over folders whose names begin"
-                " with '.': give the column another name"
+                f"partition_by names {column.name!r}, but Spark and Hive ignore folders whose names begin with '.':"
+                " give the column another name"
             )
         if same_name(column.name) in seen:
             yield f"partition_by names {column.name!r} twice"
@@ -154,10 +157,10 @@ def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Itera
         if not (isinstance(column.type, Simple) and column.type.name in _PARTITION_TYPES):
             yield (
                 f"partition_by names {column.name!r}, which is {column.type}: folders keep whole numbers, strings, "
-                "dates and booleans; add such a column, as the day of a timestamp"
+                "dates and booleans; add a column of such a type, for example the day of a timestamp"
             )
     if len(seen) == len(schema.columns):
-        yield "partition_by names all columns: one at least must remain for the files"
+        yield "partition_by names all columns: at least one must remain for the files"
 
 
 def _meant(name: object, schema: Schema) -> str:
@@ -171,7 +174,7 @@ def _meant(name: object, schema: Schema) -> str:
 
 
 def unkept(file_format: str, column: str, partitioned: bool) -> dict[str, Callable[[Any], str | None]]:
-    """Return, by names of simple types, functions that say why a value would be lost, or return None if it is kept.
+    """Return functions that say why a value of a simple type would be lost (None: it is kept), by the names of the types.
 
     partitioned: whether the table is partitioned by this column.
     """
@@ -197,5 +200,5 @@ def _lost_in_folder(prefix: int, value: str) -> str | None:
 
 
 def _folder_size(text: str) -> int:
-    """Return the bytes of a text in the name of a partition's folder."""
+    """Return how many bytes a text takes in the name of a partition's folder."""
     return len(text.encode()) + 2 * sum(character in _ESCAPED for character in text)

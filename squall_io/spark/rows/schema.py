@@ -1,8 +1,8 @@
-"""The schema of a table's rows: parsed from Spark's DDL text, `"word string, count bigint NOT NULL"`, and merged as it grows.
+"""The schema of a table's rows: parses it from Spark's DDL text, `"word string, count bigint NOT NULL"`, and adds new columns.
 
 The text is parsed without Spark, so that a schema is checked where a topology is submitted, possibly without Java and PySpark.
-Spark reads every accepted text in the same way. Some texts that Spark accepts are refused, with a text to write instead.
-Columns may be added; nothing else about a table changes, so that every row ever written can be read with the latest schema.
+Spark reads every accepted text in the same way. Some texts that Spark accepts are refused here, with advice on what to write.
+Columns may be added, and may become nullable; nothing else about a table changes, so the latest schema can read every row.
 Must not know: PySpark, rows, formats, files.
 """
 
@@ -18,7 +18,7 @@ from squall_io.spark.rows.types import Array, Column, Decimal, Map, SchemaError,
 from topology_api.wording import nearest, shown, typed
 
 MAX_COLUMNS: Final = 10_000
-#: The deepest nesting of types: Python's, Spark's and the formats' own recursions handle it easily.
+#: The deepest nesting of types: the recursions of Python, Spark and the formats handle this depth easily.
 MAX_DEPTH: Final = 32
 
 _ALIASES: Final = {
@@ -69,7 +69,7 @@ _TOKEN: Final = re.compile(
 )
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[01][0-7]{2}|.)", re.DOTALL)
 _LETTERS: Final = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": r"\%", "_": r"\_"}
-#: How many characters an error shows on each side of its place.
+#: How many characters of the text an error shows on each side of the error's place.
 _SHOWN: Final = 50
 
 T = TypeVar("T")
@@ -96,8 +96,8 @@ class Schema:
 
 
 def merge(old: Schema, new: Schema) -> tuple[Schema, list[str]]:
-    """Return the old schema with the new schema's columns added, and the obstacles; if there are any, the old schema is
-    unchanged.
+    """Return the old schema with the new schema's columns added, and a sentence for each problem; if there are problems, no
+    column is added.
 
     Columns keep the old order and spelling, and new columns follow. A column may become nullable; it may not become
     NOT NULL, since rows with nulls may exist.
@@ -133,7 +133,9 @@ class _Token(NamedTuple):
 
 
 def parse_schema(ddl: object) -> Schema:
-    """Return the schema that Spark's DDL text declares, `"word string, count bigint"`; raise `SchemaError` with what helps."""
+    """Return the schema that Spark's DDL text, such as `"word string, count bigint"`, declares. Raises `SchemaError`, whose
+    text says what helps.
+    """
     if not isinstance(ddl, str):
         raise SchemaError(
             f"the schema is {typed(ddl)}: give Spark's DDL text, such as 'word string, count bigint'"
@@ -181,7 +183,7 @@ class _Parser:
         return token
 
     def _is_word(self, *words: str) -> bool:
-        """Consume the next tokens if they are these words, in any case; return whether they were."""
+        """Consume the next tokens if they are these words, in upper or lower case; return whether they were."""
         ahead = self._tokens[self._next : self._next + len(words)]
         if [(token.kind, token.text.lower()) for token in ahead] != [("word", word) for word in words]:
             return False
@@ -212,16 +214,14 @@ class _Parser:
     # Declarations
 
     def _columns(self, depth: int, closing: str, of: str) -> tuple[Column, ...]:
-        """Return columns or fields with different names, up to the end of their list."""
+        """Parse a list of columns or fields, up to its end; no two may have the same name."""
         known: dict[str, str] = {}
         columns = self._list(lambda: self._column(depth), closing, of)
         for column, at in columns:
             other = known.get(types.same_name(column.name))
             known[types.same_name(column.name)] = column.name
             if other is not None:
-                what = (
-                    "twice" if other == column.name else f"besides {other!r}, and Spark does not look at case"
-                )
+                what = "twice" if other == column.name else f"besides {other!r}, and Spark ignores case"
                 self._fail(at, f"{column.name!r} is declared {what}")
         return tuple(column for column, _ in columns)
 
@@ -303,7 +303,7 @@ class _Parser:
         key = self._type(f"{name}'s keys", depth + 1)
         if isinstance(key, (Array, Map, Struct)) or key in (Simple("float"), Simple("double")):
             self._fail(
-                at, f"{key} makes no key of a map: take a string, a whole number, a decimal, binary or a date"
+                at, f"{key} cannot be a map's key: take a string, a whole number, a decimal, binary or a date"
             )
         self._sign(",", "map")
         value = self._type(f"{name}'s values", depth + 1)
@@ -317,7 +317,7 @@ class _Parser:
         numbers = self._list(self._number, ")", "decimal")
         precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
         if len(numbers) > 2 or not 1 <= precision <= types.MAX_PRECISION or scale > precision:
-            self._fail(at, f"a decimal takes its number of digits, 1 to {types.MAX_PRECISION}, and how many of them are behind "
+            self._fail(at, f"a decimal takes its number of digits, 1 to {types.MAX_PRECISION}, and how many of them are after "
                            "the point: decimal(10,2)")  # fmt: skip
         return Decimal(precision, scale)
 
@@ -344,7 +344,7 @@ def _unescaped(escape: str) -> str:
 
 
 def _placed(ddl: str, at: int, why: str) -> str:
-    """Return an error with its place: line and column, and the line itself with a mark below."""
+    """Return the text of an error with its place: line and column, and the line itself with a mark below it."""
     line, start = ddl.count("\n", 0, at) + 1, ddl.rfind("\n", 0, at) + 1
     left = max(start, at - _SHOWN)
     piece = ddl[left : at + _SHOWN].partition("\n")[0]

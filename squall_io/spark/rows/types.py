@@ -1,7 +1,7 @@
 """The types that a column of a Spark table may have in Squall, as plain values whose text is Spark's DDL.
 
-All of these types are preserved on every way into Spark and out of it. The parser refuses intervals, variants, `char(n)` and
-similar types by name. Must not know: how the text is parsed (schema.py), values (values.py), file formats (formats.py).
+Each of these types stays the same on every way into Spark and out of Spark. The parser refuses all other types: intervals,
+variants, `char(n)` and so on. Must not know: how the text is parsed (schema.py), values (values.py), file formats (formats.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SIMPLE: Final = frozenset(
 )
 MAX_PRECISION: Final = 38
 
-#: Names that need no back quotes. Spark accepts more, but not the same ones in every version.
+#: Names that need no back quotes. Spark accepts more names without back quotes, but which ones depends on its version.
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\0": "\\0"})
 
@@ -46,7 +46,7 @@ class Simple:
 
 @dataclass(frozen=True)
 class Decimal:
-    """Exact numbers of at most `precision` digits, `scale` of them behind the point."""
+    """Exact numbers of at most `precision` digits, `scale` of them after the point."""
 
     precision: int
     scale: int
@@ -78,7 +78,7 @@ class Map:
 
 @dataclass(frozen=True)
 class Struct:
-    """Named values in an order."""
+    """Named values in a fixed order."""
 
     fields: tuple[Column, ...]
 
@@ -115,5 +115,5 @@ def quoted(name: str) -> str:
 
 
 def same_name(name: str) -> str:
-    """Return the same text for all names that Spark considers the same: it ignores case."""
+    """Return the same text for all names that are the same for Spark, which ignores case."""
     return name.lower()

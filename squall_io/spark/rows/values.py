@@ -1,8 +1,8 @@
 """Checks whether a column's type accepts a value, and converts the value to a plain Python value.
 
-Nothing is rounded, truncated or guessed. A value that does not have exactly this type is refused, with its place in the row
-(`tags[3]`, `who.age`), the value and the expected type. Scalars of NumPy and pandas are treated as their contents; neither
-library is imported.
+Nothing is truncated or guessed. Nothing is rounded, except that a Python float in a `float` column becomes a 32-bit number. A
+value that does not fit the type is refused; the error has its place in the row (`tags[3]`, `who.age`), the value and the type.
+Scalars of NumPy and pandas are treated as their contents; neither library is imported.
 Must not know: columns of many rows (checker.py), Arrow, why a format loses a value (formats.py passes `Rules`).
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final
 from squall_io.spark.rows.types import WHOLE, Array, Column, Decimal, Map, Struct, Type
 from topology_api.wording import listed, nearest, shown, typed
 
-#: For names of simple types: a function that returns why a value would be lost when it is written, or None.
+#: Name of a simple type -> function that returns why a value would be lost when it is written; None: it is not lost.
 Rules = Mapping[str, Callable[[Any], "str | None"]]
 #: Converts a value to a plain Python value; raises `BadValue`.
 Convert = Callable[[Any], Any]
@@ -28,7 +28,7 @@ _FLOAT32: Final = struct.Struct("<f")
 
 
 class BadValue(Exception):
-    """A value that its type does not accept. `path` is its place below the value that was checked."""
+    """A value that its type does not accept. `path` is the place of this value inside the value that was checked."""
 
     def __init__(self, why: str, path: str = "") -> None:
         super().__init__(why, path)
@@ -85,8 +85,8 @@ def _kept(convert: Convert, rule: Callable[[Any], str | None]) -> Convert:
 
 
 def _unboxed(value: Any) -> Any:
-    """Return the contents of a NumPy scalar; any other value unchanged. (NumPy's dates have a larger range than Python's, so
-    they stay.)
+    """Return the contents of a NumPy scalar; any other value unchanged. (NumPy's dates are also returned unchanged, since their
+    range is larger than that of Python's dates.)
     """
     if type(value) in (int, str, float):
         return value
@@ -173,7 +173,7 @@ def _decimal(kind: Decimal) -> Convert:
         try:
             return scaled(plain)
         except Inexact:
-            raise _refused(value, kind, f": more than {kind.scale} digits behind the point") from None
+            raise _refused(value, kind, f": more than {kind.scale} digits after the point") from None
         except InvalidOperation:
             more = f": more than {kind.precision - kind.scale} digits before the point"
             raise _refused(value, kind, more) from None
@@ -266,7 +266,7 @@ _SIMPLE: Final[Mapping[str, Convert]] = {
     "timestamp_ntz": _timestamp_ntz,
 }
 
-# Values of values
+# Values that contain values
 
 
 def _array(kind: Array, element: Convert) -> Convert:
@@ -317,7 +317,7 @@ def _struct(kind: Struct, rules: Rules) -> Convert:
         if not given.keys() <= fields.keys():
             unknown = next(name for name in given if name not in fields)
             near = nearest(unknown, fields) if isinstance(unknown, str) else ""
-            more = f"which the struct has not{near}; it has {listed(fields)}"
+            more = f"which the struct does not have{near}; it has {listed(fields)}"
             raise BadValue(f"{typed(value)} has {shown(unknown)}, {more}")
         plain: dict[str, Any] = {}
         for name, convert in fields.items():
@@ -338,7 +338,9 @@ def _named(value: Any, kind: Struct) -> Mapping[str, Any]:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if not isinstance(value, tuple):
         raise _refused(value, kind, ": a dict, a tuple or a dataclass is expected")
-    own = getattr(value, "_fields", None) or getattr(value, "__fields__", None)  # a namedtuple, Spark's Row
+    own = getattr(value, "_fields", None) or getattr(
+        value, "__fields__", None
+    )  # of a namedtuple, or of Spark's Row
     names = own or [field.name for field in kind.fields]
     if len(value) != len(names):
         raise BadValue(f"{typed(value)} has {len(value)} values, and {kind} has {len(names)}")

@@ -1,8 +1,8 @@
 """Sessions of Spark Connect, whose driver is in a server: creates, recreates, copies and ends them.
 
-PySpark retries a call for ten minutes if the server does not answer. These sessions retry for seconds, since their callers
-retry too, and report the wait.
-Must not know: leases, tables. (It imports PySpark and gRPC, so it is imported where it is used.)
+PySpark retries a call for ten minutes if the server does not answer. The sessions that are made here retry for a few seconds,
+since their callers retry too, and report the wait.
+Must not know: leases, tables. (This module imports PySpark and gRPC, so other modules import it only where they use it.)
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from squall_io.spark.session.request import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Retries of a call, about 7 seconds in all.
+#: How many times a call is retried. All retries together take about 7 seconds.
 _TRIES: Final = 6
+#: The longest wait before a retry, in milliseconds.
 _LONGEST_WAIT_MS: Final = 2_000
 #: Tells PySpark's functions that they run against Spark Connect; PySpark's own `builder.remote` sets this variable, too.
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
@@ -86,7 +87,7 @@ def own_session() -> SparkSession | None:
 
 
 def _ready(session: SparkSession, request: SessionRequest) -> SparkSession:
-    """Give a new session its settings, with the first calls to the server."""
+    """Give a new session its settings. These are the first calls to the server; if they fail, close the session."""
     _be_quick(session)
     try:
         for name, value in {**SQL_DEFAULTS, **request.conf}.items():

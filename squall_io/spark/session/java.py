@@ -36,7 +36,7 @@ class NotInstalled(SquallError):
 
 
 def find_java(environ: Mapping[str, str]) -> Path:
-    """Return the Java that Spark will start: that of JAVA_HOME if set, else of PATH. Raises `NotInstalled`."""
+    """Return the Java that Spark will start: the Java in JAVA_HOME if set, else the first on PATH. Raises `NotInstalled`."""
     home = environ.get("JAVA_HOME", "")
     if home:
         java = Path(home, "bin", "java")
@@ -64,7 +64,7 @@ def version_in(text: str) -> int | None:
 
 
 def java_version(java: Path) -> int:
-    """Return the release of a Java. Raises `NotInstalled` if it does not run, or names no version."""
+    """Return the release of a Java program. Raises `NotInstalled` if the program does not run, or names no version."""
     try:
         done = subprocess.run(
             [java, "-version"], stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
@@ -111,7 +111,9 @@ def _is_ours(version: str) -> bool:
 
 
 def spark_home_problem(environ: Mapping[str, str]) -> str | None:
-    """Return why SPARK_HOME cannot be used: PySpark starts the Spark in that folder, which must have PySpark's version."""
+    """Return why SPARK_HOME cannot be used; None if it can, or is not set. PySpark starts the Spark in that folder, so this
+    Spark must have PySpark's version.
+    """
     home = environ.get("SPARK_HOME", "")
     if not home:
         return None

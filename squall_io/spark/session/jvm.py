@@ -33,19 +33,21 @@ from topology_api import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that Java may take until it answers; on a machine that is not busy it takes 2 to 4.
+#: Seconds that Java may take until it answers; on an idle machine it takes 2 to 4.
 _START_SECONDS: Final = 120.0
 #: Seconds that Java may take to end before it is killed.
 _END_SECONDS: Final = 3.0
 #: Seconds between checks whether Java answers.
 _POLL_SECONDS: Final = 0.05
-#: Lines of Java's output that are kept, to explain its end.
+#: How many lines of Java's output are kept, to explain why Java ended.
 _KEPT_LINES: Final = 200
-#: Lines of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...", and their level in Squall's log. No level is above
-#: INFO, since problems that concern a user are raised as errors of Squall, with their reason.
+#: The beginning of a line of Spark's log, "26/11/21 18:25:52 WARN NativeCodeLoader: ...".
 _LINE: Final = re.compile(r"^\d\d/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d+)? (TRACE|DEBUG|INFO|WARN|ERROR|FATAL) ")
+#: Spark's level -> the level in Squall's log; DEBUG for all other levels. None is above INFO, since a problem that concerns a
+#: user is raised as an error of Squall, with its reason.
 _LEVELS: Final = {"WARN": logging.INFO, "ERROR": logging.INFO, "FATAL": logging.INFO}
-#: PySpark reads the port from this process's environment. Two starts at the same time might connect to the wrong Java.
+#: Held while PySpark reads the port from this process's environment: two starts at the same time might connect to the wrong
+#: Java.
 _connecting: Final = threading.Lock()
 
 
@@ -54,7 +56,7 @@ class JavaFailed(SquallError):
 
 
 class JavaProcess:
-    """A Java process with Py4J's server in it. It ends on its own when this process ends, in whatever way."""
+    """A Java process with Py4J's server in it. The Java process ends by itself when this process ends, even by a kill."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -74,8 +76,7 @@ class JavaProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        # This waits until the process has ended: a thread without a connection makes a new one, and a frozen Java would not
-        # answer.
+        # Only after Java has ended: `shutdown` may have to make a connection first, and a frozen Java would not answer.
         if self.gateway is not None:
             with suppress(Exception):  # Java is gone; this closes Python's side
                 self.gateway.shutdown()
@@ -161,8 +162,8 @@ def start_jvm(
 
 
 def locale_for_java(file_names: str, codeset: str) -> dict[str, str]:
-    """Return the environment with which Java names files as Python does. file_names: Python's encoding of file names; codeset:
-    the locale's encoding. Python uses UTF-8 even in the C locale.
+    """Return the environment variables with which Java names files as Python does. file_names: Python's encoding of file names;
+    codeset: the locale's encoding. In the C locale, Python uses UTF-8 although the locale's encoding is ASCII.
     """
     if file_names.lower() == "utf-8" != codeset.lower():
         return {"LC_ALL": "C.UTF-8"}
@@ -193,7 +194,7 @@ def _connect(java: JavaProcess, port: int, secret: str) -> Any:
         try:
             return launch_gateway()  # type: ignore[no-untyped-call]
         except (Py4JError, OSError) as error:
-            raise JavaFailed(f"Spark's Java process has gone as it started ({error}): {java.why()}") from None
+            raise JavaFailed(f"Spark's Java process ended as it started ({error}): {java.why()}") from None
 
 
 def _quieten_py4j() -> None:

@@ -1,5 +1,5 @@
-"""A request for a Spark session: its master and settings, and whether two requests in one process are compatible. Also
-distinguishes sessions with a JVM of their own from sessions of Spark Connect.
+"""A request for a Spark session: its master and settings, and whether two requests in one process are compatible. This module
+also distinguishes sessions that have a JVM from sessions of Spark Connect.
 
 This module is cheap to import: it loads neither PySpark nor the modules that start a JVM.
 Must not know: how sessions start.
@@ -32,17 +32,21 @@ DEFAULTS: Final = {
     "spark.log.level": "WARN",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A Spark task moves its files to the job's output folder when it commits. That folder is a staging folder without readers.
+    # Version 2: a Spark task moves its files to the job's output folder when the task commits. That is safe, since the output
+    # folder is a staging folder, which has no readers.
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
-    # The first wait for the DataNode of a closed file. With Hadoop's default of 400 ms, a small file takes six times as long.
+    # The delay before the first check whether a closed file has reached its DataNodes. With Hadoop's default of 400 ms, a small
+    # file takes six times as long.
     "spark.hadoop.dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
 }
 #: The only defaults that a session of Spark Connect can set, since its server is already running.
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
+#: Further defaults if the master is `local...`.
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
-#: Names of settings that are kept off the command line, which every user of the machine can read. Spark has the same rule.
+#: Finds names of settings that are kept off the command line, which every user of the machine can read. Spark also treats
+#: settings with these names as secret.
 _SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 _HOST: Final = r"(?:[\w.-]+|\[[\da-fA-F:.]+\])"
 #: Masters that Spark accepts; "local-cluster" provides executors for the tests of Spark and of Squall.
@@ -72,9 +76,9 @@ class NoSession(SquallError):
 
 @dataclass(frozen=True)
 class SessionRequest:
-    """A requested session."""
+    """The master and the settings of a requested session."""
 
-    # Both may contain secrets, such as the token of a Spark Connect address.
+    # `master` and `conf` may contain secrets, such as the token of a Spark Connect address.
     master: str | None = field(repr=False)
     conf: Mapping[str, str] = field(repr=False)
 
@@ -92,7 +96,9 @@ class SessionRequest:
 
     @property
     def place(self) -> str:
-        """The master, safe to show: a Spark Connect address is cut before ";", since a token may follow."""
+        """The master in a form that is safe to show: without the part of a Spark Connect address after ";", which may have a
+        token.
+        """
         return _without_token(self.where)
 
     @property
@@ -154,6 +160,6 @@ def request_conflict(wanted: SessionRequest, running: SessionRequest) -> str | N
     if (wanted.where, dict(wanted.conf)) == (running.where, dict(running.conf)):
         return None
     return (
-        f"Spark runs in this process already, with {running}; wanted was {wanted}. A process has one Spark driver:"
+        f"Spark runs in this process already, with {running}; the request is for {wanted}. A process has one Spark driver:"
         " give all users of Spark in one topology the same master and conf"
     )

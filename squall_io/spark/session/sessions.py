@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.concurrently import keep_alive
-from squall_io.spark.session.java import NotInstalled, require_packages
+from squall_io.spark.session.java import INSTALL, NotInstalled, require_packages
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, environment, start_jvm
 from squall_io.spark.session.request import SessionRequest, is_classic, request_conflict, shown_value
 from topology_api import SquallError
@@ -48,7 +48,7 @@ class _SharedSession:
 
     request: SessionRequest
     session: SparkSession
-    #: Whether Squall made the session, and not the user's code.
+    #: Whether Squall made the session; if not, the user's code did.
     owned: bool
     users: int = 0
 
@@ -61,7 +61,7 @@ class _Process:
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     shared: _SharedSession | None = None
-    #: The Java of the running session, if it was started here.
+    #: The Java process of the running session, if Squall started it.
     jvm: JavaProcess | None = None
 
 
@@ -84,8 +84,8 @@ class SessionLease:
         return self._shared.session
 
     def renew(self, broken: SparkSession) -> SparkSession:
-        """Return a session to replace `broken`: a new one, or the one that another lease has started meanwhile. Raises the
-        errors of a start.
+        """Return a session to replace `broken`: a new session, or the session that a different lease has started meanwhile.
+        Raises the errors of a start.
         """
         with _hold(self._progress):
             if self.session is broken:
@@ -147,8 +147,8 @@ def shared_session(
 
 
 def is_broken(session: SparkSession) -> bool:
-    """Return whether a session is unusable: its Java process is gone, or its context was stopped. This makes a call to the
-    session.
+    """Return whether a session is unusable: its Java process or server is gone, or its context was stopped. The check makes a
+    call to Java or to the server.
     """
     try:
         if is_classic(session):
@@ -161,7 +161,7 @@ def is_broken(session: SparkSession) -> bool:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop a session, and end its Java process if it was started here."""
+    """Stop a session, and end its Java process if Squall started that."""
     if not is_classic(session):
         from squall_io.spark.session.connect import stop
 
@@ -174,7 +174,7 @@ def stop_session(session: SparkSession) -> None:
 
 @contextmanager
 def _hold(progress: Callable[[], None]) -> Iterator[None]:
-    """Hold the process's lock; report progress while waiting for it."""
+    """Hold the process's lock; report progress while waiting for the lock."""
     while not _process.lock.acquire(timeout=_POLL_SECONDS):
         progress()
     try:
@@ -205,12 +205,12 @@ def _require_fit(request: SessionRequest, session: SparkSession) -> None:
     connect = not is_classic(session)
     master = "sc://..." if connect else str(session._sc.master)
     differ = [
-        f"{name} is {shown_value(name, value)} there, wanted was {shown_value(name, wanted)}"
+        f"{name} is {shown_value(name, value)} there, but {shown_value(name, wanted)} is requested"
         for name, wanted in request.conf.items()
         if (value := session.conf.get(name, None)) != wanted
     ]
     if not (request.master in (None, master) or (request.is_connect and connect)):
-        differ.insert(0, f"its master is {master}, wanted was {request.place}")
+        differ.insert(0, f"its master is {master}, but {request.place} is requested")
     if differ:
         raise SessionMismatch(
             f"Spark runs in this process already, in a session that was made outside Squall: {'; '.join(differ)}. There is one"
@@ -249,7 +249,7 @@ def _start_classic(request: SessionRequest, progress: Callable[[], None]) -> Spa
     if SparkContext._active_spark_context is not None:
         raise SessionMismatch(
             f"Spark runs in this process already (master {SparkContext._active_spark_context.master}), and there is one Spark"
-            f" driver in a process; wanted was {request}"
+            f" driver in a process; the request is for {request}"
         )
     local = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable} if request.is_local else {}
     before = {name: value for name, value in local.items() if name not in os.environ}
@@ -300,14 +300,12 @@ def _connect(request: SessionRequest) -> SparkSession:
     try:
         from squall_io.spark.session.connect import connect
     except ImportError as error:
-        raise NotInstalled(
-            f"no Spark Connect client can be made here: {error}: pip install 'squall[spark]'"
-        ) from None
+        raise NotInstalled(f"no Spark Connect client can be made here: {error}: {INSTALL}") from None
     return connect(request)
 
 
 def _forget() -> None:
-    """Reset PySpark to its state without a session, and end its Java process, whatever state both are in."""
+    """Make PySpark forget its session, and end the Java process if Squall started it, whatever state they are in."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql.context import SQLContext
@@ -333,14 +331,14 @@ def _forget() -> None:
 
 
 def _has_ended(gateway: Any) -> bool:
-    """Return whether the Java process of a gateway that the user's code has made is gone."""
+    """Return whether the Java process of a gateway has ended; the user's code has made the gateway."""
     process = getattr(gateway, "proc", None)
     return process is not None and process.poll() is not None
 
 
 @contextmanager
 def _sigint_kept() -> Iterator[None]:
-    """Keep the Ctrl-C handler: PySpark replaces it to cancel jobs when a session is made in the main thread."""
+    """Keep the Ctrl-C handler. When a session is made in the main thread, PySpark replaces it by one that cancels jobs."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -354,7 +352,7 @@ def changed_settings(session: SparkSession, wanted: Mapping[str, str]) -> Iterat
     """Set these settings of a session while the `with` block runs."""
     before = {name: session.conf.get(name, None) for name in wanted}
     _set(session, wanted)
-    # The old values are not restored if the caller was interrupted: its connection to Java then still waits for an answer.
+    # After an interruption (Ctrl-C), the old values are not restored: the connection to Java still waits for an answer.
     try:
         yield
     except Exception:

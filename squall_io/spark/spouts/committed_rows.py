@@ -2,9 +2,9 @@
 
     builder.set_spout("rows", CommittedRows("hdfs://namenode:9000/counts", ["word", "count"], follow=True), parallelism=2)
 
-A batch is read by one task, completely and once. Its position is stored by its name (see `positions`), so it does not matter
-when and in which order tasks discover batches. A task reads its batches in the order of their commits, and the rows of a batch
-in the order of its files.
+A batch is read by one task, completely and once. How far it is read is stored under the batch's name (see `positions`), so it
+does not matter when and in which order tasks discover batches. A task reads its batches in the order of their commits, and the
+rows of a batch in the order of the batch's files.
 
 Values are the same in every file format. Parquet, the default, is read without Spark. The other formats need a session, since
 only Spark reads back exactly what it wrote.
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 #: Seconds between two polls for new batches.
 POLL_SECONDS: Final = 2.0
-#: Rows that are converted to Python values at once.
+#: How many rows are converted to Python values at once.
 _AT_ONCE: Final = 4_096
 
 
@@ -59,8 +59,8 @@ class CommittedRows(ReadingSpout):
     """The committed rows of a table, one tuple each.
 
     path: the table's path.
-    fields: the columns that a tuple has, in this order. Values are Python's own; a struct or a map is a dict, a timestamp is
-        aware, in UTC.
+    fields: the columns that a tuple has, in this order. Values are Python's own: a struct or a map is a dict, and a timestamp
+        is an aware datetime in UTC.
     since, until: only batches committed at or after `since` and before `until`: a datetime with tzinfo, ISO text with a zone,
         or seconds since 1970.
     follow: False reads the batches that exist when the spout's first task starts, and ends; True continues with new ones.
@@ -68,7 +68,8 @@ class CommittedRows(ReadingSpout):
         `_squall/readers` of the table. If you give a folder, a later submission continues where the last one ended, with the
         batches that were added since.
     replay: as `Spout.replay`.
-    master, conf: of Spark, the same as for the topology's `SparkSink`s. Parquet tables are read without Spark.
+    master, conf: Spark's master and settings; give the same as to the topology's `SparkSink`s. Parquet tables are read without
+        Spark.
     """
 
     def __init__(
@@ -101,8 +102,9 @@ class CommittedRows(ReadingSpout):
 class BatchUnits(Units):
     """The batches of a table, for one task."""
 
+    #: The table's file format; set by `open`.
     _format: str
-    #: Schemas by number; 0 is the newest, against which the fields were checked. Set by `open`, as is the format.
+    #: Schemas by number; 0 is the newest, which has all requested fields. Set by `open`.
     _schemas: dict[int, Schema]
 
     def __init__(self, spout: CommittedRows) -> None:
@@ -209,7 +211,7 @@ class BatchUnits(Units):
         return self._schemas[number]
 
     def _batches(self) -> dict[Unit, BatchEntry]:
-        """Return the batches as they were committed, oldest first, ignoring compactions, which only move rows.
+        """Return all committed batches, oldest first. Batches of compactions, which only move rows, are left out.
 
         Raises `FilesUnavailable` if it is not yet certain which batches count.
         """
@@ -281,7 +283,7 @@ class BatchUnits(Units):
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as sql
 
-        if self._lease is None:  # the first such file
+        if self._lease is None:  # the first file that Spark reads for this task
             spout, context = self._spout, self._context
             self._lease = shared_session(spout.master, spout.conf, context.log, context.progress)
         session = self._lease.session

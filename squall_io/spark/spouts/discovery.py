@@ -3,12 +3,12 @@
 A path is a file, a folder, or a pattern: `hdfs://host/logs/2026-*/*.log`. A folder means all files in it and in folders
 below it, except what Hadoop hides everywhere: names that begin with "_" or ".".
 
-A file is read up to its size at its discovery. A file that appears later is taken to be complete when two polls in a row found
-the same size and modification time. But nothing can show that a writer is done, so a file that changes afterwards is reported,
-together with the right way to write files.
+A file is read up to the size that it had when it was discovered. A file that appears after the start is presumed complete when
+two polls in a row have found the same size and modification time. But nothing can show that a writer is done, so a file that
+changes after its discovery is reported, together with the right way to write files.
 
 ```
-POSITIONS/files/<number>.json      files that one of the tasks discovered; numbered without gaps, each put once
+POSITIONS/files/<number>.json      a record of files that a task discovered; numbered without gaps, each record put once
 ```
 A task that discovers new files first reads the records that other tasks have put meanwhile, and puts the files that are in none
 of them under the next number. If two tasks try, one wins, and the other reads the winner's record. So the list grows only at
@@ -85,7 +85,7 @@ def source_of(path: str) -> PathPattern:
 
 
 def covers(source: PathPattern, path: str) -> bool:
-    """Return whether files below a folder may match."""
+    """Return whether files below the folder `path` may match the source."""
     folder = check_path(path)
     if not f"{folder}/".startswith(f"{source.folder}/"):
         return False
@@ -224,8 +224,9 @@ class FileList:
 
 # New files
 
-#: How many seconds after a report about a file its next change is reported: at first, and at most. The wait doubles.
+#: Seconds after the first report about a file before a further change is reported; the wait doubles with each report.
 FIRST_WAIT: Final = 60.0
+#: The most seconds of this wait.
 LONGEST_WAIT: Final = 3600.0
 
 
@@ -242,8 +243,9 @@ class FileDiscovery:
         self._given = 0
         #: Size and time of each file at the last poll.
         self._before: dict[str, tuple[int, float]] = {}
-        #: Problems to raise, of files that are not read or have changed. Below: the last report about each file.
+        #: Problems to raise, of files that are not read or have changed.
         self.problems: deque[UnreadableFile] = deque()
+        #: The last report about each file, by its path.
         self._reported: dict[str, _Reported] = {}
 
     def snapshot(self, now: float) -> Mapping[str, Any]:
@@ -266,7 +268,7 @@ class FileDiscovery:
         return self._new()
 
     def poll(self, reports: bool, now: float) -> list[FoundFile]:
-        """Return new files. reports: whether this task reports unread files, which one task of the reader does."""
+        """Return new files. reports: whether to report files that are not read or have changed; one task of the reader does."""
         present = find_files(self._files, self._source)
         before, self._before = self._before, {status.path: _mark(status) for status in present}
         whole = (status for status in present if before.get(status.path) == _mark(status))
@@ -284,7 +286,7 @@ class FileDiscovery:
         )
 
     def _new(self) -> list[FoundFile]:
-        """Return the files of the list that were not returned before."""
+        """Return the files of the list that have not been returned yet."""
         given, self._given = self._given, len(self._list.files)
         return self._list.files[given:]
 
@@ -309,9 +311,11 @@ class FileDiscovery:
 class _Reported:
     """The last report about a file."""
 
+    #: Size and time of the file at the report.
     mark: tuple[int, float] | None
-    #: The earliest time at which a further change of the file is reported. The wait doubles each time.
+    #: The earliest time at which a further change of the file is reported.
     again_at: float
+    #: Seconds from the report to `again_at`; the next wait is twice as long.
     wait: float = FIRST_WAIT / 2
 
 

@@ -3,8 +3,8 @@
     builder.set_spout("lines", HdfsLines("hdfs://namenode:9000/logs/2026-*/*.log"), parallelism=4)
 
 The files that exist when the first task starts, and with `follow` also later files, are cut into splits. Every task computes
-the same splits, also after restarts, and reads its share. Each task stores how far it has read in a folder, so a restarted
-task continues at the first line that was not acked.
+the same splits, also after restarts, and reads its share of them. Each task stores in a folder how far it has read, so a
+restarted task continues at the first line that was not acked.
 Must not know: how lines are cut out of bytes, how positions are stored, how tasks agree on files.
 """
 
@@ -58,7 +58,8 @@ class HdfsLines(ReadingSpout):
         `_squall/readers` below the files. If you give a folder, a later submission continues where the last one ended, with the
         files that were added since.
     replay: as `Spout.replay`.
-    conf: settings for the file system: Hadoop's, as `spark.hadoop....`, and `squall.webhdfs.address`.
+    conf: settings for the file system: Hadoop's settings, under names that begin with `spark.hadoop.`, and
+        `squall.webhdfs.address`.
     """
 
     def __init__(
@@ -178,7 +179,7 @@ class SplitUnits(Units):
             ) from None
 
     def _texts(self, lines: Iterator[Line], unit: Unit, path: str) -> Iterator[Item]:
-        """Yield the tuples of lines."""
+        """Yield an item for each line: a tuple, or the report of a line that is left out."""
         encoding, errors = self._spout.encoding, self._spout.errors
         only_line = self._spout.fields == ("line",)
         utf8 = codecs.lookup(encoding).name == "utf-8"
@@ -204,7 +205,7 @@ class SplitUnits(Units):
         self._context.counter("lines left out").add()
         if unit not in self._reported:
             self._reported.add(unit)
-            text = f"the line at byte {place} of {path} was left out: {why}. Others of this split are only counted"
+            text = f"the line at byte {place} of {path} was left out: {why}. Other such lines of this split are only counted"
             yield place, after, UnreadableLines(f"{text}, as 'lines left out'")
 
 
@@ -220,7 +221,7 @@ def _path_problems(path: object, positions: object) -> Iterator[str]:
         and discovery.covers(source, positions)
     ):
         yield (
-            f"positions: {positions} is among what is read of {path}: give a folder elsewhere, or one whose name begins"
+            f"positions: {positions} would be read as part of {path}: give a folder elsewhere, or a folder whose name begins"
             ' with "_"'
         )
 
@@ -234,7 +235,7 @@ def _text_problems(encoding: object, errors: object) -> Iterator[str]:
     try:
         end = "\n".encode(encoding)  # type: ignore[arg-type]
     except (LookupError, TypeError) as error:
-        yield f"encoding is {typed(encoding)}: {error}; give the name of one of Python's, such as 'utf-8'"
+        yield f"encoding is {typed(encoding)}: {error}; give the name of one of Python's encodings, such as 'utf-8'"
     else:
         if end != b"\n":
             yield (

@@ -1,9 +1,9 @@
 """Positions: how far the tasks of a reading spout have read. They say which units are done, and how far other units are read.
 
 A *unit* is the input that one task reads alone: a split of a file, or a committed batch. Units are numbered in *series*. Number
-n of a series always belongs to the same task, so tasks share units without communication. A task's record has its finished
-units, and for each begun unit the position before which everything is settled, that is acked or failed for good. A record stays
-true for ever, so the records of all owners that a task ever had can be combined; their order does not matter.
+n of a series always belongs to the same task, so tasks share units without communication. A task's record has the task's
+finished units, and for each begun unit the position before which everything is settled: acked, or failed for good. A record
+stays true for ever, so the records of all owners that a task ever had can be combined; their order does not matter.
 
 ```
 POSITIONS/reader.json                                     what is read, and by which component; put once
@@ -12,7 +12,7 @@ POSITIONS/files/<number>.json                             the files of a reader 
 POSITIONS/tasks/<index>of<parallelism>.<owner>.json       the record of one owner of one task
 ```
 Each owner of a task writes its own file, so a superseded owner that still runs overwrites nothing. A starting owner combines
-all existing records. Once the result is in its own file, the owner deletes the files of the previous owners. Records of a
+all existing records. Once the result is in the new owner's file, it deletes the files of the previous owners. Records of a
 different parallelism are kept: they are small, and describe units that now belong to other tasks.
 Must not know: which file system has the folder, what is read, spouts.
 """
@@ -44,7 +44,7 @@ SNAPSHOT_KIND: Final = "reader's snapshot"
 TASK_KIND: Final = "reader's position"
 
 _RECORD: Final = re.compile(r"([0-9]+)of([0-9]+)\..*\.json", re.ASCII)
-#: If a file disappears while positions are loaded, loading starts over. This is the limit of restarts.
+#: How many times loading may start over. It starts over if a file disappears meanwhile.
 _ATTEMPTS: Final = 20
 
 
@@ -245,7 +245,7 @@ class PositionRecord(msgspec.Struct):
 
 
 class ReaderMismatch(SquallError):
-    """A folder of positions belongs to another reader."""
+    """A folder of positions belongs to a different reader."""
 
 
 class ReaderIdentity(msgspec.Struct, frozen=True):
@@ -274,7 +274,7 @@ def require_reader(files: Files, reader: ReaderIdentity) -> None:
             f"the positions in {files.root} belong to another reader:\n"
             f"  theirs: {existing}\n"
             f"  this:   {reader}\n"
-            "Give another folder, or delete this one if that reader is not needed any more."
+            "Give a different folder, or delete this folder if the reader that it belongs to is no longer needed."
         )
 
 
@@ -306,7 +306,7 @@ class PositionRecords:
     def load(self) -> None:
         """Combine the records of all owners of all tasks. Raises `UnreadableRecord`."""
         for _ in range(_ATTEMPTS):
-            with suppress(AbsentFile):  # another owner has just combined it into its own file
+            with suppress(AbsentFile):  # a different owner has just combined the file into its own
                 return self._load()
         self._load()
 

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 #: Minimum seconds between writes of positions.
 SAVE_SECONDS: Final = 1.0
-#: Seconds that a task waits while its store is unavailable: at first, and at most. The wait doubles.
+#: Seconds that a task first waits while its store is unavailable; each further wait is twice as long.
 FIRST_WAIT: Final = 0.2
+#: The most seconds of such a wait.
 LONGEST_WAIT: Final = 5.0
 #: Seconds after which an unreadable unit is tried again.
 RETRY_SECONDS: Final = 10.0
-#: The longest wait before failed writes of positions are repeated.
+#: The most seconds before a failed write of positions is repeated.
 LONGEST_SAVE_WAIT: Final = 30.0
 
 #: An item: its position in its unit, the position after it, and its values, or the error that explains why it has none.
@@ -60,8 +61,8 @@ class ReadingSpout(Spout):
         conf: Mapping[str, str] | None,
         problems: list[str],
     ) -> None:
-        """folder: for positions. problems: the problems of the other arguments; the `InvalidConfig` that is raised lists all
-        problems.
+        """folder: the folder of positions; None: the default. problems: problems that the subclass has found; the raised
+        `InvalidConfig` lists these and the problems of the arguments here.
         """
         if not isinstance(follow, bool):
             problems.append(f"follow is {typed(follow)}: give True or False")
@@ -90,7 +91,7 @@ class ReadingSpout(Spout):
         try:
             self._task.start()
         except FilesUnavailable:
-            pass  # next_tuple tries again, and logs it
+            pass  # next_tuple tries again, and logs the error
         except BaseException:
             self._task.close()
             raise
@@ -165,13 +166,13 @@ class Units(ABC):
         return self._folder
 
     def name(self, unit: Unit) -> object:
-        """Return the unit as used in message ids."""
+        """Return the unit's name in message ids."""
         return unit.number
 
     @abstractmethod
     def snapshot(self) -> Mapping[str, Any]:
-        """Return the existing input as JSON values. All tasks of a submission use the snapshot of its first task. The positions
-        are already open.
+        """Return the existing input as JSON values. All tasks of a submission use the snapshot of its first task. The folder of
+        positions is already open.
         """
 
     @abstractmethod
@@ -201,8 +202,9 @@ class ReadingTask:
         self._left: deque[Unit] = deque()
         #: All unfinished units: those to read, those set aside, and the open ones.
         self._undone: set[Unit] = set()
-        #: Units that could not be read, and when they are tried again.
+        #: Units that could not be read.
         self._aside: list[Unit] = []
+        #: When these units are tried again.
         self._retry_at = 0.0
         #: The units that are open, by their names in message ids.
         self._named: dict[object, Unit] = {}
@@ -217,7 +219,7 @@ class ReadingTask:
         self.finished = False
 
     def start(self) -> None:
-        """Open everything and find the units that are left to read; after `FilesUnavailable`, call it again."""
+        """Open everything and find the units that are left to read; after `FilesUnavailable`, call this method again."""
         context, units = self._context, self._units
         units.open(context)
         if self._store is None:
@@ -371,7 +373,7 @@ class ReadingTask:
         return self._wait
 
     def _put_aside(self) -> None:
-        """Set aside a unit that cannot be read properly, and continue with the others."""
+        """Set aside the current unit, which cannot be read properly; reading continues with the next unit."""
         if self._current is not None:
             if not self._aside:
                 self._retry_at = self._context.now() + RETRY_SECONDS

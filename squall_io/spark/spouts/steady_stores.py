@@ -60,7 +60,7 @@ def _borrow(conf: Mapping[str, str]) -> _SharedJvm:
 
 
 def _give_back(shared: _SharedJvm) -> None:
-    """Release one store's use of the JVM; the last one ends it."""
+    """Release one store's use of the JVM; end the JVM if no store uses it any more."""
     with _lock:
         shared.users -= 1
         if shared.users:
