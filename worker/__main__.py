@@ -1,6 +1,6 @@
 """`python -m worker DIRECTORY`: a worker process, as a supervisor starts it. Its orders are in the directory.
 
-The process first checks that these modules are Squall's own; only then it imports the rest of Squall.
+The process first checks that these modules are Squall's own, and then imports the rest of Squall.
 """
 
 import sys

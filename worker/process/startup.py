@@ -51,8 +51,8 @@ def check_orders(orders: Orders, directory: str) -> None:
 
 
 def own_place(orders: Orders) -> Placement | None:
-    """Return this worker's place in the assignment; None if the assignment has no place for this worker, or was given to a
-    different version of it.
+    """Return this worker's place in the assignment; None if the assignment has no place for this worker, or has a different
+    worker of the same name (with a different version in its incarnation).
     """
     for place in orders.placements:
         if place.worker == orders.worker and place.incarnation.version == orders.incarnation.version:

@@ -14,7 +14,7 @@ except ImportError:
 
 #: Waits after empty calls double up to this many seconds (an idle topology must take almost no processor time).
 LONGEST_EMPTY_WAIT = 0.02
-#: Seconds to wait after a call of `next_tuple` that raised: the first wait, and the longest. Each wait doubles the previous one.
+#: Seconds to wait after a call of `next_tuple` that raised: the first wait, and the longest. Waits double from one to the next.
 FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
 
 

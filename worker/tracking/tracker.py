@@ -52,7 +52,7 @@ class Tracker:
         self.pending = 0
         #: Where trees waited according to the last keep-alive: root -> (component, task).
         self.holders: dict[int, tuple[str, int]] = {}
-        #: Completed trees that were not collected yet (failed trees: `failed`).
+        #: Completed trees that were not collected yet. Failed trees are in `failed`.
         self.completed: list[Emission] = []
         self.failed: list[tuple[Emission, Failure]] = []
         #: Emissions with a message id while acking is off: they are acked at once.
