@@ -1,6 +1,7 @@
-"""Writes a file as a whole: under a temporary name beside its place, then renamed, so that a reader always sees it complete.
+"""Writes a file as a whole: first under a temporary name in the same folder; then the file is renamed. So no reader ever sees a
+part of it.
 
-Must not know: what files hold.
+Must not know: what the files contain.
 """
 
 from __future__ import annotations

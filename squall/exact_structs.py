@@ -21,15 +21,15 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class WrongValue(ValueError):
-    """A field that is missing or has a value that it cannot have; the text names field and value."""
+    """A field that is missing or has an invalid value; the text names the field and, if there is one, the value."""
 
 
 def build_type_info(*kinds: type) -> None:
     """Make msgspec build its description of these structs or dataclasses, and of those inside them.
 
-    The module that defines the structs calls this while it is imported, so in one thread only. Otherwise msgspec would build
-    the description at its first use, without a lock, and two threads that do this at once crash the process (seen with msgspec
-    0.22).
+    The module that defines the structs calls this function during its own import, which runs in one thread only. Without this
+    call, msgspec would build a description when the struct is first used, without a lock, and two threads that do this at once
+    crash the process (seen with msgspec 0.22).
     """
     for kind in kinds:
         msgspec.json.Decoder(kind)

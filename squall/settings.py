@@ -102,8 +102,8 @@ def load_site(path: str | Path) -> dict[str, object]:
 
 
 def _nested_problem(key: object, value: object) -> str | None:
-    """Return a problem for `topology: {workers: 2}`: it would be a user's own key, but its author must mean `topology.workers:
-    2`."""
+    """Return the problem of an entry such as `topology: {workers: 2}`, or None. `topology` would be a valid key of the user's
+    own, but the author must mean `topology.workers: 2`."""
     if f"{key}." not in PREFIXES or not isinstance(value, dict):
         return None
     inner = next(iter(value), "workers")
@@ -117,8 +117,8 @@ def _environment_name(key: str) -> str:
 def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
     """Return the options that are set in the environment: `SQUALL_TOPOLOGY_WORKERS=2` is `topology.workers: 2`.
 
-    Values are read as YAML. Variables that begin with SQUALL_ but name no group of options (SQUALL_NIMBUS)
-    are not settings and are ignored, but a variable such as SQUALL_TOPOLOGY_WROKERS is a problem. Raises InvalidConfig with all
+    Values are read as YAML. A variable that begins with SQUALL_ but not with a group of options (SQUALL_NIMBUS) is not a
+    setting and is ignored; an unknown option of a group (SQUALL_TOPOLOGY_WROKERS) is a problem. Raises InvalidConfig with all
     problems.
     """
     keys = {_environment_name(key): key for key in OPTIONS}
@@ -144,7 +144,7 @@ def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
 def parse_override(text: str) -> tuple[str | None, str, object]:
     """Parse `key=value` or `component:key=value`; return (component or None, key, value). The value is read as YAML.
 
-    Raises InvalidConfig if the text is not of that form; `merged` checks whether key and value are valid.
+    Raises InvalidConfig if the text has neither form; `merged` checks whether key and value are valid.
     """
     name, equals, value_text = text.partition("=")
     component, colon, key = name.rpartition(":")
@@ -184,8 +184,8 @@ def merged(
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
     """Return the configuration of a topology and of each of its components, all layers merged.
 
-    site: from `load_site`. env: from `environment_conf`. Returns (the topology's, {component id: its own,
-        complete}). Raises InvalidConfig with all problems of all layers, each saying where the value came from.
+    site: from `load_site`. env: from `environment_conf`. Returns (the topology's configuration, {component id: the component's
+    complete configuration}). Raises InvalidConfig with all problems of all layers; each problem names the source of its value.
     """
     site, env, overrides = site or {}, env or {}, overrides or Overrides()
     problems = _problems(topology, site, env, overrides)

@@ -1,6 +1,6 @@
 """The status of a running topology and of its components: plain values.
 
-Must not know: workers, the store, who shows it.
+Must not know: workers, the store, who shows the status.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from squall.reports.events import Event
 class ComponentStatus:
     """The totals of one component since the topology was submitted.
 
-    emitted: calls of emit, without replays, including emissions to streams that no component reads. executed: tuples, without
-    ticks. acked, failed: for a bolt its tuples; for a spout its trees that were acked, or failed for good. replayed: trees
-    emitted again.
+    emitted: calls of emit, without replays, including emissions to streams that no component reads. executed: executed tuples,
+    without ticks. acked, failed: for a bolt, its tuples; for a spout, its trees (`failed` counts only those that failed for
+    good). replayed: trees emitted again.
     pending: open trees of a spout, including those that wait for their replay. errors: errors in user code.
-    dropped: untracked tuples that were dropped because a cycle was full. p50, p99: complete latency in seconds, from the first
-    emission to the ack, None before the first ack. idle: for a spout, why it does not emit, or "" if it emits; for a bolt, what
-    a long call waits for, as reported by `Context.progress(why)`.
+    dropped: untracked tuples that were dropped because a cycle was full. p50, p99: complete latency in seconds (from the first
+    emission to the ack); None before the first ack. idle: for a spout, why it does not emit, or "" if it emits; for a bolt,
+    what a long call waits for, as reported by `Context.progress(why)`.
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
-    first_failure: the first failed tree and its reason, not counting trees that ended with the topology ("stopped").
+    first_failure: the first failed tree and its reason; trees that failed only because the topology ended ("stopped") are left
+    out.
     """
 
     kind: str
@@ -51,9 +52,9 @@ class ComponentStatus:
 @dataclass(frozen=True)
 class TopologyStatus:
     """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED; `uptime`: seconds
-    since it was submitted; `state_secs`: seconds since it entered its state; `events`: the latest events of the topology and
-    its worker processes (such as a death and its cause), as values; `notes`: the same events as sentences; `note_times`: the
-    time of each note, as a value of `time.time()`.
+    since it was submitted; `state_secs`: seconds since it entered its present state; `events`: the latest events of the
+    topology and its worker processes (such as the death of a process, with the cause); `notes`: the same events as sentences;
+    `note_times`: the time of each note, as a value of `time.time()`.
     """
 
     name: str

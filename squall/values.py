@@ -1,8 +1,8 @@
 """Values that all layers share: a worker's process and its address, a task, a topology's state.
 
-An `Incarnation` and a `TaskRow` are tuples, and JSON arrays in the store, on disk and on the wire. A `TopologyState` is a
-string, and in these places it is the state's name. `TopologyState` is also the only table of the states: what a state means,
-what it asks of workers, and to which state each event leads. A new state is one entry in this table.
+An `Incarnation` and a `TaskRow` are tuples; in the store, on disk and on the wire they are JSON arrays. A `TopologyState` is a
+string everywhere: the state's name. `TopologyState` is also the only table of the states: what a state means, what it asks of
+workers, and to which state each event leads. A new state is one entry in this table.
 Must not know: records, files, the wire, time.
 """
 
@@ -20,7 +20,7 @@ class Incarnation(NamedTuple):
 
     #: The version of the assignment that placed the worker.
     version: int
-    #: How many times its supervisor has restarted the worker since then.
+    #: How many times the supervisor has restarted the worker under this version.
     restart: int
 
     def __repr__(self) -> str:
@@ -53,7 +53,8 @@ PREVIOUS: Final = "(previous)"
 GONE: Final = "GONE"
 
 
-#: The events of a topology that is to have workers. A deactivated topology completes if its spouts had finished before.
+#: The events of an ACTIVE or INACTIVE topology, and the states to which they lead. An INACTIVE topology can complete too: its
+#: spouts may have finished before they were deactivated.
 _PLACED: Final = {
     "activate": "ACTIVE",
     "deactivate": "INACTIVE",
@@ -69,7 +70,7 @@ class TopologyState(str, Enum):
     """A state of a topology; equal to its name as a string.
 
     `meaning` documents the state. `asks` is the order that workers get in this state: "run", "pause", "drain" or "stop".
-    `leads_to` gives the next state by event; an event that is missing is illegal.
+    `leads_to` maps each legal event to the next state; all other events are illegal.
     """
 
     asks: str
@@ -77,7 +78,7 @@ class TopologyState(str, Enum):
     leads_to: Mapping[str, str]
 
     def __new__(cls, name: str, asks: str, meaning: str, leads_to: dict[str, str]) -> TopologyState:
-        """Make the string `name` with the attributes of that state."""
+        """Make the string `name` with the attributes of the state."""
         state = str.__new__(cls, name)
         state._value_ = name
         state.asks = asks

@@ -5,19 +5,19 @@
   orders.json     supervisor -> worker: its identity and its orders. Each change is announced by SIGUSR1
   keys.json       supervisor -> worker: the topology's key pair, mode 0600
   lease.json      supervisor -> worker: a number that rises while the supervisor lives
-  pulse.json      worker -> supervisor: the heartbeat, with its state and the call that it is executing
-  counters.json   worker -> supervisor: its cumulative counters, numbered: the heartbeat has the number of its own
-  end.json        worker -> supervisor: why it ended, if it ended by itself
+  pulse.json      worker -> supervisor: the heartbeat, with the worker's state and the call that the worker is executing
+  counters.json   worker -> supervisor: its cumulative counters, with a number that the heartbeat at that time repeats
+  end.json        worker -> supervisor: why the worker ended, if it ended by itself
   worker.log      the worker's log, rotated
   output.log      output to the process's own stdout and stderr: from C code, a dying interpreter, child processes
   scratch/        the tasks' own directories (`Context.directory`)
-  work/           the process's working directory, if its supervisor gives it one: for user code, a new one for each process
+  work/           the process's working directory, new for each process, for user code; only if the supervisor makes one
 ```
 
-Each file is written under a temporary name and renamed, so that a reader always sees it complete. A file that is not as
-expected raises `BadFile`. The worker and the supervisor may outlive each other: a new supervisor finds the running worker by
-its heartbeat. On a full disk, lease and heartbeat overwrite their previous files, which needs no space, so running workers
-continue.
+Each file is written under a temporary name and renamed, so that a reader always sees it complete. Reading a file with
+unexpected content raises `BadFile`. The worker and the supervisor may outlive each other: a new supervisor finds the running
+worker by its heartbeat. On a full disk, a new lease or heartbeat overwrites the previous file, which needs no space, so running
+workers continue.
 Must not know: processes, what the values cause.
 """
 
@@ -51,7 +51,7 @@ OUTPUT: Final = "output.log"
 SCRATCH: Final = "scratch"
 WORK: Final = "work"
 
-# The exit statuses of a worker that ends by itself; end.json gives the reason in words. Any other status is not Squall's.
+# The exit statuses of a worker that ends by itself; end.json gives the reason in words. Squall's code sets no other status.
 EXIT_STOPPED: Final = 0
 EXIT_DRAINED: Final = 0
 EXIT_INTERNAL: Final = 70
@@ -64,8 +64,9 @@ EXIT_FILES: Final = 76
 EXIT_UNOPENED: Final = 77
 
 
-#: The files that must be written even on a full disk; then the errors that mean a full disk.
+#: The files that must be written even on a full disk.
 _SIGNS: Final = (LEASE, HEARTBEAT)
+#: The errors that mean a full disk.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -85,24 +86,26 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     supervisor: str
     #: "run", "pause", "drain" or "stop".
     asked: str
-    #: The version of the assignment, and the workers that it gives the topology. The second number of each worker's
-    #: incarnation is that of the process that runs now, as far as this supervisor knows.
+    #: The version of the assignment.
     version: int
+    #: The topology's workers in this version. The restart number in each worker's incarnation is that of the process that runs
+    #: now, as far as this supervisor knows.
     placements: tuple[Placement, ...]
-    #: The addresses at which the other workers receive frames, as far as is known: worker -> (data, control).
+    #: The known addresses at which the other workers receive frames: worker -> (data, control).
     addresses: Mapping[str, Address]
     #: Every task of the topology.
     tasks: tuple[TaskRow, ...]
-    #: Spout tasks that had finished, and are not opened again.
+    #: Spout tasks that have finished, and are not opened again.
     finished: tuple[int, ...]
     conf: Mapping[str, Any]
     component_confs: Mapping[str, Mapping[str, Any]]
     #: The folder with the topology's description and pickles (see `squall.cluster.blobs`).
     bundle: str
-    #: The host to which the worker binds its sockets, and the host under which others reach it.
+    #: The host to which the worker binds its sockets.
     bind: str = "127.0.0.1"
+    #: The host at which other workers reach these sockets.
     host: str = "127.0.0.1"
-    #: The ports of an earlier process of this worker, which are used again if they are free.
+    #: The ports of an earlier process of this worker; the worker uses them again if they are free.
     ports: tuple[int, int] = (0, 0)
     #: Seconds without a new lease after which the worker ends by itself.
     lease_secs: int | float = 20.0
@@ -119,8 +122,9 @@ class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     incarnation: Incarnation
     #: Rises with each heartbeat.
     number: int
-    #: The number of the orders that were accepted last, and their `asked`. The flags refer to these orders.
+    #: The number of the latest orders that the worker accepted. The flags below refer to these orders.
     orders: int
+    #: The `asked` of these orders.
     asked: str
     #: The version of the assignment that the worker runs.
     version: int
@@ -147,9 +151,8 @@ class End(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
 
 
-#: An environment variable of a worker whose ports are restricted: the first and the last port, such as 6700-6799. It is not
-#: part of the orders, because these are also read by workers of the previous release, which an upgraded supervisor has taken
-#: over.
+#: The environment variable that restricts a worker's ports: the first and the last port, such as 6700-6799. The ports are not
+#: in the orders, because workers of the previous release, which an upgraded supervisor has taken over, read the orders too.
 PORTS: Final = "WORKER_PORTS_OF_SQUALL"
 
 
@@ -163,7 +166,7 @@ def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> No
 
 
 def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644) -> None:
-    """Write bytes to `directory`/`name` atomically; on a full disk a lease or a heartbeat is written over its previous file."""
+    """Write bytes to `directory`/`name` atomically; on a full disk, a lease or a heartbeat overwrites the previous file."""
     try:
         atomic_files.write_bytes(directory, name, data, mode)
     except OSError as error:
@@ -214,7 +217,7 @@ def read_end(directory: Path | str) -> End | None:
 
 
 def read_keys(directory: Path | str) -> Keys | None:
-    """Return the topology's keys, None if its links are not secured (inside one process)."""
+    """Return the topology's keys; None if the directory has no file of keys."""
     body = read(directory, KEYS)
     if body is None:
         return None

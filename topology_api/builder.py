@@ -170,7 +170,7 @@ class _Build:
         if isinstance(source, Handle):
             if source._declaration.builder is not declaration.builder:
                 return f"{source!r} was declared with another builder"
-            return None  # an id that is not a str is a problem of the source
+            return None  # an id that is not a str is reported with the source
         if isinstance(source, str):
             return None
         for other in self.declarations:

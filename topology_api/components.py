@@ -59,7 +59,7 @@ class Spout:
     def next_tuple(self) -> float | None:
         """Emit the next tuple or tuples, or nothing if there are none; called repeatedly. Must not block for long.
 
-        May return the seconds to wait before its next call (`context.wake()` ends the wait); None means soon.
+        May return the seconds to wait before the next call (`context.wake()` ends the wait); None means soon.
         """
         raise SquallError(f"{type(self).__name__} has no next_tuple(): define it")
 
@@ -85,7 +85,8 @@ class Spout:
 
         values: a sequence with one value per field of the stream. Do not mutate the values afterwards.
         message_id: any value but None; the tuple's tree is tracked, and `ack` or `fail` is called with this value
-            exactly once. It need not be unique. With None the tuple is not tracked, and it is delivered at most once.
+            exactly once. The message id need not be unique. With None the tuple is not tracked, and it is delivered at most
+            once.
         stream: one of the output streams.
         Raises EmitError: wrong number of values, unknown or direct stream, called from another thread.
         """
@@ -214,7 +215,7 @@ class BatchBolt(Bolt):
     batch_interval: float = 1.0
 
     def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        """Process one batch, which is never empty. All tuples are acked on return, and failed if it raises.
+        """Process one batch, which is never empty. All tuples are acked when the method returns, and failed if it raises.
 
         Emissions are unanchored unless `anchors=` is given.
         """

@@ -26,7 +26,7 @@ class Histogram(Protocol):
     """A distribution of measured values."""
 
     def add(self, value: float, count: int = 1) -> None:
-        """Add a value (durations in seconds), or `count` equal values."""
+        """Add a value, or `count` equal values. Durations are in seconds."""
 
 
 class Metrics(Protocol):
@@ -151,11 +151,11 @@ class Context:
         self._wake()
 
     def progress(self, why: str | None = None) -> None:
-        """Called from within a long call: report that the call is making progress.
+        """Report, from within a long call, that the call is making progress.
 
-        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for. `squall status`,
-        and tables in the column WHY IDLE, show this text until the bolt reports a new text ("" for none) or the call ends. For
-        calls that wait for an external system; not for `async def execute`.
+        Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for. `squall status`
+        shows this text, as do tables in the column WHY IDLE, until the bolt reports a new text ("" for none) or the call ends.
+        Use the method in calls that wait for an external system, but not in `async def execute`.
         """
         self._progress(why)
 

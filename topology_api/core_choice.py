@@ -85,7 +85,7 @@ def fingerprint(root: str = ROOT) -> str:
 
 
 def choose(root: str = ROOT, pure: str = "") -> Choice:
-    """Choose the core to run from a folder. pure: the value of SQUALL_PURE."""
+    """Choose the core for the installation in the folder `root`. pure: the value of SQUALL_PURE."""
     if pure not in ("", "0"):
         return Choice(False, f"SQUALL_PURE is {pure}")
     try:
@@ -105,8 +105,8 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
 
 
 class PlainSource(MetaPathFinder):
-    """Makes Python import a module's source although there is an extension beside the source, which Python would prefer. This
-    applies to the hot modules, and to modules that were hot when the extensions were built.
+    """Makes Python import a module's source although Python would prefer the extension beside the source. This applies to the
+    hot modules, and to modules that were hot when the extensions were built.
     """
 
     def find_spec(

@@ -84,7 +84,7 @@ class BoltDeclarer(Handle):
         return self
 
     def shuffle_grouping(self, source: str | Handle, *, stream: str = DEFAULT_STREAM) -> BoltDeclarer:
-        """Send each tuple to one task, in turn: what two tasks get from one sender differs by at most one tuple."""
+        """Send each tuple to one task, in turn: two tasks get the same number of tuples from a sender, give or take one."""
         return self._add(Input(source, stream, "shuffle"))
 
     def fields_grouping(
@@ -122,7 +122,7 @@ class BoltDeclarer(Handle):
     def local_or_shuffle_grouping(
         self, source: str | Handle, *, stream: str = DEFAULT_STREAM
     ) -> BoltDeclarer:
-        """Shuffle among the tasks in the sender's worker; if it has none, shuffle among all tasks."""
+        """Shuffle among the bolt's tasks in the sender's worker; if there are none there, among all of the bolt's tasks."""
         return self._add(Input(source, stream, "local_or_shuffle"))
 
     def custom_grouping(
@@ -145,7 +145,7 @@ _METHODS: Final = {
     for name, method in vars(BoltDeclarer).items()
     if name.endswith("_grouping")
 }
-#: The possible values of GroupingSpec.kind. Each is documented by the method of its name plus "_grouping".
+#: The possible values of GroupingSpec.kind. The method that is named like a kind, plus "_grouping", documents the kind.
 KINDS: Final = tuple(_METHODS)
 #: The groupings by fields.
 KEYED_KINDS: Final = tuple(

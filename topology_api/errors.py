@@ -80,7 +80,7 @@ class FailTuple(Exception):
     The reason reaches the spout as `Failure.error`. FailTuple is not a SquallError, because users raise it, not Squall.
     """
 
-    reason: str | None = None  # for subclasses whose constructor does not call FailTuple's
+    reason: str | None = None  # for subclasses whose constructor does not call this class's
 
     def __init__(self, reason: str | None = None) -> None:
         self.reason = reason
@@ -143,7 +143,7 @@ class TopologyFailed(SquallError):
 class CannotPack(SquallError):
     """A component (or a custom grouping) cannot be shipped to a worker.
 
-    `component` names it, `attribute` is the path of the part that cannot be pickled (such as `self.db.lock`),
+    `component` names the component, `attribute` is the path of the part that cannot be pickled (such as `self.db.lock`),
     `reason` is pickle's message.
     """
 

@@ -23,7 +23,7 @@ class Fields(tuple[str, ...]):
     def __new__(cls, *names: str | Sequence[str]) -> Fields:
         flat: list[str] = []
         for name in names:
-            # Keep anything else unchanged: build() reports it.
+            # A name that is not a str is kept unchanged: build() reports it.
             if isinstance(name, (list, tuple)):
                 flat.extend(name)
             else:

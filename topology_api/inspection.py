@@ -42,7 +42,7 @@ _Missing = object()
 
 
 def kind_problem(kind: str, component: object) -> str | None:
-    """Return why an object cannot be a spout (or a bolt) because of its type, or None."""
+    """Return why the type of an object keeps it from being a spout (or a bolt), or None."""
     base, other = (Spout, Bolt) if kind == "spout" else (Bolt, Spout)
     if isinstance(component, type):
         return f"got the class {component.__name__}: give an instance, {component.__name__}(...)"
@@ -199,7 +199,7 @@ def _check_call(
     component: object, name: str, method: Callable[..., Any], arguments: tuple[str, ...], problems: list[str]
 ) -> None:
     if name in ("input_problems", "topology_problems") and inspect.isgeneratorfunction(method):
-        pass  # the runtime iterates over its result
+        pass  # the builder iterates over the result
     elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         problems.append(f"{name} contains yield, so calling it would do nothing: emit with self.emit(...)")
     elif inspect.iscoroutinefunction(method) and name != "execute":

@@ -1,7 +1,7 @@
 """The options table: every configuration key of Squall, with type, default, unit, scope and text.
 
-One table validates all layers of settings (squall/settings.py); `scripts/options_pages.py` writes `conf/defaults.yaml` and the
-reference page from it. An option that Storm has too has Storm's name. Must not know: where values come from.
+One table validates all layers of settings (squall/settings.py); `scripts/reference_pages.py` writes `conf/defaults.yaml` and
+the reference page from the table. An option that Storm has too has Storm's name. Must not know: where values come from.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NOT_HERE: dict[Scope, str] = {
 class Option:
     """One configuration key.
 
-    types: the Python types of its values. scope: where it may be set: `topology` (for the whole topology
+    types: the Python types of its values. scope: where the key may be set: `topology` (for the whole topology
         only), `both` (for a component as well), `component`, or `daemon`. problem: returns the problem with a value (type, unit
         or range), or None.
     """
@@ -141,7 +141,7 @@ _TABLE = (
     ),
     Option(
         "topology.message.timeout.secs", (int, float), 30, "seconds", "topology",
-        "A tree without activity for this long fails. A kill waits at most as long for the topology to drain.",
+        "A tree without activity for this long fails. A kill waits at most this long for the topology to drain.",
         _seconds(),
     ),
     Option(
@@ -225,7 +225,7 @@ _TABLE = (
     ),
     Option(
         "nimbus.package.unpacked.limit.bytes", (int,), 1024 * 1024 * 1024, "bytes", "daemon",
-        "The largest size of such a file when it is unpacked.",
+        "The largest unpacked size of a file that Nimbus accepts with a topology.",
         _whole(1, 1 << 40, "bytes"),
     ),
     Option(
@@ -236,13 +236,13 @@ _TABLE = (
     ),
     Option(
         "supervisor.worker.lease.secs", (int, float), 20, "seconds", "daemon",
-        "How long workers continue without their supervisor. It must be at least 2 below nimbus.supervisor.timeout.secs, so "
-        "that no worker is still running when its tasks move to another host.",
+        "How long workers continue without their supervisor. It must be at least 2 less than nimbus.supervisor.timeout.secs, "
+        "so that no worker is still running when its tasks move to another host.",
         _seconds(),
     ),
     Option(
         "supervisor.worker.ports", (str, type(None)), None, "", "daemon",
-        "The ports that workers on this host listen on, such as 6700-6799, for firewalls. A worker takes two free ones, so "
+        "The ports that workers on this host listen on, such as 6700-6799, for firewalls. A worker uses two free ports, so "
         "give at least two for each slot. Null: any free port.",
         _ports,
     ),
@@ -266,7 +266,7 @@ _TABLE = (
     Option(
         "squall.zookeeper.credentials.file", (str, type(None)), None, "", "daemon",
         "A file (mode 0600) with one line USER:PASSWORD, ZooKeeper's digest credentials. With it, everything that Squall "
-        "writes there can be read and changed only with these credentials.",
+        "writes to ZooKeeper can be read and changed only with these credentials.",
         _text,
     ),
     Option(

@@ -13,7 +13,7 @@ from typing import Any
 
 from topology_api.errors import CannotPack
 
-_DEEPEST = 30  # how deep the search for the culprit descends; at this depth it names the path so far
+_DEEPEST = 30  # how deep the search for the culprit descends; deeper parts are not named
 
 
 def pack(component: object, place: str, base: type = object) -> bytes:
@@ -59,7 +59,7 @@ def _fault(value: object) -> str | None:
     try:
         pickle.loads(data)
     except Exception as error:
-        return f"it pickles but does not unpickle: {type(error).__name__}: {error}"
+        return f"it can be pickled but not unpickled: {type(error).__name__}: {error}"
     return None
 
 

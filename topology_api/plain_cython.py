@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 Defined = TypeVar("Defined")
 
-#: Whether this code is compiled. Where this module is used, it never is.
+#: Whether this code is compiled. Code that uses this module never is.
 compiled: Final = False
 
 
@@ -35,7 +35,7 @@ def declare(kind: Any, value: Any) -> Any:
 
 
 def cclass(defined: Defined) -> Defined:
-    """Return a class that becomes a C struct."""
+    """Return the class unchanged; in compiled code it becomes a C struct."""
     return defined
 
 

@@ -32,7 +32,7 @@ class StreamSpec:
 class GroupingSpec:
     """The way in which tasks are chosen for a stream's tuples. `kind` is one of declarer.KINDS.
 
-    fields: for `fields` and `partial_key`. custom: for `custom`, the cloudpickle of the Grouping instance.
+    fields: for `fields` and `partial_key`. custom: for `custom`, the Grouping instance as pickled by cloudpickle.
     """
 
     kind: str
@@ -164,7 +164,8 @@ class Topology:
         return replace(self, name=name)
 
     def with_conf(self, extra: Mapping[str, object]) -> Topology:
-        """Return the topology with more configuration, which overrides its own. Raises InvalidConfig with all problems."""
+        """Return the topology with more configuration, which overrides the topology's own. Raises InvalidConfig with all
+        problems."""
         from topology_api.options import json_copy, problems_of
 
         if problems := problems_of(extra, "topology"):

@@ -1,4 +1,4 @@
-# What the compiler makes of tuples.py.
+# The C declarations of tuples.py, for the compiler.
 
 
 cimport cython

@@ -147,6 +147,7 @@ if not cython.compiled:
     Tuple.__init_subclass__ = classmethod(refuse_subclass)  # type: ignore[assignment]
 
 
-#: Use it with `map` for many tuples: `Tuple.values` is a Python call, which is half the cost of turning a tuple into a row.
+#: Returns a tuple's values. For many tuples use this function with `map`: `Tuple.values` is a Python call, which is half the
+#: cost of turning a tuple into a row.
 values_of: Final[Callable[[Tuple], tuple[Any, ...]]] = attrgetter("_values")
 source_of: Final[Callable[[Tuple], Source]] = attrgetter("_source")

@@ -156,7 +156,7 @@ def _shape_problems(component: ComponentSpec, inputs_unread: bool) -> Iterator[s
         calls = ", ".join(map(call_text, component.inputs))
         yield f"{_place(component)}: a spout has no inputs, but this one has: {calls}"
     if component.kind == "bolt" and not component.inputs and not inputs_unread:
-        yield f"{_place(component)}: it has no inputs: add .shuffle_grouping(source), or another one"
+        yield f"{_place(component)}: it has no inputs: add .shuffle_grouping(source), or another grouping"
 
 
 def _subscription_problems(

@@ -71,6 +71,6 @@ def number_problem(value: object, low: float, high: float, unit: str, *, above: 
     what = f"give a number of {unit}, {bounds} and at most {high}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return f"is {typed(value)}: {what}, without a unit"
-    if not low <= value <= high or (above and value == low):  # nan compares with nothing
+    if not low <= value <= high or (above and value == low):  # a comparison with nan is false
         return f"is {shown(value)}: {what}"
     return None

@@ -1,4 +1,4 @@
-"""Functions for error texts: they quote a value, shortened, and suggest the nearest known name.
+"""Functions for error texts: they quote a value, shortened if it is long, and suggest the nearest known name.
 
 Must not know: what is being checked.
 """

@@ -158,7 +158,7 @@ class TopologiesAnswer(Struct, frozen=True):
     """`acked`, `failed` and `pending` count the trees of the spouts. In the state BAD the record cannot be read; `error` says
     why. `stands_by`: the previous version, which runs again if the workers of the new version are not up within `secs`.
     `held_up`: how many workers of an ACTIVE topology are not up (they keep dying, or their files cannot be prepared), and why
-    the first is not.
+    the first of them is not.
     """
 
     topologies: list[TopologySummary]
@@ -198,9 +198,9 @@ class ErrorOutline(Struct, frozen=True):
 
 
 class TopologyAnswer(Struct, frozen=True, kw_only=True):
-    """The result of `status(name)` (see [api.md](api.md)), with `errors` as texts. `state_secs`: since it entered its state.
-    `note_times`: the time of each note, in seconds since 1970. `events`: the same notes as structured objects; fields that
-    have their default value are left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots.
+    """The result of `status(name)` (see [api.md](api.md)), with `errors` as texts. `state_secs`: seconds since it entered its
+    state. `note_times`: the time of each note, in seconds since 1970. `events`: the same notes as structured objects; fields
+    that have their default value are left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots.
     `stands_by` is as in GET /topologies, `workers` as in GET /topologies/{name}/workers."""
 
     name: str
@@ -346,7 +346,8 @@ class CountersAnswer(Struct, frozen=True):
 
 
 class LogAnswer(Struct, frozen=True):
-    """A piece of a log. `offset`: of its first byte; `next_offset`: of the byte after its last; `size`: of the whole log."""
+    """A piece of a log. `offset`: where the piece begins in the log, in bytes; `next_offset`: where the rest of the log begins;
+    `size`: bytes of the whole log."""
 
     worker: str
     incarnation: Incarnation | None
@@ -398,7 +399,7 @@ class OpenApiAnswer(Struct, frozen=True):
 
 
 class ErrorBody(Struct, frozen=True):
-    """An error: `message` is for people, `problems` lists all problems, if there can be more than one."""
+    """An error: `message` is for people; `problems` lists all problems if there can be more than one."""
 
     kind: str
     message: str

@@ -36,22 +36,22 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     python: Annotated[
         str,
         Meta(
-            description="The Python version that packed it, such as `3.11.4`; the minor version must be the cluster's."
+            description="The Python version that packed the topology (`3.11.4`); the minor version must be the cluster's."
         ),
     ]
     cloudpickle: Annotated[
         str,
         Meta(
-            description="The cloudpickle version that packed it; major and minor version must be the cluster's."
+            description="The cloudpickle version that packed the topology; major and minor version must be the cluster's."
         ),
     ]
-    squall: Annotated[str, Meta(description="The release that packed it.")] = ""
-    active: Annotated[bool, Meta(description="Whether its spouts start immediately.")] = True
+    squall: Annotated[str, Meta(description="The release of Squall that packed the topology.")] = ""
+    active: Annotated[bool, Meta(description="Whether the spouts start immediately.")] = True
     replace: Annotated[
-        bool, Meta(description="Whether it takes over from a running topology of the same name.")
+        bool, Meta(description="Whether the topology takes over from a running one of this name.")
     ] = False
     wait_secs: Annotated[
-        Seconds | None, Meta(description="With `replace`: how long the old one may drain.")
+        Seconds | None, Meta(description="With `replace`: how long the old topology may drain.")
     ] = None
     files: Annotated[
         dict[str, str],
@@ -60,7 +60,8 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 _Wait = Annotated[
-    Seconds | None, Meta(description="The maximum time to drain, in seconds. Default: its message timeout.")
+    Seconds | None,
+    Meta(description="The maximum time to drain, in seconds. Default: the topology's message timeout."),
 ]
 
 
@@ -83,7 +84,7 @@ class RebalanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class ErrorsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Selects errors."""
 
-    component: Annotated[str | None, Meta(description="Only this component's.")] = None
+    component: Annotated[str | None, Meta(description="Only errors of this component.")] = None
 
 
 class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,7 +101,7 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ReportRow(Struct, frozen=True, forbid_unknown_fields=True):
-    """A worker's report: the record as in the store."""
+    """A worker's report, as the record that is kept in the store."""
 
     topology: str
     report: dict[str, Any]
@@ -119,6 +120,6 @@ class ReportsRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """The reports and counters that a supervisor forwards."""
 
     reports: Annotated[
-        list[ReportRow], Meta(description="The reports of workers, by the topology's name.")
+        list[ReportRow], Meta(description="The reports of workers, with the names of their topologies.")
     ] = []
     counters: Annotated[list[CountersRow], Meta(description="The counters of workers.")] = []

@@ -48,7 +48,7 @@ class ComponentCounters:
     metrics: dict[str, Any] = field(default_factory=dict)
     #: Trees that failed for good: reason -> number.
     failures: dict[str, int] = field(default_factory=dict)
-    #: When and why the first of them failed.
+    #: When and why the first of these trees failed.
     first_failure: tuple[float, str] | None = None
     pending: int = 0
     #: Why spout tasks do not emit, and what calls of bolts wait for: reason -> number of tasks.

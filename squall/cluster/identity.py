@@ -25,26 +25,27 @@ class OtherCluster(SquallError):
 
 def check(store: Store, remembered: str | None) -> str:
     """Return the id of the store's cluster, "" if the store has no id and none is remembered. Raises `OtherCluster` if the two
-    differ."""
+    ids differ."""
     found = store.get(paths.CLUSTER)
     if found is None:
         if remembered:
             raise OtherCluster(
-                f"the store is empty, and this daemon belongs to cluster {remembered}: if the data comes back, it goes on"
-                " by itself; if it is lost for good, start over with `squall nimbus --new-cluster`"
+                f"the store is empty, but this daemon belongs to cluster {remembered}: if the data comes back, the daemon"
+                " goes on by itself; if the data is lost for good, start over with `squall nimbus --new-cluster`"
             )
         return ""
     cluster_id = _id_in(found[0])
     if remembered and cluster_id != remembered:
         raise OtherCluster(
-            f"the store holds cluster {cluster_id}, and this daemon belongs to cluster {remembered}: check which"
-            " ZooKeeper and which root it is given, or give it a state directory of its own for the other cluster"
+            f"the store holds cluster {cluster_id}, but this daemon belongs to cluster {remembered}: check the daemon's"
+            " settings (which ZooKeeper, which root), or use a different state directory for the other cluster"
         )
     return cluster_id
 
 
 def establish(store: Store, new_id: Callable[[], str] = lambda: uuid4().hex) -> str:
-    """Return the id of the store's cluster; write a new id if there is none. For a leader. May raise `OtherCluster`."""
+    """Return the id of the store's cluster; write a new id if there is none. Only a leader calls this. May raise
+    `OtherCluster`."""
     found = check(store, None)
     if found:
         return found
@@ -59,9 +60,9 @@ def _id_in(data: bytes) -> str:
         body = json.loads(data)
         cluster_id, format_ = body["id"], body["format"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        raise OtherCluster(f"{paths.CLUSTER} holds no cluster's id but {data!r:.80}") from None
+        raise OtherCluster(f"{paths.CLUSTER} holds {data!r:.80} instead of a cluster's id") from None
     if not isinstance(cluster_id, str) or not cluster_id:
-        raise OtherCluster(f"{paths.CLUSTER} holds no cluster's id but {cluster_id!r:.80}")
+        raise OtherCluster(f"{paths.CLUSTER} holds {cluster_id!r:.80} instead of a cluster's id")
     if format_ != FORMAT:
         raise OtherCluster(
             f"the cluster's records are of format {format_!r:.20}, this Squall reads format {FORMAT}: all daemons of a cluster"

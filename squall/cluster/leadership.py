@@ -1,11 +1,11 @@
 """Leadership and presence: an election among the Nimbuses, writes that are reserved for the leader, ephemeral presence nodes.
 
 The Nimbus that creates the ephemeral `/leadership/leader` leads. It then writes `/leadership/epoch`; the new version of this
-value guards every write of its term, so the store refuses all writes of a superseded leader, however late they arrive. A leader
-stops even earlier, by its own clock. It asks the store repeatedly whether the session is alive, and leads until 0.6 of the
-session's length have passed since it *sent* the last question that was answered with yes. No other process can win before the
-whole length has passed. Work that takes longer calls `keeps_leading` between its writes; that method asks the store again when
-it is time.
+value guards every write of the leader's term, so the store refuses all writes of a superseded leader, however late they arrive.
+A leader stops even earlier, by its own clock. It asks the store repeatedly whether the session is alive, and leads until 0.6 of
+the session's length have passed since it *sent* the last question that was answered with yes. No other process can win before
+the whole length has passed. Long work calls `keeps_leading` between its writes; that method asks the store again when it is
+time.
 
 Promises: no two terms have the same epoch; a leader that gets no answer from the store stops before its session can have ended;
 a write that ended in `Unavailable` does not harm an election, whether it was done or not.
@@ -32,15 +32,15 @@ _log = logging.getLogger(__name__)
 TERM_PART: Final = 0.6
 #: How many times per session length a leader confirms its session, so that a lost answer or two do not end the term.
 ROUNDS_PER_SESSION: Final = 6
-#: How many times per session length a daemon checks that its presence node still exists. The watch reports
-#: a lost session at once; this covers lost watches.
+#: How many times per session length a daemon checks that its presence node still exists. The watch reports a lost session at
+#: once; these checks are for the case that the watch itself is lost.
 LOOKS_PER_SESSION: Final = 2
 #: Used as the length of a session that never ends, where an interval is needed.
 ENDLESS_SECS: Final = 10.0
 
 
 class _Rounds:
-    """Work on an ephemeral value at each round, and at once when something below a path has changed."""
+    """Looks after an ephemeral value in rounds: at intervals, and at once when something below a path has changed."""
 
     def __init__(self, store: Store, path: str, watched: str) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class _Rounds:
         self._cancel = store.watch(watched, self._changed)
 
     def next_time(self, now: float) -> float:
-        """Return when there is something to do; the round may be called earlier."""
+        """Return the time at which a round is due; it may be called earlier."""
         if self._over:
             return math.inf
         return now if self._look else max(now, self._next)
@@ -97,8 +97,8 @@ class Leadership(_Rounds):
         self._reason: str | None = None
 
     def round(self, now: float) -> Guard | None:
-        """Try to lead, or to keep leading, when it is due; return the guard of this term's writes, None while not leading.
-        If the guard differs from the last one, a new term has begun: start over."""
+        """If a round is due, try to lead or to keep leading. Return the guard of this term's writes, None while not leading. If
+        the guard differs from the last one, a new term has begun, and the caller must start over."""
         if self._over:
             return None
         if self._guard is not None and not self.leading(now):
@@ -172,7 +172,7 @@ class Leadership(_Rounds):
             _log.warning("Nimbus %s does not lead: %s", self._id, reason)
         self._reason = reason
         if reason is not None:
-            self._let_go()  # won in a call that was not answered, or before there was a reason
+            self._let_go()  # it may have been won by an unanswered call, or before there was a reason
             return
         # Read the epoch before creating the node: if another process leads in between, it has written the epoch, and the write
         # of this process is refused.
@@ -229,7 +229,7 @@ class GuardedStore:
 
     @property
     def session_secs(self) -> float:
-        """The length of the session below."""
+        """The session length of the underlying store."""
         return self._store.session_secs
 
     def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
@@ -291,7 +291,7 @@ class Presence(_Rounds):
         try:
             self._stand(now)
         except (Unavailable, Exists) as error:
-            # Exists: an earlier call of this process, or another process of this name, created it between the two steps.
+            # Exists: an earlier call of this process, or another process of this name, created the value between the two steps.
             _log.debug("%s is not there yet: %s", self._path, error)
         except StoreError as error:  # the rest of the round goes on
             self.occupied = isinstance(error, Occupied)
@@ -330,8 +330,8 @@ class Presence(_Rounds):
 
 
 def presence_of_process(store: Store, daemon_id: str, mark: str) -> Presence:
-    """Return the presence node of the only process with this id. `mark`: the mark of its state directory; a daemon with a copy
-    of the directory has the same id, but a different mark.
+    """Return the presence node of this process, the only one with this id. `mark`: the mark of its state directory; a daemon
+    with a copy of the directory has the same id, but a different mark.
 
     Only one process at a time holds a state directory. So an earlier process with this mark has ended, and its session will
     expire.

@@ -26,8 +26,8 @@ _RECORDS: Final = (paths.TOPOLOGIES, paths.REPLACEMENTS, paths.REPLACED)
 _PLACES: Final = (paths.ASSIGNMENTS, paths.LEAVING, paths.FORMER)
 #: The range of a counter.
 _NUMBER: Final = re.compile(rb"[0-9]{1,18}")
-#: A number found elsewhere in the store; more digits are ignored. This limit is far below that of a counter, because a
-#: topology's configuration may contain texts that only look like such a number.
+#: A number that is found elsewhere in the store; a number with more digits is ignored. This limit is far below that of a
+#: counter, because a topology's configuration may contain texts that only look like such a number.
 _DIGITS: Final = r"([0-9]{1,15})(?![0-9])"
 #: The id of a topology, "name-<number>-<time>", as a whole path segment or as a JSON text.
 _IN_ID: Final = re.compile(rf"-{_DIGITS}-[0-9]+$")

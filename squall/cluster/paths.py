@@ -66,20 +66,27 @@ def below(folder: str, name: str) -> str:
     return f"{folder}/{quoted(name)}"
 
 
-#: The records of the topology with a name, of the version that will replace it, and of the previous version.
+#: The record of the topology with a name.
 topology: Final = partial(below, TOPOLOGIES)
+#: The record of the version that will replace the topology with a name.
 replacement: Final = partial(below, REPLACEMENTS)
+#: The record of the previous version of the topology with a name.
 replaced: Final = partial(below, REPLACED)
-#: By topology id: the topology's workers, its leaving workers, and the workers that were withdrawn last.
+#: The workers of the topology with an id.
 assignment: Final = partial(below, ASSIGNMENTS)
+#: The leaving workers of the topology with an id.
 leaving: Final = partial(below, LEAVING)
+#: The workers that were withdrawn last from the topology with an id.
 former: Final = partial(below, FORMER)
-#: By topology id: the folders of its workers' reports, of the sealed copies of its key pair, and of its bundle.
+#: The folder of the reports of a topology's workers, by its id.
 reports: Final = partial(below, REPORTS)
+#: The folder of the sealed copies of a topology's key pair, by its id.
 keys: Final = partial(below, KEYS)
+#: The folder of a topology's bundle, by its id.
 bundle: Final = partial(below, BLOBS)
-#: The record of a registered supervisor or Nimbus.
+#: The record of a registered supervisor.
 supervisor: Final = partial(below, SUPERVISORS)
+#: The record of a running Nimbus.
 nimbus: Final = partial(below, NIMBUSES)
 #: Present while the process of a supervisor or a Nimbus is connected.
 presence: Final = partial(below, PRESENCE)

@@ -64,7 +64,7 @@ class ReadCache:
             self._clear()
 
     def find(self, kind: str, path: str) -> Known | None:
-        """Return the cached answer, unless it is too old."""
+        """Return the cached answer; None if there is none, or if it is too old."""
         with self._lock:
             known = self._known.get((kind, path))
             return known if known is not None and self._clock.now() < known.until else None

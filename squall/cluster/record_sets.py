@@ -127,8 +127,8 @@ class RecordSet(Generic[R]):
         self._write(record)
 
     def write(self, record: R) -> None:
-        """Store a record over the record that was read there, or as a new record; raise `Conflict` or `Exists` if a different
-        value is there.
+        """Store a record over the record that was last read at its path, or as a new record; raise `Conflict` or `Exists` if
+        the path has a different value.
         """
         if self.is_empty(record):
             self.delete(self.key_of(record))
@@ -146,7 +146,7 @@ class RecordSet(Generic[R]):
         self.delete(self.key_of(was))
 
     def delete(self, key: str) -> None:
-        """Remove the record that was read there; raise `Conflict` if a different value is there."""
+        """Remove the record that was last read for this key; raise `Conflict` if the store has a different value."""
         known = self.known.by_path.pop(self.path(key), None)
         self.known.store.delete(self.path(key), None if known is None else known.version)
 
@@ -162,7 +162,7 @@ class RecordSet(Generic[R]):
         self.known.store.delete(self.path(key))
 
     def forget_others(self, keys: Iterable[str]) -> None:
-        """Forget the records of all other keys, which another process has removed."""
+        """Forget the records of all keys except these: another process has removed the rest."""
         kept = set(map(self.path, keys))
         self.known.forget(lambda path: path.startswith(f"{self.folder}/") and path not in kept)
 

@@ -10,8 +10,8 @@
 
 The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read the records of an older
 Squall, and an older Squall reports that it cannot read them instead of guessing. For any bytes, `decode` returns a record or
-raises `BadRecord`, even if only one field has a value that no daemon can use (an unknown state, a text as the number of
-workers), because a fault in one record must not stop other topologies.
+raises `BadRecord`, but no other error, because a fault in one record must not stop other topologies. One field with a value
+that no daemon can use (an unknown state, a text as the number of workers) is enough to raise `BadRecord`.
 Must not know: where records are kept, who acts on them.
 """
 
@@ -32,7 +32,7 @@ from squall.reports.events import Event
 from squall.values import Address, Incarnation, TaskRow, TopologyState
 from topology_api.errors import SquallError
 
-#: Increased when a field is added, dropped or changes its meaning. It was not increased for `event`, which older readers
+#: Increased when a field is added or dropped, or changes its meaning. It was not increased for `event`, which older readers
 #: ignore.
 FORMAT = 5
 
@@ -85,7 +85,7 @@ class TopologyRecord(Struct, frozen=True):
     version: int
     #: While KILLED or REBALANCING: the time at which the wait for the drain ends, on the leader's clock.
     deadline: Finite | None
-    #: Why it FAILED.
+    #: Why the topology FAILED.
     error: str | None
     submitted: Finite
     #: The highest task id so far: an id is never used for a second task. 0: the highest of `tasks`.
@@ -123,7 +123,8 @@ class Placement(Struct, frozen=True):
     worker: str
     supervisor: str
     slot: int
-    #: (version of the assignment that placed the worker, restart number by its supervisor: 0 here).
+    #: (version of the assignment that placed the worker, restart number). The restart number is 0 in the store: only the
+    #: worker's supervisor counts restarts.
     incarnation: Incarnation
     tasks: tuple[int, ...]
 
@@ -189,7 +190,8 @@ class WorkerReport(Struct, frozen=True):
     version: int = 0
     #: The sentence of `event`, for daemons of a release without events.
     note: str | None = None
-    #: Its host is still preparing the files that it needs (such as an environment); no process was started yet.
+    #: The worker's host is still preparing the files that the worker needs (such as an environment); no process was started
+    #: yet.
     waits: bool = False
     #: The last event of the worker; None also from a supervisor of a release without events.
     event: Event | None = None
@@ -216,7 +218,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(kind: type[R], data: bytes) -> R:
-    """Return the record of that kind that the bytes hold, or raise `BadRecord`."""
+    """Return the record of type `kind` in these bytes, or raise `BadRecord`."""
     name = kind.__name__
     if len(data) > MOST_BYTES:  # no change could be written, so such a topology could not even be killed
         raise BadRecord(f"these {len(data):,} bytes are too many for a {name}: a store takes {MOST_BYTES:,}")

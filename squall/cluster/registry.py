@@ -54,7 +54,7 @@ class Registry:
         self.supervisors = RecordSet(known, SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
         #: A Nimbus's record is ephemeral, so it ends with the session of the Nimbus. `leadership.Presence` writes it.
         self.nimbuses = RecordSet(known, NimbusRecord, paths.NIMBUSES, attrgetter("id"))
-        self._ids: set[str] = set()  # of the topologies at the last call
+        self._ids: set[str] = set()  # of the topologies that `all_topologies` returned last
         #: Name -> why, of the topologies that `all_topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
         #: Ids of the supervisors that `all_supervisors` left out when it was last called.
@@ -187,7 +187,7 @@ class Registry:
         return next_number(self.store, name, above)
 
     def sealed_keys(self, topology_id: str, recipient: str) -> bytes | None:
-        """Return the copy of a topology's keys that is sealed to a Nimbus or a supervisor, still sealed."""
+        """Return the copy of a topology's keys that is sealed to this Nimbus or supervisor, without opening it."""
         found = self.store.get(paths.sealed_keys(topology_id, recipient))
         return None if found is None else found[0]
 

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS store (
 
 
 class InUse(StoreError):
-    """Another process has the file."""
+    """Another process uses the file."""
 
 
 class _SavedTree(Tree):

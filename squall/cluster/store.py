@@ -14,8 +14,8 @@ Every implementation (memory, SQLite, ZooKeeper) promises:
 - An ephemeral value belongs to the session of its creator, and is removed when that session ends.
 - A write may carry a guard: the path of a value and the version that this value must still have. The check and the write are
   one step. So the writes of a superseded leader are refused, however late they arrive.
-- Calls of a store that cannot be reached raise `Unavailable` within a few seconds. A write that ended so may have been done or
-  not: read again before deciding.
+- Calls of a store that cannot be reached raise `Unavailable` within a few seconds. A write that ended with this error may or
+  may not have been done: read again before deciding.
 
 Must not know: what the values mean (`squall.cluster.records`), where they live (`squall.cluster.paths`).
 """
@@ -106,7 +106,8 @@ class Watches:
         return partial(self._entries.pop, key, None)
 
     def at(self, path: str | None) -> list[tuple[Watch, str]]:
-        """Return the functions to call after a change at a path, each with its argument; None: anything may have changed."""
+        """Return the functions to call after a change at a path, each with its argument. A path of None means that anything may
+        have changed."""
         return [
             (callback, prefix if path is None else path)
             for prefix, callback in list(self._entries.values())  # a copy: another thread may add one
@@ -134,8 +135,8 @@ class Store(Protocol):
         """Remove a value (values below it stay). A missing value is an error only if a version is expected."""
 
     def owns(self, path: str) -> bool:
-        """Return whether there is an ephemeral value that belongs to this session. It always asks the store itself, so that an
-        answer proves that the session was alive when the call began.
+        """Return whether there is an ephemeral value that belongs to this session. The call always asks the store itself, so
+        that an answer proves that the session was alive when the call began.
         """
 
     def children(self, path: str) -> list[str]:
@@ -155,8 +156,8 @@ class Cached(Protocol):
 
 @lru_cache(8192)
 def checked_path(path: str) -> str:
-    """Return a valid path unchanged; raise `ValueError` for any other. Valid are `/`, and names joined by `/`, none of them
-    empty, `.` or `..`."""
+    """Return a valid path unchanged; raise `ValueError` for any other. A path is valid if it is `/`, or names joined by `/`,
+    none of which is empty, `.` or `..`."""
     if path == "/":
         return path
     if not path.startswith("/") or any(name in ("", ".", "..") for name in path[1:].split("/")):

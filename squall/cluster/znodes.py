@@ -4,8 +4,9 @@ A value is a node's data; a node without data only leads to values below it. Nod
 as the value to which they lead. When the last value below them is deleted, they are removed as far as possible. A crash may
 leave an empty node: it holds nothing, may be listed, and is removed with the next delete of its path or of a path below it. A
 node without a value is at version 0, a node that was made for a value is at version 1 or more. So if a node was empty when it
-was read, and another process has since created it again for a value, it is never mistaken for the empty node and removed. Every
-operation tries one transaction, and tries again if another process was faster; this ends because `Nodes` gives up after a time.
+was read, and another process has since removed it and made a new node for a value, the new node is never mistaken for the empty
+one and removed. Every operation tries one transaction, and tries again if another process was faster; it does not try for ever,
+because `Nodes` gives up after a time.
 Must not know: how nodes are reached, what the values mean.
 """
 
@@ -80,7 +81,7 @@ class Why(enum.Enum):
 
 
 class StepFailed(Exception):
-    """A transaction was not done because one of its steps could not be."""
+    """A transaction was not done because one of its steps is impossible."""
 
     def __init__(self, number: int, why: Why) -> None:
         super().__init__(number, why)
@@ -226,7 +227,7 @@ def _expect(nodes: Nodes, path: str, expected: int, guard: Guard | None) -> None
     found = _version(nodes.read_node(path))
     if found != expected:
         if guard is not None:
-            _commit(nodes, guard)  # a deposed leader gets that error first
+            _commit(nodes, guard)  # a deposed leader gets `Deposed`, not `Conflict`
         raise Conflict(path, expected, found)
 
 

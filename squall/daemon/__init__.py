@@ -1,1 +1,2 @@
-"""The parts that every daemon process needs: command loop, state directory and its mark, process data."""
+"""The parts that every daemon process needs: a command loop, a state directory with its mark, the kernel's data on
+processes."""

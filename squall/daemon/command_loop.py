@@ -1,6 +1,6 @@
 """Runs a control loop in real time: one thread runs its rounds, and commands between two rounds.
 
-Code in any thread passes commands to the loop (`call`), so that only one thread touches the data of a round. The thread sleeps
+Code in any thread passes commands to the loop (`call`), so that only one thread touches the loop's data. The thread sleeps
 until something is due, or until it is woken.
 Must not know: what a round does, what commands do.
 """
@@ -33,7 +33,7 @@ class Rounds(Protocol):
         """Do all work that can be done now; return whether there was any, because then there may be more."""
 
     def next_time(self) -> float | None:
-        """Return the time at which a round is due even if the loop is not woken."""
+        """Return the time at which a round is due even if the loop is not woken; None if there is no such time."""
 
 
 class Stopped(SquallError):
@@ -41,7 +41,8 @@ class Stopped(SquallError):
 
 
 class NotInTime(SquallError):
-    """A command was not done within its caller's time limit. `begun`: it had begun, and may still be done later."""
+    """A command was not done within its caller's time limit. `begun`: the command had begun by then, and may still finish
+    later."""
 
     def __init__(self, message: str, begun: bool = False) -> None:
         super().__init__(message)
@@ -51,7 +52,8 @@ class NotInTime(SquallError):
 class Driver:
     """Runs a control loop in its own thread.
 
-    what: the loop's name in errors ("the local cluster"). slow: the likely reason if the loop does not end.
+    what: the loop's name in errors ("the local cluster"). slow: what is probably still running if the loop does not end, for
+    the error ("a command").
     """
 
     simulated = False
@@ -65,7 +67,7 @@ class Driver:
         self.woken = threading.Event()
         self.commands: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self.engine: Rounds | None = None
-        #: The loop accepts no more commands; its thread should end.
+        #: `closing`: the loop accepts no more commands. `stopping`: its thread should end.
         self.closing = self.stopping = False
         self.thread = threading.Thread(target=self.serve, name=thread_name, daemon=True)
         #: The error that ended the loop; never expected, never swallowed.
@@ -73,7 +75,7 @@ class Driver:
         self.progress = threading.Condition()
 
     def start(self, engine: Rounds) -> None:
-        """Begin."""
+        """Start the thread, which runs the rounds of `engine`."""
         self.engine = engine
         self.thread.start()
 
@@ -171,8 +173,8 @@ class Driver:
         """End the thread with the command `last`. No round follows, since a round could restart the things that `last` has
         ended.
 
-        If a command does not return in time, this raises SquallError and leaves the thread running; it ends when the command
-        returns.
+        If a command does not return in time, this raises SquallError and leaves the thread running; the thread ends when the
+        command returns.
         """
         self.closing = True
         seconds = STOP_SECONDS if timeout is None else timeout

@@ -1,7 +1,7 @@
 """Whether this process is a worker: set once, when a worker begins.
 
-Workers import user code too. Code that must not run in a worker (such as starting a cluster) checks it here. A child process
-of a worker is not a worker.
+A worker also imports user code. Code that must not run in a worker (such as starting a cluster) calls `is_worker` first. A
+child process of a worker is not a worker.
 Must not know: what a worker does.
 """
 

@@ -20,18 +20,18 @@ class Stat:
     state: str
     group: int
     session: int
-    #: When it began, in clock ticks since boot.
+    #: When the process began, in clock ticks since boot.
     started: int
 
     @property
     def living(self) -> bool:
-        """Whether it still runs (a zombie does not)."""
+        """Whether the process still runs (a zombie does not)."""
         return self.state not in "ZXx"
 
 
 def stat_of(pid: int) -> Stat | None:
-    """Return the kernel's data on a process; None if no process has that pid, or the process is hidden from the caller. Other
-    errors raise `OSError`: without a free descriptor, for example, the answer is unknown."""
+    """Return the kernel's data on a process; None if no process has that pid, or the process is hidden from the caller. Raises
+    `OSError` if the answer is unknown, for example because no descriptor is free."""
     try:
         text = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
@@ -44,7 +44,7 @@ def stat_of(pid: int) -> Stat | None:
 
 
 def runs(pid: int, started: int) -> bool:
-    """Return whether the process that began at that time still runs: the kernel may have given its pid to a different
+    """Return whether the process that began at the time `started` still runs: the kernel may have given its pid to a different
     process."""
     stat = stat_of(pid)
     return stat is not None and stat.started == started and stat.living

@@ -1,4 +1,4 @@
-"""A daemon's state directory: its identity, which outlives its process, and the lock on the directory.
+"""A daemon's state directory: the daemon's identity, which outlives its process, and the lock on the directory.
 
 ```
 <state>/lock       holds the pid of the process that uses the directory; that process locks this file and the directory
@@ -45,8 +45,8 @@ class BadStateDirectory(SquallError):
 class StateDirectory:
     """A state directory that belongs to this process until `close`.
 
-    It locks both the lock file, which names the holder, and the directory: if the file is deleted, another process could create
-    and lock it while this process runs.
+    It locks both the lock file, which names the holder, and the directory: if only the lock file were locked, it could be
+    deleted, and a second process could create and lock a new one.
     """
 
     def __init__(self, directory: Path, daemon: Literal["Nimbus", "supervisor"], name: str) -> None:
@@ -99,8 +99,8 @@ class StateDirectory:
             write_bytes(self.directory, ID, f"{found}\n".encode())
         if len(found) > longest or not re.fullmatch(r"[\w.-]+", found):
             raise BadStateDirectory(
-                f"{self.directory / ID} holds {found!r:.80} instead of an id: restore it, or remove it, which makes this"
-                f" another {self._daemon}"
+                f"{self.directory / ID} holds {found!r:.80} instead of an id: restore the file, or remove it:"
+                f" then this is a new {self._daemon}"
             )
         return found
 
@@ -125,7 +125,7 @@ class KnownCluster:
             self.id = cluster_id
 
     def forget(self) -> None:
-        """Accept the next cluster that the store holds."""
+        """Forget the cluster, so that the daemon accepts the next one that the store holds."""
         (self._directory / CLUSTER).unlink(missing_ok=True)
         self.id = None
 

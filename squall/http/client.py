@@ -1,8 +1,8 @@
 """The HTTP client of the command, the supervisors and the Nimbuses: chooses the server, retries, and raises errors.
 
 A `Client` has one or more addresses and tries them in turn. If a request changes something, a Nimbus that is not the leader
-answers it with a redirect to the leader. Several threads may use one client. It uses only the standard library, so that a
-command starts fast.
+answers it with a redirect to the leader. Several threads may use one client. This module uses only the standard library, so
+that a command starts fast.
 
 A server may be silent, because it is frozen or its host is gone. The client remembers silent servers and tries them
 last. Before a request that may take long or must not be repeated, it sends a short request, so that a silent server never gets
@@ -58,7 +58,7 @@ class OfTheFile(Exception):
 
 
 def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
-    """Yield exactly the announced number of bytes of a file, even if the file grows meanwhile."""
+    """Yield exactly the first `size` bytes of a file, even if the file grows meanwhile."""
     done = 0
     with source.open("rb") as file:
         while done < size:
@@ -158,9 +158,9 @@ class _Request:
     method: str
     target: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    #: Makes a body for each attempt.
+    #: Returns the body; called for each attempt.
     body: Callable[[], Any] = lambda: None
-    #: Reads a good answer.
+    #: Returns the result of a successful answer.
     read: Callable[[http.client.HTTPResponse], Any] = read_json
     #: Whether the request may be sent again even if the first attempt may have arrived.
     repeatable: bool = True
@@ -168,7 +168,7 @@ class _Request:
     timeout: float | None = None
     #: The value of the Authorization header for the server that is asked now.
     authorization: str | None = field(default=None, repr=False)
-    #: The servers that have not answered the request.
+    #: The servers that have not answered the request, with their errors.
     silent: dict[Address, Unreachable] = field(default_factory=dict)
 
 
@@ -357,7 +357,7 @@ class Client:
                 raise
 
     def _see_awake(self, address: Address, connection: http.client.HTTPConnection) -> None:
-        """Send a short request first: a frozen server accepts connections and all data."""
+        """Send a short request and read its answer: a frozen server still accepts connections and data, but does not answer."""
         set_timeout(connection, self.timeout)
         connection.request("HEAD", AWAKE)
         connection.getresponse().read()
@@ -372,8 +372,8 @@ class Client:
         try:
             connection.request(request.method, request.target, request.body(), headers)
         except OSError as broken:
-            # The server may have closed the connection after an answer before it read the whole body, for example because the
-            # body is too big. `SSLEOFError` is recognized by name, so that `ssl` need not be imported.
+            # The server may have answered and closed the connection before it read the whole body, for example because the body
+            # is too big. `SSLEOFError` is recognized by name, so that `ssl` need not be imported.
             cut_off = isinstance(broken, (BrokenPipeError, ConnectionResetError))
             if not cut_off and type(broken).__name__ != "SSLEOFError":
                 raise

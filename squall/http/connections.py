@@ -20,28 +20,31 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: Connections that wait to be accepted. asyncio also retries and logs this often when no file can be opened.
+#: The most connections that wait to be accepted. When no file can be opened, asyncio makes this many attempts to accept one at
+#: once, and logs each failure.
 BACKLOG: Final = 128
 
 
 class Awaited(enum.Enum):
     """The kinds of waits on a connection."""
 
-    REQUEST = "a request, but for its body"
-    BODY = "the body of a request that is being answered"
+    REQUEST = "the head of a request"
+    BODY = "the body of a request that is not answered yet"
     REST = "the rest of a body that was answered before it was read"
-    TAKING = "that the client takes what was sent to it"
+    TAKING = "that the client reads its answer"
 
 
 @dataclass(frozen=True)
 class Patience:
-    """Deadline of `secs` seconds. With `least`, it is extended by `secs` each time at least `least` bytes went through."""
+    """A wait may last `secs` seconds. With `least`, it may go on for `secs` more seconds each time at least `least` bytes were
+    transferred."""
 
     secs: float
     least: int | None = None
 
 
-#: A client on the slowest line transfers 500 bytes a second. A wait that ends within one read is not measured.
+#: A client on the slowest line transfers 500 bytes a second. A wait that begins and ends while one piece of data is handled is
+#: not measured.
 PATIENCE: Final = {
     Awaited.REQUEST: Patience(15.0),
     Awaited.BODY: Patience(30.0, least=15_000),
@@ -59,7 +62,7 @@ class Connection(H11Protocol):
     _received = 0
     #: The bytes transferred when the timer was set.
     _mark = 0
-    #: Whether the application has been too slow since then, so that the client could not send.
+    #: Whether the application has been too slow since the timer was set, so that the client could not send.
     _held_up = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -97,7 +100,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def _should_upgrade(self) -> bool:
-        return False  # otherwise uvicorn would log the advice to install a library for it
+        return False  # otherwise uvicorn would log the advice to install a library for upgrades
 
     def _look(self) -> None:
         awaited = self._what_is_awaited()
@@ -133,15 +136,15 @@ class Connection(H11Protocol):
             self.transport.abort()
 
     def _gone(self) -> int:
-        """Return a number that grows with each byte that arrives, and with each byte that the client reads while no more is
-        written."""
+        """Return a number that grows with each byte of progress: with each byte that arrives or, in the wait `TAKING`, with
+        each byte that leaves this process."""
         if self._awaited is Awaited.TAKING:
             return -self._not_taken()
         return self._received
 
     def _not_taken(self) -> int:
-        """Return the number of bytes of the answer that have not left this process. With TLS most of them are in the transport
-        below TLS, which TLS does not include in its own number."""
+        """Return the number of bytes of the answer that have not left this process. With TLS, most of these bytes are in the
+        transport below TLS, and TLS does not include them in its own number."""
         below = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
         lower: int = 0 if below is None else below.get_write_buffer_size()
         return self.transport.get_write_buffer_size() + lower

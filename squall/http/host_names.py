@@ -18,7 +18,7 @@ _LOCAL: Final = ("localhost", "localhost4", "localhost6", "ip6-localhost", "ip6-
 
 
 def own_host() -> str:
-    """Return the name by which others may know this host; "localhost" or the like if it has no other."""
+    """Return the name by which other hosts may reach this host; "localhost" or a similar name if it has no other."""
     names = [socket.getfqdn(), socket.gethostname()]
     return next((name for name in names if not _is_unreachable(name)), names[1] or _LOCAL[0])
 
@@ -39,7 +39,8 @@ def is_local_name(host: str) -> bool:
 
 
 def reached_at(bound: str, host: str | None = None) -> str:
-    """Return the name by which others reach a daemon that listens on `bound`. `host`: its name (default: `own_host`)."""
+    """Return the name by which others reach a daemon that listens on `bound`. `host`: the name of a daemon that listens on all
+    addresses (default: `own_host`)."""
     if bound not in EVERYWHERE:
         return bound
     return own_host() if host is None else host

@@ -28,8 +28,8 @@ class Refusal(Exception):
 
 
 def json_app(answer: Callable[[Mapping[str, Any]], object]) -> App:
-    """Return an application. For each request it calls `answer` in a thread with the request's scope; `answer` returns the
-    answer or raises `Refusal`."""
+    """Return an application. For each request it calls `answer`, in a thread, with the request's scope; `answer` returns the
+    body of the answer or raises `Refusal`."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         try:

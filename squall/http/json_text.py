@@ -14,7 +14,7 @@ from msgspec import to_builtins
 
 
 def json_text(answer: object) -> str:
-    """Return an answer, a struct or plain values, as JSON. NaN and infinities become texts."""
+    """Return an answer (a struct or plain values) as JSON. NaN and infinities become texts."""
     value = to_builtins(answer)
     try:
         return json.dumps(value, allow_nan=False, separators=(",", ":"))

@@ -1,8 +1,8 @@
 """Addresses of servers, connections to them, and the reasons why a connection failed. An address is parsed from a URL that a
 user typed or another server sent. Idle connections are kept and reused. Several threads may use one pool.
 
-A failure is described in a few words, with advice if a setting is wrong or missing. `ssl` is loaded only for HTTPS: commands
-that do not use it start without it.
+A failure is described in a few words, with advice if a setting is wrong or missing. `ssl` is loaded only for HTTPS, so that
+commands without HTTPS start faster.
 
 Must not know: which server is used, the meaning of requests and answers.
 """
@@ -38,7 +38,7 @@ class Address:
         try:
             parts = urlsplit(text)
             port = parts.port
-            _ = (parts.hostname or "").encode("idna")  # as it is looked up: UnicodeError is a ValueError
+            _ = (parts.hostname or "").encode("idna")  # what DNS looks up; UnicodeError is a ValueError
             if not text.isprintable() or " " in text:
                 raise ValueError("it holds a blank or a control character")
         except ValueError as error:
@@ -48,7 +48,7 @@ class Address:
                 f"{url!r} is not the URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
             )
         if parts.username or parts.password or parts.query or parts.fragment or parts.path:
-            # Not shown: it may hold a password.
+            # The URL is not shown: it may hold a password.
             raise SquallError(
                 f"the URL of {parts.hostname} holds more than scheme, host and port:"
                 " write it as in https://host:6627"
@@ -65,8 +65,8 @@ _UNKNOWN_AUTHORITY: Final = (2, 18, 19, 20, 21)
 
 
 class ConnectionPool:
-    """ca: a file with the CA certificates that a server's certificate is checked against (None: the system's). timeout:
-    seconds to connect."""
+    """Makes connections, and keeps idle ones. ca: a file with the CA certificates that a server's certificate is checked
+    against (None: the system's). timeout: seconds to connect."""
 
     def __init__(self, ca: str | None, timeout: float) -> None:
         self.ca = ca
@@ -121,7 +121,7 @@ class ConnectionPool:
 
 
 def set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
-    """Set the timeout of a connection. It stays set if the connection is opened again after the server has closed it."""
+    """Set the timeout of a connection, also for the case that the server closes the connection and it is opened again."""
     connection.timeout = seconds
     if connection.sock is not None:
         connection.sock.settimeout(seconds)
@@ -138,8 +138,8 @@ def _is_readable(connection: http.client.HTTPConnection) -> bool:
 
 
 def reason(error: Exception, ca: str | None, in_the_clear: bool = False) -> str:
-    """Return why a connection failed. `ca`: the file with the trusted certificates. `in_the_clear`: it was the first request,
-    by http:."""
+    """Return why a connection failed. `ca`: the file with the trusted certificates. `in_the_clear`: it was the first request to
+    this server, by http:."""
     if isinstance(error, http.client.IncompleteRead):
         return "the connection ended within the answer"
     if isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError)):

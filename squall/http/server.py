@@ -1,4 +1,4 @@
-"""An HTTP server of a daemon: an ASGI application behind a socket, in the calling thread or its own thread, run by uvicorn.
+"""An HTTP server of a daemon: uvicorn runs an ASGI application behind a socket, in the calling thread or in a new one.
 
 Must not know: what the application is, signals (uvicorn's own handlers are not installed).
 """
@@ -23,7 +23,7 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: Seconds that requests have to end when the server stops.
+#: How many seconds running requests may go on when the server stops.
 GRACE_SECS: Final = 1
 START_SECS: Final = 10.0
 
@@ -54,7 +54,8 @@ class _Server(uvicorn.Server):
 
 
 class HttpServer:
-    """Serves one application. keep_alive: seconds that a connection without a request is kept. most: connections at a time."""
+    """Serves one application. keep_alive: seconds that an idle connection is kept. most: the limit for connections at a
+    time."""
 
     def __init__(
         self,

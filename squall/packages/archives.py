@@ -2,11 +2,11 @@
 
 An archive is a gzipped tar of regular files. The same files give the same bytes, so an archive's SHA-256 is its name
 everywhere, and an archive that the receiver already has is not sent again. A receiver trusts nothing in an archive: `check`
-reads all of it within limits before it is kept; `unpack` checks it again and writes nothing but new regular files, mode 0644 or
-0755, below a folder that was empty.
+reads all of the archive, within limits, before the receiver keeps it; `unpack` checks it again, and writes only new regular
+files (mode 0644 or 0755) into a folder that was empty.
 
     sha256 = pack({"my_topology.py": Path("my_topology.py"), "data/words.txt": b"..."}, target)
-    contents = check(target, limit, unpacked_limit)          # or BadArchive, which names the member
+    contents = check(target, limit, unpacked_limit)          # raises BadArchive, which names the faulty member
     unpack(target, folder, limit, unpacked_limit)
 
 This module never imports or runs the contents of an archive.
@@ -48,13 +48,13 @@ class Contents:
 
 
 def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
-    """Write an archive of files (name in it -> data, or path of the data); return the archive's SHA-256.
+    """Write an archive and return its SHA-256. `files`: name in the archive -> the data, or the path of a file with the data.
 
     Links are followed: their targets are packed. Raises BadArchive for a name that `check` would refuse, and for a source that
     is not a regular file.
     """
     if len(files) > MOST_MEMBERS:
-        raise BadArchive(f"it would have {len(files):,} members, of at most {MOST_MEMBERS:,}")
+        raise BadArchive(f"it would have {len(files):,} members: more than {MOST_MEMBERS:,}, the limit")
     names = Names()
     with (
         open(target, "wb") as raw,
@@ -89,8 +89,8 @@ def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
 
 
 def _regular(path: Path, name: str) -> BinaryIO:
-    """Return a regular file opened for reading. It is opened without blocking: opening a named pipe would wait for its other
-    end."""
+    """Return a regular file opened for reading. It is opened in non-blocking mode: opening a named pipe would otherwise wait
+    for a writer."""
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
@@ -117,9 +117,9 @@ def check(path: Path, limit: int, unpacked_limit: int) -> Contents:
 
 
 def unpack(path: Path, directory: Path, limit: int, unpacked_limit: int) -> Contents:
-    """Write an archive's files into a directory, which is created or must be empty; raise BadArchive in the same cases as
-    `check`, before anything is written. After an OSError (a full disk) the directory has only a part of the files: unpack into
-    a temporary directory and rename it."""
+    """Write an archive's files into a directory, which must be empty or missing; raise BadArchive in the same cases as `check`,
+    before anything is written. After an OSError (a full disk), or if the file system treats two names as one (BadArchive), the
+    directory has only a part of the files: unpack into a temporary directory and rename it."""
     contents = check(path, limit, unpacked_limit)
     directory.mkdir(exist_ok=True)
     if any(directory.iterdir()):
@@ -138,7 +138,7 @@ def _write(target: Path, member: Member, members: Members) -> None:
     try:
         number = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     except FileExistsError:  # a file system may treat two names as one
-        raise BadArchive("another member has this name here", member.name) from None
+        raise BadArchive("its name is another member's on this file system", member.name) from None
     with os.fdopen(number, "wb") as file:
         os.fchmod(number, mode)  # regardless of the umask
         for piece in members.data():

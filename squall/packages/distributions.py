@@ -6,8 +6,8 @@ error names such a package and the remedy, before an import fails without a visi
 
 A package is Squall's when it is in the same folder as `squall` itself (a different distribution, or a different copy of Squall,
 is elsewhere) and no other distribution, installed later into this folder, owns its `__init__.py` now. The second condition is
-slow to check. The check is skipped if the docstring of that file mentions Squall, as the docstrings of all of Squall's packages
-do.
+slow to check, so it is not checked if the docstring in that `__init__.py` mentions Squall, as the docstrings of all of Squall's
+packages do.
 
 This module must not import any of the packages that it checks, not even for a base class of its error: it finds them and reads
 one small file of each. Distributions are searched only when something is wrong.
@@ -92,7 +92,7 @@ def _explain(name: str, file: str | None, beside_squall: bool) -> str:
         whose = f"the distribution {owner}"
     elif beside_squall:
         advice = f"  A file of Squall was replaced or removed. This restores it:\n{_RESTORE}"
-        whose = "no installed distribution that says so"
+        whose = "no installed distribution lists this file"
     else:
         advice = "  Rename it, or start Squall where it is not on the path (see sys.path and PYTHONPATH).\n"
         whose = "no installed distribution: a file of your own?"

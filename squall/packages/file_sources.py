@@ -1,7 +1,8 @@
-"""The order in which to ask several sources for a file, which depends on their earlier answers.
+"""The order in which to ask several sources for a file, according to their earlier answers.
 
-If a source delivers a wrong file, this is logged, and the source is not asked for that file for some time, which doubles each
-time it happens. A source that did not answer is asked last for some time. Any thread may call any method.
+If a source delivers a wrong file, this is logged, and the source is not asked for that file for some time; with each further
+wrong file this time doubles. For some time, a source that did not answer comes last in the order. Any thread may call any
+method.
 Must not know: how a file is fetched, who the sources are.
 """
 
@@ -15,22 +16,23 @@ from typing import Final
 
 _log = logging.getLogger(__name__)
 
-#: How long a source that did not answer is asked last, in seconds.
+#: For how many seconds a source that did not answer comes last.
 SILENT_SECS: Final = 30.0
-#: How long a source that delivered a wrong file is not asked for that file, in seconds: the first time, and at most.
+#: For how many seconds a source is not asked for a file after it has delivered a wrong one; each further time doubles them.
 WRONG_SECS: Final = 10.0
+#: The most of these seconds.
 MOST_SECS: Final = 600.0
 #: The greatest number of wrong files that are remembered.
 _REMEMBERED: Final = 1000
 
 
 class FileSources:
-    """Knowledge about sources of files."""
+    """How each source answered, as far as this matters for the order."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
-        #: Source -> the time until which it is asked last.
+        #: Source -> the time until which it comes last.
         self._silent: dict[str, float] = {}
         #: (source, file) -> how many times the source delivered a wrong file, and the time until which it is not asked.
         self._wrong: dict[tuple[str, str], tuple[int, float]] = {}

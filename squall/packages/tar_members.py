@@ -4,7 +4,7 @@ Python's own `tarfile`, even with its data filter, keeps as much in memory as a 
 kB), follows sparse maps and global overrides, and was made to restore a file system. This reader accepts regular files and
 folders, reads no more than its limits allow, and refuses everything else with an error that names it: links, devices, sparse
 files, `..`, absolute names, names that are not UTF-8 or too long, duplicate names, numbers that are not octal, wrong checksums,
-and data that is cut off, hidden behind the end or far larger than announced.
+and data that is cut off, hidden behind the end or compressed to a suspiciously small size.
 Must not know: the disk, who reads, what the files are for.
 """
 
@@ -23,13 +23,15 @@ PIECE: Final = 64 * 1024
 #: Far more files than a topology has. Each file takes a header of a block, an inode and a system call. Folders are counted too,
 #: even folders without a header.
 MOST_MEMBERS: Final = 50_000
-#: The limit of file systems for one name; then a limit for a path, which leaves room for the folder above it.
+#: The limit of file systems for one part of a path.
 MOST_PART_BYTES: Final = 255
+#: The limit for a member's whole name; it leaves room for the path of the folder into which the archive is unpacked.
 MOST_NAME_BYTES: Final = 1024
 #: A header that carries nothing but a name or times needs no more bytes.
 MOST_EXTENSION_BYTES: Final = 16 * 1024
-#: Code and data shrink to a tenth, a zip bomb to a thousandth. Below the first number of bytes any ratio is harmless.
+#: Up to this number of unpacked bytes, any ratio of unpacked to compressed bytes is harmless.
 RATIO_FROM_BYTES: Final = 64 * 1024 * 1024
+#: The highest such ratio above that number. Code and data shrink to a tenth, a zip bomb to a thousandth.
 MOST_RATIO: Final = 200
 
 #: Records of an extended header that change a member's contents instead of describing it.
@@ -41,7 +43,7 @@ KINDS: Final[Mapping[bytes, str]] = {
 
 
 class BadArchive(SquallError):
-    """An archive that is refused: `member` is the name of the faulty member (None: the archive itself)."""
+    """An archive that is refused: `member` is the name of the faulty member (None: the archive itself is faulty)."""
 
     def __init__(self, reason: str, member: str | None = None) -> None:
         self.reason = reason
@@ -63,7 +65,8 @@ class Member:
 
 
 class Inflated:
-    """The bytes in one gzip stream: at most `most`, and at most `MOST_RATIO` for each compressed byte."""
+    """The unpacked bytes of one gzip stream: at most `most`; a large stream may have at most `MOST_RATIO` for each compressed
+    byte."""
 
     def __init__(self, source: BinaryIO, most: int) -> None:
         self._source = source
@@ -75,7 +78,7 @@ class Inflated:
         self.member: str | None = None
 
     def read(self, size: int) -> bytes:
-        """Return exactly `size` bytes (at most a piece); fewer only at the end of the stream."""
+        """Return exactly `size` bytes, or fewer at the end of the stream. All are in memory: ask for at most `PIECE`."""
         pieces = []
         missing = size
         while missing > 0 and (piece := self._piece(missing)):
@@ -195,7 +198,7 @@ class Members:
                 raise BadArchive("it has an empty block in its middle")
             self._bytes.end()
             return None
-        # The checksum counts its own field as spaces.
+        # The checksum is calculated as if its own field held spaces.
         if number(block[148:156], "checksum", None) != sum(block[:148]) + 8 * 32 + sum(block[156:]):
             raise BadArchive(
                 "a header's checksum is false: it is not a tar file, or damaged", self._bytes.member
@@ -222,7 +225,7 @@ class Members:
 
 
 class Names:
-    """The names so far: no duplicates, no file where a folder is, and not too many."""
+    """The names read so far. Refuses a duplicate, a name that is both a file and a folder, and too many names."""
 
     def __init__(self) -> None:
         self.files: set[str] = set()
@@ -255,7 +258,8 @@ class Names:
 
 
 def header_name(header: bytes) -> str:
-    """Return the name in a header itself. Only POSIX headers have a separate field for the first part of the name."""
+    """Return the name in the header itself; an extended header may give a different one. Only POSIX headers have a separate
+    field for the first part of the name."""
     name = header[:100].partition(b"\0")[0]
     if header[257:265] == b"ustar\x0000":
         prefix = header[345:500].partition(b"\0")[0]
@@ -274,7 +278,7 @@ def checked_name(name: str, folder: bool = False) -> str:
     """Return the normal form of a member's name; raise `BadArchive` if the name may lead outside the folder in which the
     archive is unpacked."""
     plain = name.rstrip("/") if folder else name
-    plain = "" if plain == "." and folder else plain.removeprefix("./")  # as `tar -C FOLDER .` writes them
+    plain = "" if plain == "." and folder else plain.removeprefix("./")  # `tar -C FOLDER .` writes ./name
     problem = None if folder and not plain else name_problem(plain)
     if problem is not None:
         raise BadArchive(problem, name[:MOST_NAME_BYTES])
@@ -304,8 +308,8 @@ def name_problem(name: str) -> str | None:
 
 
 def number(field: bytes, what: str, member: str | None) -> int:
-    """Return an octal number of a header. Numbers that GNU tar writes in base 256 are refused: they are far above every
-    limit."""
+    """Return the octal number in a field of a header. GNU tar writes numbers far above every limit here in base 256; these are
+    refused."""
     digits = field.strip(b" \0")
     if digits and not all(48 <= digit <= 55 for digit in digits):
         raise BadArchive(f"the {what} in its header is {field[:12]!r}, which is not an octal number", member)

@@ -21,7 +21,8 @@ NEEDED: Final = ("cloudpickle", "msgspec", "yaml", "zmq")
 #: People write requirements files by hand, so they are small.
 MOST_REQUIREMENTS_BYTES: Final = 256 * 1024
 
-#: Options of pip that read other files, or folders. pip also accepts abbreviated options, and values without a space.
+#: Options of pip that read other files or folders. pip also accepts abbreviated long options, and short ones without a space
+#: before the value.
 _SHORT: Final = ("-r", "-c", "-e", "-f")
 _LONG: Final = ("--requirement", "--constraint", "--editable", "--find-links")
 _FILE_URL: Final = re.compile(r"(?:(?<![\w.-])|(?<=-i))file:", re.IGNORECASE)
@@ -34,7 +35,7 @@ _ARCHIVES: Final = (".whl", ".zip", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".
 
 
 def top_names(places: Collection[str]) -> dict[str, str]:
-    """Return the names that an import would find in an archive of these files -> the file in which it would find each."""
+    """Return the modules and packages that an import would find in an archive of these files: name -> its file."""
     tops: dict[str, str] = {}
     suffixes = tuple(importlib.machinery.all_suffixes())
     for place in sorted(places):
@@ -48,7 +49,8 @@ def top_names(places: Collection[str]) -> dict[str, str]:
 
 
 def problems_of_code(places: Collection[str]) -> dict[str, str]:
-    """Return the files that would hide a module of Squall, of its dependencies or of Python -> why they cannot be shipped."""
+    """Return the files that would hide a module of Squall, of its dependencies or of Python: file -> why it cannot be
+    shipped."""
     owners = {
         **dict.fromkeys(sys.stdlib_module_names, "Python's standard library has a module of that name"),
         **dict.fromkeys(NEEDED, "Squall itself needs the library of that name"),
@@ -63,9 +65,9 @@ def problems_of_code(places: Collection[str]) -> dict[str, str]:
 
 
 def problem_of_requirements(data: bytes) -> str | None:
-    """Return why no host can use a requirements file: `it is not UTF-8 text`, `line 3: ...`; None if hosts can use it."""
+    """Return why no host can use a requirements file (`it is not UTF-8 text`, `line 3: ...`), or None."""
     if len(data) > MOST_REQUIREMENTS_BYTES:
-        return f"it is longer than the {MOST_REQUIREMENTS_BYTES:,} bytes that it may have at most"
+        return f"it is too long: it may have at most {MOST_REQUIREMENTS_BYTES:,} bytes"
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -120,7 +122,7 @@ def _lacks_a_version(line: str) -> bool:
 
 
 def _without_rest(line: str) -> str:
-    """Return a requirement without its marker and its own options; return "" for a line of options."""
+    """Return a requirement without its marker and options; return "" for a line that begins with an option."""
     return line.partition(";")[0].partition(" -")[0].strip() if not line.startswith("-") else ""
 
 

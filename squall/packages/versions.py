@@ -1,8 +1,9 @@
 """The versions that must agree between the machine that packs a topology and the hosts that run it.
 
-Pickles that hold code by value (classes of `__main__`, lambdas) are bytecode: they are read only by the Python minor version
-that wrote them, and by a cloudpickle of the same major and minor version. So these two versions must be the same everywhere.
-Must not know: who compares, how versions are transferred. Nothing is imported to learn its version.
+Pickles that hold code by value (classes of `__main__`, lambdas) are bytecode: only the Python minor version that wrote them can
+read them, with a cloudpickle of the same major and minor version. So the versions of Python and of cloudpickle must be the same
+everywhere.
+Must not know: who compares versions, how versions are transferred. No package is imported just to find its version.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def minor(version: str) -> str:
 
 
 def misfits(packed: Mapping[str, str], others: Iterable[tuple[str, Mapping[str, str]]]) -> list[str]:
-    """Return a sentence for each version that keeps a topology from running on its hosts; none if all fit.
+    """Return a sentence for each version that keeps a topology from running on its hosts; an empty list if all versions fit.
 
     packed: the versions with which the topology was packed. others: (name, versions) of each daemon that is to run the
     topology; a missing version is assumed to fit.

@@ -76,7 +76,8 @@ class ErrorReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ErrorReport:
-        """Return the report that `as_dict` described; raise ValueError for anything else (it comes from another process)."""
+        """Return the report that `as_dict` described. The values come from another process: raise ValueError for anything
+        else."""
         try:
             unknown = values.keys() - {field.name for field in fields(cls)}
             if not unknown:

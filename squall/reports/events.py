@@ -63,7 +63,7 @@ class Event(Struct, frozen=True, omit_defaults=True):
     """
 
     kind: Kind
-    #: The time at which Nimbus got the event, in seconds since 1970; 0.0 before that.
+    #: The time at which Nimbus got the event, in seconds since 1970; 0.0 until Nimbus gets it.
     time: Seconds = 0.0
     topology: str = ""
     worker: str = ""
@@ -77,10 +77,10 @@ class Event(Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
     #: The seconds within which these deaths or failures happened.
     within_secs: Seconds = 0.0
-    #: Seconds from the event until the worker is started again: 0.0: at once, None: never. This is a duration and not a time of
-    #: day, since the clocks of two hosts may differ.
+    #: Seconds from the event until the worker is started again (0.0: at once; None: never). This is a duration and not a time
+    #: of day, since the clocks of two hosts may differ.
     retry_in_secs: Seconds | None = None
-    #: Whether the worker has been up since.
+    #: Whether the worker has been up since the event.
     over: bool = False
     host: str = ""
     workers: tuple[str, ...] = ()

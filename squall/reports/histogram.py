@@ -47,7 +47,7 @@ class LatencyHistogram:
     __hash__ = None  # type: ignore[assignment]
 
     def add(self, value: float, count: int = 1) -> None:
-        """Count `value`, `count` times: one call serves a batch whose tuples all took equally long."""
+        """Add a value `count` times: one call serves a batch whose tuples all took equally long."""
         if count < 1:
             if count < 0:
                 raise ValueError(f"cannot remove values from a histogram: {count} values of {value!r}")
@@ -104,7 +104,8 @@ class LatencyHistogram:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LatencyHistogram:
-        """Return the histogram that `as_dict` described; raise ValueError for anything else (it comes from another process)."""
+        """Return the histogram that `as_dict` described. The values come from another process: raise ValueError for anything
+        else."""
         histogram = cls()
         try:
             for index, count in values["buckets"]:

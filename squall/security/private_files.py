@@ -11,7 +11,8 @@ from pathlib import Path
 
 from topology_api.errors import SquallError
 
-#: Bytes. No secret of Squall is longer. The limit keeps a wrong path (a log, a device) from being read into memory.
+#: The most bytes that are read: no secret of Squall is longer. If the path is wrong (a log, a device), the limit protects the
+#: memory.
 _LONGEST = 64 * 1024
 
 
@@ -25,7 +26,8 @@ def read_private(path: Path | str, what: str) -> str | None:
     Raises `BadPrivateFile` if others may read or write the file, or if it cannot be read, is empty or is not text.
     """
     try:
-        # Opened first and checked afterwards, so that the check is of the opened file. Not blocking: a FIFO would hang.
+        # The file is opened first and checked afterwards, so that the check applies to the opened file. Without O_NONBLOCK,
+        # opening a FIFO would hang.
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
             state = os.fstat(file.fileno())
             problem = _problem(state, path)
@@ -97,7 +99,7 @@ def _problem(state: os.stat_result, path: Path | str) -> str | None:
 def _beside(target: Path, text: str) -> Path:
     """Write the text to a new file beside the target, and return that file when all of it is on the disk."""
     make_private_folder(target.parent)
-    from secrets import token_hex  # reading starts faster without
+    from secrets import token_hex  # not at the top: processes that only read start faster
 
     beside = target.with_name(f".{target.name}.{token_hex(6)}")
     try:

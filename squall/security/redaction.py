@@ -28,8 +28,8 @@ _SECRET_PARTS: Final = (
     "password", "passwd", "passphrase", "secret", "token", "credential", "accesskey", "accountkey", "apikey", "authkey",
     "encryptionkey", "masterkey", "privatekey", "sharedkey", "signingkey", "sshkey",
 )  # fmt: skip
-#: A key after one of these words is a field of the user's data, or public. But the `primary` or `routing` key of a service is a
-#: secret.
+#: After one of these words, `key` means a field of the user's data or a public key. The list has no `primary` and no `routing`:
+#: such a key of a service is a secret.
 _HARMLESS_BEFORE_KEY: Final = frozenset({
     "dedup", "foreign", "grouping", "join", "message", "partition", "public", "range", "record", "row", "shard", "sort",
 })  # fmt: skip

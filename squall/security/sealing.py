@@ -1,5 +1,5 @@
-"""The key pairs of daemons. Only the owner of a key pair can open data that is sealed to it, and the pair proves its owner's
-identity to others.
+"""The key pairs of daemons. Only the owner of a key pair can open data that is sealed to the pair, and the pair proves its
+owner's identity to others.
 
 Each Nimbus and each supervisor has a key pair (X25519) in its state directory, and the public half of the pair in its record.
 The pairs have two uses:
@@ -89,7 +89,7 @@ class KeyPair:
             return cls(bytes.fromhex(text))
         except (ValueError, BadKey):
             raise BadKey(
-                f"{path} holds no key: restore it, or remove it and the daemon becomes another one"
+                f"{path} holds no key: restore the file, or remove it and the daemon makes a new key pair"
             ) from None
 
     def open(self, data: bytes) -> bytes:
@@ -119,8 +119,8 @@ class KeyPair:
         return texts
 
     def token_with(self, other_public: str, context: str) -> str:
-        """Return a token that only the owners of this pair and the other pair can compute; both get the same. Raises `BadKey`
-        if `other_public` is not a key."""
+        """Return a token that only the owners of this pair and the other pair can compute; both compute the same token. Raises
+        `BadKey` if `other_public` is not a key."""
         with _read_as_public(other_public):
             other = nacl.public.PublicKey(bytes.fromhex(other_public))
             shared = nacl.public.Box(self._key, other).shared_key()

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class InsecureBind(SquallError):
-    """A daemon that has no certificate was to listen to other machines."""
+    """A daemon without a certificate would listen to other machines."""
 
 
 class BadCertificate(SquallError):
@@ -43,7 +43,7 @@ class ServerFiles:
 
 @dataclass(frozen=True)
 class AtStake:
-    """The things that an eavesdropper learns from a port without TLS."""
+    """What an eavesdropper on a port without TLS does, for the text of the refusal and for the text of the warning."""
 
     refused: str
     warned: str
@@ -66,7 +66,7 @@ def check_bind(host: str, tls: bool, insecure: bool, at_stake: AtStake = TOKEN) 
     if tls or is_loopback(host):
         if insecure:
             why = "HTTPS is served" if tls else f"{host} is reached from this machine only"
-            _log.warning("--insecure allows nothing here that is not allowed without it: %s", why)
+            _log.warning("--insecure has no effect here: %s", why)
         return
     if not insecure:
         raise InsecureBind(
@@ -106,7 +106,7 @@ def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
         return None
     if not certificate or not key:
         missing, there = (CERTIFICATE, KEY) if key else (KEY, CERTIFICATE)
-        raise BadCertificate(f"{there} is set and {missing} is not: HTTPS takes both")
+        raise BadCertificate(f"{there} is set and {missing} is not: HTTPS needs both")
     files = ServerFiles(str(certificate), str(key))
     _check_mode(files.key)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -114,7 +114,7 @@ def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)
     except ssl.SSLError as error:
         raise BadCertificate(
-            f"{CERTIFICATE} {files.certificate} and {KEY} {files.key} are no certificate with its key, both PEM: "
+            f"{CERTIFICATE} {files.certificate} and {KEY} {files.key} are not a certificate and its key in PEM format: "
             f"{error.reason or 'not PEM'}"
         ) from error
     except OSError as error:
@@ -158,5 +158,5 @@ def _check_mode(key: str) -> None:
 def _no_password() -> NoReturn:
     # Without this function OpenSSL would ask for the passphrase at the terminal.
     raise BadCertificate(
-        f"{KEY} is locked by a passphrase: daemons take a key without one, in a file of mode 0600"
+        f"{KEY} is locked by a passphrase: daemons need a key without a passphrase, in a file of mode 0600"
     )

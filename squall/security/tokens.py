@@ -34,7 +34,7 @@ _SCHEME: Final = "bearer"
 
 def make_token() -> str:
     """Return a new token: 256 random bits."""
-    import secrets  # a command that reads a token starts faster without
+    import secrets  # not at the top: a command that only reads a token starts faster
 
     return secrets.token_urlsafe(32)
 
@@ -60,7 +60,7 @@ def read_bearer(header: str) -> str | None:
 def find_token(url: str, environ: Mapping[str, str], site: Mapping[str, object]) -> str | None:
     """Return the token for the Nimbus at `url`, None if there is none in any of the places.
 
-    Raises `BadPrivateFile` if a file was named that holds no token, or if an existing file cannot be used.
+    Raises `BadPrivateFile` if the named file does not exist, or if an existing file cannot be used.
     """
     for named, by in ((environ.get(VARIABLE), VARIABLE), (site.get(OPTION), OPTION)):
         if named:
@@ -78,7 +78,9 @@ def read_token(path: Path) -> str | None:
     """Return the token in a file; None if there is no file. Raises `BadPrivateFile` if the file cannot be used."""
     token = read_private(path, _WHAT)
     if token is not None and not (token.isascii() and token.isprintable() and " " not in token):
-        raise BadPrivateFile(f"{_WHAT} is not taken from {path}: it is one word of letters, digits and signs")
+        raise BadPrivateFile(
+            f"{_WHAT} is not taken from {path}: a token is one word of letters, digits and signs"
+        )
     return token
 
 
@@ -99,7 +101,7 @@ def write_token(
             try:
                 _put(place, token)
             except OSError:
-                continue  # a user without a home: such users are shown the file above
+                continue  # for example a home that cannot be written: its user is shown the file above
     return file
 
 
@@ -130,7 +132,8 @@ def _place_name(url: str) -> str | None:
 
 
 def _is_here(host: str) -> bool:
-    """Return whether a host is this machine, by any name: a server on all addresses also answers at the loopback address."""
+    """Return whether a host is this machine: a loopback name or address, or "all addresses", which include the loopback
+    address."""
     if host == "localhost":
         return True
     try:

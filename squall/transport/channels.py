@@ -17,13 +17,13 @@ from squall.transport.in_flight import InFlight
 MOST_UNREPORTED: Final = 4
 #: Seconds between two requests for missing messages, and between two answers to "send again".
 RESEND_SECONDS: Final = 0.2
-#: After this many received control frames, a heartbeat reports their number, unless a control frame has reported it.
+#: After this many received control frames, a heartbeat reports their number, unless a control frame has already reported it.
 UNREPORTED: Final = 64
 #: After this many seconds without any message the connections are made again.
 SILENCE: Final = 2.5
 #: Seconds between two attempts to make the connections again.
 RECONNECT_SECONDS: Final = 2.0
-#: The least bytes a second that a working connection is assumed to carry; a slower connection is considered stalled.
+#: A working connection is assumed to carry at least this many bytes a second; a slower connection is considered stalled.
 SLOWEST_BYTES: Final = 4_000_000
 
 
@@ -52,16 +52,17 @@ class Arrivals:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ControlChannel:
-    """Control frames, both ways: each is kept until the peer has it, and sent again if it was lost (go-back-N).
+    """Control frames in both directions: each sent frame is kept until the peer has it, and sent again if it was lost
+    (go-back-N).
 
     So each frame is applied once, in order.
     """
 
     sent: int = 0
     received: int = 0
-    #: The number of received frames that was last confirmed to the peer.
+    #: The value of `received` that was last reported to the peer.
     reported: int = 0
-    #: Frames that have perhaps not reached the peer, by number.
+    #: Frames that may not have reached the peer, each with its number.
     unacked: deque[tuple[int, Parts]] = field(default_factory=deque)
     #: Whether frames of the peer are missing here.
     lacks_frames: bool = False
@@ -88,8 +89,8 @@ class ControlChannel:
 
 
 class ConnectionWatch:
-    """Decides when the connections to a process of a peer are made again: the process is silent, it receives nothing from this
-    worker, or no data message gets through.
+    """Decides when the connections to a process of a peer are made again: when the process is silent, when it receives nothing
+    from this worker, or when no data message gets through.
     """
 
     __slots__ = ("last_heard", "next_reconnect", "stalled_since", "wants_reconnect")
@@ -98,7 +99,8 @@ class ConnectionWatch:
         self.last_heard = now
         self.next_reconnect = now + SILENCE
         self.wants_reconnect = False
-        #: The time since which the peer, although it reads, has received none of the sent messages.
+        #: The time since which the peer's reports show that none of the data messages on their way have arrived; None if some
+        #: have.
         self.stalled_since: float | None = None
 
     def connected(self, now: float) -> None:
@@ -107,7 +109,8 @@ class ConnectionWatch:
         self.next_reconnect = now + RECONNECT_SECONDS
 
     def reported(self, received: int, silence: float, in_flight: InFlight, now: float) -> None:
-        """Check a report of the peer's loop: how many data messages it has received, and for how long it heard nothing.
+        """Check a report of the peer's loop: how many data messages it has received, and for how long it has heard nothing from
+        this worker.
 
         Heartbeats have their own connection, so they may arrive while tuples are stuck on the other connection. The
         connections are made again if the peer keeps reporting that nothing more has arrived: for `SILENCE` seconds plus the

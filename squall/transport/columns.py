@@ -4,11 +4,11 @@
 without a copy. `unpack_rows` decodes them. Two codecs:
 
 - `pickle`: any Python value that can be pickled comes back equal and of the same type. Unpack only bytes that came over an
-  authenticated link. Received tuples never share a list or an object, even if the sent tuples did. Columns of values that
-  cannot change, and of flat lists, dicts, tuples and plain objects of such values, are pickled at once. For any other column,
-  each row is pickled separately (measured for a small dict, packing and unpacking: 1.3 µs a tuple instead of 0.4). Values of a
-  class that the started script (`__main__`) defines travel together with the class, which is slow; a class of a module travels
-  by name.
+  authenticated link. Received tuples never share a list or an object, even if the sent tuples did. A column of values that
+  cannot change, or of flat lists, dicts, tuples and plain objects of such values, is pickled as a whole. The values of all
+  other columns are pickled row by row (measured for a small dict, packing and unpacking: 1.3 µs a tuple instead of 0.4). Values
+  of a class that the started script (`__main__`) defines travel together with the class, which is slow; a class of a module
+  travels by name.
 - `msgpack`: None, bool, int (of 64 bits, signed or not), float, str, bytes, list, tuple, dict with str or int keys, date and
   datetime (a time zone comes back as its offset), each of exactly that type. Received bytes are never executed.
 
@@ -36,7 +36,7 @@ from topology_api.packing import dumps_by_value
 
 #: Contiguous data from this size on travels as a separate part.
 LARGE: Final = 64 * 1024
-#: The maximum number of separate parts; any more large data stays inside the first part.
+#: The maximum number of separate parts; further large data stays inside the first part.
 MOST_APART: Final = 1000
 
 Part = bytes | bytearray | memoryview
@@ -44,7 +44,7 @@ Column = Sequence[Any]
 
 _NUL: Final = "\0"
 _TEXT: Final = frozenset({str})
-#: Types whose values cannot change, so that sharing one between tuples makes no difference.
+#: Types whose values cannot change, so that it makes no difference whether tuples share a value.
 _ATOMS: Final = frozenset(
     {str, int, float, bool, NoneType, bytes, complex, Decimal}
     | {datetime.datetime, datetime.date, datetime.time, datetime.timedelta}
@@ -182,7 +182,8 @@ def _keeper(large: list[Part]) -> Callable[[pickle.PickleBuffer], bool]:
 
 
 def _writable(part: Part) -> Part:
-    """Return a received part as a writable buffer; pickle itself makes read-only arrays read-only."""
+    """Return a received part as a writable buffer; pickle makes arrays read-only again that were read-only when they were
+    sent."""
     return bytearray(part) if isinstance(part, bytes) or memoryview(part).readonly else part
 
 
@@ -219,14 +220,15 @@ def _is_flat(kinds: set[type], column: Column) -> bool:
 
 @lru_cache(maxsize=256)
 def _is_array(kind: Any) -> bool:
-    """Return whether this is numpy's array, and no subclass: two arrays over the same memory arrive as separate arrays
-    (measured for 1 KB each, packing and unpacking: 2.5 instead of 8.6 µs)."""
+    """Return whether this is numpy's array type, not a subclass. Such a column is flat, because two arrays over the same memory
+    arrive as separate arrays (measured for arrays of 1 KB, packing and unpacking: 2.5 instead of 8.6 µs)."""
     return bool(kind.__module__ == "numpy" and kind.__qualname__ == "ndarray")
 
 
 @lru_cache(maxsize=256)
 def _is_plain(kind: Any) -> bool:
-    """Return whether instances pickle as their `vars` and nothing else (measured: 0.7 instead of 2.7 µs for a dataclass)."""
+    """Return whether instances are pickled as their `vars` and nothing else (measured: 0.7 instead of 2.7 µs for a
+    dataclass)."""
     return (
         kind.__reduce_ex__ is object.__reduce_ex__
         and kind.__reduce__ is object.__reduce__
@@ -240,7 +242,7 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _shares(column: Column, seen: set[int]) -> bool:
-    """Return whether a value of the column is in `seen`, or occurs twice; if not, add all of them."""
+    """Return whether a value of the column is in `seen`, or occurs twice; if not, add all values to `seen`."""
     found = set(map(id, column))
     if len(found) < len(column) or not seen.isdisjoint(found):
         return True

@@ -1,4 +1,4 @@
-# What the compiler makes of credit.py.
+# The C declarations of credit.py, for the compiler.
 
 
 cdef class SendWindow:

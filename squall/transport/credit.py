@@ -45,7 +45,7 @@ class SendWindow:
         return True
 
     def close(self) -> None:
-        """Leave no room from now on."""
+        """Close the window for good: from now on there is no room."""
         self.closed = True
         self.granted = self.sent
 
@@ -78,8 +78,8 @@ FIRST_TUPLES = 16
 class FrameLimit:
     """How many tuples the next frame of an outbox may hold: `most`, or fewer if the tuples are large.
 
-    A window counts frames, so this limit also bounds the bytes in flight. Without it, frames with 512 tuples of 1 MB each would
-    make a window of 4 GB.
+    A window limits only the number of frames in flight; this limit also bounds their bytes. Without it, frames with 512 tuples
+    of 1 MB each would make a window of 4 GB.
     """
 
     __slots__ = ("most", "tuples")

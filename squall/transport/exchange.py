@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 #: The most messages received from one channel in a row, so that a flood on one channel does not hold up everything else.
 MOST_AT_ONCE: Final = 64
-#: If this worker pauses for longer than this many seconds, the pause is not part of its peers' silence. The loop never sleeps
-#: for so long.
+#: A pause of this worker that is longer than this many seconds is not counted as silence of its peers. The loop never sleeps
+#: that long.
 OWN_PAUSE: Final = 1.5
 #: Seconds between two log lines about refused messages of one kind from one peer.
 LOG_SECONDS: Final = 60.0
@@ -69,7 +69,7 @@ class PeerListener(Protocol):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Peer:
-    """Another worker: the link to it, and the messages that the carrier has not taken yet, by channel."""
+    """Another worker: the link to it, and the messages that the carrier has not accepted yet, by channel."""
 
     name: str
     link: Link
@@ -153,7 +153,7 @@ class Exchange:
             self._announce()
 
     def _announce(self) -> None:
-        """Have the next `advance` send all peers a heartbeat."""
+        """Make the next `advance` send a heartbeat to each peer."""
         for peer in self.peers.values():
             peer.link.announce(self.now())
 
@@ -173,7 +173,7 @@ class Exchange:
     # Frames out.
 
     def send(self, worker: str, frame: Frame) -> None:
-        """Send a frame to a peer. If the peer is gone, its tuples are lost, and control frames are dropped."""
+        """Send a frame to a peer. If the peer is gone, the tuples of a batch are lost, and a control frame is dropped."""
         peer = self.peers.get(worker)
         if isinstance(frame, Batch):
             if peer is None:

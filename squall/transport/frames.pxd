@@ -1,4 +1,4 @@
-# What the compiler makes of frames.py.
+# The C declarations of frames.py, for the compiler.
 
 from squall.transport.id_columns cimport IdColumn
 from squall.transport.row_columns cimport RowColumns

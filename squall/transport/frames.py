@@ -30,8 +30,9 @@ NO_MORE: Final[More] = {}
 class Batch:
     """The tuples of one batch. Each tuple has a row of values, a root id and an edge id (both are 0 if it is in no tree).
 
-    `frame` is its number on the link, counted from 1; 0 marks a batch that takes no credit. `cycle` is the index of the cycle
-    on whose inner edge the batch travels, or -1. `ended` marks the last batch of its source task; such a batch has no rows.
+    `frame` numbers, from 1, the batches that one worker sends to the target task and that take credit; 0 marks a batch that
+    takes no credit. `cycle` is the index of the cycle on whose inner edge the batch travels, or -1. `ended` marks the last
+    batch of its source task; such a batch has no rows.
     """
 
     __slots__ = (
@@ -76,7 +77,7 @@ class Batch:
         self.limit: FrameLimit | None = None
         #: Tuples that were dropped before they could be executed.
         self.skipped = 0
-        #: The receiver's window in which the batch counts; set when the batch arrives.
+        #: The receiver's window that counts the batch; set when the batch arrives.
         self.window: ReceiveWindow | None = None
 
     def __len__(self) -> int:
@@ -142,10 +143,11 @@ class Unsent:
     task: int
     values: tuple[Any, ...]
     error: str
-    #: Index of the cycle on whose inner edge it was to travel, or -1; and the task that was to receive it.
+    #: The index of the cycle on whose inner edge the tuple was to travel, or -1.
     cycle: int
+    #: The task that was to receive the tuple.
     target: int = 0
-    #: The user's call that failed; "" if decoding at the receiver did.
+    #: The user's call that failed; "" if decoding at the receiver failed.
     call: str = "emit"
 
 
@@ -163,7 +165,7 @@ class Control:
     flush: bool = False
     cycles: list[CycleMessage] = field(default_factory=list)
     unsent: list[Unsent] = field(default_factory=list)
-    #: Numbers of the receiver's messages that did not arrive, as ranges (first, last).
+    #: The numbers of messages from this frame's receiver that did not arrive, as ranges (first, last).
     missing: list[tuple[int, int]] = field(default_factory=list)
 
     def __bool__(self) -> bool:

@@ -1,4 +1,4 @@
-# What the compiler makes of id_columns.py.
+# The C declarations of id_columns.py, for the compiler.
 
 from cpython.array cimport array, resize
 

@@ -98,7 +98,7 @@ class IdColumn:
         return item
 
     def used(self) -> array[int]:
-        """Return the ids as an array of their own."""
+        """Return a copy of the ids as an array."""
         return self.items[: self.count]
 
     def tobytes(self) -> bytes:
@@ -112,7 +112,7 @@ class IdColumn:
         added = ids.used() if isinstance(ids, IdColumn) else array("q", ids)
         items = self.items
         del items[self.count :]
-        self.hold(items)  # also if there is no memory for more
+        self.hold(items)  # in case there is no memory for more ids
         items.extend(added)
         self.hold(items)
 
@@ -182,7 +182,7 @@ def as_ids(ids: Any) -> Any:
 
 
 def table_of(ids: Iterable[int]) -> Any:
-    """Return ids for access by position only. In the compiled core, they are raw memory."""
+    """Return a table of ids that is accessed by position only. In the compiled core, it is raw memory."""
     return array("q", ids) if cython.compiled else list(ids)
 
 

@@ -69,15 +69,18 @@ class SentBatch:
 
 @dataclass(slots=True, eq=False, repr=False)
 class InFlight:
-    """Batches by number; in addition, batches with credit by target task, and the others in order."""
+    """Batches by number; in addition, batches with credit by target task, and batches without credit in the order of
+    sending."""
 
-    #: Numbers of the last batch that was sent, and of the last batch that the peer has reported.
+    #: The number of the last batch that was sent.
     sent: int = 0
+    #: The number of the last batch that the peer has reported as received.
     received: int = 0
     by_number: dict[int, SentBatch] = field(default_factory=dict)
     by_target: dict[int, deque[SentBatch]] = field(default_factory=lambda: defaultdict(deque))
     uncredited: deque[SentBatch] = field(default_factory=deque)
-    #: Tuples that take no credit and have perhaps not reached the peer, including the tuples of waiting batches.
+    #: How many tuples without credit may not have reached the peer, including those in batches that wait until the link is
+    #: open.
     uncredited_tuples: int = 0
 
     def __len__(self) -> int:

@@ -11,10 +11,10 @@ come out (see `effects`). A link does no I/O and starts nothing by itself.
 | SILENT | no message came for `SILENCE` seconds: connections are made again | silence | any message |
 
 Messages of each channel are numbered. Tuples that are lost are not sent again: the receiver reports the missing numbers, the
-sender fails the trees of these messages at once and sends an empty frame in place of each, so that its credit comes back.
-Control frames are kept until the peer has them, and are sent again if they were lost (go-back-N), so each XOR is applied once,
-in order. A frame is *confirmed* when its grant has arrived: then it was executed. Frames that a superseded incarnation has not
-confirmed are lost.
+sender fails the trees of these messages at once and sends an empty frame in place of each message, so that the credit comes
+back. Control frames are kept until the peer has them, and are sent again if they were lost (go-back-N), so each XOR is applied
+once, in order. A frame is *confirmed* when its grant has arrived: then it was executed. Frames that a superseded incarnation
+has not confirmed are lost.
 
 Tuples go to a peer only once its tasks are prepared, and only while it runs the same version of the assignment as this worker,
 or a later version: see `open`.
@@ -39,8 +39,9 @@ from squall.transport.streams import Streams
 from squall.transport.wire import Header, LinkHeartbeat, Undecodable, pack_encodable, seal, undecodable_note
 from squall.values import Address, Incarnation
 
-#: Seconds between two heartbeats: to a peer that has not answered yet, and to a peer that has answered.
+#: Seconds between two heartbeats to a peer that has not answered yet.
 GREETING_SECONDS: Final = 0.05
+#: Seconds between two heartbeats to a peer that has answered.
 HEARTBEAT_SECONDS: Final = 0.5
 
 GREETING: Final = "GREETING"
@@ -117,12 +118,12 @@ class Link:
 
     @property
     def drained(self) -> bool:
-        """Whether all tuples of the peer have arrived, and the peer has all control frames."""
+        """Whether all tuples of the peer have arrived here, and the peer has all control frames of this worker."""
         return self.arrivals.complete and not (self.control.unacked or self.waiting)
 
     @property
     def uncredited_tuples(self) -> int:
-        """Tuples that were sent without credit and have perhaps not reached the peer."""
+        """How many tuples without credit may not have reached the peer."""
         return self.in_flight.uncredited_tuples
 
     def awaited(self) -> str:
@@ -158,8 +159,8 @@ class Link:
         return out
 
     def send_control(self, control: Control) -> list[effects.Effect]:
-        """Send a control frame; it is kept until the peer has it. It carries the numbers of missing messages, since a grant
-        that arrived before them would confirm a lost batch.
+        """Send a control frame; it is kept until the peer has it. The frame also carries the numbers of missing messages: a
+        grant that arrived before these numbers would confirm a lost batch.
         """
         control.missing += self.arrivals.missing
         self.arrivals.missing = []
@@ -363,7 +364,7 @@ class Link:
         out.append(effects.Deliver(control))
 
     def _lose_missing(self, ranges: Iterable[tuple[int, int]], now: float, out: list[effects.Effect]) -> None:
-        """Treat the messages that the peer reports as missing as lost; empty frames take their places."""
+        """Lose the messages that the peer has reported as missing; empty frames take their places."""
         lost = []
         for first, last in ranges:
             for number in range(max(first, 1), min(last, self.in_flight.sent) + 1):

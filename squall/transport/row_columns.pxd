@@ -1,4 +1,4 @@
-# What the compiler makes of row_columns.py.
+# The C declarations of row_columns.py, for the compiler.
 
 
 cdef class RowColumns:

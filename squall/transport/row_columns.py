@@ -1,9 +1,9 @@
 """The values of a batch's tuples: rows that are read and written one by one, and encoded as columns.
 
-`new_rows` returns their holder. In plain Python it is a list of rows, and the columns are made when a batch is encoded
-(measured on CPython 3.11, three fields: 90 ns a tuple; a list per field takes 237). In the compiled core it is a `RowColumns`,
-a list for each field, so that a row's Python tuple lives no longer than the call that emits or executes it. Both holders take
-`append`, `len`, indices, slices, `del`, iteration and comparison. Must not know: ids, batches, bytes.
+`new_rows` returns a holder for such rows. In plain Python the holder is a list of rows, and the columns are made when a batch
+is encoded (measured on CPython 3.11, three fields: 90 ns a tuple; a list per field takes 237). In the compiled core it is a
+`RowColumns`, with a list for each field, so that a row's Python tuple lives no longer than the call that emits or executes it.
+Both holders take `append`, `len`, indices, slices, `del`, iteration and comparison. Must not know: ids, batches, bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row = tuple[Any, ...]
 
 
 class RowColumns:
-    """Rows of `arity` values each, in columns. `first` is the first one, `others` are the rest."""
+    """Rows of `arity` values each, in columns. `first` is the first column, `others` are all further columns."""
 
     __slots__ = ("arity", "count", "first", "others")
 
@@ -108,7 +108,7 @@ def new_rows(arity: int) -> Any:
 
 
 def as_rows(rows: Any) -> Any:
-    """Return rows in their holder (see `new_rows`)."""
+    """Return these rows in a holder such as `new_rows` returns."""
     if not cython.compiled or isinstance(rows, RowColumns):
         return rows
     held = RowColumns(len(rows[0]) if rows else 0)

@@ -1,4 +1,4 @@
-"""Numbers for the streams of a topology: on the wire, a batch names its source by task and number of the stream.
+"""Numbers for the streams of a topology: on the wire, a batch names its source by the task and the stream's number.
 
 Must not know: messages, links.
 """

@@ -1,9 +1,9 @@
 """Encode and decode messages between workers: a header that names sender and receiver, and a body by kind.
 
 Every message begins with the same header: protocol version, kind, checksum, the incarnations of sender and receiver, the
-sender's assignment version, its number on the channel, the sender's name. Every length is checked before anything is allocated
-or decoded. Bytes that are not a message of this version raise `BadFrame` and no other error. The checksum (CRC-32) covers the
-first part; large values travel as further parts. The encryption of the link authenticates all parts.
+sender's assignment version, the message's number on its channel, the sender's name. Every length is checked before anything is
+allocated or decoded. Bytes that are not a message of this version raise `BadFrame` and no other error. The checksum (CRC-32)
+covers the first part; large values travel as further parts. The encryption of the link authenticates all parts.
 
 This module also decides which trees fail because values cannot travel: the trees of a tuple that cannot be encoded (the rest of
 its batch is sent), and the trees of a batch that cannot be decoded.
@@ -37,7 +37,8 @@ KINDS: Final = frozenset((BATCH, END, PING, CONTROL_FRAME, HEARTBEAT))
 #: magic, version, kind, checksum | sender's incarnation, receiver's, assignment version, number, length of the sender's name.
 START: Final = struct.Struct("<2sBBI")
 HEADER: Final = struct.Struct("<IIIIIQB")
-#: cycle + 1, source task, target task, stream number, tuples, frame, further parts, lengths: more, values.
+#: cycle + 1, source task, target task, stream number, number of tuples, frame, number of further parts, length of `more`,
+#: length of the values.
 BATCH_HEAD: Final = struct.Struct("<HHHHIQHII")
 #: control sent, control received, data sent, data received, tenths of a second since the peer was heard, flags. The sender's
 #: address follows: two endpoints, one a line.
@@ -46,7 +47,7 @@ HEARTBEAT_BODY: Final = struct.Struct("<QQQQHB")
 #: The maximum size of a message; larger messages are refused. A batch has a few hundred tuples, but one tuple may be large.
 MOST_BYTES: Final = 1 << 30
 MOST_TUPLES: Final = 1 << 20
-#: Bytes besides the values: for the header, and for each tuple.
+#: The most bytes besides the values: this many for the header, and as many again for each tuple.
 MOST_OF_A_HEAD: Final = 512
 MOST_PARTS: Final = 1 << 12
 
@@ -55,13 +56,14 @@ LEAVING: Final = 1  # the sender accepts no more tuples
 LEFT: Final = 2  # the sender knows that the receiver accepts no more tuples, and sends none
 RESEND: Final = 4  # control frames after "control received" have not arrived: send them again
 READY: Final = 16  # the sender's tasks are prepared: it accepts tuples
-ASIDE: Final = 8  # sent by another thread, out of order: the numbers say nothing
+ASIDE: Final = 8  # sent by another thread, out of order: the numbers of control frames say nothing
 
 FindSource = Callable[[int, int], Source]
 
 
 class Undecodable(BadFrame):
-    """A valid batch whose values this worker cannot decode. `batch` is the batch without tuples, `roots` its trees."""
+    """A valid batch whose values this worker cannot decode. `batch` is the batch without its tuples, `roots` are the roots of
+    their trees."""
 
     def __init__(self, batch: Batch, roots: set[int], why: str) -> None:
         source = batch.source
@@ -91,7 +93,7 @@ class LinkHeartbeat(NamedTuple):
     control_received: int
     data_sent: int
     data_received: int
-    #: Seconds since the last message of the receiver.
+    #: Seconds since the last message from the receiver of this heartbeat.
     silence: float
     flags: int
     #: The endpoints at which the sender receives.
@@ -158,7 +160,7 @@ def pack_batch(batch: Batch, codec: str, numbers: Mapping[tuple[str, str], int])
 
 
 def too_large(batch: Batch, codec: str) -> Unencodable:
-    """Blame the largest tuple of a batch that is too large to send."""
+    """Return the error for a batch that is too large to send; it names the largest tuple."""
     fields = batch.source.fields
     sizes = [sum(map(len, pack_rows(codec, fields, [row]))) for row in batch.rows]
     at = max(range(len(sizes)), key=sizes.__getitem__)

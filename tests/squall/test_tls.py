@@ -62,7 +62,7 @@ def test_an_unnecessary_insecure_option_is_reported(
     host: str, tls: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     check_bind(host, tls=tls, insecure=True)
-    assert "allows nothing" in caplog.text
+    assert "has no effect" in caplog.text
 
 
 def test_without_files_there_is_no_https_and_half_of_them_are_refused(files: Certificates) -> None:
@@ -86,8 +86,8 @@ def test_unusable_files_are_named_with_the_reason(files: Certificates, tmp_path:
     other = make_certificates(tmp_path / "other")
     assert f"{KEY} {tmp_path}/none cannot be read" in problem(files.certificate, f"{tmp_path}/none")
     assert f"{CERTIFICATE} {tmp_path}/none cannot be read" in problem(f"{tmp_path}/none", files.key)
-    assert "no certificate with its key" in problem(str(text), files.key)
-    assert "no certificate with its key" in problem(files.certificate, str(text))
+    assert "not a certificate and its key" in problem(str(text), files.key)
+    assert "not a certificate and its key" in problem(files.certificate, str(text))
     assert "KEY_VALUES_MISMATCH" in problem(files.certificate, other.key)
     Path(other.key).chmod(0o644)
     assert f"chmod 600 {other.key}" in problem(other.certificate, other.key)

@@ -4,7 +4,7 @@
 |---|---|
 | `store` | `ZooKeeperStore`: its cache, its watches, its sessions |
 | `client` | the connection and single requests; the only module that uses kazoo |
-| `server` | starts a ZooKeeper server on this machine, for development and tests |
+| `server` | prepares a ZooKeeper server on this machine, for development and tests |
 
 `squall.cluster.znodes` maps values to nodes of ZooKeeper's tree.
 """

@@ -1,6 +1,6 @@
-"""Starts a ZooKeeper server on this machine: its jars, its configuration, its command line. For development and tests. PySpark
-contains a complete ZooKeeper; the `lib` folder of any other release works too. The module keeps no
-state. Its functions search the disk for jars and `java`, write the configuration, or ask a running server.
+"""Prepares a ZooKeeper server on this machine, for development and tests: its jars, its configuration, its command line.
+PySpark contains a complete ZooKeeper; the `lib` folder of any ZooKeeper release works too. The module keeps no state. Its
+functions search the disk for jars and `java`, write the configuration, or ask a running server.
 Must not know: who waits for the server, how it is ended.
 """
 
@@ -26,7 +26,7 @@ _FROM_PYSPARK: Final = (
 _ALONE: Final = "org.apache.zookeeper.server.ZooKeeperServerMain"
 _ONE_OF_MANY: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _HELP: Final = (
-    f"`pip install pyspark` brings them to this Python, or give the `lib` folder of a ZooKeeper release with --jars or "
+    f"`pip install pyspark` brings the jars to this Python, or give the `lib` folder of a ZooKeeper release with --jars or "
     f"{JARS_VARIABLE}"
 )
 
@@ -81,7 +81,7 @@ class ServerPlan:
             java,
             f"-Xmx{memory}",
             "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",  # it starts in half the time
+            "-XX:TieredStopAtLevel=1",  # the server starts in half the time
             "-Dorg.apache.logging.log4j.level=WARN",
             "-Dzookeeper.preAllocSize=1024",  # kilobytes; by default each log begins with 64 MB of zeros
             "-cp",

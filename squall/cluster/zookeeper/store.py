@@ -2,9 +2,9 @@
 
 One watch at the root reports every change. Changed values are dropped from the cache before any watch is called, and before any
 later answer of the server is returned. After each connect everything is read again, and every watch is called with its prefix.
-Calls never wait for a connection: without one they raise `Unavailable` at once, and otherwise after `call_secs`. Once an answer
-is overdue, further calls fail at once until it arrives, so that a frozen server delays no caller twice. A lost session is
-followed by a new session; the owners of ephemeral values must create them again.
+Calls never wait for a connection: without a connection they raise `Unavailable` at once. With a connection, they wait at most
+`call_secs` for an answer. Once an answer is overdue, further calls fail at once until it arrives, so that a frozen server
+delays no caller twice. A lost session is followed by a new session; the owners of ephemeral values must create them again.
 Must not know: how requests are sent (`client`), how values are stored in nodes (`squall.cluster.znodes`).
 """
 
@@ -33,10 +33,11 @@ from squall.cluster.store import (
 )
 from squall.cluster.zookeeper.client import NoAccess, TimedCall, ZooKeeperClient
 
-#: How long an answer is cached at most. A change without a notification is seen after this time.
+#: The most seconds for which an answer is cached. A change without a notification is seen after this time.
 MEMORY_SECS: Final = 8.0
-#: Seconds between two checks of the connection by the thread that calls the watches: when all is well, and when it is not.
+#: Seconds between two checks of a connection that works, by the thread that calls the watches.
 _IDLE_SECS: Final = 2.0
+#: Seconds between two such checks while the connection does not work.
 _HURRY_SECS: Final = 0.25
 #: How long the end of a session may take when this process closes it.
 _CLOSE_SECS: Final = 1.0
@@ -252,7 +253,9 @@ class ZooKeeperStore:
             try:
                 note()
             except Exception:  # otherwise no thread would call the watches
-                _log.exception("a fault in what looks after ZooKeeper at %s; it goes on", self.servers)
+                _log.exception(
+                    "the thread that looks after ZooKeeper at %s had an error; it goes on", self.servers
+                )
                 self._settled = False
 
     def _look_after(self) -> None:
@@ -270,7 +273,7 @@ class ZooKeeperStore:
             self._settle(client)
 
     def _settle(self, client: ZooKeeperClient) -> None:
-        """After each connect: set the watch, open the cache, and have everything read again."""
+        """Set the watch, open the cache, and make callers read everything again. Called after each connect."""
         call = TimedCall(client, self._root, "/", self._call_secs, self._is_overdue)
         self._settled = True  # until the state changes, which may happen at any moment
         try:

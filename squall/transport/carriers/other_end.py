@@ -1,4 +1,4 @@
-"""Name the other end of an accepted connection for a worker's log: over TCP, or by a Unix socket.
+"""Names the other end of an accepted connection, TCP or Unix socket, for a worker's log.
 
 Must not know: messages, whether the connection is refused.
 """
@@ -31,7 +31,7 @@ def other_end(descriptor: int, endpoint: str) -> str | None:
 
 
 def _here(connection: socket.socket) -> str:
-    """Name a process of this host."""
+    """Return a text that names the user and the process on this host."""
     which = getattr(socket, "SO_PEERCRED", None)
     if which is None:
         return "this host:a process"

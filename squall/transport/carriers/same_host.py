@@ -1,10 +1,10 @@
-"""Unix sockets for workers on one host, in a folder of their user, in addition to the published TCP endpoints.
+"""Unix sockets for workers on one host, in a folder of the workers' user, in addition to the published TCP endpoints.
 
-A worker's published address has only its TCP endpoints. The name of its Unix socket follows from the endpoint, the topology's
-key and the network namespace. So a peer computes the name itself; a peer that knows the worker by a different endpoint (a
+A worker's published address has only its TCP endpoints. The name of its Unix socket follows from the TCP endpoint, the
+topology's key and the network namespace, so a peer can compute it. A peer that knows the worker by a different endpoint (a
 proxy's) does not find the socket. Before a peer uses the socket, it checks that
 
-- the folder, `/tmp/squall-<user id>`, is of mode 0700 and belongs to its user: no other user can create files there;
+- the folder, `/tmp/squall-<user id>`, is of mode 0700 and belongs to this user: no other user can create files there;
 - the socket exists, and a process under the same kernel listens on it. The peer tries to connect a socket of a different type
   (datagrams), which does not disturb the listener: the error is "wrong type" if a process listens, and "refused" if the
   listener has ended, or if the folder is shared with another host.
@@ -29,7 +29,7 @@ from typing import Final
 
 from squall.values import Keys
 
-#: Keeps the path of a socket within 64 bytes: systems accept 103 (macOS) and more.
+#: Short, so that the path of a socket has at most 64 bytes; all systems accept at least 103 (macOS).
 _ROOT: Final = "/tmp"
 
 
@@ -75,7 +75,7 @@ def sweep() -> None:
         # If another host shares the folder, this host cannot know which of that host's sockets are in use.
         mine = [entry.path for entry in os.scandir(folder()) if entry.name.startswith(f"{_host()}-")]
         for path in mine:
-            # A socket that is just being created may look dead and be removed: then its worker's peers use TCP.
+            # A socket that is just being created may look dead and be removed: then the peers of its worker use TCP.
             if _state(path) == errno.ECONNREFUSED:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
@@ -91,7 +91,7 @@ def _is_ours() -> bool:
 
 
 def _state(path: str) -> int:
-    """Return the errno of a connection of the wrong type."""
+    """Return the errno with which a connection of the wrong type fails at this path, or 0."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as trial:
             trial.connect(path)
@@ -108,7 +108,7 @@ def _network() -> str:
     """Return the id of this network namespace: in a different namespace, the same endpoint is a different worker."""
     try:
         return str(os.stat("/proc/self/ns/net").st_ino)
-    except OSError:  # only Linux has them
+    except OSError:  # only Linux has network namespaces
         return ""
 
 

@@ -8,8 +8,8 @@ at most once a minute (`squall.transport.refusals`). The handler runs in a threa
 the worker is inside a long user call.
 
 Everything is bounded: queued messages, their size, the time for a handshake and for closing. A message may be lost with its
-connection; `squall.transport.link` handles that. ZeroMQ's own heartbeats stay off (libzmq aborts the process on some partitions
-that heal).
+connection; `squall.transport.link` handles that. ZeroMQ's own heartbeats stay off: with them, libzmq aborts the process when
+certain network partitions heal.
 
 Other threads and signal handlers may call `wake`, but no other method; `side` makes sockets for one other thread.
 Must not know: the contents of messages, clocks, sender and receiver.
@@ -48,9 +48,9 @@ _LOG = logging.getLogger(__name__)
 #: The ZAP domain of links between workers; a request for any other domain is refused.
 _DOMAIN: Final = b"squall"
 _ZAP: Final = "inproc://zeromq.zap.01"
-#: Messages queued in one direction of one connection, by channel. For batches, credit is a lower limit than this.
+#: The most messages queued in one direction of one connection, by channel. For batches, credit sets a lower limit.
 _HIGH_WATER: Final = (256, 1024)
-#: Bytes of one part of a message; a peer that sends more is disconnected before they are received.
+#: The most bytes in one part of a message; a peer that sends a larger part is disconnected before the part is received.
 MOST_PART_BYTES: Final = 1 << 30
 #: Milliseconds.
 _HANDSHAKE, _CONNECT, _LINGER, _RETRY, _MOST_RETRY = 3_000, 2_000, 500, 20, 500
@@ -58,10 +58,10 @@ _HANDSHAKE, _CONNECT, _LINGER, _RETRY, _MOST_RETRY = 3_000, 2_000, 500, 20, 500
 _BACKLOG: Final = 512
 #: Errors for a port that is in use, or that this user may not bind: the next port is tried.
 _NOT_OURS: Final = (errno.EADDRINUSE, errno.EACCES)
-#: Reports of connections that may wait for the authenticator; beyond this, ZeroMQ itself would block.
+#: The most reports on connections that may wait for the authenticator; if there were more, ZeroMQ itself would block.
 _REPORTS: Final = 100_000
-#: Parts from this size on are sent without a copy (measured at 1 MB with CURVE: twice the throughput, and 10 instead of
-#: 1,400 µs of the loop's time), so they must not change any more. Smaller parts are cheaper to copy.
+#: Parts from this size on are sent without a copy (measured at 1 MB with CURVE: twice the throughput, and 10 instead of 1,400
+#: µs of the loop's time). Such parts must not change any more. Smaller parts are cheaper to copy.
 _LARGE: Final = 64 * 1024
 #: As a plain int: arithmetic with ZeroMQ's enumerations takes a microsecond.
 _POLLIN: Final = int(zmq.POLLIN)
@@ -71,7 +71,7 @@ _MOST_SIDE_PEERS: Final = 256
 #: select() accepts only descriptors below this number.
 _MOST_SELECTED: Final = 1024
 
-#: Handshakes that failed -> the kind of the refusal.
+#: ZeroMQ's event for a failed handshake -> the kind of the refusal.
 _FAILURES: Final[Mapping[int, str]] = {
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "stranger",
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "unfinished",
@@ -84,11 +84,12 @@ _WATCHED: Final = (
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
 # HANDSHAKE_FAILED_PROTOCOL is not watched: libzmq 4.3.5 also reports it for an undecryptable message on an established
-# connection. While libzmq makes that report it overwrites errno, so that the connection is never read again, and never closed.
+# connection. If the event is watched, libzmq overwrites errno while it makes that report, so that the connection is never read
+# again, and never closed.
 
 
 class WorkerCannotListen(SquallError):
-    """A worker cannot listen: its host is not an address of this machine, or has no free port."""
+    """A worker cannot listen: the host to bind is not an address of this machine, or has no free port."""
 
 
 def check_address(bind: str) -> None:
@@ -121,8 +122,8 @@ class Sockets:
         ports: tuple[int, int] = (0, 0),
         within: range | None = None,
     ) -> None:
-        """`bind`: the host to listen on; `host`: its name for peers; `ports`: preferred if they are free. `within`: the ports
-        to choose from (default: any free port).
+        """`bind`: the host to listen on; `host`: its name for peers; `ports`: the ports to use if they are free. `within`: the
+        ports to choose from (default: any free port).
 
         Without keys the links are neither encrypted nor authenticated: for tests only.
         """
@@ -152,8 +153,8 @@ class Sockets:
         wake_reader = self._wake_reader.fileno()
         watched: list[_Socket | int] = [*self._pulls, wake_reader]
         self._watched = [(source, _POLLIN) for source in watched]
-        # Sorted: the last descriptor shows whether select() accepts all. select() sleeps by microseconds, poll() by
-        # milliseconds.
+        # Sorted: the last descriptor shows whether select() accepts all. select() can sleep for microseconds, poll() only for
+        # whole milliseconds.
         self._descriptors = sorted([int(pull.getsockopt(zmq.FD)) for pull in self._pulls] + [wake_reader])
         if self._authenticator is not None:
             self._authenticator.start()
@@ -281,7 +282,7 @@ class Sockets:
         assert within is not None
         raise WorkerCannotListen(
             f"a worker finds no free port on {bind!r}: all of supervisor.worker.ports ({within[0]}-{within[-1]}) are taken,"
-            " and it takes two. See who has them (ss -tlnp), or give more"
+            " and a worker needs two. See which programs use them (ss -tlnp), or allow more ports"
         )
 
     def _listen_here(self) -> None:
@@ -294,7 +295,7 @@ class Sockets:
 
 
 class Side:
-    """Sends control messages from another thread, over connections of its own, so in no order with messages of the worker's
+    """Sends control messages from another thread, over separate connections: they may overtake messages of the worker's
     loop."""
 
     def __init__(self, context: _Context, keys: Keys | None) -> None:

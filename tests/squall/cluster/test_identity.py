@@ -27,7 +27,7 @@ def test_the_store_of_another_cluster_is_refused() -> None:
     store = InMemoryStore()
     made = identity.establish(store)
     with pytest.raises(
-        identity.OtherCluster, match=f"holds cluster {made}, and this daemon belongs to .* mine"
+        identity.OtherCluster, match=f"holds cluster {made}, but this daemon belongs to .* mine"
     ):
         identity.check(store, "mine")
 
@@ -45,9 +45,9 @@ def test_an_emptied_store_is_refused_by_daemons_that_remember_it() -> None:
 def test_an_invalid_id_is_refused(data: bytes) -> None:
     store = InMemoryStore()
     store.put(paths.CLUSTER, data)
-    with pytest.raises(identity.OtherCluster, match="/cluster holds no cluster's id"):
+    with pytest.raises(identity.OtherCluster, match="instead of a cluster's id"):
         identity.check(store, None)
-    with pytest.raises(identity.OtherCluster, match="/cluster holds no cluster's id"):
+    with pytest.raises(identity.OtherCluster, match="instead of a cluster's id"):
         identity.establish(store)
 
 

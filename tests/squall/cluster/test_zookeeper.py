@@ -314,7 +314,7 @@ def test_a_fault_right_after_a_connect_does_not_end_the_thread_that_calls_watche
     monkeypatch.setattr(TimedCall, "check_access", fail_once)
     store._state_changed("connected")
     eventually(lambda: failed and "/" in told)
-    assert "a fault in what looks after ZooKeeper" in caplog.text
+    assert "the thread that looks after ZooKeeper" in caplog.text
     store.put("/a", b"x")
     eventually(lambda: "/a" in told)
 

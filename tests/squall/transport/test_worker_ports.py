@@ -36,7 +36,7 @@ def test_too_few_ports_are_reported_with_the_option_and_the_number_needed(made: 
     allowed = free_range(3)
     listening(made, allowed)
     ports = f"supervisor.worker.ports ({allowed[0]}-{allowed[-1]})"
-    said = f"no free port on '127.0.0.1': all of {ports} are taken, and it takes two"
+    said = f"no free port on '127.0.0.1': all of {ports} are taken, and a worker needs two"
     with pytest.raises(WorkerCannotListen, match=re.escape(said)):
         listening(made, allowed)
 
