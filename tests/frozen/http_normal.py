@@ -66,6 +66,30 @@ def without_words(value: Any) -> Any:
     return value
 
 
+def resolved(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A normal answer; if it is an OpenAPI document, with the schemas in place of references to them, without the parts of
+    schemas that say nothing: `additionalProperties: {}`, and the type of an enumeration.
+    """
+    body = answer["body"]
+    if not isinstance(body, dict) or "openapi" not in body:
+        return answer
+    without = {name: each for name, each in body.items() if name != "components"}
+    return {**answer, "body": _resolved(without, body["components"]["schemas"])}
+
+
+def _resolved(value: Any, schemas: Mapping[str, Any]) -> Any:
+    if isinstance(value, list):
+        return [_resolved(each, schemas) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if "$ref" in value:
+        return _resolved(schemas[value["$ref"].rpartition("/")[2]], schemas)
+    silent = {name for name, each in value.items() if name == "additionalProperties" and each == {}}
+    if isinstance(value.get("enum"), list):
+        silent.add("type")
+    return {name: _resolved(each, schemas) for name, each in value.items() if name not in silent}
+
+
 def missing(now: Any, then: Any, path: str = "") -> list[str]:
     """The places where an answer lacks something that it had. Additional fields are allowed."""
     if isinstance(then, dict) and isinstance(now, dict):
