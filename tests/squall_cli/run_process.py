@@ -12,8 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPOLOGIES = Path(__file__).resolve().parent / "run_topologies.py"
-#: Far more than any step here takes; a process that hangs is killed, and its test fails.
+#: Far more seconds than any step here takes; a command that hangs is killed, and its test fails.
 CAP = 60.0
+#: Seconds after which a process is killed that runs while a test takes its steps: just before the time limit of a test.
+LIFE_SECS = 110.0
 
 
 def command(*arguments: str) -> list[str]:
@@ -97,7 +99,7 @@ def running_squall(*arguments: str, **extra: str) -> Iterator[Running]:
         stderr=subprocess.STDOUT,
         text=True,
     )
-    guard = threading.Timer(CAP, process.kill)
+    guard = threading.Timer(LIFE_SECS, process.kill)
     guard.start()
     try:
         yield Running(process)

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.squall_cli.run_process import CAP, environment
+from tests.squall_cli.run_process import LIFE_SECS, environment
 
 ESCAPE = re.compile(r"\x1b\[[?0-9;]*[A-Za-z]")
 
@@ -82,7 +82,7 @@ def squall_on_terminal(columns: int, rows: int, *arguments: str, **extra: str) -
         stderr=slave,
     )
     os.close(slave)
-    guard = threading.Timer(CAP, process.kill)
+    guard = threading.Timer(LIFE_SECS, process.kill)
     guard.start()
     try:
         yield Terminal(process, master)
