@@ -51,52 +51,27 @@ def closing_edges(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[Edge, ...]
     return tuple(found)
 
 
-def _strongly_connected(ids: Sequence[str], outgoing: dict[str, list[Edge]]) -> Iterator[list[str]]:
-    """Yield the groups of components that can reach each other, by Tarjan's algorithm."""
-    number: dict[str, int] = {}
-    lowest: dict[str, int] = {}
-    stack: list[str] = []
-    on_stack: set[str] = set()
-
-    def enter(component: str) -> tuple[str, Iterator[Edge]]:
-        number[component] = lowest[component] = len(number)
-        stack.append(component)
-        on_stack.add(component)
-        return component, iter(outgoing[component])
-
-    for root in ids:
-        if root in number:
-            continue
-        path = [enter(root)]
-        while path:
-            component, rest = path[-1]
-            edge = next(rest, None)
-            if edge is not None:
-                if edge.target not in number:
-                    path.append(enter(edge.target))
-                elif edge.target in on_stack:
-                    lowest[component] = min(lowest[component], number[edge.target])
-                continue
-            path.pop()
-            if path:
-                parent = path[-1][0]
-                lowest[parent] = min(lowest[parent], lowest[component])
-            if lowest[component] == number[component]:
-                first = stack.index(component)
-                group = stack[first:]
-                del stack[first:]
-                on_stack.difference_update(group)
-                yield group
+def _reachable(start: str, outgoing: dict[str, list[Edge]]) -> set[str]:
+    reached, ends = {start}, [start]
+    while ends:
+        further = {edge.target for edge in outgoing[ends.pop()]} - reached
+        reached |= further
+        ends += further
+    return reached
 
 
-def cycles(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[tuple[str, ...], ...]:
+def cycles(ids: Sequence[str], edges: Sequence[Edge]) -> tuple[tuple[str, ...], ...]:
     """Return the groups of components that can reach each other, and components that read themselves, in order of
-    declaration."""
-    outgoing = _outgoing(ids, edges)
-    place = {component: position for position, component in enumerate(ids)}
-    groups = [
-        tuple(sorted(group, key=place.__getitem__))
-        for group in _strongly_connected(list(outgoing), outgoing)
-        if len(group) > 1 or any(edge.target == group[0] for edge in outgoing[group[0]])
-    ]
-    return tuple(sorted(groups, key=lambda group: place[group[0]]))
+    declaration. Each group has an edge that closes a cycle, and consists of all components that its target reaches and that
+    reach its target.
+    """
+    forwards = _outgoing(ids, edges)
+    backwards = _outgoing(ids, [Edge(edge.source, edge.target, edge.stream) for edge in edges])
+    found: set[str] = set()
+    groups = []
+    for end in dict.fromkeys(edge.target for edge in closing_edges(ids, edges)):
+        if end not in found:
+            group = _reachable(end, forwards) & _reachable(end, backwards)
+            found |= group
+            groups.append(tuple(component for component in forwards if component in group))
+    return tuple(sorted(groups, key=lambda group: ids.index(group[0])))

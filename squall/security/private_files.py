@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from topology_api.errors import SquallError
@@ -51,26 +53,18 @@ def read_private(path: Path | str, what: str) -> str | None:
 
 def write_private(path: Path | str, text: str) -> None:
     """Replace a file by one that only its owner may read; a reader sees the old text or the new one."""
-    target = Path(path)
-    beside = _beside(target, text)
-    try:
-        os.replace(beside, target)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise
+    with _beside(Path(path), text) as beside:
+        os.replace(beside, path)
 
 
 def make_private(path: Path | str, text: str) -> bool:
     """Create a file that only its owner may read, unless it exists; return whether it was created. If several callers try at
     once, one of them creates it."""
-    target = Path(path)
-    beside = _beside(target, text)
-    try:
-        os.link(beside, target)
-    except FileExistsError:
-        return False
-    finally:
-        beside.unlink(missing_ok=True)
+    with _beside(Path(path), text) as beside:
+        try:
+            os.link(beside, path)
+        except FileExistsError:
+            return False
     return True
 
 
@@ -96,8 +90,9 @@ def _problem(state: os.stat_result, path: Path | str) -> str | None:
     return None
 
 
-def _beside(target: Path, text: str) -> Path:
-    """Write the text to a new file beside the target, and return that file when all of it is on the disk."""
+@contextmanager
+def _beside(target: Path, text: str) -> Iterator[Path]:
+    """A new file beside the target with this text, when all of it is on the disk. Its name is removed at the end."""
     make_private_folder(target.parent)
     from secrets import token_hex  # not at the top: processes that only read start faster
 
@@ -108,7 +103,6 @@ def _beside(target: Path, text: str) -> Path:
             file.write(f"{text}\n")
             file.flush()
             os.fsync(file.fileno())
-    except OSError:
+        yield beside
+    finally:
         beside.unlink(missing_ok=True)
-        raise
-    return beside
