@@ -61,7 +61,6 @@ PARTS = {
     "squall/transport/id_columns.py": "batches: rows and ids in columns",
     "squall/transport/columns.py": "values to bytes and back",
     "squall/transport/control.py": "frames to bytes and back",
-    "squall/transport/streams.py": "frames to bytes and back",
     "squall/transport/wire.py": "frames to bytes and back",
     "squall/transport/carriers/sockets.py": "ZeroMQ's calls: send, receive",
     "sugar/socket.py": "ZeroMQ's calls: send, receive",

@@ -21,7 +21,7 @@ from squall.cluster.records import TopologyRecord
 from squall.cluster.store import Store
 from squall.transport.carriers.loopback import Loopback
 from squall.transport.in_flight import GONE, SentBatch
-from squall.transport.streams import Streams
+from squall.transport.wire import Streams
 from squall.values import Incarnation
 from squall.worker_files import Orders, WorkerHeartbeat
 from supervisor.artifacts import Provision

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from topology_api import inspection
+from topology_api import inspection, topology
 from topology_api.components import Bolt, Spout
 from topology_api.declarer import BoltDeclarer, Declaration, Handle, Input
 from topology_api.errors import CannotPack, InvalidTopology
@@ -18,15 +18,7 @@ from topology_api.groupings import Grouping
 from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
 from topology_api.packing import pack
-from topology_api.topology import (
-    DEAD_LETTER_FIELDS,
-    DEAD_LETTERS,
-    ComponentSpec,
-    GroupingSpec,
-    StreamSpec,
-    Subscription,
-    Topology,
-)
+from topology_api.topology import Topology
 from topology_api.validation import problems_of_topology
 from topology_api.wording import shown, typed
 
@@ -97,7 +89,7 @@ class _Build:
     def _problem(self, declaration: Declaration, problem: str) -> None:
         self.problems.append(f"{declaration.place}: {problem}")
 
-    def spec(self, declaration: Declaration) -> ComponentSpec:
+    def spec(self, declaration: Declaration) -> topology.ComponentSpec:
         conf: Mapping[str, object] = {}
         if isinstance(declaration.conf, Mapping):
             conf = declaration.conf
@@ -113,11 +105,11 @@ class _Build:
                 self._unread(self.unread_inputs, declaration)
             else:
                 inputs.append(subscription)
-        return ComponentSpec(
+        return topology.ComponentSpec(
             declaration.id, declaration.kind, declaration.parallelism, conf, outputs, tuple(inputs)
         )
 
-    def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, StreamSpec]:
+    def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, topology.StreamSpec]:
         """Return the output streams of the component, and put its pickle into `pickles`."""
         component = declaration.component
         if problem := inspection.kind_problem(declaration.kind, component):
@@ -143,27 +135,27 @@ class _Build:
         if isinstance(declaration.id, str):
             ids.add(declaration.id)
 
-    def _subscription(self, declaration: Declaration, entry: Input) -> Subscription | None:
+    def _subscription(self, declaration: Declaration, entry: Input) -> topology.Subscription | None:
         """Return the spec of a grouping call. If the call is invalid, record the problem and return None."""
         problem = self._source_problem(declaration, entry)
         source = entry.source.id if isinstance(entry.source, Handle) else entry.source
         grouping = None
         if problem is None and entry.kind == "dead_letters":
             problem = self._dead_letters_problem(source)
-            grouping = GroupingSpec("shuffle")
+            grouping = topology.GroupingSpec("shuffle")
         elif problem is None:
             problem = _stream_problem(entry.stream) or _fields_problem(entry.fields)
         if problem is None and entry.kind == "custom":
             grouping = self._custom(declaration, entry)
         elif problem is None and grouping is None:
-            grouping = GroupingSpec(entry.kind, entry.fields)
+            grouping = topology.GroupingSpec(entry.kind, entry.fields)
         if problem is not None:
             self._problem(declaration, f"{entry.call}: {problem}")
         if grouping is None or problem is not None or not isinstance(source, str):
             return None
         if entry.kind == "dead_letters":
             self.buried.add(source)
-        return Subscription(source, str(entry.stream), grouping)
+        return topology.Subscription(source, str(entry.stream), grouping)
 
     def _source_problem(self, declaration: Declaration, entry: Input) -> str | None:
         source = entry.source
@@ -194,19 +186,19 @@ class _Build:
                 )
         return None
 
-    def _custom(self, declaration: Declaration, entry: Input) -> GroupingSpec | None:
+    def _custom(self, declaration: Declaration, entry: Input) -> topology.GroupingSpec | None:
         problems = inspection.grouping_problems(entry.grouping)
         if not problems:
             try:
                 place = f"{declaration.place}, {entry.call}"
-                return GroupingSpec("custom", custom=pack(entry.grouping, place, Grouping))
+                return topology.GroupingSpec("custom", custom=pack(entry.grouping, place, Grouping))
             except CannotPack as error:
                 self.problems.append(str(error))
         for problem in problems:
             self._problem(declaration, f"{entry.call}: {problem}")
         return None
 
-    def problems_of_inputs(self, specs: Sequence[ComponentSpec]) -> list[str]:
+    def problems_of_inputs(self, specs: Sequence[topology.ComponentSpec]) -> list[str]:
         """Return the problems that the bolts report about their inputs and each other."""
         outputs = {spec.id: spec.outputs for spec in specs}
         problems = []
@@ -222,11 +214,14 @@ class _Build:
                 problems += [f"{declaration.place}: {problem}" for problem in found]
         return problems
 
-    def with_dead_letters(self, spec: ComponentSpec) -> ComponentSpec:
+    def with_dead_letters(self, spec: topology.ComponentSpec) -> topology.ComponentSpec:
         """Add the dead-letter stream to a spout whose dead letters are read."""
         if spec.kind != "spout" or not isinstance(spec.id, str) or spec.id not in self.buried:
             return spec
-        return replace(spec, outputs={**spec.outputs, DEAD_LETTERS: StreamSpec(DEAD_LETTER_FIELDS)})
+        return replace(
+            spec,
+            outputs={**spec.outputs, topology.DEAD_LETTERS: topology.StreamSpec(topology.DEAD_LETTER_FIELDS)},
+        )
 
 
 def _stream_problem(stream: object) -> str | None:

@@ -32,7 +32,7 @@ from nimbus.http.table import ANYBODY, OPERATORS, TABLE, AnyEndpoint
 from nimbus.http.views import NoSuchPart
 from squall.api.answers import ErrorAnswer, FileAnswer, HealthAnswer
 from squall.api.requests import NoFields
-from squall.http.json_text import json_text
+from squall.http.json_app import json_text
 
 _log = logging.getLogger(__name__)
 

@@ -12,17 +12,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from squall.cluster.store import (
-    Cancel,
-    Conflict,
-    Exists,
-    Guard,
-    Unavailable,
-    Watch,
-    Watches,
-    check_value,
-    checked_path,
-)
+from squall.cluster import store
+from squall.cluster.store import Guard
 
 
 class Tree:
@@ -35,7 +26,7 @@ class Tree:
         self.names: dict[str, dict[str, int]] = {}
         #: The session to which an ephemeral value belongs.
         self.owners: dict[str, object] = {}
-        self.watches = Watches()
+        self.watches = store.Watches()
 
     def version(self, path: str) -> int | None:
         found = self.values.get(path)
@@ -46,7 +37,7 @@ class Tree:
             raise guard.broken(path)
         found = self.version(path)
         if expected is not None and found != expected:
-            raise Conflict(path, expected, found)
+            raise store.Conflict(path, expected, found)
 
     def write(self, path: str, data: bytes, owner: object | None = None) -> int:
         """Write a value and return its version. An ephemeral value has an `owner`."""
@@ -124,7 +115,7 @@ class InMemoryStore:
 
     def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         """Write a value, over any earlier one or only over version `expected`; return the new version."""
-        check_value(path, data)
+        store.check_value(path, data)
         with self._step(path) as tree:
             tree.check(path, expected, guard)
             version = tree.write(path, data)
@@ -133,11 +124,11 @@ class InMemoryStore:
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Create a value and return its version; raise `Exists` if there is one."""
-        check_value(path, data)
+        store.check_value(path, data)
         with self._step(path) as tree:
             tree.check(path, None, guard)
             if path in tree.values:
-                raise Exists(path)
+                raise store.Exists(path)
             version = tree.write(path, data, self if ephemeral else None)
         tree.notify(path)
         return version
@@ -161,18 +152,18 @@ class InMemoryStore:
         with self._step(path) as tree:
             return sorted(tree.names.get(path, ()))
 
-    def watch(self, prefix: str, callback: Watch) -> Cancel:
+    def watch(self, prefix: str, callback: store.Watch) -> store.Cancel:
         """Call `callback(path)` after each change at or below `prefix`; return a function that ends the watch."""
         return self._tree.watches.add(prefix, callback)
 
     @contextmanager
     def _step(self, path: str) -> Iterator[Tree]:
         """Yield the tree for one atomic step at a path."""
-        checked_path(path)
+        store.checked_path(path)
         with self._tree.lock:
             self._check_open()
             yield self._tree
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Unavailable("this session is closed: open another one")
+            raise store.Unavailable("this session is closed: open another one")

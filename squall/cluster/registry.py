@@ -16,18 +16,9 @@ from collections.abc import Mapping
 from functools import partial
 from operator import attrgetter
 
-from squall.cluster import paths
+from squall.cluster import paths, records
 from squall.cluster.numbering import next_number
 from squall.cluster.record_sets import KnownRecords, RecordSet
-from squall.cluster.records import (
-    Assignment,
-    BadRecord,
-    NimbusRecord,
-    Placement,
-    SupervisorRecord,
-    TopologyRecord,
-    WorkerReport,
-)
 from squall.cluster.store import Store, below, remove_tree
 
 
@@ -38,22 +29,22 @@ class Registry:
         self.store = store
         self._known = known = KnownRecords(store)
         #: Topologies, by the name that they hold.
-        self.topologies = RecordSet(known, TopologyRecord, paths.TOPOLOGIES, attrgetter("name"))
+        self.topologies = RecordSet(known, records.TopologyRecord, paths.TOPOLOGIES, attrgetter("name"))
         #: By topology name: the new version, which waits until the running version has drained and its workers have stopped.
-        self.replacements = RecordSet(known, TopologyRecord, paths.REPLACEMENTS, attrgetter("name"))
+        self.replacements = RecordSet(known, records.TopologyRecord, paths.REPLACEMENTS, attrgetter("name"))
         #: By topology name: the previous version, kept as long as a rollback is possible.
-        self.replaced = RecordSet(known, TopologyRecord, paths.REPLACED, attrgetter("name"))
+        self.replaced = RecordSet(known, records.TopologyRecord, paths.REPLACED, attrgetter("name"))
         #: By topology id: the assigned workers (`assignments`), the withdrawn workers that have not ended yet (`leaving`), and
         #: the workers that were withdrawn last (`former`).
         of_topology, has_no_worker = attrgetter("topology_id"), lambda each: not each.placements
-        self.assignments = RecordSet(known, Assignment, paths.ASSIGNMENTS, of_topology, has_no_worker)
-        self.leaving = RecordSet(known, Assignment, paths.LEAVING, of_topology, has_no_worker)
-        self.former = RecordSet(known, Assignment, paths.FORMER, of_topology)
+        self.assignments = RecordSet(known, records.Assignment, paths.ASSIGNMENTS, of_topology, has_no_worker)
+        self.leaving = RecordSet(known, records.Assignment, paths.LEAVING, of_topology, has_no_worker)
+        self.former = RecordSet(known, records.Assignment, paths.FORMER, of_topology)
         #: A supervisor writes its own record, over any other value. The record is removed when the supervisor leaves for good,
         #: or is given up as silent.
-        self.supervisors = RecordSet(known, SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
+        self.supervisors = RecordSet(known, records.SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
         #: A Nimbus's record is ephemeral, so it ends with the session of the Nimbus. `leadership.Presence` writes it.
-        self.nimbuses = RecordSet(known, NimbusRecord, paths.NIMBUSES, attrgetter("id"))
+        self.nimbuses = RecordSet(known, records.NimbusRecord, paths.NIMBUSES, attrgetter("id"))
         self._ids: set[str] = set()  # of the topologies that `all_topologies` returned last
         #: Name -> why, of the topologies that `all_topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
@@ -62,33 +53,29 @@ class Registry:
 
     # Topologies
 
-    def all_topologies(self) -> list[TopologyRecord]:
+    def all_topologies(self) -> list[records.TopologyRecord]:
         """Return all topologies that can be read, the oldest submission first; `bad` says why the others cannot be read."""
         names = self.topologies.names()
         self.topologies.forget_others(names)
-        records: list[TopologyRecord] = []
+        found: list[records.TopologyRecord] = []
         bad: dict[str, str] = {}
         for name in names:
             try:
-                record = self._readable_topology(name)
-            except BadRecord as error:
+                record = self.topologies.get(name)
+                if record is None:
+                    continue
+                if record.name != name:
+                    raise records.BadRecord(
+                        f"{self.topologies.path(name)} holds the record of {record.name!r}"
+                    )
+                self.assignments.get(record.id)  # the topology is bad also if its workers cannot be read
+                self.leaving.get(record.id)
+                found.append(record)
+            except records.BadRecord as error:
                 bad[name] = str(error)
-                continue
-            if record is not None:
-                records.append(record)
         self.bad = bad
-        self._forget_other_topologies({record.id for record in records})
-        return sorted(records, key=lambda record: (record.submitted, number_of(record.id)))
-
-    def _readable_topology(self, name: str) -> TopologyRecord | None:
-        """Return a topology's record; raise `BadRecord` also if its workers cannot be read."""
-        record = self.topologies.get(name)
-        if record is not None:
-            if record.name != name:
-                raise BadRecord(f"{self.topologies.path(name)} holds the record of {record.name!r}")
-            self.assignments.get(record.id)
-            self.leaving.get(record.id)
-        return record
+        self._forget_other_topologies({record.id for record in found})
+        return sorted(found, key=lambda record: (record.submitted, number_of(record.id)))
 
     def known_ids(self) -> set[str]:
         """Return the ids of all topologies for which the store holds anything besides the record."""
@@ -106,7 +93,7 @@ class Registry:
             self._known.forget(partial(below, top))
             remove_tree(self.store, top)
 
-    def last_workers(self, topology_id: str) -> tuple[Placement, ...]:
+    def last_workers(self, topology_id: str) -> tuple[records.Placement, ...]:
         """Return the workers of a topology, leaving or not; if they cannot be read, return the last known workers."""
         assignments = (self.assignments.last_readable(topology_id), self.leaving.last_readable(topology_id))
         return tuple(place for known in assignments if known is not None for place in known.placements)
@@ -128,17 +115,16 @@ class Registry:
 
     # Reports of workers
 
-    def report(self, topology_id: str, worker: str) -> WorkerReport | None:
+    def report(self, topology_id: str, worker: str) -> records.WorkerReport | None:
         """Return the last report of a worker, or None if there is none or it cannot be read (the next report replaces it)."""
         return self._reports(topology_id).readable(worker)
 
-    def reports(self, topology_id: str) -> dict[str, WorkerReport]:
+    def reports(self, topology_id: str) -> dict[str, records.WorkerReport]:
         """Return the last report of each worker of a topology."""
         reports = self._reports(topology_id)
-        found = {worker: reports.readable(worker) for worker in reports.names()}
-        return {worker: report for worker, report in found.items() if report is not None}
+        return {name: report for name in reports.names() if (report := reports.readable(name)) is not None}
 
-    def save_report(self, topology_id: str, report: WorkerReport) -> None:
+    def save_report(self, topology_id: str, report: records.WorkerReport) -> None:
         """Write the report of a worker."""
         self._reports(topology_id).write(report)
 
@@ -146,22 +132,22 @@ class Registry:
         """Remove the report of a worker."""
         self._reports(topology_id).delete(worker)
 
-    def _reports(self, topology_id: str) -> RecordSet[WorkerReport]:
-        return RecordSet(self._known, WorkerReport, paths.reports(topology_id), attrgetter("worker"))
+    def _reports(self, topology_id: str) -> RecordSet[records.WorkerReport]:
+        return RecordSet(self._known, records.WorkerReport, paths.reports(topology_id), attrgetter("worker"))
 
     # Daemons
 
-    def all_supervisors(self) -> list[SupervisorRecord]:
+    def all_supervisors(self) -> list[records.SupervisorRecord]:
         """Return the registered supervisors, by id. For a damaged record the last known value is returned, so that no worker
         moves."""
         ids = self.supervisors.names()
         self.supervisors.forget_others(ids)
-        records = {id: self.supervisors.last_readable(id) for id in ids}
-        unread = (id for id, record in records.items() if record is None)
+        found = {id: self.supervisors.last_readable(id) for id in ids}
+        unread = (id for id, record in found.items() if record is None)
         self.unread_supervisors = frozenset(
             id for id in unread if self.supervisors.path(id) in self._known.by_path
         )
-        return sorted((record for record in records.values() if record is not None), key=lambda each: each.id)
+        return sorted((record for record in found.values() if record is not None), key=lambda each: each.id)
 
     def drained_supervisors(self) -> set[str]:
         """Return the ids of drained supervisors, registered or not."""
@@ -175,10 +161,10 @@ class Registry:
         """Record that a supervisor may get work again."""
         self.store.delete(paths.drained(supervisor_id))
 
-    def all_nimbuses(self) -> list[NimbusRecord]:
+    def all_nimbuses(self) -> list[records.NimbusRecord]:
         """Return the registered Nimbuses, leading or not, by id."""
-        records = map(self.nimbuses.readable, self.nimbuses.names())
-        return sorted((record for record in records if record is not None), key=lambda record: record.id)
+        found = map(self.nimbuses.readable, self.nimbuses.names())
+        return sorted((record for record in found if record is not None), key=lambda record: record.id)
 
     # Numbers, keys and bundles
 

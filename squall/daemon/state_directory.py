@@ -16,6 +16,7 @@ import fcntl
 import os
 import re
 import secrets
+import socket
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -150,3 +151,18 @@ def _taken(descriptor: int) -> bool:
             if time.monotonic() >= end:
                 return False
             time.sleep(0.02)
+
+
+def state_mark(directory: Path) -> str:
+    """Return a mark that distinguishes a directory from every copy, until its host is restarted. A copy has the same files,
+    including a daemon's id and keys, but it is a different directory, or on a different host."""
+    found = os.stat(directory)
+    return f"{_boot_id()}/{found.st_dev}:{found.st_ino}"
+
+
+def _boot_id() -> str:
+    """Return the id of this boot of the operating system."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return socket.gethostname()

@@ -1,4 +1,4 @@
-"""A small ASGI application that answers with JSON, for daemons that need no framework.
+"""The JSON that servers of Squall send, and a small ASGI application that answers with it, for daemons that need no framework.
 
 Must not know: the meaning of requests, sockets.
 """
@@ -6,12 +6,15 @@ Must not know: the meaning of requests, sockets.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from msgspec import to_builtins
+
 from squall.api.answers import ErrorAnswer
-from squall.http.json_text import json_text
 
 _log = logging.getLogger(__name__)
 
@@ -45,3 +48,22 @@ def json_app(answer: Callable[[Mapping[str, Any]], object]) -> App:
         await send({"type": "http.response.body", "body": data})
 
     return app
+
+
+def json_text(answer: object) -> str:
+    """Return an answer (a struct or plain values) as JSON. NaN and infinities become texts."""
+    value = to_builtins(answer)
+    try:
+        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+    except ValueError:  # a user's gauge may be anything
+        return json.dumps(_finite(value), separators=(",", ":"))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in value]
+    return value

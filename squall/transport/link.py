@@ -35,8 +35,7 @@ from squall.transport.control import pack_control, unpack_control
 from squall.transport.errors import BadFrame
 from squall.transport.frames import Batch, Control, KeepAlive
 from squall.transport.in_flight import GONE, MISSING, RENUMBERED, InFlight, SentBatch
-from squall.transport.streams import Streams
-from squall.transport.wire import Header, LinkHeartbeat, Undecodable, pack_encodable, seal, undecodable_note
+from squall.transport.wire import Header, LinkHeartbeat, Streams, Undecodable
 from squall.values import Address, Incarnation
 
 #: Seconds between two heartbeats to a peer that has not answered yet.
@@ -394,7 +393,7 @@ class Link:
         try:
             batch = wire.unpack_batch(header, body, further, self.local.codec, streams.source)
         except Undecodable as error:
-            note = undecodable_note(error, self.local.name, streams.component_of.get(error.batch.target))
+            note = wire.undecodable_note(error, self.local.name, streams.component_of.get(error.batch.target))
             out += (effects.Deliver(note), effects.Deliver(error.batch))
             return
         except BadFrame:
@@ -425,12 +424,12 @@ class Link:
         """Return the first part of a message to the peer: its header, and its body."""
         local = self.local
         header = Header(kind, local.name, local.incarnation, self.incarnation, local.version, number)
-        return seal(header, body)
+        return wire.seal(header, body)
 
     def _put_batch(self, batch: Batch, now: float, out: list[effects.Effect]) -> None:
         """Number a batch, remember it, and send it."""
-        tuples = len(batch.rows)
-        body, further, note = pack_encodable(batch, self.local.codec, self.local.streams, self.local.name)
+        local, tuples = self.local, len(batch.rows)
+        body, further, note = wire.pack_encodable(batch, local.codec, local.streams, local.name)
         if note is not None:
             out.append(effects.Deliver(note))
         size = len(body) + sum(map(len, further))

@@ -20,7 +20,7 @@ from squall.cluster.blobs import read_bundle
 from squall.transport.carrier import Parts
 from squall.transport.exchange import Exchange
 from squall.transport.link import LocalWorker
-from squall.transport.streams import Streams
+from squall.transport.wire import Streams
 from squall.values import Address
 from squall.worker_files import Orders
 from tests.carrier_in_memory import LoopbackCarrier, LoopbackNetwork

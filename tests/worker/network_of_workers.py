@@ -19,7 +19,7 @@ from squall.transport.carriers.sockets import Sockets, make_keys
 from squall.transport.exchange import Exchange, PeerPlace
 from squall.transport.frames import Frame
 from squall.transport.link import LocalWorker
-from squall.transport.streams import Streams
+from squall.transport.wire import Streams
 from squall.values import Incarnation, TaskRow
 from tests.carrier_in_memory import LoopbackCarrier, LoopbackNetwork
 from tests.worker.lossy_carrier import Faults, LossyCarrier

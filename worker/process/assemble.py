@@ -28,7 +28,7 @@ from squall.transport.carriers.sockets import Sockets
 from squall.transport.exchange import Exchange
 from squall.transport.frames import KeepAlive
 from squall.transport.link import LocalWorker
-from squall.transport.streams import Streams
+from squall.transport.wire import Streams
 from squall.values import Incarnation
 from topology_api import SquallError
 from topology_api.options import port_range

@@ -19,18 +19,9 @@ from functools import partial
 from typing import Any, Final
 
 from squall.clock import RealClock
-from squall.cluster import znodes
+from squall.cluster import store, znodes
 from squall.cluster.read_cache import ReadCache
-from squall.cluster.store import (
-    Cancel,
-    Guard,
-    StoreError,
-    Unavailable,
-    Watch,
-    Watches,
-    check_value,
-    checked_path,
-)
+from squall.cluster.store import Guard
 from squall.cluster.zookeeper.client import NoAccess, TimedCall, ZooKeeperClient
 
 #: The most seconds for which an answer is cached. A change without a notification is seen after this time.
@@ -62,7 +53,7 @@ class ZooKeeperStore:
         call_secs: float = 3.0,
     ) -> None:
         self.servers = servers
-        self._root = checked_path(root).rstrip("/")
+        self._root = store.checked_path(root).rstrip("/")
         self._wanted_secs = session_secs
         self._credentials = credentials
         self._call_secs = call_secs
@@ -70,7 +61,7 @@ class ZooKeeperStore:
         self._cache = ReadCache(RealClock(), MEMORY_SECS)
         self._overdue: Any = None
         self._lock = threading.Lock()
-        self._watches = Watches()
+        self._watches = store.Watches()
         #: The next tasks of the thread that calls the watches; None: end.
         self._notes: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -95,7 +86,7 @@ class ZooKeeperStore:
         if answered and refusal is None:
             return
         self.close()
-        raise refusal or Unavailable(
+        raise refusal or store.Unavailable(
             f"no ZooKeeper answered at {self.servers} within {wait_secs:g} seconds: is it running, and is this its address?"
         )
 
@@ -130,7 +121,7 @@ class ZooKeeperStore:
 
     def get(self, path: str) -> tuple[bytes, int] | None:
         """Return the value and its version, or None if there is no value."""
-        call = self._call(checked_path(path))
+        call = self._call(store.checked_path(path))
         known = self._cache.find(ReadCache.VALUE, path)
         if known is not None:
             answer: tuple[bytes, int] | None = known.answer
@@ -142,31 +133,31 @@ class ZooKeeperStore:
 
     def put(self, path: str, data: bytes, expected: int | None = None, guard: Guard | None = None) -> int:
         """Write a value, over any earlier one or only over version `expected`; return the new version."""
-        check_value(path, data)
+        store.check_value(path, data)
         known = self._known_version(path)
         with self._writing(path, guard) as call:
             return znodes.put(call, path, bytes(data), expected, guard, known)
 
     def create(self, path: str, data: bytes, ephemeral: bool = False, guard: Guard | None = None) -> int:
         """Write a value where there is none, and return its version; raise `Exists` if there is one."""
-        check_value(path, data)
+        store.check_value(path, data)
         with self._writing(path, guard) as call:
             return znodes.create(call, path, bytes(data), ephemeral, guard)
 
     def delete(self, path: str, expected: int | None = None, guard: Guard | None = None) -> None:
         """Remove a value (values below it stay). A missing value is an error only if a version is expected."""
-        checked_path(path)
+        store.checked_path(path)
         known = self._known_version(path)
         with self._writing(path, guard) as call:
             znodes.delete(call, path, expected, guard, known)
 
     def owns(self, path: str) -> bool:
         """Return whether there is an ephemeral value that belongs to this session, according to the leading server."""
-        return self._call(checked_path(path)).owns(path)
+        return self._call(store.checked_path(path)).owns(path)
 
     def children(self, path: str) -> list[str]:
         """Return the names directly below `path` that hold a value or have values below them, sorted."""
-        call = self._call(checked_path(path))
+        call = self._call(store.checked_path(path))
         known = self._cache.find(ReadCache.CHILDREN, path)
         if known is not None:
             return list(known.answer)
@@ -175,7 +166,7 @@ class ZooKeeperStore:
         self._cache.keep(asked, tuple(names), sum(map(len, names)))
         return names
 
-    def watch(self, prefix: str, callback: Watch) -> Cancel:
+    def watch(self, prefix: str, callback: store.Watch) -> store.Cancel:
         """Call `callback(path)` after each change at or below `prefix`; return a function that ends the watch."""
         return self._watches.add(prefix, callback)
 
@@ -189,9 +180,9 @@ class ZooKeeperStore:
     def _call(self, path: str) -> TimedCall:
         client = self._client
         if client is None:
-            raise Unavailable(f"{path}: the store is closed")
+            raise store.Unavailable(f"{path}: the store is closed")
         if not client.connected or self._overdue is not None:
-            raise Unavailable(f"{path}: ZooKeeper at {self.servers} does not answer")
+            raise store.Unavailable(f"{path}: ZooKeeper at {self.servers} does not answer")
         return TimedCall(client, self._root, path, self._call_secs, self._is_overdue)
 
     @contextlib.contextmanager
@@ -199,7 +190,7 @@ class ZooKeeperStore:
         """Yield the call of a write; whether it succeeds or not, cached values of its path are dropped."""
         try:
             yield self._call(path)
-        except StoreError:
+        except store.StoreError:
             if guard is not None:
                 self._cache.changed(guard.path)
             raise
@@ -285,7 +276,7 @@ class ZooKeeperStore:
             self._refusal = error
             self._ready.set()
             return
-        except StoreError as error:
+        except store.StoreError as error:
             _log.debug("ZooKeeper is connected and does not answer yet: %s", error)
             self._settled = False
             return

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from squall.transport import wire
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.frames import Batch, Frame
-from squall.transport.streams import Streams
-from squall.transport.wire import Header
+from squall.transport.wire import Header, Streams
 from squall.values import Incarnation
 
 Deliver = Callable[[Frame], None]

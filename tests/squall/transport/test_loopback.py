@@ -9,7 +9,7 @@ import pytest
 from squall.transport.carriers.loopback import Loopback
 from squall.transport.frames import Batch, Control, Frame
 from squall.transport.id_columns import Ids
-from squall.transport.streams import Streams
+from squall.transport.wire import Streams
 from tests.squall.transport.topologies import two_streams
 from topology_api.tuples import Source
 

@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from squall.transport.errors import BadFrame
-from squall.transport.streams import Streams
+from squall.transport.wire import Streams
 from tests.squall.transport.topologies import many_streams, two_streams
 
 
