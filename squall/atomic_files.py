@@ -1,5 +1,4 @@
-"""Writes a file as a whole: first under a temporary name in the same folder; then the file is renamed. So no reader ever sees a
-part of it.
+"""Writes a file under a temporary name in the same folder and then renames it, so that a reader always sees a complete file.
 
 Must not know: what the files contain.
 """

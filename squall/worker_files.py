@@ -2,11 +2,11 @@
 
 ```
 <worker directory>/
-  orders.json     supervisor -> worker: its identity and its orders. Each change is announced by SIGUSR1
+  orders.json     supervisor -> worker: the worker's identity and orders. Each change is announced by SIGUSR1
   keys.json       supervisor -> worker: the topology's key pair, mode 0600
   lease.json      supervisor -> worker: a number that rises while the supervisor lives
   pulse.json      worker -> supervisor: the heartbeat, with the worker's state and the call that the worker is executing
-  counters.json   worker -> supervisor: its cumulative counters, with a number that the heartbeat at that time repeats
+  counters.json   worker -> supervisor: cumulative counters; a heartbeat names the matching counters by their number
   end.json        worker -> supervisor: why the worker ended, if it ended by itself
   worker.log      the worker's log, rotated
   output.log      output to the process's own stdout and stderr: from C code, a dying interpreter, child processes

@@ -145,7 +145,7 @@ _METHODS: Final = {
     for name, method in vars(BoltDeclarer).items()
     if name.endswith("_grouping")
 }
-#: The possible values of GroupingSpec.kind. The method that is named like a kind, plus "_grouping", documents the kind.
+#: The possible values of GroupingSpec.kind. Each kind is documented by its method: `fields` by `fields_grouping`.
 KINDS: Final = tuple(_METHODS)
 #: The groupings by fields.
 KEYED_KINDS: Final = tuple(

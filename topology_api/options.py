@@ -114,7 +114,7 @@ def port_range(text: str) -> range | None:
 def _ports(value: object) -> str | None:
     if value is None or (isinstance(value, str) and port_range(value) is not None):
         return None
-    return f"is {shown(value)}: give the first and the last port, such as 6700-6799, or null for any that is free"
+    return f"is {shown(value)}: give the first and the last port (such as 6700-6799), or null for any port"
 
 
 def _class_paths(value: object) -> str | None:
@@ -323,7 +323,7 @@ def json_copy(conf: Mapping[str, object]) -> dict[str, object]:
 
 
 def without_daemons(conf: Mapping[str, object]) -> dict[str, object]:
-    """Return a configuration without the options of daemons, which a site's file may hold as well."""
+    """Return a configuration without the options of daemons, which a site's file may also hold."""
     return {key: value for key, value in conf.items() if key not in OPTIONS or OPTIONS[key].scope != "daemon"}
 
 

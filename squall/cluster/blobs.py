@@ -1,9 +1,9 @@
 """Blobs: big values in a store of small values, in chunks and checked by digest. A topology's bundle consists of blobs.
 
-A store on a cluster takes about a megabyte at a time, so a blob is cut into chunks below its path, and its
-manifest (size, number of chunks, digest) is written last: a blob is complete, or it does not exist.
-A bundle is the part of a topology that `submit` puts into the store: its typed description and one pickle per component. This
-module only carries bundles and never unpickles. A supervisor writes a bundle into a directory for its workers:
+The store of a cluster accepts values of about a megabyte at most, so a blob is cut into chunks below its path, and its manifest
+(size, number of chunks, digest) is written last: a blob is complete, or it does not exist. A bundle is the part of a topology
+that `submit` puts into the store: its typed description and one pickle per component. This module only carries bundles and
+never unpickles. A supervisor writes a bundle into a directory for its workers:
 
 ```
 <directory>/

@@ -1,4 +1,4 @@
-"""A cache of reads from a store: entries are dropped when they change, and after some seconds in any case.
+"""A cache of reads from a store: an entry is dropped when its value changes, and after some seconds in any case.
 
 Notifications of changes drop entries, so the cache is only as correct as the notifications. When notifications stop, everything
 is dropped, and nothing is cached until they resume. Each entry lives `life_secs` at most, so that a change without a

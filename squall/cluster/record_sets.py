@@ -29,7 +29,7 @@ class _Known:
     version: int
     #: None: the bytes are not a record.
     record: Record | None
-    #: The record; while its bytes cannot be read, the record that could be read last.
+    #: The last record at this path that could be read: `record`, unless that is None.
     last: Record | None
 
 

@@ -107,7 +107,7 @@ class TopologyRecord(Struct, frozen=True):
     #: The files that were shipped besides the pickles: "code", "wheels", "requirements" -> sha256 of a file that the Nimbuses
     #: hold.
     files: Mapping[str, str] = {}
-    #: Python's minor version with which the topology was packed, "3.11"; "" in one process.
+    #: The minor version of Python with which the topology was packed, such as "3.11"; "" if the submission names no version.
     python: str = ""
     #: While this version is on trial: the id of the submission that it has replaced.
     replaces: str | None = None

@@ -100,7 +100,7 @@ class Watches:
         return len(self._entries)
 
     def add(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
+        """Call `callback(path)` after each change at or below `prefix`; return a function that ends the watch."""
         key = object()
         self._entries[key] = checked_path(prefix), callback
         return partial(self._entries.pop, key, None)
@@ -143,7 +143,7 @@ class Store(Protocol):
         """Return the names directly below `path` that hold a value or have values below them, sorted."""
 
     def watch(self, prefix: str, callback: Watch) -> Cancel:
-        """Call `callback(path)` after each change at or below `prefix`; return the function that ends it."""
+        """Call `callback(path)` after each change at or below `prefix`; return a function that ends the watch."""
 
 
 @runtime_checkable
@@ -184,7 +184,7 @@ def below(prefix: str, path: str) -> bool:
 
 
 def above(path: str) -> str:
-    """Return the path above."""
+    """Return the path directly above `path`."""
     return path.rpartition("/")[0] or "/"
 
 

@@ -5,8 +5,8 @@ as the value to which they lead. When the last value below them is deleted, they
 leave an empty node: it holds nothing, may be listed, and is removed with the next delete of its path or of a path below it. A
 node without a value is at version 0, a node that was made for a value is at version 1 or more. So if a node was empty when it
 was read, and another process has since removed it and made a new node for a value, the new node is never mistaken for the empty
-one and removed. Every operation tries one transaction, and tries again if another process was faster; it does not try for ever,
-because `Nodes` gives up after a time.
+one, and never removed. Every operation tries one transaction, and tries again if another process was faster; it does not try
+for ever, because `Nodes` gives up after a time.
 Must not know: how nodes are reached, what the values mean.
 """
 
@@ -105,7 +105,7 @@ class Nodes(Protocol):
 def put(
     nodes: Nodes, path: str, data: bytes, expected: int | None, guard: Guard | None, known: int | None = None
 ) -> int:
-    """`Store.put`. known: the version of a value that was read a moment ago."""
+    """`Store.put`. known: the version of the value, if it was read a moment ago."""
     if expected is not None and known != expected:
         _expect(nodes, path, expected, guard)
     while True:
@@ -145,7 +145,7 @@ def create(nodes: Nodes, path: str, data: bytes, ephemeral: bool, guard: Guard |
 def delete(
     nodes: Nodes, path: str, expected: int | None, guard: Guard | None, known: int | None = None
 ) -> None:
-    """`Store.delete`. known: the version of a value that was read a moment ago."""
+    """`Store.delete`. known: the version of the value, if it was read a moment ago."""
     if expected is not None and known != expected:
         _expect(nodes, path, expected, guard)
     version = ANY if expected is None else expected

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotDone  # the built-in one only since Python 3.11
+from concurrent.futures import TimeoutError as NotDone  # the same as the built-in only since Python 3.11
 from typing import Any, Protocol, TypeVar
 
 from squall.clock import Clock, RealClock

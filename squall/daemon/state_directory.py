@@ -100,8 +100,8 @@ class StateDirectory:
             write_bytes(self.directory, ID, f"{found}\n".encode())
         if len(found) > longest or not re.fullmatch(r"[\w.-]+", found):
             raise BadStateDirectory(
-                f"{self.directory / ID} holds {found!r:.80} instead of an id: restore the file, or remove it:"
-                f" then this is a new {self._daemon}"
+                f"{self.directory / ID} holds {found!r:.80} instead of an id: restore the file, or remove it,"
+                f" which makes this a new {self._daemon}"
             )
         return found
 
@@ -120,7 +120,7 @@ class KnownCluster:
         self.remember(identity.check(store, self.id))
 
     def remember(self, cluster_id: str) -> None:
-        """Store the id of the cluster; "": the cluster has no id yet."""
+        """Store the id of the cluster. "" means that the cluster has no id yet; then this does nothing."""
         if cluster_id and cluster_id != self.id:
             write_bytes(self._directory, CLUSTER, f"{cluster_id}\n".encode())
             self.id = cluster_id
@@ -140,8 +140,8 @@ def _text_in(path: Path) -> str | None:
 
 
 def _taken(descriptor: int) -> bool:
-    """Lock a descriptor; return whether that succeeded. Children of a process that was just killed may still hold the lock for
-    a moment."""
+    """Lock a descriptor; return whether that succeeded. Wait for a moment if the lock is held: children of a process that was
+    just killed may still hold it."""
     end = time.monotonic() + _PATIENCE
     while True:
         try:

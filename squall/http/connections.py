@@ -20,8 +20,8 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-#: The most connections that wait to be accepted. When no file can be opened, asyncio makes this many attempts to accept one at
-#: once, and logs each failure.
+#: The most connections that wait to be accepted. When no file can be opened, asyncio tries this many times in a row to accept a
+#: connection, and logs each failure.
 BACKLOG: Final = 128
 
 

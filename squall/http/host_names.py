@@ -1,4 +1,4 @@
-"""The name that a daemon gives to others for its host, unless configured: one rule for Nimbuses and supervisors.
+"""The name that a daemon gives to others for its host, unless a name is configured: one rule for Nimbuses and supervisors.
 
 A daemon that listens on one address is reached at that address. A daemon that listens on all addresses is reached by the full
 name that DNS or /etc/hosts has for this host, or else by the host's own name. Names such as "localhost", which refer on each

@@ -83,7 +83,7 @@ def _add(tar: tarfile.TarFile, name: str, source: Path | bytes) -> None:
         try:
             tar.addfile(member, file)
         except OSError as error:
-            if error.errno is None:  # tarfile's own error: the file ended before its size
+            if error.errno is None:  # tarfile's own error: the file ended before the announced size
                 raise BadArchive(f"{source} became shorter while it was read", name) from None
             raise
 

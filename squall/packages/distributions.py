@@ -76,7 +76,7 @@ def _speaks_of_squall(spec: ModuleSpec, file: str) -> bool:
 
 
 def _explain(name: str, file: str | None, beside_squall: bool) -> str:
-    """`file`: None when nothing of that name is found."""
+    """`file`: what Python finds under this name, or None."""
     if file is None:
         return (
             f"Squall's package '{name}' is missing (looked for beside {HOME}/squall).\n"

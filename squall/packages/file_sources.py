@@ -18,9 +18,9 @@ _log = logging.getLogger(__name__)
 
 #: For how many seconds a source that did not answer comes last.
 SILENT_SECS: Final = 30.0
-#: For how many seconds a source is not asked for a file after it has delivered a wrong one; each further time doubles them.
+#: For how many seconds a source is not asked for a file after it has delivered a wrong one (at first; doubled each time).
 WRONG_SECS: Final = 10.0
-#: The most of these seconds.
+#: The limit of this time, in seconds.
 MOST_SECS: Final = 600.0
 #: The greatest number of wrong files that are remembered.
 _REMEMBERED: Final = 1000

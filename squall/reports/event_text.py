@@ -42,7 +42,8 @@ _VERSIONS: Final = {"replacement": "the version that is to replace it", "replace
 
 
 def sentence(event: Event, *, named: bool = True) -> str:
-    """Return the event as a sentence, followed by lines of output if they explain the event. `named`: name the topology."""
+    """Return the event as a sentence, followed by lines of output if they explain the event. `named`: whether the sentence
+    names the topology."""
     first, *lines = _text(event, named).split("\n")
     return "\n".join(["; ".join([first, *_retry(event)]), *lines])
 
@@ -108,8 +109,8 @@ def _text(event: Event, named: bool) -> str:
             return f"{event.host} was given up: no heartbeat for {silence}; its workers ({workers}) are placed elsewhere"
         case "file_lost":
             return (
-                f"its {event.part} is lost: no Nimbus that answers has the file {event.file}. Workers that run go on; none"
-                " can be started on a host that does not have it: submit the topology again, with --replace"
+                f"its {event.part} is lost: no Nimbus that answers has the file {event.file}. Running workers go on; no worker"
+                " can be started on a host without the file: submit the topology again, with --replace"
             )
         case "rolled_back":
             return f"the version {event.version} was rolled back, and {event.successor} has the name again: {event.error}"

@@ -2,7 +2,7 @@
 
 Buckets are log-linear, as in HdrHistogram: each power of two is divided into 32 buckets of equal width, so that a bucket's
 middle is within 1/64 (1.6 %) of every value in it. All histograms have the same buckets, so merging means adding. Like all
-counters of workers it is cumulative: no value expires or decays.
+counters of workers, a histogram is cumulative: no value expires or decays.
 Must not know: the clock, tasks, who shows the numbers.
 """
 

@@ -70,7 +70,7 @@ def make_private(path: Path | str, text: str) -> bool:
 
 def make_private_folder(folder: Path) -> None:
     """Make a missing folder and its missing parents, with access for their owner only."""
-    # `mkdir(parents=True)` gives the mode to the last folder only.
+    # `mkdir(parents=True)` applies the mode only to the last folder.
     for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
         try:
             path.mkdir(mode=0o700)
@@ -84,7 +84,7 @@ def _problem(state: os.stat_result, path: Path | str) -> str | None:
         return "it is not a file"
     mode = stat.S_IMODE(state.st_mode)
     if mode & 0o077:
-        return f"others than its owner may read or change it (mode {mode:04o}): run `chmod 600 {path}`"
+        return f"users other than its owner may read or change it (mode {mode:04o}): run `chmod 600 {path}`"
     if state.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
         return f"it belongs to another user (uid {state.st_uid})"
     return None

@@ -151,7 +151,7 @@ def _check_mode(key: str) -> None:
         raise BadCertificate(f"{KEY} {key} cannot be read: {error.strerror}") from error
     if mode & 0o027:  # some systems let a group read it (ssl-cert)
         raise BadCertificate(
-            f"{KEY} {key} may be read or changed by others than its owner (mode {mode:04o}): run `chmod 600 {key}`"
+            f"{KEY} {key} may be read or changed by users other than its owner (mode {mode:04o}): run `chmod 600 {key}`"
         )
 
 

@@ -41,7 +41,7 @@ class Arrivals:
 
     @property
     def complete(self) -> bool:
-        """Whether the peer sends no more batches, and all that it sent have arrived."""
+        """Whether the peer sends no more batches, and all batches that it sent have arrived."""
         return self.last is not None and self.received >= self.last
 
     def skip_to(self, number: int) -> None:

@@ -16,7 +16,7 @@ from squall.transport.frames import Control, CycleMessage, CyclePhase, CycleProb
 from squall.transport.id_columns import from_raw, raw
 from topology_api import Failure
 
-#: control frames received, tables of XORs, length of the rest.
+#: number of control frames received, number of tables of XORs, length of the rest.
 HEAD: Final = struct.Struct("<QHI")
 XOR_HEAD: Final = struct.Struct("<II")
 

@@ -30,9 +30,9 @@ NO_MORE: Final[More] = {}
 class Batch:
     """The tuples of one batch. Each tuple has a row of values, a root id and an edge id (both are 0 if it is in no tree).
 
-    `frame` numbers, from 1, the batches that one worker sends to the target task and that take credit; 0 marks a batch that
-    takes no credit. `cycle` is the index of the cycle on whose inner edge the batch travels, or -1. `ended` marks the last
-    batch of its source task; such a batch has no rows.
+    `frame` is the batch's number, from 1, among the batches with credit that one worker sends to the target task; 0 marks a
+    batch that takes no credit. `cycle` is the index of the cycle on whose inner edge the batch travels, or -1. `ended` marks
+    the last batch of its source task; such a batch has no rows.
     """
 
     __slots__ = (

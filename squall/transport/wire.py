@@ -53,7 +53,7 @@ MOST_PARTS: Final = 1 << 12
 # Flags of a heartbeat.
 LEAVING: Final = 1  # the sender accepts no more tuples
 LEFT: Final = 2  # the sender knows that the receiver accepts no more tuples, and sends none
-RESEND: Final = 4  # control frames after "control received" have not arrived: send them again
+RESEND: Final = 4  # control frames after number `control_received` have not arrived: send them again
 READY: Final = 16  # the sender's tasks are prepared: it accepts tuples
 ASIDE: Final = 8  # sent by another thread, out of order: the numbers of control frames say nothing
 

@@ -50,10 +50,10 @@ _WHY: Final = {
 }
 #: The results of steps that were not done because another step of the transaction failed.
 _BYSTANDERS: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
-#: How long a server that has accepted a connection may take to open the session: this many seconds, but no more than this part
-#: of a session's length. By default kazoo waits for the whole length; then a session ends if one handshake gets no answer, as
-#: happens when a server has just started.
+#: The most seconds that a server which has accepted a connection may take to open the session.
 _HANDSHAKE_SECS: Final = 4.0
+#: The most that this may take as a part of the session's length. By default kazoo waits for the whole length, so that a session
+#: ends if one handshake gets no answer, as happens when a server has just started.
 _HANDSHAKE_PART: Final = 1 / 3
 
 
@@ -275,8 +275,8 @@ class TimedCall:
             ) from None
 
     def check_access(self, closed: bool) -> None:
-        """Check the access by a read, because ZooKeeper accepts any password when a client connects. For a closed store, also
-        check that its root is closed.
+        """Check the access by a read, because ZooKeeper accepts any password when a client connects. `closed`: also check that
+        other users have no access to the root.
         """
         root = self.full("/")
         try:

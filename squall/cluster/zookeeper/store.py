@@ -113,7 +113,7 @@ class ZooKeeperStore:
 
     @property
     def session_secs(self) -> float:
-        """The length of the session that the server has granted."""
+        """The session length that the server has granted."""
         client = self._client
         return self._wanted_secs if client is None else client.session_secs
 

@@ -52,7 +52,7 @@ def listen(keys: Keys | None, endpoint: str, bind: Callable[[str], object]) -> N
             return
         except Exception:
             if last or os.path.exists(folder()):
-                raise  # else another worker has removed the empty folder in the meantime
+                raise  # otherwise another worker has removed the empty folder: try again
 
 
 def path_of(keys: Keys | None, endpoint: str) -> str:
