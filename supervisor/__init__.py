@@ -1,4 +1,4 @@
-"""Squall's agent of a host: starts, watches and ends the worker processes that Nimbus placed on it.
+"""Squall's agent on a host: starts, watches and ends the worker processes that Nimbus placed on the host.
 
 | file | subject |
 |---|---|

@@ -2,7 +2,8 @@
 
 `sync` works in rounds: read the store, observe the workers, let the plan decide, act, report. It waits for nothing,
 may be called at any time, and is idempotent; `next_time` gives the time of the next round. A failure that concerns one worker
-is reported for that worker and stops no other. A new supervisor over the same state adopts the workers of the previous one.
+is reported for that worker and stops no other worker. A new supervisor over the same state adopts the workers of the previous
+supervisor.
 
 The supervisor's own time advances by at most one second between two calls of `sync`. So after a freeze, the supervisor does not
 consider workers dead only because it could not observe them. All calls come from one thread. Must not know: user code, how
@@ -52,8 +53,8 @@ __all__ = ["NimbusLink", "Supervisor"]
 
 _log = logging.getLogger(__name__)
 
-#: The most rounds within one `sync`. Each action changes a worker's phase, and no worker can pass through more phases without
-#: waiting.
+#: The most rounds within one `sync`. Each action changes a worker's phase, and no worker can pass through more than six phases
+#: without waiting.
 _ROUNDS: Final = 6
 #: Seconds between two warnings about a failure that concerns every worker.
 _WARN_EVERY: Final = 60.0
@@ -67,7 +68,7 @@ class LoopPace:
     soon: float = 0.02
     #: Between calls of `sync` while nothing is about to change.
     at_rest: float = 0.2
-    #: Between heartbeats to Nimbus, and between leases, at most.
+    #: At most, between two heartbeats to Nimbus, and between two renewals of the leases.
     heartbeat: float = 1.0
     #: Between reads of a store that reports no change.
     reread: float = 1.0
@@ -121,8 +122,9 @@ class Supervisor:
         self._reporter = Reporter(nimbus, record.id, self.pace.repeat)
         self._closing = False
         self._left = False
-        # The supervisor's own time (see above), and the clock's time at the last `sync`.
+        # The supervisor's own time (see above).
         self._time = 0.0
+        # The clock's time at the last `sync`.
         self._looked: float | None = None
         self._next = clock.now()
         self._next_heartbeat = self._next
@@ -171,7 +173,8 @@ class Supervisor:
             if not store_view.known or not self._act(store_view, now):
                 break
         if self._give_orders(store_view):
-            self._pass_on(store_view, now)  # again: heartbeats read so far answer the earlier orders
+            # Report again: the heartbeats that were read so far answer the earlier orders.
+            self._pass_on(store_view, now)
         self._send_heartbeat(now)
         waiting = soon(self._hosted.values(), self._time, self.timeouts)
         self._next = now + (
@@ -246,7 +249,7 @@ class Supervisor:
         if not store_view.unsure:
             self._processes.retain(store_view.used, topologies)
         for record in store_view.coming:
-            self._processes.provision(record, self._time)  # while the previous version ends
+            self._processes.provision(record, self._time)  # already while the previous version ends
 
     def _wanted(self, store_view: StoreView, key: Key) -> DesiredState | None:
         """Return the desired state of a worker. If its topology is unreadable, the worker continues unchanged."""

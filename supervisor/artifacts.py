@@ -1,15 +1,15 @@
 """Prepares a topology's artifacts on a host (Storm's localizer): its bundle, its code, its environment.
 
 ```
-<state>/topologies/<id>/bundle/     its description and pickles, from the store
+<state>/topologies/<id>/bundle/     the topology's description and pickles, from the store
 <state>/topologies/<id>/needs.json  which of the artifacts below the topology uses
-<state>/code/<sha256>/              its modules and data files from Nimbus, unpacked; shared by digest
-<state>/environments/<key>/         the packages that it requires (see `supervisor.environments`); shared too
+<state>/code/<sha256>/              the topology's modules and data files from Nimbus, unpacked; shared by digest
+<state>/environments/<key>/         the packages that the topology requires (see `supervisor.environments`); also shared
 ```
 
-Each artifact is prepared off the supervisor's loop: once, or again if it was deleted. It is removed when no topology uses it
-any more. `state` answers at once. A file from Nimbus is accepted only with the requested digest. The remains of an interrupted
-preparation are deleted: they have a temporary name, or lack the file that is written last.
+Each artifact is prepared off the supervisor's loop: once, or again if it was deleted. Artifacts that no topology uses any more
+are removed. `state` answers at once. A file from Nimbus is accepted only with the requested digest. The remains of an
+interrupted preparation are deleted: they have a temporary name, or lack the file that is written last.
 Must not know: processes, how Nimbus is reached (a function is given), the contents of the files.
 """
 
@@ -66,7 +66,7 @@ class Provision:
     bundle: Path
     #: The Python that the worker runs on; None: the supervisor's.
     python: str | None = None
-    #: The folder from which the worker imports first.
+    #: The folders from which the worker imports first.
     folders: tuple[str, ...] = ()
 
 
@@ -294,5 +294,5 @@ def _write_protect(folder: Path) -> None:
         for name in files:
             file = os.path.join(path, name)
             os.chmod(file, os.stat(file).st_mode & 0o555)
-        if path != str(folder):  # the folder itself has yet to be renamed
+        if path != str(folder):  # not the folder itself, which must still be renamed
             os.chmod(path, 0o555)

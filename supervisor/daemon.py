@@ -190,7 +190,7 @@ class SupervisorDaemon:
             signal.set_wakeup_fd(-1)
 
     def stop(self, end_workers: bool = False) -> None:
-        """Stop, and wait until the daemon has stopped. The workers continue, unless `end_workers`."""
+        """Stop, and wait until the daemon has stopped. The workers continue, unless `end_workers` is true."""
         self._end_workers |= end_workers
         self._stopping = True
         self._waker.wake()

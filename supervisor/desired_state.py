@@ -52,7 +52,7 @@ class TopologyView:
 
     @property
     def whole(self) -> bool:
-        """Whether the assignment places each task of the topology exactly once, or places none."""
+        """Whether the assignment places each task of the topology exactly once, or places no task."""
         placed = [task for place in self.placements for task in place.tasks]
         tasks = {task for task, _, _ in self.record.tasks}
         return not placed or (len(placed) == len(tasks) and tasks.issuperset(placed))

@@ -9,7 +9,7 @@
 ```
 
 Directories have mode 0700, keys 0600. Names are quoted as in the store. A name that is too long for a file system is shortened,
-and its digest is appended. The directory belongs to one supervisor.
+and its digest is appended. The state directory belongs to one supervisor.
 Must not know: processes, which workers run, the contents of files.
 """
 
@@ -43,8 +43,8 @@ _TALK: Final = (
     worker_files.END,
     PROCESS,
 )
-#: The most characters of a name before it is shortened. File systems allow 255 characters; the rest is for the digest, and for
-#: the longer names of temporary files.
+#: A longer name is cut to this many characters. File systems allow 255 characters; the rest is for the digest, and for the
+#: longer names of temporary files.
 _LONGEST_NAME: Final = 180
 #: How many workers' logs are kept after the workers have left a running topology; each worker limits the size of its log.
 _LOGS_KEPT: Final = 8
@@ -152,7 +152,8 @@ def write_started(directory: Path, started: Started) -> None:
 
 
 def read_started(directory: Path) -> Started | None:
-    """Return the last process that was started in a directory; None: no process was, or its record is unreadable."""
+    """Return the last process that was started in a directory; None: no process was started, or the record of it is
+    unreadable."""
     try:
         body = worker_files.read(directory, PROCESS)
         if body is None:

@@ -13,7 +13,7 @@
 
 The key is a digest of all inputs. The build uses uv if it is installed, else venv and pip. It runs in a separate process, so
 code that packages run during their installation cannot reach the supervisor. An environment variable marks the process
-and all its children. So if this supervisor is killed during a build, a later one finds them.
+and all its children. So if this supervisor is killed during a build, a later supervisor finds these processes.
 Must not know: topologies, workers, how files are fetched (a function is given).
 """
 
@@ -52,7 +52,8 @@ LOG: Final = "build.log"
 READY: Final = "ready"
 #: Environment variable of a build and all its children; the value is the build's directory.
 MARK: Final = "BUILDER_OF_SQUALL"
-#: Packages that a worker process itself imports: an environment must have the same versions as the supervisor.
+#: Packages that a worker process itself imports: an environment must have the same versions of these packages as the
+#: supervisor.
 WORKERS_NEED: Final = ("cloudpickle", "msgspec", "pyzmq")
 #: Seconds that one step of a build may take.
 LONGEST_STEP: Final = 1800.0
@@ -60,8 +61,9 @@ LONGEST_STEP: Final = 1800.0
 _TAIL_LINES, _LINE_LENGTH, _TAIL_BYTES = 8, 200, 8192
 #: How many bytes of the output of earlier tries are kept.
 _MOST_LOG: Final = 1024 * 1024
-#: The most bytes of a requirements file, and of shipped wheels.
+#: The most bytes of a requirements file.
 _MOST_REQUIREMENTS: Final = 1024 * 1024
+#: The most bytes of shipped wheels.
 _MOST_WHEELS: Final = 8 * 1024 * 1024 * 1024
 #: Squall itself, which requirements often name although it is already installed.
 _OURSELVES: Final = re.compile(r"\s*squall\s*([=<>!~;#].*)?", re.IGNORECASE)
@@ -70,7 +72,7 @@ _PIP_FOR_OTHERS: Final = (22, 3)
 #: Environment variables hidden from pip and uv: they would make these tools see the supervisor's packages as installed, or
 #: install packages outside of the environment.
 _HIDDEN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PIP_TARGET", "PIP_USER", "PIP_PREFIX")
-#: How the names of pip's and uv's settings begin: environment variables that could add sources to the shipped wheels.
+#: Prefixes of environment variables with settings of pip and uv. Such settings could add sources to the shipped wheels.
 _SETTINGS: Final = ("PIP_", "UV_")
 #: Settings of pip and uv that name no sources.
 _NO_SOURCES: Final = ("PIP_CACHE_DIR", "UV_CACHE_DIR")
@@ -167,8 +169,8 @@ class Environments:
                     os.killpg(pid, signal.SIGKILL)
 
     def sweep(self) -> None:
-        """Kill and remove builds of an earlier supervisor. It finds every build: a process that is just being started keeps
-        the state directory locked until it has its mark."""
+        """Kill and remove builds of an earlier supervisor. Every build is found: a process that is just being started keeps the
+        state directory locked until the process has its mark."""
         with contextlib.suppress(OSError):
             for name in os.listdir(self.root):
                 if not (self.root / name / READY).exists():

@@ -35,7 +35,7 @@ class Exit:
     status: int | None
     #: Why the supervisor killed the process, if it did.
     killed_because: str | None = None
-    #: Whether the kernel's OOM killer killed a process at that time; None: unknown.
+    #: Whether the kernel's OOM killer killed a process at the time of this end; None: unknown.
     by_kernel: bool | None = None
     #: The content of `end.json`, if this process wrote the file.
     end: End | None = None
@@ -127,7 +127,7 @@ def _counters(proc: Path, cgroups: Path) -> list[Path]:
         rows = []
     for _, controllers, group in (row for row in rows if len(row) == 3):
         inside = group.lstrip("/")
-        if not controllers:  # version 2
+        if not controllers:  # control groups, version 2
             paths += [cgroups / inside / "memory.events", cgroups / "unified" / inside / "memory.events"]
         elif "memory" in controllers.split(","):
             paths += [cgroups / "memory" / inside / "memory.oom_control"]

@@ -1,8 +1,8 @@
 """Runs slow work in threads beside the supervisor's loop. Each job runs once; a job that failed runs again after a back-off.
 
-The loop asks for a job by its key and gets an answer at once: done, running, or failed with the time of the retry. A job stays
-done until it is forgotten, or its result is deleted. Without threads (in tests, and in clusters in one process) a job runs
-while the loop asks for it. The loop is one thread; `now` is the time on the loop's clock. Must not know: the kind of work.
+The loop asks for a job by its key and gets an answer at once: done, running, or failed (with the time of the retry). A job
+stays done until it is forgotten, or its result is deleted. Without threads (in tests, and in clusters in one process) a job
+runs while the loop asks for it. The loop is one thread; `now` is the time on the loop's clock. Must not know: the kind of work.
 """
 
 from __future__ import annotations

@@ -44,8 +44,8 @@ class Logs:
         path = self._path(topology_id, directory, file)
         found = None if path is None else read_piece(path, offset, limit)
         if found is None:
-            what = {"build": "build log of an environment", "output": "output"}.get(file, "log")
-            why = f"there is no {what} of worker {worker!r} of {topology_id!r} on this host"
+            what = {"build": "build log", "output": "output"}.get(file, "log")
+            why = f"there is no {what} of worker {worker!r} of topology {topology_id!r} on this host"
             raise Refusal(404, "NoSuchLog", why)
         return LogAnswer(
             worker, _incarnation(directory), found.offset, found.next_offset, found.size, found.text

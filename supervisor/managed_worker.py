@@ -65,7 +65,7 @@ class ManagedWorker(Running):
 
     @property
     def incarnation(self) -> Incarnation:
-        """The incarnation of the running process; if none runs, of the next one."""
+        """The incarnation of the running process; if no process runs, of the next process."""
         return Incarnation(self.version, self.restart)
 
     @property

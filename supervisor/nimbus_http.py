@@ -1,10 +1,10 @@
 """Sends a supervisor's messages to the Nimbuses over HTTP, without ever blocking the supervisor.
 
 Messages are queued, and one thread for each Nimbus sends them: reports, counters and heartbeats to the leader, and counters
-also to the other Nimbuses, so that each can become the leader. Only the latest message of each worker is kept. A message that
-could not be sent is sent again, unless a later message replaces it. The store says which Nimbuses there are and which is the
-leader; while the store is away, the last known Nimbuses are used. A daemon is authenticated by its key pair: the token of a
-request is valid if it fits the public key in the sender's record.
+also to the other Nimbuses, so that each of these can become the leader. Only the latest message of each worker is kept. A
+message that could not be sent is sent again, unless a later message replaces it. The store says which Nimbuses there are and
+which is the leader; while the store is away, the last known Nimbuses are used. A daemon is authenticated by its key pair: the
+token of a request is valid if it matches the public key in the sender's record.
 Must not know: processes, the meaning of reports.
 """
 
@@ -302,7 +302,7 @@ class _Sender:
             self._failing_since, self._warned = now, now - _WARN_EVERY
         if now >= self._warned + _WARN_EVERY:
             self._warned = now
-            _log.warning("Nimbus %s cannot be reached with reports at the moment: %s", self.record.id, error)
+            _log.warning("reports cannot be sent to Nimbus %s at the moment: %s", self.record.id, error)
 
     def _done(self) -> None:
         self.busy = False

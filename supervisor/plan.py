@@ -1,8 +1,8 @@
 """Decides what a supervisor does next: turns the desired and the running workers into a list of actions.
 
 The action depends on a worker's phase and its goal. The table `WHAT_TO_DO` has an action for each pair, so that no case is
-forgotten. A worker is identified by its topology's id and its own name. If the running worker has a different version of the
-assignment from the desired worker, they are two workers, and the running one has to end first.
+forgotten. A worker is identified by its topology's id and its own name. A running worker and a desired worker with different
+versions of the assignment are two workers, and the running worker has to end first.
 
 Times are seconds of any clock. Must not know: processes, files, topologies.
 """
@@ -190,8 +190,8 @@ def phase_of(run: Running, now: float, limits: Timeouts) -> Phase:
 
 
 def _repeated(action: Action, phase: Phase, run: Running, now: float, limits: Timeouts) -> Action:
-    """Return the action, or instead of KEEP a signal or a kill that is due to be repeated: a signal may have arrived before its
-    handler was set, and a kill may have missed a new child."""
+    """Return the action. If the action is KEEP, but a signal or a kill has to be repeated, return that instead: a signal may
+    have arrived before its handler was set, and a kill may have missed a new child."""
     if action is not Action.KEEP:
         return action
     if phase is Phase.DYING and run.killed is not None and now - run.killed >= limits.kill:

@@ -38,7 +38,7 @@ class Container(Protocol):
         """Prepare the directory of a new process, with keys and a first lease. Raises `SquallError` if that fails."""
 
     def launch(self, provision: Provision, incarnation: Incarnation, slot: int) -> None:
-        """Start a process, whose orders must have been written before."""
+        """Start a process. Its orders must have been written before."""
 
     def reset(self) -> None:
         """Forget the process after its end."""

@@ -43,7 +43,7 @@ def worker_command(directory: Path) -> list[str]:
     """Return the command that runs a worker in a directory."""
     if not sys.executable:
         raise RuntimeError("this Python does not know its own executable, so it cannot start workers with it")
-    # Without -P the current folder comes first on the path, and it may hold a `worker.py` or a `json.py`.
+    # Without -P the current folder comes first on the module path, and it may contain a `worker.py` or a `json.py`.
     safe_path = ["-P"] if sys.version_info >= (3, 11) else []
     return [sys.executable, *safe_path, "-m", "worker", str(directory)]
 

@@ -1,8 +1,8 @@
 """Removes unused files and folders off the supervisor's loop. The names of removed files and folders are free at once.
 
-User code may have left millions of files, and while they are removed, other workers still need new leases. A path is first
-renamed into `<state>/gone/`, so that a half-removed folder is never mistaken for a complete one. If a supervisor ends before it
-has removed everything, the next supervisor removes the rest.
+User code may have left millions of files. They are removed off the loop, because meanwhile other workers need new leases. A
+path is first renamed into `<state>/gone/`, so that a half-removed folder is never mistaken for a complete one. If a supervisor
+ends before it has removed everything, the next supervisor removes the rest.
 Must not know: the contents of directories.
 """
 

@@ -198,7 +198,8 @@ class StoreView:
                 " ago, wait: the conflict ends when the store session of the previous process expires"
             )
         found = self.registry.store.get(paths.supervisor(self.record.id))
-        if found is None or found[0] != self._bytes:  # removed after silence, or outdated
+        # Nimbus removes the record of a silent supervisor; and a record in the store may be outdated.
+        if found is None or found[0] != self._bytes:
             self.registry.supervisors.put(self.record)
 
     def _take(self, reading: Reading, now: float) -> None:
