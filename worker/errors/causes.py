@@ -10,7 +10,7 @@ import builtins
 from collections.abc import Callable
 from typing import Any, Final
 
-#: Groups of errors, which Python has since 3.11.
+#: The class of exception groups, which exists since Python 3.11.
 GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", ())
 #: The most errors that are visited: a group may hold thousands, each with causes.
 MOST: Final = 100
@@ -25,7 +25,8 @@ def causes_of(
 ) -> list[tuple[str, BaseException]]:
     """Return the errors that led to this error: each once, with its relation (`CAUSED`, ...), the nearest first.
 
-    The members of a group come before the group's cause. An error to leave out is skipped, together with its causes.
+    The members of a group come before the group's cause. An error for which `leave_out` returns True is skipped, together with
+    its causes.
     """
     found: list[tuple[str, BaseException]] = []
     seen = {id(error)}

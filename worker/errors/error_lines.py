@@ -15,11 +15,13 @@ from worker.errors.reports import ErrorLog
 
 _log = logging.getLogger(__name__)
 
-#: The level of these lines. By its separate name, programs that already show the reports in a status can leave the lines out.
+#: The level of these lines. It has its own name, so that programs that already show the reports elsewhere can leave the lines
+#: out.
 REPORT: Final = logging.ERROR + 1
 logging.addLevelName(REPORT, "REPORT")
 
-#: The most reports written within `SECONDS`; all are counted, and the status has the latest of each component.
+#: The most reports that are written within `SECONDS`. All reports are counted, and the status shows the latest of each
+#: component.
 MOST: Final = 20
 SECONDS: Final = 60.0
 
@@ -44,7 +46,7 @@ class ErrorLines:
         return sum(self.counts.values())
 
     def fresh(self, component: str, kept: list[ErrorReport]) -> list[ErrorReport]:
-        """Return the reports that are new since the last check, except repetitions of known ones."""
+        """Return the reports that are new since the last check, except repetitions of known reports."""
         known = self.known.get(component, set())
         self.known[component] = {gist(report) for report in kept}
         return [report for report in kept if gist(report) not in known]

@@ -17,14 +17,15 @@ FILE: Final = (
     "(paths refer to the worker's host: use `squall submit --resource PATH` to send a file; it is then placed beside the"
     " topology's file)"
 )
-#: Where a supervisor unpacks a submitted topology's code: a local cluster has no such folder on its path.
+#: The folder into which a supervisor unpacks a submitted topology's code. In a local cluster, no such folder is on the module
+#: path.
 SHIPPED: Final = re.compile(r"/code/[0-9a-f]{64}$")
 #: The first calls of a task.
 BEGINNINGS: Final = ("start", "open", "prepare")
 
 
 def hint_for(call: str, error: BaseException) -> str | None:
-    """Return the hint for an error that a user's call raised; None: it needs no hint."""
+    """Return the hint for an error that a user's call raised; None: the error needs no hint."""
     cause: BaseException | None = error
     seen: set[int] = set()  # a user's errors may be raised from each other in a circle
     while cause is not None and not isinstance(cause, ImportError | FileNotFoundError):

@@ -100,7 +100,7 @@ def _in_words(error: BaseException) -> str:
     name = type(error).__name__
     try:
         message = str(error).strip()
-    except BaseException as broken:  # the error's class is the user's, and so is its __str__
+    except BaseException as broken:  # the error's class, and so its __str__, may be the user's
         message = f"(its str() raises {type(broken).__name__})"
     return f"{name}: {message}" if message else name
 

@@ -43,7 +43,7 @@ class AckRouter:
         self.late_keep_alives: list[KeepAlive] = []
 
     def assign(self, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
-        """Set where tasks run."""
+        """Record which worker runs each task."""
         self.worker_of = worker_of
         #: The topology's only spout task, to which all entries go, whatever their roots; 0 if there are several.
         self.only = all_spout_tasks[0] if len(all_spout_tasks) == 1 else 0

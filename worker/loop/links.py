@@ -58,8 +58,8 @@ class Links:
         cycles: CycleWatch,
         linked: bool = True,
     ) -> None:
-        """`linked`: all workers can be reached from the start. Otherwise each worker can be reached once `linked` is called for
-        it.
+        """`linked`: whether all workers can be reached from the start. If not, a worker can be reached once the method `linked`
+        was called for it.
         """
         self.worker = worker
         self.worker_of = worker_of
@@ -285,7 +285,7 @@ class Flushing:
         return self.flush(Flush.ALL)
 
     def flush_idle(self) -> None:
-        """Send the tuples in outboxes for tasks that have nothing to do."""
+        """Send the contents of outboxes whose target tasks have nothing to do."""
         began = self.now()
         self.flush(Flush.IDLE)
         ended = self.now()

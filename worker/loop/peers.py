@@ -1,4 +1,4 @@
-"""A worker's reactions to reports on other workers: they start, they end, or tuples in flight to them are lost.
+"""A worker's reactions to reports about other workers: they start, they end, or tuples in flight to them are lost.
 
 Implements `squall.transport.exchange.PeerListener`.
 Must not know: sockets, user code.
@@ -70,7 +70,7 @@ class Peers:
 
 
 def unexecuted(task: Task) -> list[SentBatch]:
-    """Return the batches in the inbox of a closed task, as lost batches."""
+    """Return the batches in the inbox of a closed task, to be reported as lost."""
     return [
         SentBatch(
             0, batch.source, batch.target, 0, -1, 0, False, sorted(batch.waiting_roots(batch.position)), {}
@@ -81,7 +81,8 @@ def unexecuted(task: Task) -> list[SentBatch]:
 
 
 def waiting_in(tasks: Iterable[Task], arrived: Iterable[Frame]) -> list[SentBatch]:
-    """Return the batches of a stopped worker as lost batches: from inboxes, outboxes, and frames that were not processed."""
+    """Return the batches of a stopped worker, to be reported as lost: from inboxes, outboxes, and frames that were not
+    processed."""
     lost = [SentBatch.of(frame) for frame in arrived if isinstance(frame, Batch) and frame.rows]
     for task in tasks:
         lost += unexecuted(task)

@@ -128,7 +128,7 @@ class WorkerPlan:
         return sorted(targets)
 
     def end_sources(self, component: str) -> list[int]:
-        """Return the tasks whose end marks a task of this component waits for."""
+        """Return the tasks from which each task of this component needs an end mark."""
         cycle = self.cycle_of.get(component, -1)
         sources: set[int] = set()
         for entry in self.topology.component(component).inputs:

@@ -14,7 +14,7 @@ from worker.tasks.task import Task
 
 
 class TaskTable:
-    """The tasks that run in a worker, and those that ran in it before a reassignment."""
+    """The tasks that run in a worker, and the tasks that ran there before a reassignment."""
 
     def __init__(self) -> None:
         self.by_id: dict[int, Task] = {}

@@ -2,7 +2,7 @@
 
 The watch runs in threads other than the worker's loop; the loop records only the task whose job it runs (`Worker.running`).
 A job makes many calls; the frame on the stack distinguishes a call from the previous one. Time is counted from check to check,
-with a limit for each interval: after a process was stopped for an hour, no call seems to have run for an hour.
+with a limit for each interval: so after a process was stopped for an hour, no call seems to have run for an hour.
 Must not know: the consequences of a call that hangs.
 """
 

@@ -2,7 +2,7 @@
 
 Every second, and at once when the loop reports a change, the thread checks the lease, finds hanging calls, and writes the
 counters and the heartbeat. While the loop is inside a user's call, this thread sends the keep-alives to the peers.
-It also ends a worker that hangs or has to end at once, since the worker's loop may never return.
+The thread also ends a worker that hangs or has to end at once, since the worker's loop may never return.
 Must not know: the loop, sockets (functions are passed in), what orders say.
 """
 
@@ -186,7 +186,8 @@ class Heartbeat:
         bound_output(self.directory)
 
     def end_if_hung(self, running: list[UserCall]) -> None:
-        """End the process if a bolt's call hangs. Only warn, once, if the call is a spout's, or opens or closes a task."""
+        """End the process if a bolt's call hangs. For a call of a spout, or a call that opens or closes a task, only log one
+        warning."""
         hanging = [call for call in running if call.hangs]
         self.warned &= {(call.task.id, call.since) for call in hanging}
         for call in hanging:

@@ -14,7 +14,7 @@ The canonical form of a key is a tag for its domain and a number:
   (library/stdtypes), which needs no huge integer for Decimal("1e999999999"). The scheme is implemented here,
   because the modulus behind `hash()` differs on 32-bit builds. Infinities and "no value" (NaN of any type,
   NaT) have special residues.
-- Text is CRC-32 of its UTF-8 (lone surrogates pass) with its length; bytes likewise, in another domain.
+- Text is the CRC-32 of its UTF-8 (lone surrogates are allowed) together with its length; bytes likewise, in another domain.
 - Instants are attoseconds since 1970, the finest unit of numpy.datetime64. Naive instants are taken as wall-clock time, and a
   date as its midnight (a numpy datetime64 can be equal to both). Aware instants are in UTC with fold=0, because `==` between
   aware datetimes ignores fold (PEP 495). Durations are attoseconds too; numpy's years and months, which equal no number of

@@ -40,7 +40,8 @@ if cython.compiled:
 
 
 def text_hash(key: str) -> int:
-    """Return the unsigned 64-bit content hash of a text: CRC-32 of its UTF-8 (lone surrogates pass) with its length."""
+    """Return the unsigned 64-bit content hash of a text: the CRC-32 of its UTF-8 (lone surrogates are allowed) mixed with its
+    length."""
     # In C, None passes for any type, and has no ASCII flag.
     if cython.compiled and key is not None and is_ascii(key):
         size = length_of(key)

@@ -1,11 +1,11 @@
 """A task of a bolt that executes tuple by tuple.
 
-A run consists of due ticks, then batches from the inbox in order, for a bounded time and a bounded number of emissions; and
-`end_of_input` once every source task has sent its end mark. For each row of a batch the task makes a `Tuple`, calls the user's
-`execute`, and keeps the XOR if the tuple is acked. Two functions do this: `run_basic` is the hot loop, for Storm's basic bolts
-(the common case: the runtime anchors and acks); `run_general` is for everything else (rich bolts, tuples of several trees,
-hooks). A run ends early when its task has emitted as many tuples as its outboxes may hold, so that no queue grows past its
-limit plus the emissions of one user call.
+A run executes due ticks, then batches from the inbox in order, for a bounded time and a bounded number of emissions. Once every
+source task has sent its end mark, a run calls `end_of_input`. For each row of a batch the task makes a `Tuple`, calls the
+user's `execute`, and keeps the XOR if the tuple is acked. Two functions do this work: `run_basic` is the hot loop, for Storm's
+basic bolts (the common case: the runtime anchors and acks); `run_general` is for everything else (rich bolts, tuples of several
+trees, hooks). A run ends early when its task has emitted as many tuples as its outboxes may hold, so that no queue grows past
+its limit plus the emissions of one user call.
 Must not know: links, trackers, threads.
 """
 

@@ -67,7 +67,7 @@ class SpoutTask(Task):
         self.latency = LatencyHistogram()
         #: The number of trees that failed for good, by reason.
         self.given_up: dict[str, int] = {}
-        #: When and why the first of these trees failed, without the trees that failed because the task was stopped.
+        #: When and why the first of these trees failed. Trees that failed because the task was stopped are left out.
         self.first_failure: tuple[float, str] | None = None
         self.attach(("emit", "emit_direct", "finish"), Spout, self)
         self.next_tuple: Callable[[], Any] = instance.next_tuple

@@ -51,7 +51,7 @@ class SpoutWait:
 
     def wake(self) -> None:
         """Call next_tuple at the next opportunity. Other threads may call this while a run is ending. The order of the writes
-        matters: such a run either sees the flag, or has already set its wait.
+        matters: such a run either sees the flag, or has already set its wait, which this call then cancels.
         """
         self.woken = True
         self.not_before = 0.0

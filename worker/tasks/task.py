@@ -39,7 +39,7 @@ class TaskLimits:
     frame: int
     #: The most frames in flight to one destination task.
     window: int
-    #: When an outbox reaches this size, its task is no longer run.
+    #: When an outbox reaches this size, the sending task is no longer run.
     high: int
     #: Emissions after which a run ends.
     emits: int

@@ -2,8 +2,8 @@
 
 A root id is positive and locates its tree. From the highest bit: the spout task (16 bits), how many times the tree's slot has
 been used (24 bits), and that slot, an index into the task's table of trees (23 bits). A slot is used again only after at least
-`MIN_SLOTS` other slots. So an id repeats after 2**24 * 4096 trees of one task at the earliest: 19 hours at a million trees a
-second.
+`MIN_SLOTS` other slots were used. So an id repeats after 2**24 * 4096 trees of one task at the earliest: 19 hours at a million
+trees a second.
 Must not know: trees, tasks, queues.
 """
 
