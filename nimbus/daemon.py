@@ -226,7 +226,7 @@ class NimbusDaemon:
         return master
 
     def _why_not(self) -> str | None:
-        """Return a reason not to begin to lead, or None."""
+        """Return why this Nimbus should not begin to lead; None if it may."""
         try:
             self._state.cluster.admit(self._store)
         except OtherCluster as error:
@@ -234,7 +234,7 @@ class NimbusDaemon:
         return self._secrets.lacks() or self._housekeeping.lacks()
 
     def _why_aside(self) -> str | None:
-        """Return a reason to let another Nimbus lead, or None."""
+        """Return why this Nimbus should let another Nimbus lead; None if there is no reason."""
         return self._secrets.steps_aside() or self._housekeeping.missing.steps_aside()
 
     def _ask_nimbus(self, other: NimbusRecord) -> Client:
@@ -259,8 +259,8 @@ class NimbusDaemon:
         host = Address.of(self.url).host
         if is_local_name(host) and not tls.is_loopback(self._settings.host):
             _log.warning(
-                "this Nimbus listens to other machines, but gives them the URL %s, which leads each of them to itself: give"
-                " --advertise with a URL under which other machines reach this Nimbus",
+                "this Nimbus listens to other machines, but gives them the URL %s, which on each machine means that machine"
+                " itself: give --advertise with a URL under which other machines reach this Nimbus",
                 self.url,
             )
 

@@ -21,10 +21,8 @@ class Waker:
 
     def wake(self) -> None:
         """End the wait. May be called from any thread, but not from a signal handler."""
-        with (
-            self._lock,
-            contextlib.suppress(BlockingIOError),
-        ):  # the pipe is full: the loop will wake in any case
+        # If the pipe is full, the loop will wake in any case.
+        with self._lock, contextlib.suppress(BlockingIOError):
             if self.descriptor >= 0:
                 os.write(self.descriptor, b"w")
 

@@ -68,8 +68,8 @@ class Counted:
     def totals(self, component: str, living: Collection[tuple[str, Incarnation]]) -> ComponentCounters:
         """Return the sums of a component, and the component's present state as the `living` workers reported it.
 
-        If no worker is living, return the last reported state, without idle reasons: the trees of a killed worker were neither
-        acked nor failed, so they still count as pending.
+        If no worker is living, return the last reported state, without idle reasons. So the trees of a killed worker, which
+        were neither acked nor failed, are still counted as pending.
         """
         totals = ComponentCounters()
         if component in self.base:

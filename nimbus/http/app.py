@@ -95,7 +95,7 @@ class Pages:
 
     async def _answer(self, endpoint: AnyEndpoint, request: Request) -> Response:
         caller = await self._admit(endpoint, request)
-        # Another Nimbus asks which files this Nimbus has, so it is not redirected.
+        # Another Nimbus asks which files this Nimbus itself has, so its request is not redirected.
         if endpoint.leads == "always" and caller.kind != NIMBUS and not self._services.control.leading:
             return await self._redirect(request)
         path = {name: unquote(value) for name, value in request.path_params.items()}

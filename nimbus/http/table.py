@@ -43,7 +43,7 @@ def _fields(shape: type[S]) -> JsonBody[S]:
 
 @dataclass(frozen=True)
 class Endpoint(Generic[Query, Body]):
-    """One method of one path. If `handler` is None, `app.py` answers, because the endpoint streams or needs no thread.
+    """One method of one path. If `handler` is None, `app.py` answers, because the endpoint streams its data or needs no thread.
 
     answers: status -> the struct of the JSON, or a description of a body that is not JSON. notes: status -> a remark on the
     status. leads: "always": only the leader answers, other Nimbuses redirect to the leader; "reports": the same if the body has

@@ -23,7 +23,7 @@ class _Rest(NamedTuple):
 
 
 class TopologyBackoff:
-    """The topologies that have failed, by their id."""
+    """The topologies whose last step failed, by their id."""
 
     def __init__(self) -> None:
         self._resting: dict[str, _Rest] = {}

@@ -159,7 +159,7 @@ class LeaderLoop:
         self._process.leave()
 
     def _why_not(self) -> str | None:
-        """Return a reason not to begin to lead, or None."""
+        """Return why this Nimbus should not begin to lead; None if it may."""
         if not self._present and not self._process.occupied:
             raise Unavailable("the store has not accepted this Nimbus's presence")
         return self._same_id() or self.why_not()

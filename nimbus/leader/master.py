@@ -134,7 +134,7 @@ class Nimbus:
         self._command(name, "activate")
 
     def deactivate(self, name: str) -> None:
-        """Let the spouts of a topology rest; its pending tuples are finished."""
+        """Let the spouts of a topology rest; tuples that are already pending are still processed."""
         self._command(name, "deactivate")
 
     def fail(self, name: str, error: str) -> None:

@@ -133,7 +133,7 @@ class TopologySteps:
         _log.info("%s: gone, the name is free", record.name)
 
     def _finish_rebalance(self, view: LifecycleView) -> None:
-        """Number the tasks again, place all of them as if they were new, then return to the previous state."""
+        """Number the tasks again, place all of them as if they were new, then return the topology to its previous state."""
         self.assigner.place_all(view, rebalancing.renumbered(view.record))
         forget_drains(self.registry, view.record.id, view.workers)
         record = existing_record(self.registry, view.record.name)

@@ -62,7 +62,7 @@ class Assigner:
         )
 
     def place(self, view: LifecycleView, becomes: TopologyRecord) -> None:
-        """Place the tasks that run nowhere; all other tasks keep their slots. If any task is placed, the record becomes
+        """Place the tasks that no worker runs; all other tasks keep their slots. If any task is placed, the record becomes
         `becomes`."""
         slots = self._slots_for(view.record)
         if _is_half_written(view) or not placing.all_run(view.record.tasks, view.workers, slots):

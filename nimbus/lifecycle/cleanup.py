@@ -1,8 +1,8 @@
 """Reads all values of a topology in the store, or removes them, even if the record cannot be read.
 
 If a topology cannot be read, `BadTopology` is raised, with the topology's name. To kill such a topology, `clear` deletes its
-unreadable values and rebuilds the record from the facts that are still known about its workers, so that Nimbus waits for their
-end as usual.
+unreadable values and rebuilds the record from the facts that are still known about the topology's workers, so that Nimbus waits
+for the end of these workers as usual.
 Must not know: who kills a topology.
 """
 

@@ -24,7 +24,7 @@ NOTES: Final = 5
 def with_news(
     record: TopologyRecord, report: WorkerReport, last: WorkerReport | None, time: float
 ) -> TopologyRecord:
-    """Return the record with the finished spouts and the event of a report added. `time`: seconds since 1970."""
+    """Add the finished spouts and the event of a report to a record; return the new record. `time`: seconds since 1970."""
     earlier = _renumbered_since(record, report)
     tasks = {task for task, component, _ in record.tasks if component not in earlier}
     finished = (*record.finished, *sorted(tasks.intersection(report.finished).difference(record.finished)))
@@ -45,7 +45,7 @@ def _renumbered_since(record: TopologyRecord, report: WorkerReport) -> set[str]:
 
 
 def with_events(record: TopologyRecord, events: Iterable[Event], time: float) -> TopologyRecord:
-    """Return the record with events of the topology itself added."""
+    """Add events of the topology itself to a record; return the new record."""
     notes = record.notes
     for event in events:
         notes = _added(notes, _note(event, time))

@@ -54,7 +54,7 @@ class LifecycleView:
         return workers_of(self.leaving)
 
     def report_of(self, placement: Placement) -> WorkerReport | None:
-        """Return the last report of the worker of this placement."""
+        """Return the last report of this placement's worker."""
         report = self.reports.get(placement.worker)
         return report if report is not None and speaks_for(report, placement) else None
 

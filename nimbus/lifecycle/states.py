@@ -1,8 +1,8 @@
 """The lifecycle of a topology, as one table.
 
-A state and an event give the next state; a pair that is not in the table is illegal: it raises and changes nothing.
-`activate` and `deactivate` may be repeated; so may `kill`, with a different wait. The states and their events are those of
-`squall.values.TopologyState`.
+A state and an event give the next state. A pair that is not in the table is illegal: the event raises `IllegalTransition` and
+changes nothing. `activate` and `deactivate` may be repeated; so may `kill`, with a different wait. The states and their events
+are those of `squall.values.TopologyState`.
 
 Must not know: records, the store, time, callers.
 """

@@ -4,9 +4,9 @@
 - All other tasks are spread component by component: evenly over hosts, then evenly over the workers of a host. Ties go to the
   host with the fewest tasks per worker, then to the first by name, so that the answer depends only on the arguments, and not on
   the order of slots.
-- The number of used slots is the number of wanted workers, or less if there are fewer slots (tasks are squeezed) or tasks.
-  Using all these slots is more important than an even spread over hosts of unequal size: a host whose even share is smaller
-  than its number of workers gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
+- The number of used slots is the number of wanted workers, or less if there are fewer slots (then tasks are squeezed) or fewer
+  tasks. Using all these slots is more important than an even spread over hosts of unequal size: a host whose even share is
+  smaller than its number of workers gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
 
 Theory: the choice of a host, and the choice of a worker in a host, are the same question: "whose turn is it?" It is the turn of
 the host (or worker) with the fewest tasks of this component; among equals, of the least loaded, then of the first. Two heaps
@@ -247,7 +247,7 @@ def _fill(
 def _rank(
     to: str, giver: str, component: str, counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> tuple[int, float, str, str]:
-    """Return the rank of a move; the lowest rank comes first. Prefer the component of which the giver has the most tasks more
-    than `to`, then the most loaded giver."""
+    """Return the rank of a move; the lowest rank comes first. Moves are ranked by how many more tasks of the component the
+    giver has than `to` (the most first), then by the giver's load (the highest first)."""
     of_host = counts[component]
     return of_host[to] - of_host[giver], -hosts.load_of(giver), giver, component

@@ -3,8 +3,8 @@ it.
 
 Heartbeats are expected of a supervisor if its record says that it sends them (`SupervisorRecord.beats`), or after its first
 heartbeat. A supervisor's silence is counted only while Nimbus itself could receive heartbeats: after a pause of Nimbus (a
-frozen process, a laptop that slept) every supervisor gets a moment to be heard before any is given up. A record that cannot be
-read is no reason to give a supervisor up: the supervisor writes its record again as soon as it can.
+frozen process, a laptop that slept) every supervisor gets a moment to be heard before any supervisor is given up. A record that
+cannot be read is no reason to give a supervisor up: the supervisor writes its record again as soon as it can.
 Must not know: slots, the tasks of a supervisor that is given up or drained.
 """
 
@@ -66,7 +66,7 @@ class SupervisorHeartbeats:
 
 
 class Supervisors(SupervisorHeartbeats):
-    """The supervisors that are registered, or were given up. For one thread only, except `given_up`."""
+    """The supervisors that are registered, or were given up. Used by one thread; other threads may read only `given_up`."""
 
     def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
         super().__init__(timeout_secs, now)

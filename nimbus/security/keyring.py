@@ -1,12 +1,12 @@
 """The secrets that Nimbus hands out, always sealed: the key pair of each topology's links, and the operators' token.
 
-A topology's key pair is made when it is submitted. The store holds only copies that are sealed to one recipient each. Every
-registered Nimbus gets a copy, so that the next leader can continue, and each supervisor gets one before it gets workers of the
-topology. The operators' token is sealed to the Nimbuses in the same way.
+A topology's key pair is made when the topology is submitted. The store holds only copies that are sealed to one recipient each.
+Every registered Nimbus gets a copy, so that the next leader can continue, and each supervisor gets a copy before it gets
+workers of the topology. The operators' token is sealed to the Nimbuses in the same way.
 
-Promises: no unencrypted key is in the store; a supervisor that runs no worker of a topology has no copy of its keys. A process
-that may write to the store can register a supervisor of its own, and so get copies: the store's access rules must keep such
-processes out.
+Promises: no unencrypted key is in the store; a supervisor that runs no worker of a topology has no copy of the topology's keys.
+A process that may write to the store can register a supervisor of its own, and so get copies: the store's access rules must
+keep such processes out.
 
 A `KeyRing` belongs to one Nimbus and one thread. While the Nimbus leads, the key ring's registry guards its writes; while it
 does not lead, the key ring only reads.
@@ -98,7 +98,7 @@ class KeyRing:
         such Nimbus.
 
         If each of two Nimbuses has secrets that the other lacks, either may lead. The leader gives its secrets to the other
-        Nimbus, which then has more secrets than the leader, so that this method says that it should lead.
+        Nimbus, which then has more secrets than the leader. So this method says that the other Nimbus should lead.
         """
         topology_ids = set(topology_ids)
         self._forget_all_but(topology_ids)

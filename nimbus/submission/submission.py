@@ -34,5 +34,5 @@ class Submission:
 
     @property
     def python(self) -> str:
-        """The Python version that packed the topology, such as "3.11"; "" within one process."""
+        """The Python version that packed the topology, such as "3.11"; "" if the topology stays within one process."""
         return minor(self.versions.get("python", ""))

@@ -224,7 +224,7 @@ def test_a_nimbus_that_others_cannot_reach_by_its_name_reports_it(
     assert "--advertise" not in caplog.text
     monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
     assert cluster.start("second", host="0.0.0.0", insecure=True).url.startswith("http://localhost:")
-    assert "which leads each of them to itself: give --advertise" in caplog.text
+    assert "means that machine itself: give --advertise" in caplog.text
     caplog.clear()
     cluster.start("third", host="0.0.0.0", insecure=True, advertise="http://nimbus-3.example.org:6627")
     cluster.start("fourth", host="localhost")
