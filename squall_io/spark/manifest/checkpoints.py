@@ -135,7 +135,7 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
         except AbsentFile:
             return False
     if _numbers(files)[:1] != [number]:
-        return False  # this writer was frozen until its number had been used, and deleted, by another writer
+        return False  # there is a newer checkpoint: this one is late, and may be void
     map_concurrently(files.delete, [entry.batch.commit for entry in added])
     _delete_old(files, number - KEPT)
     return True

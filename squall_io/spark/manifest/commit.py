@@ -196,8 +196,8 @@ class BatchCommit:
         if digest != file.digest:
             raise BatchConflict(
                 f"batch {self.name}: {self.files.root}/{file.path} is there already, with other content. Only this batch"
-                " may use this name: does a second cluster, made from a copy of this one's store, write to this table, or was"
-                " the file changed by hand?"
+                " may use this name: does a second cluster, made from a copy of this cluster's store, write to this table, or"
+                " was the file changed by hand?"
             )
 
     def _publish(self) -> BatchEntry:
@@ -224,8 +224,8 @@ class BatchCommit:
         if there.content != entry.content:
             raise BatchConflict(
                 f"batch {self.name}: its entry {self.files.root}/{path} is there already, and belongs to a different"
-                " batch. Only this batch may use this name: does a second cluster, made from a copy of this one's store, write"
-                " to this table?"
+                " batch. Only this batch may use this name: does a second cluster, made from a copy of this cluster's store,"
+                " write to this table?"
             )
         return there
 

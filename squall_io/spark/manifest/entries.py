@@ -25,7 +25,7 @@ class DataFile:
     path: str
     #: Bytes.
     size: int
-    #: `sha256:<hex>` of its bytes.
+    #: `sha256:<hex>` of the file's bytes.
     digest: str
 
 

@@ -70,7 +70,7 @@ def convert(kind: str, record: type[_Record], fields: object, path: str) -> _Rec
     """Return the record with these JSON values, which were read from `path`. Raises `UnreadableRecord`."""
     try:
         return msgspec.convert(fields, record)
-    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # or a text is not Unicode
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # the latter: a text is not Unicode
         raise UnreadableRecord(path, f"{_invalid(kind)}: {error}") from None
 
 

@@ -11,8 +11,8 @@ PATH/                                            the table; every path below is 
     claims/<writer>.<epoch>.fence.json             which batches of the previous epoch count
     checkpoints/<n>.json, part-*.json.gz         many entries in one file
     staging/<batch>/<attempt>/                   what Spark writes before it is moved into place
-    results/<run>-<random>/, versions/<n>.json   of a reprocessed table: what a run wrote, and which version counts
-    results/<run>-<random>.seal.json             whether it is published or swept: see results/versions.py
+    results/<run>-<random>/, versions/<n>.json   of a table of results: what a run wrote, and the published versions
+    results/<run>-<random>.seal.json             whether the run's files are published or swept: see results/versions.py
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
 A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`. A *batch* is
@@ -113,7 +113,7 @@ class BatchName:
 
     @property
     def data_prefix(self) -> str:
-        """The prefix of the names of the batch's data files; no other batch has it."""
+        """The prefix of the names of the batch's data files; no other batch has this prefix."""
         return f"{DATA_PREFIX}{self}-"
 
     def data_file(self, attempt: int, number: int, suffix: str) -> str:

@@ -81,8 +81,8 @@ def read_table(files: Files) -> TableRecord:
 
 
 def open_table(files: Files, wanted: TableRecord) -> TableRecord:
-    """Create the table, or check that it is as wanted. Raises `TableMismatch`, which names both records, or `FolderTaken`,
-    which names the files in the folder.
+    """Create the table, or check that the existing one is as wanted. Raises `TableMismatch`, which names both records, or
+    `FolderTaken`, which names the files in the folder.
     """
     if not find_table(files, wanted) and not files.put_if_absent(TABLE, seal(KIND, wanted)):
         find_table(files, wanted)

@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 #: Squall's value of this setting: the same job takes 4 s.
 _LISTING_TASKS: Final = 64
-#: Held by the thread that changes this setting, since the setting belongs to the session.
+#: Held while a thread changes the setting of the session.
 _listing = threading.Lock()
 # Extra columns, which exist while replays are being found.
 #: The name of a row's file.
@@ -252,7 +252,7 @@ def _result(files: Files) -> TableContents:
     """Return the newest version of a table of results, as one batch."""
     version = newest_version(files)
     if version is None:
-        raise CannotRead(f"{files.root} has no version yet: the first run that publishes one is not done")
+        raise CannotRead(f"{files.root} has no version yet: no run has published its result so far")
     schema = parse_schema(version.schema)
     batch = CommittedBatch(
         tuple(file.path for file in version.files), schema, version.rows, version.published

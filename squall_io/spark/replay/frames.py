@@ -2,7 +2,7 @@
 
     source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
 
-Spark moves records of some thousand tuples each. All records of a task are in one partition, which may also have the records of
+Spark moves records of about a thousand tuples each. All records of a task are in one partition, which may also have records of
 other tasks.
 The first record of each task starts the task, so a task without input also runs.
 
@@ -58,7 +58,7 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
         if first is None:
             return
         partition = first.column(first.num_columns - 1)[0].as_py()
-        # A row has the values that `CommittedRows` would emit, without the last column: that is the partition.
+        # The last column is the partition. The values of all other columns are those that `CommittedRows` would emit.
         rows = (list(plain_rows(batch.columns[:-1], batch.num_rows)) for batch in chain([first], batches))
         yield from to_arrow(route_rows(plan, key, partition, rows))
 
@@ -122,7 +122,7 @@ def error_rows(sent: Sequence[DataFrame], plan: ReplayPlan) -> DataFrame:
 
 
 def noted(sent: DataFrame, stream: int) -> DataFrame:
-    """Return the records without a target task, of one stream or one kind of note."""
+    """Return those records without a target task that belong to one stream, or are notes of one kind."""
     from pyspark.sql import functions as sql
 
     return sent.where((sql.col("target") == records.NO_TASK) & (sql.col("stream") == stream))

@@ -20,7 +20,7 @@ from topology_api import SquallError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: The ending of a path -> the format. Spark unpacks compressed files on its own.
+#: The ending of a path -> the format. Spark itself unpacks compressed files.
 _FORMATS: Final = {
     ".parquet": "parquet",
     ".orc": "orc",
@@ -82,8 +82,8 @@ def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Sel
     source = FileSource(path, format_of(path), fields)
     if source.file_format == "text" and len(fields) != 1:
         raise UnreadableSource(
-            f"{path} is read as lines of text, and the stream has {len(fields)} fields ({', '.join(fields)}); a name that ends"
-            f" in {', '.join(_FORMATS)} is read as such"
+            f"{path} is read as lines of text, and the stream has {len(fields)} fields ({', '.join(fields)}); files"
+            f" whose names end in {', '.join(_FORMATS)} are read in that format"
         )
     return source
 

@@ -297,8 +297,8 @@ def cycle_problems(topology: Topology, needed: set[str], given: set[StreamKey]) 
     ]
     for members in cycles([spec.id for spec in specs], edges):
         yield (
-            f"{listed(members)} form a cycle, which a batch job cannot run: give a stream of it as a source, or ask for what"
-            " lies before it"
+            f"{listed(members)} form a cycle, which a batch job cannot run: give a stream of the cycle as a source, or ask"
+            " for outputs of components before the cycle"
         )
 
 

@@ -1,9 +1,9 @@
-"""The records that tasks of a replay exchange: some thousand tuples for one task, or a note with errors or totals.
+"""The records that tasks of a replay exchange: about a thousand tuples for one task, or a note with errors or totals.
 
 Spark shuffles and sorts records, but does not look into blobs. A task's records are ordered by (target, stream, sender, seq).
 So if a task runs again, or twice, it gets the same input in the same order, and gives the same output.
 A blob has the values by columns (which is faster and takes less than half the size of rows), and for each tuple the source row
-that its tree began with. A blob of an output's tuples has no source rows, and its columns are Arrow's, in a schema.
+that its tree began with. A blob of an output's tuples has Arrow's columns, with a schema, and no source rows.
 
 A component that is not an output passes its notes to the first component that reads from it, and that component passes them on.
 So all notes arrive with the outputs, and no frame has to be kept only for notes.
@@ -49,10 +49,11 @@ MOST_ROWS: Final = 4096
 #: The most error texts in a task's totals.
 FIRST: Final = 3
 
-#: Bits of a sender's number that have the partition's number.
+#: How many bits of a sender's number are the partition's number.
 _SENDER_BITS: Final = 32
-# Bits of a root that have the row's position and the partition's number.
+#: How many bits of a root are the row's position in its partition.
 _ROW_BITS: Final = 36
+#: How many bits of a root are the partition's number.
 _PARTITION_BITS: Final = 20
 #: The most sources: a source's number takes the remaining bits of a root, which has 63 bits.
 MOST_SOURCES: Final = 1 << (63 - _ROW_BITS - _PARTITION_BITS)

@@ -139,8 +139,8 @@ def refuse_others(topology: object, sources: object) -> None:
         help_ = "give {'component': frame}, with Spark's DataFrames"
         raise CannotReplay(topology.name, [f"sources: {typed(sources)} is not a dict: {help_}"])
     problems = [
-        f"source {shown(name)}: {typed(frame)} is not a Spark DataFrame; spark.createDataFrame(...) makes one of rows, or of"
-        " a pandas frame"
+        f"source {shown(name)}: {typed(frame)} is not a Spark DataFrame; spark.createDataFrame(...) makes one from rows, or"
+        " from a pandas frame"
         for name, frame in sources.items()
         if not isinstance(frame, DataFrame)
     ]
@@ -260,8 +260,8 @@ def found_schema(plan: ReplayPlan, output: str, totals: Sequence[Totals]) -> Sch
         return schema_of(fields, kinds)
     except TypeConflict as conflict:
         raise ReplayFailed(
-            f"output {output!r} of topology {plan.topology.name!r}: {conflict}; a schema says what its columns are:"
-            f" schemas={{{output!r}: ...}}, on the command line --schema '{output}=...'"
+            f"output {output!r} of topology {plan.topology.name!r}: {conflict}; give the output a schema:"
+            f" schemas={{{output!r}: ...}}, or on the command line --schema '{output}=...'"
         ) from None
 
 

@@ -80,7 +80,7 @@ def run_task(plan: ReplayPlan, target: int, arriving: Iterable[Record]) -> Itera
 def environment_of(
     plan: ReplayPlan, directory: str, calls: AsyncThread, wake: Callable[[], None]
 ) -> TaskEnvironment:
-    """Return the environment of a task in a replay; otherwise a worker provides it."""
+    """Return the environment of a task in a replay. (In a stream, a worker provides a task's environment.)"""
     return TaskEnvironment(plan.for_worker(directory), lambda: plan.now, wake, calls, Scratch())
 
 
@@ -109,7 +109,7 @@ class TaskRun:
         self.environment = environment_of(plan, directory, self.calls, self.arrived.set)
         #: The last reported failure, and the report of its error.
         self.last_failure: tuple[Failure, ErrorReport | None] | None = None
-        #: The number of the task's reports that were passed on.
+        #: How many of the task's reports were passed on.
         self.noted = 0
 
     # Input.

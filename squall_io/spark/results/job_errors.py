@@ -40,7 +40,7 @@ _NO_JAVA: Final = (
     " crashed\n  more memory for it: --conf spark.driver.memory=4g"
 )
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
-#: Stands for the failed call if Spark does not report which call failed.
+#: Begins the error if Spark does not report which call failed.
 _STORAGE: Final = "storage or the network failed"
 
 
@@ -109,7 +109,7 @@ def _is_of_py4js_code(error: BaseException) -> bool:
 
 
 def _has_condition(error: BaseException) -> bool:
-    """Return whether Spark has a name for the error, and so a readable text."""
+    """Return whether Spark has a name for the error; the text of such an error is readable."""
     with suppress(Exception):  # this calls Java, which may have died
         return bool(getattr(error, "getCondition", lambda: None)())
     return False
@@ -125,8 +125,8 @@ def _call_in(text: str) -> str:
 
 
 def _of_dead_worker(text: str) -> str | None:
-    """Return a text saying that a Python worker has died, and what may help; None if no worker has. The closed connection that
-    Spark also reports is only the consequence.
+    """Return a text saying that a Python worker has died, and what may help; None if no worker has died. (Spark also reports a
+    closed connection, but that is only a consequence.)
     """
     found = _DIED.search(text)
     if found is None:

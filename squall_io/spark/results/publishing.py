@@ -57,8 +57,8 @@ def open_output(
     """Return the table for results at a path; the table exists or can be created. An argument that is None is taken from the
     existing versions. Without versions the format is parquet, and there are no partitions. This call writes nothing.
 
-    Raises `TableMismatch` if the table holds something else or is written in a different way, and `FolderTaken` if it cannot be
-    created.
+    Raises `TableMismatch` if the table holds something else or is written in a different way, and `FolderTaken` if the table
+    cannot be created.
     """
     newest = versions.newest_version(files)
     there = versions.DEFAULT_TABLE if newest is None else newest.table

@@ -1,4 +1,4 @@
-"""Rows and schemas in Arrow: the Arrow schema that Spark uses for a schema, and the plain values in Arrow's columns.
+"""Rows and schemas in Arrow: the Arrow schema that Spark uses for a schema, and plain Python values from Arrow's columns.
 
 Must not know: where the columns come from. (pyarrow is imported only where it is used, so the rest of the sink can be built and
 checked without it.)

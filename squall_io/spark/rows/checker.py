@@ -2,7 +2,7 @@
 
 The values of a column are checked together: types as a set, numbers while they are packed, texts after they are joined. If this
 check cannot accept all values, values.py checks them one by one. Measured for (string, bigint, timestamp): under half a
-microsecond per row, so the check costs little beside Arrow's own conversion.
+microsecond per row, so the check costs little compared with Arrow's own conversion.
 Must not know: tuples, sessions, where the rows go (but it knows which values their file format cannot store).
 """
 
@@ -104,8 +104,8 @@ def _array(values: Sequence[Any], kind: pyarrow.DataType) -> pyarrow.Array:
     if isinstance(values, array):
         return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
     if kind == pyarrow.timestamp("us", tz="UTC"):
-        # Arrow calls Python for the offset of each value's zone, which takes 190 ns per value; the code below takes 50. The
-        # difference of two times in one zone needs no offset.
+        # Arrow calls Python for the offset of each value's zone, which takes 190 ns per value; the code below takes 50 ns.
+        # (Python needs no offset for the difference of two times in one zone.)
         try:
             since = list(map(sub, values, repeat(_EPOCH)))
         except TypeError:  # there is a None among the values

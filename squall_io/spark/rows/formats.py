@@ -164,7 +164,7 @@ def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Itera
 
 
 def _meant(name: object, schema: Schema) -> str:
-    """Return a hint that names the column that a wrong name may mean."""
+    """Return a hint: which column may be meant by a wrong name."""
     if not isinstance(name, str):
         return ""
     several = [part.strip() for part in name.split(",")]

@@ -116,7 +116,7 @@ def _ready(session: SparkSession, request: SessionRequest) -> SparkSession:
 
 
 def _be_quick(session: SparkSession) -> None:
-    """Let calls of a session give up after seconds."""
+    """Let calls of a session give up after a few seconds."""
     _client(session).set_retry_policies([_Quick(max_retries=_TRIES, max_backoff=_LONGEST_WAIT_MS)])
 
 
@@ -125,7 +125,9 @@ def _client(session: SparkSession) -> Any:
 
 
 def _plain(session: object) -> SparkSession:
-    """Return a session as the classic type: PySpark's two session classes only share their methods."""
+    """Return a session with the static type of a classic session. PySpark's two session classes have the same methods, but no
+    common type.
+    """
     return cast("SparkSession", session)
 
 

@@ -83,7 +83,7 @@ class JavaProcess:
         self._reader.join(_END_SECONDS)
 
     def why(self) -> str:
-        """Return the reason for the process's end from its output, in a line or two."""
+        """Return why the process ended, according to its output, in a line or two."""
         lines = tuple(self.lines)  # copied at once: Java may continue to write
         printed = [line.strip() for line in lines if line.strip() and not line.startswith("\tat ")]
         thrown = [line for line in printed if "Exception" in line]

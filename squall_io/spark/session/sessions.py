@@ -331,14 +331,14 @@ def _forget() -> None:
 
 
 def _has_ended(gateway: Any) -> bool:
-    """Return whether the Java process of a gateway has ended; the user's code has made the gateway."""
+    """Return whether the Java process of a gateway that the user's code has made has ended."""
     process = getattr(gateway, "proc", None)
     return process is not None and process.poll() is not None
 
 
 @contextmanager
 def _sigint_kept() -> Iterator[None]:
-    """Keep the Ctrl-C handler. When a session is made in the main thread, PySpark replaces it by one that cancels jobs."""
+    """Keep the Ctrl-C handler. When a session is made in the main thread, PySpark installs a handler that cancels jobs."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

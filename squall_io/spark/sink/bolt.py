@@ -2,9 +2,9 @@
 
     SparkSink("hdfs://namenode:9000/warehouse/counts", "word string, count bigint")
 
-Tuples that do not fit the schema fail one by one; the others continue. A batch's tuples are acked once the batch is in the
-table and is known to count (`manifest.commit`). While storage or Spark is unavailable, the sink waits: spouts slow down and
-nothing is lost.
+If a tuple does not fit the schema, only this tuple fails; the rest of its batch is committed. A batch's tuples are acked once
+the batch is in the table and is known to count (`manifest.commit`). While storage or Spark is unavailable, the sink waits:
+spouts slow down, and nothing is lost.
 Must not know: how files are written, what a manifest is.
 """
 
@@ -152,7 +152,7 @@ class SparkSink(BatchBolt):
         self._seconds = time.monotonic() - started
 
     def cleanup(self) -> None:
-        """Release the session; the last sink stops it."""
+        """Release the session; the last sink that does so stops the session."""
         self._writer.close()
 
     def _table(self, tups: Sequence[Tuple]) -> pyarrow.Table | None:

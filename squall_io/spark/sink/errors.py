@@ -91,7 +91,7 @@ class Verdict(Enum):
 
 
 def verdict_on(error: BaseException) -> Verdict:
-    """Return what an error means. Only if storage or Spark is unavailable are retries unlimited."""
+    """Return what an error means. Retries are unlimited only if storage or Spark is unavailable."""
     if isinstance(error, FilesUnavailable):
         return Verdict.AGAIN
     if isinstance(error, BatchLost):
@@ -228,7 +228,7 @@ class Retries:
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
     def succeeded(self, what: str) -> None:
-        """End the retries; if an attempt had failed, log `what` has happened now."""
+        """End the retries, since the work is done. If an attempt had failed, log this; `what` says what is done."""
         if self.since is not None:
             self.log.info("%s after %d failures in %.1f s", what, self.failures, self.now() - self.since)
             self.since = None

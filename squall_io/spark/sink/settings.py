@@ -52,7 +52,7 @@ class SinkSettings:
             if request_conflict(*requests) is not None:
                 yield (
                     f"it wants {requests[1]}, and {component!r} wants {requests[0]}: a worker has one Spark session, and both"
-                    " may run in one worker, so give them the same master and conf"
+                    " sinks may run in one worker, so give them the same master and conf"
                 )
             own, others = (self.file_format, self.partition_by), (other.file_format, other.partition_by)
             if self.path == other.path:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: How long the start retries before it fails and the worker restarts, in seconds.
 START_SECONDS: Final = 30.0
-#: Batches of one task between two checks whether a checkpoint is due.
+#: A task checks after this many batches whether a checkpoint is due.
 _CHECKPOINT_EVERY: Final = 20
 
 
@@ -208,15 +208,15 @@ class SinkWriter:
         require_owner(self._store, self._writer_id, self._owner.epoch)
         master = SessionRequest.of(self._settings.master, self._settings.conf).place
         raise NotCommitted(
-            f"Spark (master {master}) reports that it wrote a row to {self._store.root}/{folder}, but no file of it is there:"
-            " Spark's executors write to a different file system, or to a different folder of this worker's. Give a path that"
+            f"Spark (master {master}) reports that it wrote a row to {self._store.root}/{folder}, but this worker sees no"
+            " file there: Spark's executors write to a different file system, or to a different folder. Give a path that"
             " all hosts share (hdfs://...), or a master local[N], and remove any output committer of your own from conf"
         )
 
     # Committing.
 
     def commit(self, rows: pyarrow.Table) -> BatchCommit:
-        """Commit rows to the table as one batch. Return its commit; pass this to `tidy` after the tuples are acked.
+        """Commit rows to the table as one batch. Return the commit; the caller passes it to `tidy` once the tuples are acked.
 
         Raises `Superseded` if another task owns the writer id, and `NotCommitted` if the batch is not in the table.
         """
@@ -329,7 +329,7 @@ class SinkWriter:
         self._number = 0
         self._ended = False
         self._log.warning(
-            "epoch %d of %s was ended by squall table --sweep: it presumes that a task is dead if it wrote nothing for"
+            "epoch %d of %s was ended by squall table --sweep, which presumes a task dead if the task wrote nothing for"
             " --older-than seconds; this task continues in epoch %d",
             ended,
             self._writer_id,

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-#: Rows per file.
+#: The most rows of a file.
 _ROWS_OF_A_FILE: Final = 250_000
-#: Settings of the writing session, in addition to the user's. It is a separate session (`newSession`), so that the user's own
-#: session keeps its settings.
+#: Settings of the session that writes, in addition to the user's settings. This session is a separate one (`newSession`), so
+#: that the user's own session keeps its settings.
 WRITE_CONF: Final = {
     # One Arrow batch becomes one task and one file, since HDFS handles small files badly. A huge batch becomes several files.
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(_ROWS_OF_A_FILE),

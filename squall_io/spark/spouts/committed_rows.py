@@ -63,7 +63,7 @@ class CommittedRows(ReadingSpout):
         is an aware datetime in UTC.
     since, until: only batches committed at or after `since` and before `until`: a datetime with tzinfo, ISO text with a zone,
         or seconds since 1970.
-    follow: False reads the batches that exist when the spout's first task starts, and ends; True continues with new ones.
+    follow: False reads the batches that exist when the spout's first task starts, and ends; True continues with new batches.
     positions: the folder where tasks store how far they have read; None: a folder for this submission alone, in
         `_squall/readers` of the table. If you give a folder, a later submission continues where the last one ended, with the
         batches that were added since.
@@ -309,7 +309,7 @@ class BatchUnits(Units):
 
 def _field_problems(names: tuple[Any, ...]) -> Iterator[str]:
     if not names:
-        yield "fields are none: name the columns that a tuple has"
+        yield "fields is empty: name the columns that a tuple has"
     yield from (f"a field {problem}" for name in names if (problem := field_problem(name)) is not None)
     if len(set(map(str, names))) < len(names):
         yield f"fields are {listed(names)}: each once"

@@ -239,7 +239,7 @@ class FileDiscovery:
         self._kept = kept
         self._split_bytes = split_bytes
         self._list = FileList(kept)
-        #: The number of files of the list that were returned.
+        #: How many files of the list have been returned.
         self._given = 0
         #: Size and time of each file at the last poll.
         self._before: dict[str, tuple[int, float]] = {}
@@ -331,7 +331,7 @@ def _what_is_wrong(status: FileStatus, found: FoundFile | None) -> str:
     else:
         what = f"has {status.size} bytes, and had {found.size}"
     return (
-        f" {what}: it is read once, up to the size at its discovery. Write files under names that begin with"
+        f" {what}: a file is read once, up to the size that it had when it was found. Write files under names that begin with"
         ' "_" or ".", and rename them when they are complete; later lines belong in another file'
     )
 

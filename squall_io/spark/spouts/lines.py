@@ -27,7 +27,7 @@ from topology_api.wording import listed, shown, typed
 if TYPE_CHECKING:
     from topology_api import Context
 
-#: Fields of a tuple: the line's text, the full path of its file, the byte offset in the file where it begins.
+#: Fields of a tuple: the line's text, the full path of its file, the byte offset at which the line begins in the file.
 FIELDS: Final = ("line", "file", "offset")
 #: How a line that cannot be decoded is treated: left out and reported ("strict"), or decoded by an error handler of Python.
 ERRORS: Final = ("strict", "replace", "ignore", "backslashreplace", "surrogateescape")
@@ -98,14 +98,14 @@ class HdfsLines(ReadingSpout):
 class SplitUnits(Units):
     """The splits of files, for one task."""
 
-    #: Set by `positions`.
+    #: Set by the method `positions`.
     _discovery: FileDiscovery
 
     def __init__(self, spout: HdfsLines) -> None:
         self._spout = spout
         self._source = discovery.source_of(spout.path)
         self._splits: list[Split] = []
-        #: Splits with a skipped line that was reported.
+        #: Splits for which a line that was left out has been reported.
         self._reported: set[Unit] = set()
         super().__init__(spout, self._source.folder, spout.path)
 
@@ -175,7 +175,7 @@ class SplitUnits(Units):
             yield from self._texts(lines, unit, path)
         except (ShortFile, Damaged) as error:
             raise UnreadableFile(
-                f"{path} cannot be read: {error}. Lines before that were read; repair the file, and reading continues"
+                f"{path} cannot be read: {error}. The lines before that were read. If you repair the file, reading continues"
             ) from None
 
     def _texts(self, lines: Iterator[Line], unit: Unit, path: str) -> Iterator[Item]:

@@ -12,7 +12,7 @@ POSITIONS/files/<number>.json                             the files of a reader 
 POSITIONS/tasks/<index>of<parallelism>.<owner>.json       the record of one owner of one task
 ```
 Each owner of a task writes its own file, so a superseded owner that still runs overwrites nothing. A starting owner combines
-all existing records. Once the result is in the new owner's file, it deletes the files of the previous owners. Records of a
+all existing records. Once the result is in its own file, the new owner deletes the files of the previous owners. Records of a
 different parallelism are kept: they are small, and describe units that now belong to other tasks.
 Must not know: which file system has the folder, what is read, spouts.
 """
@@ -34,7 +34,7 @@ from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import FOLDER, safe
 from topology_api import SquallError
 
-#: Default place of positions, below a table or a folder of text. Readers of the folder ignore it.
+#: Default place of positions, below a table or a folder of text. Readers of this table or folder ignore the place.
 READERS: Final = f"{FOLDER}/readers"
 READER: Final = "reader.json"
 SNAPSHOTS: Final = "snapshots"

@@ -247,7 +247,9 @@ class ReadingTask:
         context.log.info("reads %s; pieces left to this task: %d", units.reads, len(self._left))
 
     def next(self, emit: Emit) -> float | None:
-        """Emit the next item; return the seconds until the next call, None for soon. Raises errors of unreadable units."""
+        """Emit the next item; return the seconds until the next call (None: call again soon). Raises the errors of units that
+        cannot be read.
+        """
         try:
             self._save_if_due()
             item = next(self._items, None)
@@ -313,7 +315,7 @@ class ReadingTask:
             self._units.close()
 
     def _turn(self) -> bool:
-        """Begin the next unit, since the current one has no further items; return whether there is one."""
+        """Begin the next unit, since the current unit has no further items; return whether there was a next unit."""
         if self._records is None:
             self.start()
         if self._current is not None:

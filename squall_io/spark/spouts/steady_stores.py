@@ -39,7 +39,7 @@ _shared: Final[dict[_Key, _SharedJvm]] = {}
 
 
 def open_steady(path: str, conf: Mapping[str, str]) -> OpenStore:
-    """Open a store that survives the end of its JVM, at a path. Raises the errors of `open_files`."""
+    """Open a store at a path; the store survives the end of its JVM. Raises the errors of `open_files`."""
     scheme = scheme_of(check_path(path))
     if scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
         return open_files(path, conf=conf)

@@ -104,7 +104,7 @@ def cut(slices: Iterable[bytes], place: int) -> Iterator[Line]:
 
 
 def _unpacked(slices: Iterable[bytes], ending: str) -> Iterator[bytes]:
-    """Yield the bytes of a packed file, at most a slice at a time; it may consist of several packed streams."""
+    """Yield the bytes of a packed file, at most a slice at a time; the file may consist of several packed streams."""
     member: Any = None  # zlib's and bz2's decompressors have no common class
     for data in slices:
         left: bytes | None = data

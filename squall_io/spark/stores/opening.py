@@ -49,7 +49,7 @@ def open_files(
     jvm: Jvm | None = None,
     conf: Mapping[str, str] = MappingProxyType({}),
 ) -> OpenStore:
-    """Open the file system at a table's path. Raises `InvalidPath`, `NotInstalled`, and errors of `Files` if the file system
+    """Open the file system at a table's path. Raises `InvalidPath` or `NotInstalled`, or errors of `Files` if the file system
     does not answer.
 
     conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to use

@@ -1,4 +1,4 @@
-"""Paths of tables, as users write them: which are valid, and their normal form. They are checked at submission, without I/O.
+"""Paths of tables, as users write them: which are valid, and their normal form. Paths are checked at submission, without I/O.
 
 Only the comparison of two paths (`overlap`, `nested`) does I/O: it resolves symbolic links on this machine.
 Must not know: the contents of a path, which file systems exist.
@@ -19,7 +19,7 @@ LOCAL: Final = "file"
 
 #: Scheme, authority and the rest of a path. The rest begins with "/" unless the path is relative.
 _PARTS: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?)?(.*)", re.DOTALL)
-#: Characters that make a path to read a pattern for Spark, and ":", which HDFS does not allow in a name.
+#: Characters that Spark reads as part of a pattern, and ":", which HDFS does not allow in a name.
 _SPECIAL: Final = re.compile(r"[*?\[\]{}\\:]")
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 #: Finds host and port in an authority such as "host:9000", "user@host" or "container@account.net".
