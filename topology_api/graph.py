@@ -62,8 +62,8 @@ def _reachable(start: str, outgoing: dict[str, list[Edge]]) -> set[str]:
 
 def cycles(ids: Sequence[str], edges: Sequence[Edge]) -> tuple[tuple[str, ...], ...]:
     """Return the groups of components that can reach each other, and components that read themselves, in order of
-    declaration. Each group has an edge that closes a cycle, and consists of all components that its target reaches and that
-    reach its target.
+    declaration. Each group contains an edge that closes a cycle: the group is the set of components that can be reached from
+    this edge's target, and from which the target can be reached.
     """
     forwards = _outgoing(ids, edges)
     backwards = _outgoing(ids, [Edge(edge.source, edge.target, edge.stream) for edge in edges])

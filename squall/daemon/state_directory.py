@@ -1,4 +1,4 @@
-"""A daemon's state directory: the daemon's identity, which outlives its process, and the lock on the directory.
+"""A daemon's state directory: the daemon's identity, which outlives its process, the lock on the directory, and its mark.
 
 ```
 <state>/lock       holds the pid of the process that uses the directory; that process locks this file and the directory

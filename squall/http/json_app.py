@@ -1,4 +1,4 @@
-"""The JSON that servers of Squall send, and a small ASGI application that answers with it, for daemons that need no framework.
+"""The JSON that Squall's servers send, and a small ASGI application that answers in JSON, for daemons that need no framework.
 
 Must not know: the meaning of requests, sockets.
 """

@@ -92,7 +92,8 @@ def _problem(state: os.stat_result, path: Path | str) -> str | None:
 
 @contextmanager
 def _beside(target: Path, text: str) -> Iterator[Path]:
-    """A new file beside the target with this text, when all of it is on the disk. Its name is removed at the end."""
+    """Yield a new file beside the target that holds the text, once all of the text is on the disk. Its temporary name is
+    removed at the end."""
     make_private_folder(target.parent)
     from secrets import token_hex  # not at the top: processes that only read start faster
 
