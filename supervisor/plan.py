@@ -47,7 +47,7 @@ class Action(Enum):
 
     START = "start a process for it"
     ADOPT = "take over the process that was found"
-    KEEP = "leave it as it is"
+    KEEP = "leave it unchanged"
     SIGNAL = "signal that there are new orders"
     STOP = "order it to stop"
     KILL = "kill its process with all its children"

@@ -1,7 +1,7 @@
 """Wakes the supervisor's loop from any thread and any signal.
 
-It uses a pipe instead of a condition variable: on a signal Python itself writes into the pipe (`signal.set_wakeup_fd`),
-regardless of what the main thread is doing.
+The module uses a pipe instead of a condition variable: on a signal, Python itself writes into the pipe
+(`signal.set_wakeup_fd`), regardless of what the main thread is doing.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ WORKERS = "topology.workers"
 
 
 def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: object) -> list[str]:
-    """Return all problems of a rebalance. `workers` or `parallelism` is None if it stays unchanged."""
+    """Return all problems of a rebalance. None for `workers` or `parallelism`: this number stays unchanged."""
     problems = []
     if workers is not None:
         problem = OPTIONS[WORKERS].problem(workers)

@@ -56,7 +56,7 @@ _ON_TRIAL: Final = ("activate", "deactivate", "kill")
 
 
 class NotProved(IllegalTransition):
-    """The topology has just replaced its previous version and is on trial. `secs`: the seconds until it is rolled back."""
+    """The topology has just replaced its previous version and is on trial. `secs`: the seconds until a rollback, if known."""
 
     def __init__(self, record: TopologyRecord, event: str, now: float) -> None:
         super().__init__(record.state, event, record.name)
@@ -67,10 +67,10 @@ class NotProved(IllegalTransition):
         if self.state == states.FAILED:
             cannot += " and failed; it is rolled back when its workers are gone: try again then"
         else:
-            when = "" if self.secs is None else f" in {self.secs:.0f} s"
+            when = "" if self.secs is None else f" within {self.secs:.0f} s"
             cannot += (
-                f" and has to prove that it runs; unless its workers are up before, it is rolled back{when}: try again when it"
-                " is up, or rolled back"
+                f" and has to prove that it runs; if its workers are not up{when}, it is rolled back: try again when it is up,"
+                " or rolled back"
             )
         return f"{cannot} (a kill would remove the previous version as well)"
 

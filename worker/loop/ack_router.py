@@ -1,8 +1,9 @@
 """Routes messages for trackers, here or in another worker: XORs of acked tuples, failures, keep-alives.
 
 A root id contains the id of its spout task, and so gives the destination of each entry. If that task is in a run in its own
-thread, its tracker gets the entries when the run has ended. A batch bolt acks thousands of tuples at once. They are routed, and
-spouts process the results, over several rounds of the loop, so that other trees need not wait for all of them.
+thread, its tracker gets the entries when the run has ended. A batch bolt acks thousands of tuples at once. These acks are
+routed, and spouts process the results, over several rounds of the loop, so that other trees need not wait for all of these
+acks.
 Must not know: user code, credit.
 """
 

@@ -1,7 +1,7 @@
 """The end of a worker process: writes the reason to its log and to end.json, and kills its process group.
 
-It works from every thread, and at once: a process that has to end is not kept alive by a hanging user call, a held lock or a
-full disk. One descriptor is reserved for end.json, because descriptors may run out: each peer takes several, each stranger
+An exit works from every thread, and at once: a process that has to end is not kept alive by a hanging user call, a held lock or
+a full disk. One descriptor is reserved for end.json, because descriptors may run out: each peer takes several, each stranger
 takes some until it is refused, and user code may leave files open or lower the limit. Without a free descriptor, a worker
 cannot even write its heartbeat.
 Must not know: what causes an exit.

@@ -1,4 +1,4 @@
-"""The lease: a worker may work only while its supervisor renews it. A worker whose lease expires ends itself.
+"""The lease: a worker may work only while its supervisor renews the lease. A worker whose lease expires ends itself.
 
 The supervisor writes a rising number into a file. The lease expires when the worker has seen no new number for the length of
 the lease, according to its own monotonic clock, which goes on while the process is stopped. By then Nimbus may have assigned

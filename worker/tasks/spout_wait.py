@@ -1,4 +1,4 @@
-"""Decides when `next_tuple` is called again: after an empty call, after an error, after the wait that it returned.
+"""Decides when `next_tuple` is called again: after an empty call, after an error, or after the wait that a call returned.
 
 Must not know: trees, emitters, user code.
 """

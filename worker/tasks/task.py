@@ -1,8 +1,8 @@
 """The common base of spout tasks and bolt tasks: an instance of a user's class, its context, its emitter, its counters.
 
 A task never uses a link, another task's tracker or its own clock. It leaves results in its buffers (XORs, failures, timeout
-resets, reports, executed batches), and the worker collects them after each run. So the worker's loop or the task's own thread
-can run it without a lock: during a run no other thread touches the task.
+resets, reports, executed batches), and the worker collects these results after each run. So the worker's loop or the task's own
+thread can run the task without a lock: during a run no other thread touches the task.
 Must not know: links, other tasks, threads.
 """
 
