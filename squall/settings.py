@@ -95,8 +95,7 @@ def load_site(path: str | Path) -> dict[str, object]:
     if not isinstance(conf, dict):
         raise InvalidConfig([f"it holds {typed(conf)}: write one 'key: value' a line"], str(path))
     nested = [problem for key in conf if (problem := _nested_problem(key, conf[key]))]
-    problems = nested or problems_of(conf, "daemon")
-    if problems:
+    if problems := nested or problems_of(conf, "daemon"):
         raise InvalidConfig(problems, str(path))
     return json_copy(conf)
 
@@ -188,8 +187,7 @@ def merged(
     complete configuration}). Raises InvalidConfig with all problems of all layers; each problem names the source of its value.
     """
     site, env, overrides = site or {}, env or {}, overrides or Overrides()
-    problems = _problems(topology, site, env, overrides)
-    if problems:
+    if problems := _problems(topology, site, env, overrides):
         raise InvalidConfig(problems, f"topology {topology.name!r}")
     ground = {**defaults(), **without_daemons(site), **without_daemons(env), **topology.conf}
     of_components = {

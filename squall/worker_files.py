@@ -218,8 +218,7 @@ def read_end(directory: Path | str) -> End | None:
 
 def read_keys(directory: Path | str) -> Keys | None:
     """Return the topology's keys; None if the directory has no file of keys."""
-    body = read(directory, KEYS)
-    if body is None:
+    if (body := read(directory, KEYS)) is None:
         return None
     try:
         return Keys(**body)

@@ -100,8 +100,7 @@ class _Build:
         outputs = self._outputs_and_pickle(declaration)
         inputs = []
         for entry in declaration.inputs:
-            subscription = self._subscription(declaration, entry)
-            if subscription is None:
+            if (subscription := self._subscription(declaration, entry)) is None:
                 self._unread(self.unread_inputs, declaration)
             else:
                 inputs.append(subscription)

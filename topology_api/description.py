@@ -126,16 +126,11 @@ def parse(description: object, pickles: Mapping[str, bytes]) -> Topology:
     raw = reader.get(description, "components", list, "")
     components = tuple(reader.component(number, item) for number, item in enumerate(raw))
     problems = reader.problems or problems_of_topology(name, conf, components)
-    problems += _pickle_problems(components, pickles)
-    if problems:
-        raise InvalidTopology(problems, name or None)
-    return Topology(name, conf, components, pickles)
-
-
-def _pickle_problems(components: tuple[ComponentSpec, ...], pickles: Mapping[str, bytes]) -> list[str]:
     ids = {component.id for component in components}
-    problems = [f"component {one!r} comes without its pickle" for one in sorted(ids - set(pickles))]
+    problems += [f"component {one!r} comes without its pickle" for one in sorted(ids - set(pickles))]
     problems += [
         f"there is a pickle for {one!r}, which is not a component" for one in sorted(set(pickles) - ids)
     ]
-    return problems
+    if problems:
+        raise InvalidTopology(problems, name or None)
+    return Topology(name, conf, components, pickles)

@@ -21,13 +21,8 @@ class Fields(tuple[str, ...]):
     __slots__ = ()
 
     def __new__(cls, *names: str | Sequence[str]) -> Fields:
-        flat: list[str] = []
-        for name in names:
-            # A name that is not a str is kept unchanged: build() reports it.
-            if isinstance(name, (list, tuple)):
-                flat.extend(name)
-            else:
-                flat.append(name)  # type: ignore[arg-type]
+        # A name that is not a str is kept unchanged: build() reports it.
+        flat = [one for name in names for one in (name if isinstance(name, (list, tuple)) else (name,))]
         return super().__new__(cls, flat)
 
     def __repr__(self) -> str:

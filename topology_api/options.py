@@ -122,8 +122,7 @@ def _class_paths(value: object) -> str | None:
         return f"is {typed(value)}: give a list of 'package.module:Class'"
     for path in value:
         module, _, name = path.partition(":") if isinstance(path, str) else ("", "", "")
-        parts = [*module.split("."), *name.split(".")]
-        if not all(part.isidentifier() for part in parts):
+        if not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
             return f"holds {shown(path)}: each hook is written as 'package.module:Class'"
     return None
 
@@ -338,8 +337,7 @@ def _json_copy(value: object) -> object:
 def _problem_of(key: object, value: object, scope: Scope) -> str | None:
     if not isinstance(key, str) or not key:
         return f"configuration key {shown(key)} is not a name: give a non-empty str"
-    option = OPTIONS.get(key)
-    if option is not None:
+    if (option := OPTIONS.get(key)) is not None:
         if option.scope not in _ALLOWED[scope]:
             return f"{key!r} {_NOT_HERE[option.scope]}"
         problem = option.problem(value)

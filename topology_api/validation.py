@@ -100,12 +100,8 @@ def _topology_problems(name: object, conf: object, components: Sequence[Componen
             kinds = f"a {first[component.id].kind} and a {component.kind}"
             yield f"the id {shown(component.id)} is used twice, by {kinds}: ids are unique in a topology"
         first.setdefault(component.id, component)
-    sizes = [
-        component.parallelism
-        for component in components
-        if _parallelism_problem(component.parallelism) is None
-    ]
-    if len(sizes) == len(components) and sum(sizes) > MAX_TASKS:
+    sizes = [component.parallelism for component in components]
+    if not any(map(_parallelism_problem, sizes)) and sum(sizes) > MAX_TASKS:
         largest = max(components, key=lambda component: component.parallelism)
         yield (
             f"the topology has {sum(sizes):,} tasks in all, at most {MAX_TASKS:,} are possible;"
@@ -173,8 +169,7 @@ def _subscription_problems(
         takers = " and ".join(KEYED_KINDS)
         yield f"it names fields ({listed(grouping.fields)}), which only {takers} groupings take"
     yield from _repeated(grouping.fields)
-    sources = known.get(subscription.source)
-    if sources is None:
+    if (sources := known.get(subscription.source)) is None:
         yield f"there is no component {shown(subscription.source)}{nearest(subscription.source, known)}"
     elif subscription.source not in unread_outputs:
         # If an id is used twice, report only problems that all components with this id have.
@@ -185,8 +180,7 @@ def _subscription_problems(
 
 def _stream_use_problems(subscription: Subscription, source: ComponentSpec) -> Iterator[str]:
     grouping = subscription.grouping
-    spec = source.outputs.get(subscription.stream)
-    if spec is None:
+    if (spec := source.outputs.get(subscription.stream)) is None:
         streams = [name for name in source.outputs if name != DEAD_LETTERS]
         there = f"its streams: {listed(streams)}" if streams else "it has no output streams"
         near = nearest(subscription.stream, streams)

@@ -51,8 +51,7 @@ def put_blob(store: Store, path: str, data: bytes) -> None:
 
 def get_blob(store: Store, path: str) -> bytes:
     """Return a blob's bytes; raise `BadBlob` if it is missing or damaged."""
-    found = store.get(path)
-    if found is None:
+    if (found := store.get(path)) is None:
         raise BadBlob(f"there is no blob at {path}: it was never written, or its topology is gone")
     try:
         manifest = json.loads(found[0])
@@ -61,15 +60,11 @@ def get_blob(store: Store, path: str) -> bytes:
         raise BadBlob(f"{path} is not a blob: {found[0][:80]!r}") from error
     pieces = []
     for number in range(chunks):
-        piece = store.get(_chunk(path, number))
-        if piece is None:
+        if (piece := store.get(_chunk(path, number))) is None:
             raise BadBlob(f"the blob at {path} lacks chunk {number} of {chunks}")
         pieces.append(piece[0])
     data = b"".join(pieces)
-    if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
-        raise BadBlob(
-            f"the blob at {path} is damaged: its {len(data)} bytes are not the {size} that were written"
-        )
+    _check(f"the blob at {path}", data, size, digest)
     return data
 
 
@@ -114,10 +109,7 @@ def read_bundle(directory: Path | str) -> Topology:
         manifest = _object((folder / MANIFEST).read_bytes(), f"{folder}/{MANIFEST}")
         contents = {name: (folder / name).read_bytes() for name in manifest["files"]}
         for name, (size, digest) in manifest["files"].items():
-            if len(contents[name]) != size or hashlib.sha256(contents[name]).hexdigest() != digest:
-                raise BadBlob(
-                    f"{folder / name} is damaged: its {len(contents[name])} bytes are not the {size} that were written"
-                )
+            _check(str(folder / name), contents[name], size, digest)
         pickles = {component: contents[name] for component, name in manifest["pickles"].items()}
         description = _object(contents[DESCRIPTION], f"{folder}/{DESCRIPTION}")
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
@@ -141,6 +133,11 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadBlob(f"{what} is not an object: {value!r:.80}")
     return value
+
+
+def _check(what: str, data: bytes, size: int, digest: str) -> None:
+    if len(data) != size or hashlib.sha256(data).hexdigest() != digest:
+        raise BadBlob(f"{what} is damaged: its {len(data)} bytes are not the {size} that were written")
 
 
 def _chunk(path: str, number: int) -> str:

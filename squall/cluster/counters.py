@@ -62,17 +62,14 @@ class ComponentCounters:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.latency.merge(other.latency)
         add_metrics(self.metrics, other.metrics)
-        for reason, count in other.failures.items():
-            self.failures[reason] = self.failures.get(reason, 0) + count
-        firsts = [first for first in (self.first_failure, other.first_failure) if first is not None]
-        self.first_failure = min(firsts, default=None)
+        add_metrics(self.failures, other.failures)
+        self.first_failure = min(filter(None, (self.first_failure, other.first_failure)), default=None)
 
     def add_present(self, other: ComponentCounters) -> None:
         """Add the present state of another worker."""
         self.pending += other.pending
         add_metrics(self.gauges, other.gauges)
-        for reason, count in other.idle.items():
-            self.idle[reason] = self.idle.get(reason, 0) + count
+        add_metrics(self.idle, other.idle)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counters for JSON, without empty counters."""

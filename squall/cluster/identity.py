@@ -46,8 +46,7 @@ def check(store: Store, remembered: str | None) -> str:
 def establish(store: Store, new_id: Callable[[], str] = lambda: uuid4().hex) -> str:
     """Return the id of the store's cluster; write a new id if there is none. Only a leader calls this. May raise
     `OtherCluster`."""
-    found = check(store, None)
-    if found:
+    if found := check(store, None):
         return found
     with contextlib.suppress(Exists):  # written by an unanswered call of this process, or by another leader
         store.create(paths.CLUSTER, json.dumps({"id": new_id(), "format": FORMAT}).encode())

@@ -105,15 +105,19 @@ class Leadership(_Rounds):
             self._end("the store has not answered in time")
         if self._look or now >= self._next:
             self._look = False  # before anything is read, so that later changes are noticed
-            self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
-            try:
-                if self._guard is not None:
-                    self._renew(self._guard)
-                if self._guard is None:
-                    self._try()
-            except Unavailable as error:
-                _log.debug("Nimbus %s: no round of the election: %s", self._id, error)
+            self._take_part(now, candidate=True)
         return self._guard if self.leading(self._clock.now()) else None
+
+    def _take_part(self, now: float, candidate: bool) -> None:
+        """Confirm this term, if there is one; without one, a candidate tries to begin the next term."""
+        self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
+        try:
+            if self._guard is not None:
+                self._renew(self._guard)
+            if self._guard is None and candidate:
+                self._try()
+        except Unavailable as error:
+            _log.debug("Nimbus %s: no round of the election: %s", self._id, error)
 
     def leading(self, now: float) -> bool:
         """Return whether this Nimbus leads, by its own clock alone."""
@@ -122,12 +126,8 @@ class Leadership(_Rounds):
     def keeps_leading(self) -> bool:
         """Return whether this Nimbus still leads, during work that may take long. Only for the thread of `round`."""
         now = self._clock.now()
-        if self._guard is not None and self.leading(now) and now >= self._next:
-            self._next = now + self._part_of_session(ROUNDS_PER_SESSION)
-            try:
-                self._renew(self._guard)
-            except Unavailable as error:
-                _log.debug("Nimbus %s: no round of the election: %s", self._id, error)
+        if self.leading(now) and now >= self._next:
+            self._take_part(now, candidate=False)
         return self.leading(self._clock.now())
 
     def leader(self) -> str | None:
@@ -177,8 +177,7 @@ class Leadership(_Rounds):
         # Read the epoch before creating the node: if another process leads in between, it has written the epoch, and the write
         # of this process is refused.
         epoch = self._store.get(paths.EPOCH)
-        asked = self._take_place()
-        if asked is None:
+        if (asked := self._take_place()) is None:
             return
         try:
             if epoch is None:

@@ -29,8 +29,7 @@ class Tree:
         self.watches = store.Watches()
 
     def version(self, path: str) -> int | None:
-        found = self.values.get(path)
-        return None if found is None else found[1]
+        return self.values.get(path, (b"", None))[1]
 
     def check(self, path: str, expected: int | None, guard: Guard | None) -> None:
         if guard is not None and self.version(guard.path) != guard.version:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from squall.cluster import paths
-from squall.cluster.store import Conflict, Exists, Store
+from squall.cluster.store import Conflict, Exists, Store, write_over
 
 _log = logging.getLogger(__name__)
 
@@ -47,10 +47,7 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
         right = last >= above
         number = (last if right else max((above, *_IN_USE[name](store)))) + 1
         try:
-            if found is None:
-                store.create(path, str(number).encode())
-            else:
-                store.put(path, str(number).encode(), found[1])
+            write_over(store, path, str(number).encode(), found and found[1])
         except (Conflict, Exists):
             continue  # another process got that number
         if not right and (found is not None or number > 1):
@@ -68,8 +65,7 @@ def _number_in(data: bytes) -> int:
 def _of_submissions(store: Store) -> Iterator[int]:
     for above in paths.OF_TOPOLOGIES:
         for name in store.children(above):
-            found = _IN_ID.search(paths.unquoted(name))
-            if found is not None:
+            if (found := _IN_ID.search(paths.unquoted(name))) is not None:
                 yield int(found[1])
     for data in _values(store, _RECORDS):
         yield from map(int, _IN_IDS.findall(data))
@@ -92,6 +88,5 @@ def _values(store: Store, tops: Iterable[str]) -> Iterator[bytes]:
     """Yield the values directly below these paths."""
     for top in tops:
         for name in store.children(top):
-            found = store.get(f"{top}/{name}")
-            if found is not None:
+            if (found := store.get(f"{top}/{name}")) is not None:
                 yield found[0]

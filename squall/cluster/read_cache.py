@@ -109,9 +109,6 @@ class ReadCache:
             for what in [what for what, known in self._known.items() if known.until <= now]:
                 del self._known[what]
 
-    def __len__(self) -> int:
-        return len(self._known)
-
     def _drop(self, kind: str, path: str) -> None:
         self._known.pop((kind, path), None)
         self._asked.pop((kind, path), None)

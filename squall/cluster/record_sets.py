@@ -18,7 +18,7 @@ from typing import Generic
 
 from squall.cluster import paths
 from squall.cluster.records import BadRecord, R, Record, decode, encode
-from squall.cluster.store import Conflict, Store
+from squall.cluster.store import Conflict, Store, write_over
 
 _log = logging.getLogger(__name__)
 
@@ -90,8 +90,8 @@ class RecordSet(Generic[R]):
             if known.version != version:
                 all_known[path] = _Known(data, version, known.record, known.record)
             return known.record
-        last = None if known is None else known.last
-        all_known[path] = _Known(data, version, None, last)  # so that any value can be overwritten
+        # Without a record, so that any value can be overwritten.
+        all_known[path] = _Known(data, version, record=None, last=None if known is None else known.last)
         try:
             record = decode(self.kind, data)
         except BadRecord as error:
@@ -169,10 +169,7 @@ class RecordSet(Generic[R]):
     def _write(self, record: R) -> None:
         path, data = self.path(self.key_of(record)), encode(record)
         known = self.known.by_path.pop(path, None)
-        if known is None:
-            version = self.known.store.create(path, data)
-        else:
-            version = self.known.store.put(path, data, known.version)
+        version = write_over(self.known.store, path, data, None if known is None else known.version)
         self.known.by_path[path] = _Known(data, version, record, record)
 
     def _expect(self, was: R) -> None:

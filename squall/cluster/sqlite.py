@@ -23,10 +23,14 @@ from squall.cluster.store import StoreError, Unavailable
 
 _log = logging.getLogger(__name__)
 
-_TABLE: Final = """
+#: What is done when the file is opened. The sessions of its ephemeral values have ended.
+_OPEN: Final = """
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = NORMAL;
 CREATE TABLE IF NOT EXISTS store (
     path TEXT PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, ephemeral INTEGER NOT NULL
-) WITHOUT ROWID
+) WITHOUT ROWID;
+DELETE FROM store WHERE ephemeral;
 """
 
 
@@ -61,13 +65,7 @@ class _SavedTree(Tree):
 
     def _load(self) -> None:
         """Read the paths and the small values, except ephemeral values of ended sessions."""
-        for statement in (
-            "PRAGMA journal_mode = WAL",
-            "PRAGMA synchronous = NORMAL",
-            _TABLE,
-            "DELETE FROM store WHERE ephemeral",
-        ):
-            self.database.execute(statement)
+        self.database.executescript(_OPEN)
         rows = self.database.execute(
             "SELECT path, CASE WHEN length(value) <= ? THEN value END, version FROM store", (MOST_BYTES,)
         )

@@ -96,9 +96,6 @@ class Watches:
     def __init__(self) -> None:
         self._entries: dict[object, tuple[str, Watch]] = {}
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
     def add(self, prefix: str, callback: Watch) -> Cancel:
         """Call `callback(path)` after each change at or below `prefix`; return a function that ends the watch."""
         key = object()
@@ -186,6 +183,12 @@ def below(prefix: str, path: str) -> bool:
 def above(path: str) -> str:
     """Return the path directly above `path`."""
     return path.rpartition("/")[0] or "/"
+
+
+def write_over(store: Store, path: str, data: bytes, read: int | None) -> int:
+    """Write over the version that was read, or where nothing was read (None); return the new version. Raises `Conflict` or
+    `Exists` if there is another value."""
+    return store.create(path, data) if read is None else store.put(path, data, read)
 
 
 def remove_tree(store: Store, path: str) -> None:

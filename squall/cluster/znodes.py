@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -181,16 +182,13 @@ def _emptied(nodes: Nodes, guard: Guard | None, path: str, expected: int | None)
 
 def _clear_way(nodes: Nodes, path: str) -> None:
     """Remove the nodes that no longer lead to a value, from `path` upwards. After a failure the remaining nodes are left."""
-    try:
+    with suppress(StepFailed, StoreError):
         while path != "/":
-            node = nodes.read_node(path)
-            if node is not None:
+            if (node := nodes.read_node(path)) is not None:
                 if node.size or node.children:
                     return
                 nodes.commit([Remove(path, node.version)])
             path = above(path)
-    except (StepFailed, StoreError):
-        return
 
 
 def _make(nodes: Nodes, guard: Guard | None, path: str, data: bytes, ephemeral: bool = False) -> int:

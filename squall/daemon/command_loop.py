@@ -7,6 +7,7 @@ Must not know: what a round does, what commands do.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -92,19 +93,17 @@ class Driver:
         future: Future[T] = Future()
         self.commands.append((command, future))
         self.wake()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         while True:
-            left = LONGEST_SLEEP if deadline is None else min(LONGEST_SLEEP, deadline - time.monotonic())
             try:
-                return future.result(timeout=max(0.0, left))
+                return future.result(timeout=max(0.0, min(LONGEST_SLEEP, deadline - time.monotonic())))
             except NotDone:
                 if future.done():
-                    return (
-                        future.result()
-                    )  # a timeout error that the command raised, or a result that has just arrived
+                    # A timeout error that the command raised, or a result that has just arrived.
+                    return future.result()
                 if not self.thread.is_alive():
                     self.check_running()
-                if deadline is not None and time.monotonic() >= deadline:
+                if time.monotonic() >= deadline:
                     begun = not future.cancel()
                     raise NotInTime(f"{self.what} is busy: no answer within {timeout:g} s", begun) from None
 
@@ -154,16 +153,12 @@ class Driver:
 
     def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until a condition holds, at most `timeout` seconds; return whether it holds."""
-        deadline = None if timeout is None else self.clock.now() + timeout
+        deadline = math.inf if timeout is None else self.clock.now() + timeout
         with self.progress:
             while not condition():
                 if self.broken is not None or not self.thread.is_alive():
                     self.check_running()
-                left = (
-                    LONGEST_SLEEP / 10
-                    if deadline is None
-                    else min(LONGEST_SLEEP / 10, deadline - self.clock.now())
-                )
+                left = min(LONGEST_SLEEP / 10, deadline - self.clock.now())
                 if left <= 0:
                     return False
                 self.progress.wait(left)

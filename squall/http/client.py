@@ -350,8 +350,11 @@ class Client:
                 else:
                     in_the_clear = address.scheme == "http" and address not in self._answered
                     why = reason(error, self._pool.ca, in_the_clear)
-                is_there = connected or is_of_tls(error)
-                raise self._unreachable(address, why, is_there, sent) from error
+                where = f"{self.what} at {address.url}"
+                # If a program listens at the address, advice on how to start a server would not help.
+                if connected or is_of_tls(error):
+                    raise Unreachable(f"{where} did not answer: {why}", sent) from error
+                raise Unreachable(f"{where} cannot be reached: {why}{self._and_advice}") from error
             except BaseException:
                 connection.close()
                 raise
@@ -393,12 +396,6 @@ class Client:
             response.read()
         self._pool.give_back(address, connection, response)
         return None, result
-
-    def _unreachable(self, address: Address, why: str, is_there: bool, sent: bool) -> Unreachable:
-        """`is_there`: a program listens at the address, so advice on how to start a server would not help."""
-        if is_there:
-            return Unreachable(f"{self.what} at {address.url} did not answer: {why}", sent)
-        return Unreachable(f"{self.what} at {address.url} cannot be reached: {why}{self._and_advice}")
 
 
 def _no_leader(message: str) -> Refused:

@@ -138,16 +138,13 @@ class Connection(H11Protocol):
     def _gone(self) -> int:
         """Return a number that grows with each byte of progress: with each byte that arrives or, in the wait `TAKING`, with
         each byte that leaves this process."""
-        if self._awaited is Awaited.TAKING:
-            return -self._not_taken()
-        return self._received
-
-    def _not_taken(self) -> int:
-        """Return the number of bytes of the answer that have not left this process. With TLS, most of these bytes are in the
-        transport below TLS, and TLS does not include them in its own number."""
+        if self._awaited is not Awaited.TAKING:
+            return self._received
+        # The bytes of the answer that have not left this process. With TLS, most of these bytes are in the transport below TLS,
+        # and TLS does not include them in its own number.
         below = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
         lower: int = 0 if below is None else below.get_write_buffer_size()
-        return self.transport.get_write_buffer_size() + lower
+        return -(self.transport.get_write_buffer_size() + lower)
 
 
 class Listener(socket.socket):
@@ -159,11 +156,6 @@ class Listener(socket.socket):
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
         self._taken: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-
-    @classmethod
-    def of(cls, listening: socket.socket) -> Listener:
-        """Return the same socket with this limit; the given object cannot be used afterwards."""
-        return cls(fileno=listening.detach())
 
     def accept(self) -> tuple[socket.socket, Any]:
         connection, address = super().accept()

@@ -53,8 +53,7 @@ class Address:
                 f"the URL of {parts.hostname} holds more than scheme, host and port:"
                 " write it as in https://host:6627"
             )
-        default = 443 if parts.scheme == "https" else 80
-        return cls(text, parts.scheme, parts.hostname, port or default)
+        return cls(text, parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))
 
 
 _IDLE_CONNECTIONS: Final = 4

@@ -39,7 +39,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(bare or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         family = socket.AddressFamily(found[0]) if bare else socket.AF_INET
-        return Listener.of(socket.create_server((bare, port), family=family, backlog=BACKLOG))
+        return Listener(fileno=socket.create_server((bare, port), family=family, backlog=BACKLOG).detach())
     except (OSError, UnicodeError, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
         if getattr(error, "errno", None) == errno.EADDRINUSE:

@@ -62,8 +62,7 @@ def pack(files: Mapping[str, Path | bytes], target: Path) -> str:
         tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar,
     ):
         for name in sorted(files):
-            problem = name_problem(name)
-            if problem is not None:
+            if (problem := name_problem(name)) is not None:
                 raise BadArchive(problem, name)
             names.add_file(name)
             _add(tar, name, files[name])

@@ -36,8 +36,7 @@ class NotOurs(Exception):
 
 def check_ours() -> None:
     """Raise NotOurs, naming every package of `TAKEN_NAMES` that is missing or not Squall's."""
-    found = [problem for name in TAKEN_NAMES if (problem := _problem(name)) is not None]
-    if found:
+    if found := [problem for name in TAKEN_NAMES if (problem := _problem(name)) is not None]:
         raise NotOurs("\n".join(found))
 
 
@@ -53,8 +52,7 @@ def _problem(name: str) -> str | None:
         folders = list(spec.submodule_search_locations or ())
         return _explain(name, folders[0] if folders else None, any(map(_is_home, folders)))
     beside = _is_home(os.path.dirname(spec.origin))
-    is_package = spec.submodule_search_locations is not None
-    ours = beside and is_package
+    ours = beside and spec.submodule_search_locations is not None  # a package, not a module
     if ours and (_speaks_of_squall(spec, spec.origin) or distribution_of(name, spec.origin) is None):
         return None
     return _explain(name, spec.origin, beside)
@@ -82,8 +80,7 @@ def _explain(name: str, file: str | None, beside_squall: bool) -> str:
             f"Squall's package '{name}' is missing (looked for beside {HOME}/squall).\n"
             f"  The installation is incomplete. This restores it:\n{_RESTORE}"
         )
-    owner = distribution_of(name, file)
-    if owner is not None:
+    if (owner := distribution_of(name, file)) is not None:
         other = owner.split()[0]
         advice = (
             f"  Squall and {other} cannot share an environment.\n"

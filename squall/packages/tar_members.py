@@ -185,8 +185,7 @@ class Members:
             raise BadArchive("there is something hidden behind its data", self._bytes.member)
 
     def _whole(self, size: int) -> bytes:
-        data = self._bytes.read(size)
-        if len(data) != size:
+        if len(data := self._bytes.read(size)) != size:
             raise BadArchive("it is cut off", self._bytes.member)
         return data
 

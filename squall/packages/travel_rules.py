@@ -109,8 +109,7 @@ def _points_to_files(line: str) -> bool:
         words = shlex.split(line)
     except ValueError:  # an unclosed quote: pip reports it
         words = line.split()
-    options = [word for word in words if word.startswith("-")]
-    return any(map(_reads_files, options)) or _is_path(_without_rest(line))
+    return any(_reads_files(word) for word in words if word.startswith("-")) or _is_path(_without_rest(line))
 
 
 def _lacks_a_version(line: str) -> bool:

@@ -79,10 +79,9 @@ class ErrorReport:
         """Return the report that `as_dict` described. The values come from another process: raise ValueError for anything
         else."""
         try:
-            unknown = values.keys() - {field.name for field in fields(cls)}
-            if not unknown:
-                return msgspec.convert({**values}, cls)
-            raise ValueError(f"unknown fields {sorted(unknown)}")
+            if unknown := values.keys() - {field.name for field in fields(cls)}:
+                raise ValueError(f"unknown fields {sorted(unknown)}")
+            return msgspec.convert({**values}, cls)
         except (AttributeError, TypeError, ValueError, msgspec.ValidationError) as error:
             raise ValueError(f"this is not an error report: {error} in {str(values)[:200]}") from error
 

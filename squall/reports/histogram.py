@@ -99,8 +99,11 @@ class LatencyHistogram:
         """Return the extremes, and pairs of a bucket's index and count in ascending order, as JSON values."""
         if not self.count:
             return {"buckets": []}
-        pairs = [[index, self.buckets[index]] for index in sorted(self.buckets)]
-        return {"least": self.least, "greatest": self.greatest, "buckets": pairs}
+        return {
+            "least": self.least,
+            "greatest": self.greatest,
+            "buckets": sorted(map(list, self.buckets.items())),
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LatencyHistogram:

@@ -82,8 +82,7 @@ def make_private_folder(folder: Path) -> None:
 def _problem(state: os.stat_result, path: Path | str) -> str | None:
     if not stat.S_ISREG(state.st_mode):
         return "it is not a file"
-    mode = stat.S_IMODE(state.st_mode)
-    if mode & 0o077:
+    if (mode := stat.S_IMODE(state.st_mode)) & 0o077:
         return f"users other than its owner may read or change it (mode {mode:04o}): run `chmod 600 {path}`"
     if state.st_uid not in (os.geteuid(), 0) and os.geteuid() != 0:
         return f"it belongs to another user (uid {state.st_uid})"

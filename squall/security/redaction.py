@@ -84,9 +84,7 @@ def _inside(value: object) -> object:
 
 
 def _pair(found: re.Match[str]) -> str:
-    if not is_secret(found["key"]):
-        return found[0]
-    return f"{found['key']}{found['equals']}{HIDDEN}"
+    return f"{found['key']}{found['equals']}{HIDDEN}" if is_secret(found["key"]) else found[0]
 
 
 def _without_users(word: str) -> str:

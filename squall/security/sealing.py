@@ -94,14 +94,12 @@ class KeyPair:
 
     def open(self, data: bytes) -> bytes:
         """Return the data that was sealed for this pair; raise `BadSeal` for any other data."""
-        recipient = sealed_to(data)
-        if recipient != self.public:
+        if (recipient := sealed_to(data)) != self.public:
             raise BadSeal(
                 f"it is sealed for another key ({recipient[:16]}...), not for {self.public[:16]}..."
             )
         try:
-            opened: bytes = nacl.public.SealedBox(self._key).decrypt(data[len(_SEAL) + _KEY_BYTES :])
-            return opened
+            return bytes(nacl.public.SealedBox(self._key).decrypt(data[len(_SEAL) + _KEY_BYTES :]))
         except (nacl.exceptions.CryptoError, ValueError, TypeError):
             raise BadSeal("it cannot be opened: it is damaged, or no seal at all") from None
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -64,8 +65,7 @@ def find_token(url: str, environ: Mapping[str, str], site: Mapping[str, object])
     """
     for named, by in ((environ.get(VARIABLE), VARIABLE), (site.get(OPTION), OPTION)):
         if named:
-            token = read_token(Path(str(named)))
-            if token is None:
+            if (token := read_token(Path(str(named)))) is None:
                 raise BadPrivateFile(
                     f"{by} names {named}, and there is no such file: copy {_WHAT} there from a host that runs Nimbus"
                 )
@@ -96,12 +96,11 @@ def write_token(
     file = Path(str(named)) if named else state / FILE
     _put(file, token)
     for url in urls:
-        place = user_place(url, environ)
-        if place is not None:
-            try:
+        if (place := user_place(url, environ)) is not None:
+            with suppress(
+                OSError
+            ):  # for example a home that cannot be written: its user is shown the file above
                 _put(place, token)
-            except OSError:
-                continue  # for example a home that cannot be written: its user is shown the file above
     return file
 
 
@@ -144,9 +143,7 @@ def _is_here(host: str) -> bool:
 
 
 def _put(file: Path, token: str) -> None:
-    try:
+    with suppress(BadPrivateFile):  # readable by others, or not a token: write it again
         if read_token(file) == token:
             return
-    except BadPrivateFile:
-        pass  # readable by others, or not a token: write it again
     write_private(file, token)

@@ -44,11 +44,6 @@ class Arrivals:
         """Whether the peer sends no more batches, and all batches that it sent have arrived."""
         return self.last is not None and self.received >= self.last
 
-    def skip_to(self, number: int) -> None:
-        """Skip the messages up to `number`: they were sent but did not arrive."""
-        self.missing.append((self.received + 1, number))
-        self.received = number
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class ControlChannel:

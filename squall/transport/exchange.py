@@ -135,11 +135,6 @@ class Exchange:
         """Whether every peer answers."""
         return all(peer.link.up for peer in self.peers.values())
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether peers may send tuples."""
-        return self.local.ready
-
     def ready(self) -> None:
         """Announce that the tasks here are prepared, so that peers may send tuples."""
         if not self.local.ready:
@@ -155,7 +150,7 @@ class Exchange:
     def _announce(self) -> None:
         """Make the next `advance` send a heartbeat to each peer."""
         for peer in self.peers.values():
-            peer.link.announce(self.now())
+            peer.link.next_heartbeat = self.now()
 
     @property
     def left(self) -> bool:
@@ -179,7 +174,11 @@ class Exchange:
             if peer is None:
                 self._lose([SentBatch.of(frame)], GONE)
                 return
-            if not frame.frame and not frame.ended and peer.link.uncredited_tuples >= self.loop_buffer:
+            if (
+                not frame.frame
+                and not frame.ended
+                and peer.link.in_flight.uncredited_tuples >= self.loop_buffer
+            ):
                 self.listener.overflow(frame)
                 if not frame.rows:
                     return
@@ -207,8 +206,7 @@ class Exchange:
         received = False
         for channel in (CONTROL, DATA):
             for _ in range(MOST_AT_ONCE):
-                parts = self.carrier.receive(channel)
-                if parts is None:
+                if (parts := self.carrier.receive(channel)) is None:
                     break
                 received = True
                 self.accept(parts)
@@ -300,8 +298,10 @@ class Exchange:
         self.last_advance = now
         busy = False
         for peer in self.peers.values():
-            if pause > OWN_PAUSE:  # a user's call was running
-                peer.link.excuse_silence(pause)
+            if (
+                pause > OWN_PAUSE
+            ):  # a user's call was running, and the peer may have sent messages all the time
+                peer.link.watch.last_heard += pause
             data, control = peer.queues
             self._apply(peer, peer.link.tick(now, control_blocked=bool(control), data_blocked=bool(data)))
             if data or control:
@@ -318,7 +318,6 @@ class Exchange:
         now = self.now()
         messages: list[tuple[Address, Parts]] = []
         for peer in list(self.peers.values()):
-            address = peer.link.address
-            if address is not None:
+            if (address := peer.link.address) is not None:
                 messages += ((address, parts) for parts in peer.link.aside(now, held.get(peer.name, ())))
         return messages

@@ -90,8 +90,7 @@ class InFlight:
         """Number a batch that is being sent, and remember it."""
         self.sent += 1
         sent = self.by_number[self.sent] = SentBatch.of(batch, self.sent, size_bytes)
-        waiting = self.by_target[sent.target] if sent.frame else self.uncredited
-        waiting.append(sent)
+        (self.by_target[sent.target] if sent.frame else self.uncredited).append(sent)
 
     def confirm(self, target: int, executed: int) -> None:
         """Forget the frames to a task up to number `executed`: the peer has executed them."""
@@ -108,8 +107,7 @@ class InFlight:
 
     def lose(self, number: int) -> SentBatch | None:
         """Remove and return a batch that the peer did not receive; None if it is not in flight."""
-        sent = self.by_number.pop(number, None)
-        if sent is not None:
+        if (sent := self.by_number.pop(number, None)) is not None:
             sent.lost = True
         return sent
 

@@ -120,11 +120,6 @@ class Link:
         """Whether all tuples of the peer have arrived here, and the peer has all control frames of this worker."""
         return self.arrivals.complete and not (self.control.unacked or self.waiting)
 
-    @property
-    def uncredited_tuples(self) -> int:
-        """How many tuples without credit may not have reached the peer."""
-        return self.in_flight.uncredited_tuples
-
     def awaited(self) -> str:
         """Return the reason why the link is not drained, for a log."""
         last = "an unknown number of" if self.arrivals.last is None else self.arrivals.last
@@ -191,14 +186,6 @@ class Link:
             effects.Disconnect(),
         ]
 
-    def announce(self, now: float) -> None:
-        """Make the next `tick` send a heartbeat."""
-        self.next_heartbeat = now
-
-    def excuse_silence(self, seconds: float) -> None:
-        """Subtract a pause of this worker from the peer's silence: the peer may have sent messages all the time."""
-        self.watch.last_heard += seconds
-
     def tick(self, now: float, control_blocked: bool, data_blocked: bool) -> list[effects.Effect]:
         """Do what is due: send heartbeats, request missing messages, reconnect. `*_blocked`: whether messages already wait
         for the carrier; if so, optional messages are not sent.
@@ -225,8 +212,7 @@ class Link:
         if self.in_flight.sent > self.in_flight.received and now >= self.next_ping and self.state != GREETING:
             self.next_ping = now + HEARTBEAT_SECONDS
             if not data_blocked:
-                ping = self._seal(wire.PING, self.in_flight.sent, b"")
-                out.append(effects.SendMessage(DATA, [ping]))
+                out.append(effects.SendMessage(DATA, [self._seal(wire.PING, self.in_flight.sent, b"")]))
         silence = now - self.watch.last_heard
         if self.watch.wants_reconnect or (silence >= channels.SILENCE and now >= self.watch.next_reconnect):
             if silence >= channels.SILENCE:
@@ -338,14 +324,11 @@ class Link:
             out.append(effects.ResendControl(control.resend(now)))
         self.watch.reported(received, heartbeat.silence, self.in_flight, now)
         self.in_flight.received = max(self.in_flight.received, received)
-        if (
-            heartbeat.control_sent <= control.received
-        ):  # otherwise a report of missing batches may still be on its way
+        # If control frames have not arrived yet, a report of missing batches may be among them.
+        if heartbeat.control_sent <= control.received:
             self.in_flight.arrived(received)
-        if heartbeat.flags & wire.READY:
-            self.peer_ready = True
-        if heartbeat.flags & wire.LEAVING:
-            self.peer_leaves = True
+        self.peer_ready |= bool(heartbeat.flags & wire.READY)
+        self.peer_leaves |= bool(heartbeat.flags & wire.LEAVING)
         if heartbeat.flags & wire.LEFT:
             self.arrivals.last = heartbeat.data_sent
 
@@ -367,8 +350,7 @@ class Link:
         lost = []
         for first, last in ranges:
             for number in range(max(first, 1), min(last, self.in_flight.sent) + 1):
-                sent = self.in_flight.lose(number)
-                if sent is None:
+                if (sent := self.in_flight.lose(number)) is None:
                     continue
                 lost.append(sent)
                 if sent.frame or sent.ended:
@@ -381,7 +363,9 @@ class Link:
         is_ping = header.kind == wire.PING
         last = number if is_ping else number - 1
         if last > arrivals.received:
-            arrivals.skip_to(last)
+            # The messages up to `last` were sent but did not arrive.
+            arrivals.missing.append((arrivals.received + 1, last))
+            arrivals.received = last
             out.append(effects.CountEvent("gaps"))
         if is_ping:
             return

@@ -158,12 +158,12 @@ def test_a_second_term_within_one_round_has_a_master_of_its_own(
 def test_masters_of_ended_terms_do_not_listen_any_more(start: Callable[[str], Desk]) -> None:
     first = start("n1")
     first.rounds()
-    watches = len(first.session._tree.watches)
+    watches = len(first.session._tree.watches._entries)
     for _ in range(3):
         first.session.put(paths.EPOCH, b"somebody else")
         first.rounds(1.0)
     assert len(first.made) == 4
-    assert len(first.session._tree.watches) == watches
+    assert len(first.session._tree.watches._entries) == watches
 
 
 def test_a_session_that_expires_ends_the_term_and_its_master(start: Callable[[str], Desk]) -> None:

@@ -208,7 +208,7 @@ def test_a_client_is_not_timed_out_while_its_answer_is_made() -> None:
 
 def test_a_listener_accepts_another_connection_when_one_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "most_connections", lambda: 1)
-    with Listener.of(socket.create_server(("127.0.0.1", 0))) as listener:
+    with Listener(fileno=socket.create_server(("127.0.0.1", 0)).detach()) as listener:
         with (
             socket.create_connection(listener.getsockname()),
             socket.create_connection(listener.getsockname()),

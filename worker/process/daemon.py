@@ -168,7 +168,7 @@ class Daemon:
         busy |= exchange.advance()
         if worker.unopened:
             self.give_up_opening()
-        if not exchange.is_ready and worker.opened:
+        if not exchange.local.ready and worker.opened:
             exchange.ready()
         if busy and self.lease.now() >= self.next_flags:
             self.publish_flags()

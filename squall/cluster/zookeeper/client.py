@@ -176,8 +176,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         """End the session and every thread; if no server answers, drop the connection."""
         if not self.connected:
             self._stopped.set()
-            sock = self._connection._socket
-            if sock is not None:
+            if (sock := self._connection._socket) is not None:
                 with contextlib.suppress(OSError):
                     sock.shutdown(2)
         with contextlib.suppress(exceptions.KazooException, OSError, AttributeError, RuntimeError):
@@ -220,8 +219,7 @@ class TimedCall:
 
     def read_node(self, path: str) -> Node | None:
         """Return the present metadata of a node, None if there is none."""
-        stat = self._ask(self.client.exists_async(self.full(path)))
-        if stat is None:
+        if (stat := self._ask(self.client.exists_async(self.full(path)))) is None:
             return None
         return Node(stat.version, stat.dataLength, stat.numChildren, stat.ephemeralOwner)
 

@@ -93,16 +93,14 @@ class ServerPlan:
 
 def find_jars(folder: str | None, environ: Mapping[str, str] = os.environ) -> list[Path]:
     """Return ZooKeeper's jars: from `folder`, or the folder that the environment names, or PySpark. Raises `NoServer`."""
-    given = folder or environ.get(JARS_VARIABLE)
-    if given is not None:
-        found = sorted(Path(given).glob("*.jar"))
-        where = given
-    else:
+    where = folder or environ.get(JARS_VARIABLE)
+    names: Sequence[str] = ("*",)
+    if where is None:
         spec = importlib.util.find_spec("pyspark")
         if spec is None or spec.origin is None:
             raise NoServer(f"there are no jars of a ZooKeeper server: {_HELP}")
-        where = str(Path(spec.origin).parent / "jars")
-        found = sorted(jar for pattern in _FROM_PYSPARK for jar in Path(where).glob(f"{pattern}.jar"))
+        where, names = str(Path(spec.origin).parent / "jars"), _FROM_PYSPARK
+    found = sorted(jar for name in names for jar in Path(where).glob(f"{name}.jar"))
     if not any(jar.name.startswith("zookeeper-3") for jar in found):
         raise NoServer(f"{where} holds no ZooKeeper (zookeeper-3*.jar): {_HELP}")
     return found

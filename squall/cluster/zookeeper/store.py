@@ -81,12 +81,10 @@ class ZooKeeperStore:
         self._client = self._new_client()
         self._thread = threading.Thread(target=self._watch_over, name="squall-zookeeper-watches", daemon=True)
         self._thread.start()
-        answered = self._ready.wait(wait_secs)
-        refusal = self._refusal
-        if answered and refusal is None:
+        if self._ready.wait(wait_secs) and self._refusal is None:
             return
         self.close()
-        raise refusal or store.Unavailable(
+        raise self._refusal or store.Unavailable(
             f"no ZooKeeper answered at {self.servers} within {wait_secs:g} seconds: is it running, and is this its address?"
         )
 

@@ -39,8 +39,7 @@ class Loopback:
 
     def send(self, worker: str, frame: Frame) -> None:
         """Deliver a frame to a worker."""
-        deliver = self.workers.get(worker)
-        if deliver is None:
+        if (deliver := self.workers.get(worker)) is None:
             return
         if not self.encoded:
             deliver(frame)

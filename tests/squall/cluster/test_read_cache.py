@@ -104,12 +104,12 @@ def test_nothing_is_cached_while_changes_are_not_reported(cache: ReadCache) -> N
 
 def test_big_values_are_not_cached_and_old_ones_are_removed(cache: ReadCache, clock: ManualClock) -> None:
     cache.keep(cache.begin(VALUE, "/big"), b"", MOST_BYTES + 1)
-    assert len(cache) == 0
+    assert len(cache._known) == 0
     learn(cache, VALUE, "/a")
     clock.move_to(5.0)
     learn(cache, VALUE, "/b")
     cache.purge()
-    assert len(cache) == 2
+    assert len(cache._known) == 2
     clock.move_to(8.0)
     cache.purge()
-    assert len(cache) == 1
+    assert len(cache._known) == 1
