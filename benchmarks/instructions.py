@@ -117,7 +117,7 @@ def build() -> str:
     )
 
 
-def verdict(parts: dict[str, float], recorded: dict[str, Any]) -> tuple[bool, str]:
+def compare(parts: dict[str, float], recorded: dict[str, Any]) -> tuple[bool, str]:
     """Return whether these are no more than 10 % above the record, and what was compared."""
     same = recorded["build"] == build()
     figures = [("in Squall's extensions", own(parts), own(recorded["parts"]))]
@@ -163,7 +163,7 @@ def main() -> int:
     if recorded is None:
         print(f"there is no record for {key()}; python -m benchmarks instructions --record makes one")
         return NO_RECORD
-    good, text = verdict(parts, recorded)
+    good, text = compare(parts, recorded)
     print(text)
     if not good:
         print(

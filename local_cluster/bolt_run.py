@@ -61,12 +61,12 @@ class InputSource(Spout):
         """Do nothing: it is never called, since the test feeds the bolt."""
 
 
-class Verdicts(Hook):
+class InputRecording(Hook):
     """Records which inputs were acked or failed. Tuples are executed in the order of the inputs, so the order identifies the
     inputs."""
 
-    def __init__(self, inputs: list[Item]) -> None:
-        self.inputs = inputs
+    def __init__(self, items: list[Item]) -> None:
+        self.items = items
         self.started: list[Tuple] = []  # tuples are kept, so that their id() is not used again
         self.numbers: dict[int, int] = {}
         self.acks: list[int] = []
@@ -86,9 +86,9 @@ class Verdicts(Hook):
 class BoltRun:
     """The record of a bolt's run. errors: reports of the errors that the bolt's code raised, the oldest first."""
 
-    def __init__(self, recording: Recording, verdicts: Verdicts, errors: Sequence[ErrorReport]) -> None:
+    def __init__(self, recording: Recording, inputs: InputRecording, errors: Sequence[ErrorReport]) -> None:
         self._recording = recording
-        self._verdicts = verdicts
+        self._inputs = inputs
         self.errors = tuple(errors)
 
     def emitted(self, stream: str = "default") -> list[Row]:
@@ -97,16 +97,16 @@ class BoltRun:
 
     def acked(self) -> list[Item]:
         """Return the inputs that were acked, unchanged, in the order of the acks."""
-        return [self._verdicts.inputs[number] for number in self._verdicts.acks]
+        return [self._inputs.items[number] for number in self._inputs.acks]
 
     def failed(self) -> list[tuple[Item, Failure]]:
         """Return the inputs that failed, unchanged, each with its Failure, in the order of the failures."""
-        return [(self._verdicts.inputs[number], failure) for number, failure in self._verdicts.failures]
+        return [(self._inputs.items[number], failure) for number, failure in self._inputs.failures]
 
     def pending(self) -> list[Item]:
         """Return the inputs that the bolt neither acked nor failed, in the order in which they were given."""
-        settled = {*self._verdicts.acks, *(number for number, _ in self._verdicts.failures)}
-        return [given for number, given in enumerate(self._verdicts.inputs) if number not in settled]
+        ended = {*self._inputs.acks, *(number for number, _ in self._inputs.failures)}
+        return [given for number, given in enumerate(self._inputs.items) if number not in ended]
 
     def __repr__(self) -> str:
         streams = self._recording.specs[BOLT].outputs
@@ -147,10 +147,10 @@ def run_bolt(
     builder.set_bolt(BOLT, bolt).shuffle_grouping(SOURCE)
     topology = builder.build()
     recording = Recording(topology)
-    verdicts = Verdicts([item for item in given if not isinstance(item, (Tick, Pause))])
+    input_recording = InputRecording([item for item in given if not isinstance(item, (Tick, Pause))])
     confs = merged(topology, overrides=Overrides(topology=dict(conf or {})))
     with tempfile.TemporaryDirectory(prefix="squall-run-bolt-") as directory:
-        return _Run(topology, confs, directory, recording, verdicts).run(rows)
+        return _Run(topology, confs, directory, recording, input_recording).run(rows)
 
 
 def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row | Tick | Pause]]:
@@ -195,10 +195,10 @@ class _Run:
         confs: tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]],
         directory: str,
         recording: Recording,
-        verdicts: Verdicts,
+        input_recording: InputRecording,
     ) -> None:
         self.recording = recording
-        self.verdicts = verdicts
+        self.input_recording = input_recording
         self.driver = SimulatedDriver()
         self.driver.start(self)
         self.clock = self.driver.clock
@@ -214,7 +214,7 @@ class _Run:
             conf=confs[0],
             component_confs=confs[1],
             directory=directory,
-            observers=(recording, verdicts),
+            observers=(recording, input_recording),
             topology_id=f"{topology.name}-1-{new_stamp()}",
         )
         self.source = plan.source(SOURCE, of[SOURCE], "default")
@@ -249,7 +249,7 @@ class _Run:
             worker.stop()
         self.recording.mutations.end()
         self.recording.mutations.raise_found()
-        return BoltRun(self.recording, self.verdicts, tuple(worker.errors[BOLT].kept))
+        return BoltRun(self.recording, self.input_recording, tuple(worker.errors[BOLT].kept))
 
     def feed(self, items: list[Row | Tick | Pause]) -> None:
         """Deliver inputs, ticks and pauses in order."""

@@ -37,12 +37,12 @@ class Completed:
 
     def acked(self, spout: str) -> list[Any]:
         """Return the message ids of a spout whose trees were acked, in the order of the calls of `ack`."""
-        return self._recording.verdicts(spout)[0]
+        return self._recording.final_calls(spout)[0]
 
     def failed(self, spout: str) -> list[tuple[Any, Failure]]:
         """Return the message ids of a spout whose trees failed for good, each with its Failure, in the order of the calls of
         `fail`."""
-        return self._recording.verdicts(spout)[1]
+        return self._recording.final_calls(spout)[1]
 
     @property
     def errors(self) -> tuple[ErrorReport, ...]:

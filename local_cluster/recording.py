@@ -47,7 +47,7 @@ class Recording:
             )
         return list(self.rows[component, stream])
 
-    def verdicts(self, spout: str) -> tuple[list[Any], list[tuple[Any, Failure]]]:
+    def final_calls(self, spout: str) -> tuple[list[Any], list[tuple[Any, Failure]]]:
         """Return the acked and the failed message ids of a spout. Raises SquallError if the component is not a spout."""
         spec = self._known(spout, tuple(self.acked))
         return list(self.acked[spec.id]), list(self.failed[spec.id])

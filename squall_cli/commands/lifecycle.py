@@ -151,8 +151,8 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
 
     if wait(check, within) is None:
         raise SquallError(
-            f"{name} is INACTIVE, but {plural(pending, 'tree')} had no verdict after {within:g} s; they are still processed,"
-            " or fail at their message timeout"
+            f"{name} is INACTIVE, but {plural(pending, 'tree')} had not been acked or failed after {within:g} s; they are still"
+            " processed, or fail at their message timeout"
         )
 
 

@@ -19,7 +19,7 @@ from squall.settings import merged
 from squall_cli.cluster.cluster_client import config_option
 from squall_cli.commands.completion import settings_option
 from squall_cli.local.local_run import Ended, LocalRun, begin_shutdown, end_at_once
-from squall_cli.local.summary import as_json, summary_lines, verdict
+from squall_cli.local.summary import as_json, exit_status, summary_lines
 from squall_cli.local.worker_logs import WorkerLogs
 from squall_cli.options.kinds import Seconds, Whole, files
 from squall_cli.options.site import Layers, read_layers
@@ -89,7 +89,7 @@ def run(
     except WrongSource as error:
         raise click.UsageError(str(error), ctx) from None
     ended = run_topology(topology, layers, view, seconds, workers)
-    status, reason = verdict(ended, allow_failures)
+    status, reason = exit_status(ended, allow_failures)
     if json_wanted:
         write(out, as_json(ended, status, reason))
     else:

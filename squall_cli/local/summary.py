@@ -33,7 +33,7 @@ OUTCOMES = {
 
 @dataclass(frozen=True)
 class Trees:
-    """The final verdicts of a topology's trees. `failed`: failed for good; `left`: cut off by the end, or still open."""
+    """The trees of a topology by outcome. `failed`: failed for good; `left`: cut off by the end, or still open."""
 
     acked: int
     failed: int
@@ -57,7 +57,7 @@ def trees_of(status: TopologyStatus) -> Trees:
     )
 
 
-def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
+def exit_status(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     """Return the exit status, and the reason if it is not 0."""
     status, trees = ended.status, trees_of(ended.status)
     if ended.how == "failed":
@@ -69,7 +69,7 @@ def verdict(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
         return 1, f"{failed} failed for good; the first: {trees.first_failure or 'unknown'}"
     if trees.left:
         left, when = formats.plural(trees.left, "tree"), "cut off" if ended.how == "cut off" else "stopped"
-        return 1, f"{left} had no verdict yet when the topology was {when}"
+        return 1, f"{left} had not been acked or failed when the topology was {when}"
     if ended.how == "cut off":
         return 1, "the topology was cut off before it had drained"
     never = never_started(status)
@@ -113,12 +113,12 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
     rate = formats.rate(total / ended.seconds) if ended.seconds > 0 else "-"
     facts = [f"{formats.plural(total, 'tuple')} executed, {rate}/s"]
     if trees.acked or trees.failed or trees.left:
-        verdicts = f"{formats.plural(trees.acked, 'tree')} acked, {trees.failed:,} failed"
+        counts = f"{formats.plural(trees.acked, 'tree')} acked, {trees.failed:,} failed"
         if trees.left:
-            verdicts += f", {trees.left:,} left"
+            counts += f", {trees.left:,} left"
         if trees.replayed:
-            verdicts += f" ({formats.plural(trees.replayed, 'replay')})"
-        facts.insert(0, verdicts)
+            counts += f" ({formats.plural(trees.replayed, 'replay')})"
+        facts.insert(0, counts)
     style = "bad" if ended.how == "failed" or trees.failed else "warn" if trees.left else "good"
     lines.append(((f"{status.name} {OUTCOMES[ended.how]} {formats.duration(ended.seconds)}", style),))
     lines += [(("  ", ""), (fact, "")) for fact in facts]

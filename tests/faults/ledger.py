@@ -173,7 +173,7 @@ def account(lives: list[Life], thawed: Mapping[int, int] = {}) -> Account:
             late = {entry.emission for entry in life.after(thawed[life.pid], "E")}
             heard = {entry.emission for entry in life.of("A", "F")}
             result.note(
-                f"{life.name}: a verdict of what it emitted when its tasks were another's", late & heard
+                f"{life.name}: a final call of what it emitted when its tasks were another's", late & heard
             )
     spouts = [without_last_run(life, thawed.get(life.pid)) for life in spouts]
     for index in sorted({life.index for life in spouts}):
@@ -192,16 +192,16 @@ def without_last_run(life: Life, thawed: int | None) -> Life:
 def judge(life: Life, result: Account) -> None:
     """The outcomes (acks and failures) of one life of a spout task."""
     emissions = Counter(entry.emission for entry in life.of("E"))
-    verdicts = Counter(entry.emission for entry in life.of("A", "F"))
+    final_calls = Counter(entry.emission for entry in life.of("A", "F"))
     result.emitted += emissions.total()
     result.acked += sum(1 for _ in life.of("A"))
     result.failed.update(entry.values[2] for entry in life.of("F"))
     twice = [emission for emission, times in emissions.items() if times > 1]
     result.note(f"{life.name}: the test's own fault, emitted twice under one id", twice)
     result.note(
-        f"{life.name}: more than one verdict", [which for which, times in verdicts.items() if times > 1]
+        f"{life.name}: more than one final call", [which for which, times in final_calls.items() if times > 1]
     )
-    result.note(f"{life.name}: a verdict of what it did not emit", verdicts.keys() - emissions.keys())
+    result.note(f"{life.name}: a final call of what it did not emit", final_calls.keys() - emissions.keys())
     known: set[Emission] = set()
     early = []
     for entry in life.of("E", "A", "F"):
@@ -209,7 +209,7 @@ def judge(life: Life, result: Account) -> None:
             known.add(entry.emission)
         elif entry.emission not in known and entry.emission in emissions:
             early.append(entry.emission)
-    result.note(f"{life.name}: a verdict before the emission", early)
+    result.note(f"{life.name}: a final call before the emission", early)
 
 
 def succession(lives: list[Life], acked: set[int], result: Account) -> None:
@@ -217,7 +217,7 @@ def succession(lives: list[Life], acked: set[int], result: Account) -> None:
     for life, after in zip(lives, [*lives[1:], None]):
         open_ones = unsettled(life)
         if after is None:
-            result.note(f"{life.name}: no verdict", open_ones)
+            result.note(f"{life.name}: no final call", open_ones)
             continue
         result.orphaned += len(open_ones)
         first = min((entry.at for entry in after.of("E")), default=None)

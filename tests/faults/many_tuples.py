@@ -49,7 +49,7 @@ class Waves(Spout):
 
     def open(self, context: Context) -> None:
         self.number = 0
-        self.verdicts = 0
+        self.final_calls = 0
 
     def next_tuple(self) -> float | None:
         self.number += 1
@@ -61,10 +61,10 @@ class Waves(Spout):
         return None
 
     def ack(self, message_id: object) -> None:
-        self.verdicts += 1
+        self.final_calls += 1
 
     def fail(self, message_id: object, failure: Failure) -> None:
-        self.verdicts += 1
+        self.final_calls += 1
 
 
 class Basic(Bolt):

@@ -67,11 +67,11 @@ def test_a_line_cut_off_by_death_is_not_counted(books: Path) -> None:
         (["E 1 1", "A 1 1"], [], "acked but never seen by a sink: 1"),
         (["E 1 1", "A 1 1"], ["S 1", "S 2"], "seen by a sink but never emitted: 2"),
         (["E 1 1", "A 1 1"], ["S 1", "W 1 ('x',)"], "seen with values that are not its own: 1"),
-        (["E 1 1", "A 1 1", "E 2 1"], ["S 1"], "no verdict: (2, 1)"),
-        (["E 1 1", "F 1 1 lost", "A 1 1"], ["S 1"], "more than one verdict: (1, 1)"),
-        (["E 1 1", "A 1 1", "A 1 1"], ["S 1"], "more than one verdict: (1, 1)"),
-        (["E 1 1", "A 1 1", "A 1 2"], ["S 1"], "a verdict of what it did not emit: (1, 2)"),
-        (["A 1 1", "E 1 1"], ["S 1"], "a verdict before the emission: (1, 1)"),
+        (["E 1 1", "A 1 1", "E 2 1"], ["S 1"], "no final call: (2, 1)"),
+        (["E 1 1", "F 1 1 lost", "A 1 1"], ["S 1"], "more than one final call: (1, 1)"),
+        (["E 1 1", "A 1 1", "A 1 1"], ["S 1"], "more than one final call: (1, 1)"),
+        (["E 1 1", "A 1 1", "A 1 2"], ["S 1"], "a final call of what it did not emit: (1, 2)"),
+        (["A 1 1", "E 1 1"], ["S 1"], "a final call before the emission: (1, 1)"),
         (["E 1 1", "E 1 1", "A 1 1"], ["S 1"], "the test's own fault, emitted twice under one id: (1, 1)"),
     ],
 )
@@ -116,7 +116,7 @@ def test_emissions_of_a_thawed_process_need_no_outcome_and_must_get_none(books: 
     assert account(read(books), {7: 250}).problems == []
     write(books, "spout", 0, 100, ["E 1 1", "A 1 1", "E 2 1 @ 300", "F 2 1 lost @ 301"])
     assert account(read(books), {7: 250}).problems == [
-        "spout 0, process 7: a verdict of what it emitted when its tasks were another's: (2, 1)",
+        "spout 0, process 7: a final call of what it emitted when its tasks were another's: (2, 1)",
     ]
 
 

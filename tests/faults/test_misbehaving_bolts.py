@@ -56,8 +56,8 @@ def test_a_slow_bolt_slows_its_spout_and_no_process_grows(tmp_path: Path, soak: 
         for _ in range(max(1, round(6 * soak))):
             run.flows(100)
             most = {pid: max(most[pid], leaks.memory_of(pid)) for pid in pids}
-            verdicts = run.tally.of("A") + run.tally.of("F")
-            assert run.tally.of("E") - verdicts <= 2 * pending + 100
+            final_calls = run.tally.of("A") + run.tally.of("F")
+            assert run.tally.of("E") - final_calls <= 2 * pending + 100
         grown = {pid: most[pid] - before[pid] for pid in pids}
         assert all(growth < GROWTH for growth in grown.values()), grown
         seconds = time.monotonic() - began

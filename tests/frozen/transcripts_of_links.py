@@ -13,7 +13,7 @@ from unittest import mock
 
 from tests.frozen.transcript_facts import line_of, of_message
 from tests.worker import network_of_workers
-from tests.worker.chain_of_numbers import CONF, HOSTS, SEEN, VERDICTS, chain, check_ledger
+from tests.worker.chain_of_numbers import CONF, FINAL_CALLS, HOSTS, SEEN, chain, check_ledger
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from tests.worker.network_of_workers import InMemory, Net, credit_is_back
 
@@ -50,7 +50,7 @@ def transcript(seed: int) -> list[str]:
         quiet = net.run(QUIET_SECS, net.settled)
         net.run(3, lambda: not credit_is_back(net))
     note("ends", quiet, len(credit_is_back(net)), adds_up(run, count))
-    note("verdicts", VERDICTS.pop(run))
+    note("verdicts", FINAL_CALLS.pop(run))
     note("seen", SEEN.pop(run))
     for name, node in sorted(net.nodes.items()):
         counted = sorted(value for value in node.exchange.counters.values() if value)

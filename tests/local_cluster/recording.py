@@ -178,6 +178,6 @@ def advance_until(
     return passed
 
 
-def verdicts(entries: Iterable[tuple[Any, ...]]) -> list[Any]:
+def message_ids(entries: Iterable[tuple[Any, ...]]) -> list[Any]:
     """The message ids of "ack" or "fail" entries, sorted."""
     return sorted(entry[0] for entry in entries)

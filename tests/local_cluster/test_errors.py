@@ -11,7 +11,7 @@ import pytest
 
 from local_cluster import LocalCluster, TopologyStatus
 from squall.reports.error_reports import ErrorReport
-from tests.local_cluster.recording import JOURNAL, Journal, Numbers, Pass, chain, run_to_the_end, verdicts
+from tests.local_cluster.recording import JOURNAL, Journal, Numbers, Pass, chain, message_ids, run_to_the_end
 from topology_api import (
     BatchBolt,
     Bolt,
@@ -274,7 +274,7 @@ def test_errors_of_a_spouts_calls_are_reported_and_the_topology_completes(
     text = check_report(reports_of(status, "numbers")[0], "numbers[1]", call, line_of("raise OwnError"))
     assert f"OwnError: {call} went wrong" in text
     expected = [0, 1, 3, 4] if call == "next_tuple" else [0, 1, 2, 3, 4]
-    assert verdicts(JOURNAL.of("ack")) == expected
+    assert message_ids(JOURNAL.of("ack")) == expected
     assert status.components["numbers"].errors == (5 if call == "ack" else 1)
     if call == "ack":
         assert "message id " in text
@@ -285,7 +285,7 @@ def test_a_fail_that_raises_is_reported_and_is_still_the_final_call(cluster: Loc
     status = run_to_the_end(cluster, "errors")
     reports = reports_of(status, "numbers")
     assert "message id " in check_report(reports[0], "numbers[1]", "fail")
-    assert verdicts(JOURNAL.of("fail")) == [0, 1, 2]
+    assert message_ids(JOURNAL.of("fail")) == [0, 1, 2]
     assert status.components["numbers"].failed == 3
 
 
@@ -343,7 +343,7 @@ def test_batches_coroutines_and_threads_report_as_well(bolt: Bolt, call: str, si
         status = cluster.status("errors")
     text = check_report(reports_of(status, "bolt1")[0], "bolt1[2]", call, line_of("raise OwnError"))
     assert "number=" in text
-    assert verdicts(JOURNAL.of("fail")) == [0, 1, 2, 3, 4]
+    assert message_ids(JOURNAL.of("fail")) == [0, 1, 2, 3, 4]
     assert all(
         f"{__file__}:{line_of('raise OwnError')}" in failure.error for _, _, failure in JOURNAL.of("fail")
     )
@@ -368,7 +368,7 @@ def test_on_error_crash_stops_the_topology_with_that_error(cluster: LocalCluster
         cluster.wait("errors")
     assert len([entry for entry in JOURNAL.of("call") if entry == ("execute",)]) == 1
     assert ("cleanup",) in JOURNAL.of("call")
-    emitted, acked, failed = (verdicts(JOURNAL.of(kind)) for kind in ("emit", "ack", "fail"))
+    emitted, acked, failed = (message_ids(JOURNAL.of(kind)) for kind in ("emit", "ack", "fail"))
     assert sorted(acked + failed) == emitted  # each has its final call
 
 
@@ -432,7 +432,7 @@ def test_odd_errors_have_short_reports_and_harm_one_tuple_only(
     rendered = check_report(report, "bolt1[2]", "execute")
     assert text in rendered
     assert "number=2" in rendered
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 3, 4]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 3, 4]
     ((_, _, failure),) = JOURNAL.of("fail")
     assert f"{__file__}:" in failure.error
     assert len(failure.error) < 1000
@@ -449,7 +449,7 @@ def test_an_exit_in_user_code_ends_no_worker(kind: str, threaded: bool) -> None:
         status = cluster.status("errors")
     (report,) = reports_of(status, "bolt1")
     check_report(report, "bolt1[2]", "execute")
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 3, 4]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 3, 4]
 
 
 def test_ctrl_c_in_simulated_time_reaches_the_caller_who_can_still_shut_down() -> None:
@@ -459,7 +459,7 @@ def test_ctrl_c_in_simulated_time_reaches_the_caller_who_can_still_shut_down() -
             cluster.advance(1.0)
         cluster.shutdown()
     assert "cleanup" in JOURNAL.kinds()
-    emitted, acked, failed = (verdicts(JOURNAL.of(kind)) for kind in ("emit", "ack", "fail"))
+    emitted, acked, failed = (message_ids(JOURNAL.of(kind)) for kind in ("emit", "ack", "fail"))
     assert sorted(acked + failed) == emitted
 
 

@@ -17,8 +17,8 @@ from tests.local_cluster.recording import (
     Pass,
     advance_until,
     chain,
+    message_ids,
     run_to_the_end,
-    verdicts,
 )
 from topology_api import (
     BatchBolt,
@@ -116,7 +116,7 @@ def test_a_kill_hurries_partial_batches(cluster: LocalCluster) -> None:
     assert JOURNAL.of("batch") == []
     cluster.kill("killed")
     assert advance_until(cluster, lambda: not cluster.topologies(), 10.0) <= 1.0
-    assert verdicts(JOURNAL.of("ack")) == list(range(7))
+    assert message_ids(JOURNAL.of("ack")) == list(range(7))
 
 
 def test_batches_take_their_interval_while_no_spout_waits(cluster: LocalCluster) -> None:
@@ -207,7 +207,7 @@ def test_emissions_of_a_tick_belong_to_no_tree(cluster: LocalCluster) -> None:
     cluster.submit(chain("loose", Numbers(3, finishes=False), Ticks(1.0), Keep()))
     cluster.advance(5.5)
     assert len(JOURNAL.of("keep")) == 5
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 2]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 2]
 
 
 # Hooks.
@@ -315,7 +315,7 @@ def test_a_hook_that_raises_is_reported_and_harms_no_tuple(cluster: LocalCluster
     conf = {"topology.auto.task.hooks": [f"{__name__}:BrokenHook", f"{__name__}:Watch"]}
     cluster.submit(chain("broken", Numbers(3), Pass(), conf=conf))
     status = run_to_the_end(cluster, "broken")
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 2]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 2]
     assert "this hook is broken" in status.errors[-1].render()
     assert "BrokenHook" in status.errors[-1].render()
     assert [call for call in hook_calls("bolt1") if call[0] == "acked"] == [
@@ -343,7 +343,7 @@ def test_print_in_a_component_is_harmless(capsys: pytest.CaptureFixture[str], si
             run_to_the_end(cluster, "prints")
         cluster.wait("prints", timeout=30)
     assert capsys.readouterr().out.splitlines() == ["got 0", "got 1", "got 2"]
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 2]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 2]
 
 
 # An idle topology.

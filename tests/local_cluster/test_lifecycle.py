@@ -17,8 +17,8 @@ from tests.local_cluster.recording import (
     Pass,
     advance_until,
     chain,
+    message_ids,
     run_to_the_end,
-    verdicts,
 )
 from topology_api import (
     Bolt,
@@ -95,7 +95,7 @@ def test_a_topology_submitted_inactive_opens_and_prepares_nothing_before_activat
     cluster.activate("rests")
     run_to_the_end(cluster, "rests")
     assert sorted(JOURNAL.kinds()[:2]) == ["open", "prepare"]
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 2]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 2]
 
 
 def test_the_first_activate_does_not_call_spout_activate(cluster: LocalCluster) -> None:
@@ -119,7 +119,7 @@ def test_deactivate_stops_next_tuple_and_tuples_in_flight_finish(cluster: LocalC
     assert status.components["numbers"].pending == before
     cluster.advance(50.0)
     assert emitted() == before
-    assert verdicts(JOURNAL.of("ack")) == list(range(before))
+    assert message_ids(JOURNAL.of("ack")) == list(range(before))
     cluster.activate("pauses")
     cluster.advance(5.0)
     assert emitted() > before
@@ -150,7 +150,7 @@ def test_kill_drains_then_closes_and_cleans_up_and_the_name_is_free_again(cluste
         cluster.submit(chain("drains", Numbers(1), Pass()))
     cluster.advance(3.0)
     assert emitted() == before
-    assert verdicts(JOURNAL.of("ack")) == list(range(before))
+    assert message_ids(JOURNAL.of("ack")) == list(range(before))
     assert JOURNAL.of("fail") == []
     assert JOURNAL.kinds()[-2:] == ["close", "cleanup"]
     assert cluster.topologies() == []
@@ -198,7 +198,7 @@ def test_a_kill_waits_for_replays_too(cluster: LocalCluster) -> None:
     cluster.kill("replays")
     took = advance_until(cluster, lambda: not cluster.topologies(), 30.0)
     assert took <= 6.0
-    assert verdicts(JOURNAL.of("ack")) == [0]
+    assert message_ids(JOURNAL.of("ack")) == [0]
     assert JOURNAL.of("fail") == []
 
 

@@ -17,8 +17,8 @@ from tests.local_cluster.recording import (
     Pass,
     advance_until,
     chain,
+    message_ids,
     run_to_the_end,
-    verdicts,
 )
 from topology_api import Bolt, Context, FailTuple, Failure, Fields, Replay, TopologyBuilder, Tuple
 
@@ -112,7 +112,7 @@ def test_a_bolt_that_raises_fails_that_tuple_only_and_the_failure_says_where(
     assert (failure.reason, failure.component, failure.task, failure.attempts) == ("failed", "bolt2", 3, 1)
     assert "ValueError: number 3 is bad" in failure.error
     assert f"{__file__}:{users_line()}" in failure.error
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert status.components["bolt2"].errors == 1
     assert (status.components["bolt2"].executed, status.components["bolt2"].failed) == (10, 1)
     assert status.components["bolt3"].executed == 9
@@ -140,8 +140,8 @@ def test_one_failure_in_a_tree_is_enough_and_leads_to_one_final_call(cluster: Lo
     builder.set_bolt("join", Pass()).shuffle_grouping(left).shuffle_grouping(right)
     cluster.submit(builder.build())
     run_to_the_end(cluster, "diamond")
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 3]
-    assert verdicts(JOURNAL.of("fail")) == [2, 4, 5]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 3]
+    assert message_ids(JOURNAL.of("fail")) == [2, 4, 5]
 
 
 # When a tree is emitted again.
@@ -165,7 +165,7 @@ def test_replays_have_doubling_delays_up_to_max_delay_and_then_fail(
 def test_a_tree_that_succeeds_on_a_replay_is_acked_once_and_never_failed(cluster: LocalCluster) -> None:
     cluster.submit(chain("third", Numbers(4, Replay()), Raises(1, times=2)))
     status = run_to_the_end(cluster, "third")
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 2, 3]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 2, 3]
     assert JOURNAL.of("fail") == []
     totals = status.components["numbers"]
     assert (totals.emitted, totals.replayed, totals.acked, totals.failed) == (4, 2, 4, 0)
@@ -204,8 +204,8 @@ def test_replays_belong_to_the_instance_so_two_tasks_of_a_class_may_differ(clust
 def test_message_ids_may_repeat_and_each_emission_gets_its_own_final_call(cluster: LocalCluster) -> None:
     cluster.submit(chain("same", SameId(10, Replay(max_attempts=2)), Raises(2, 3, 7)))
     status = run_to_the_end(cluster, "same")
-    assert verdicts(JOURNAL.of("ack")) == ["the one"] * 7
-    assert verdicts(JOURNAL.of("fail")) == ["the one"] * 3
+    assert message_ids(JOURNAL.of("ack")) == ["the one"] * 7
+    assert message_ids(JOURNAL.of("fail")) == ["the one"] * 3
     assert (status.components["numbers"].acked, status.components["numbers"].failed) == (7, 3)
 
 
@@ -252,7 +252,7 @@ def test_a_spout_that_has_finished_waits_for_its_replays(cluster: LocalCluster) 
     assert cluster.status("finished").state == "ACTIVE"
     took = advance_until(cluster, lambda: cluster.status("finished").state == "COMPLETED", 10.0)
     assert took <= 6.0
-    assert verdicts(JOURNAL.of("ack")) == [0, 1]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1]
 
 
 def test_a_deactivated_spout_still_replays(cluster: LocalCluster) -> None:
@@ -260,7 +260,7 @@ def test_a_deactivated_spout_still_replays(cluster: LocalCluster) -> None:
     cluster.advance(0.5)
     cluster.deactivate("paused")
     cluster.advance(5.0)
-    assert verdicts(JOURNAL.of("ack")) == [0]
+    assert message_ids(JOURNAL.of("ack")) == [0]
 
 
 # Dead letters.
@@ -283,7 +283,7 @@ def test_dead_letters_get_message_id_values_stream_and_failure(cluster: LocalClu
     assert [letter[:3] for letter in letters] == [(1, (1,), "default"), (2, (2,), "default")]
     assert all(letter[4:] == (fields, "numbers") for letter in letters)
     assert all(letter[3].attempts == 2 and letter[3].component == "bolt1" for letter in letters)
-    assert verdicts(JOURNAL.of("fail")) == [1, 2]  # the spout has its final call too
+    assert message_ids(JOURNAL.of("fail")) == [1, 2]  # the spout has its final call too
     totals = status.components["numbers"]
     assert (totals.emitted, totals.errors) == (4, 0)
 

@@ -16,8 +16,8 @@ from tests.local_cluster.recording import (
     Pass,
     advance_until,
     chain,
+    message_ids,
     run_to_the_end,
-    verdicts,
 )
 from topology_api import Bolt, Context, Fields, Replay, Spout, TopologyBuilder, Tuple
 
@@ -78,7 +78,7 @@ class Shared(Spout):
         self.count = count
 
     def open(self, context: Context) -> None:
-        done = set(verdicts(JOURNAL.of("ack")))
+        done = set(message_ids(JOURNAL.of("ack")))
         own = range(context.index, self.count, context.parallelism)
         self.left = [number for number in own if number not in done]
         JOURNAL.note("open", context.task)
@@ -99,7 +99,7 @@ class Shared(Spout):
 def cut_off_and_complete(cluster: LocalCluster, spout: Spout, bolt: Bolt, conf: Mapping[str, object]) -> None:
     """Run a topology until only 3 is open, rebalance it with a drain that is cut off, and run it to its end."""
     cluster.submit(chain("cut", spout, bolt, conf=conf))
-    advance_until(cluster, lambda: verdicts(JOURNAL.of("ack")) == [0, 1, 2, 4], 5.0)
+    advance_until(cluster, lambda: message_ids(JOURNAL.of("ack")) == [0, 1, 2, 4], 5.0)
     cluster.rebalance("cut", workers=2)
     assert run_to_the_end(cluster, "cut").state == "COMPLETED"
 
@@ -112,7 +112,7 @@ def test_an_ended_source_is_read_again_when_the_drain_cuts_off_a_tree(
     cut_off_and_complete(cluster, kind(5, LATE), FailsFirst(keeps), {"topology.message.timeout.secs": 20})
     assert [failure.reason for _, _, failure in JOURNAL.of("fail")] == ["stopped"]
     assert len(JOURNAL.of("open")) == 2
-    assert set(verdicts(JOURNAL.of("ack"))) == {0, 1, 2, 3, 4}
+    assert set(message_ids(JOURNAL.of("ack"))) == {0, 1, 2, 3, 4}
 
 
 def test_a_source_whose_replays_were_spent_is_not_read_again(cluster: LocalCluster) -> None:
@@ -159,10 +159,10 @@ def test_remaining_values_of_a_spouts_tasks_are_shared_with_its_finished_tasks(
     builder.set_bolt("pass", Pass()).shuffle_grouping("shared")
     cluster.submit(builder.build())
     cluster.advance(3.5)
-    assert verdicts(JOURNAL.of("ack")) == sorted([*range(0, 20, 2), 1, 3, 5, 7])
+    assert message_ids(JOURNAL.of("ack")) == sorted([*range(0, 20, 2), 1, 3, 5, 7])
     cluster.rebalance("shared", parallelism={"shared": tasks})
     assert run_to_the_end(cluster, "shared").state == "COMPLETED"
-    assert verdicts(JOURNAL.of("emit")) == verdicts(JOURNAL.of("ack")) == list(range(20))
+    assert message_ids(JOURNAL.of("emit")) == message_ids(JOURNAL.of("ack")) == list(range(20))
 
 
 def test_workers_that_other_supervisors_start_later_learn_which_sources_had_ended() -> None:

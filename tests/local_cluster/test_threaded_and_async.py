@@ -17,8 +17,8 @@ from tests.local_cluster.recording import (
     Pass,
     advance_until,
     chain,
+    message_ids,
     run_to_the_end,
-    verdicts,
 )
 from topology_api import (
     BatchBolt,
@@ -311,8 +311,8 @@ def test_all_calls_of_a_threaded_spout_run_in_one_thread_of_its_own() -> None:
     assert (calls[0], calls[-1]) == ("open", "close")
     between = calls[calls.index("deactivate") : calls.index("activate")]
     assert "next_tuple" not in between
-    assert verdicts(JOURNAL.of("ack")) == [0, 2, 4, 6, 8]
-    assert verdicts(JOURNAL.of("fail")) == [1, 3, 5, 7, 9]
+    assert message_ids(JOURNAL.of("ack")) == [0, 2, 4, 6, 8]
+    assert message_ids(JOURNAL.of("fail")) == [1, 3, 5, 7, 9]
 
 
 class ThreadedBatches(BatchBolt):
@@ -338,8 +338,8 @@ def test_a_threaded_batch_bolt_acks_and_fails_whole_batches_in_its_thread() -> N
         cluster.wait("batches", timeout=CAP)
     batches = [numbers for (numbers,) in JOURNAL.of("batch")]
     assert batches == [[*range(10)], [*range(10, 20)], [*range(20, 30)], [*range(30, 35)]]
-    assert verdicts(JOURNAL.of("fail")) == list(range(10, 20))
-    assert verdicts(JOURNAL.of("ack")) == [*range(10), *range(20, 35)]
+    assert message_ids(JOURNAL.of("fail")) == list(range(10, 20))
+    assert message_ids(JOURNAL.of("ack")) == [*range(10), *range(20, 35)]
     assert len(set(JOURNAL.of("thread"))) == 1
 
 
@@ -368,8 +368,8 @@ def test_a_coroutine_emits_anchored_and_its_tuple_is_acked_when_it_ends(simulate
             run_to_the_end(cluster, "odd")
         cluster.wait("odd", timeout=CAP)
         status = cluster.status("odd")
-    assert verdicts(JOURNAL.of("ack")) == [0, 2, 4, 6, 8]
-    assert verdicts(JOURNAL.of("fail")) == [1, 3, 5, 7, 9]
+    assert message_ids(JOURNAL.of("ack")) == [0, 2, 4, 6, 8]
+    assert message_ids(JOURNAL.of("fail")) == [1, 3, 5, 7, 9]
     assert {failure.component for _, _, failure in JOURNAL.of("fail")} == {"bolt1"}
     assert all("is odd" in failure.error for _, _, failure in JOURNAL.of("fail"))
     executed = sorted(number for _, number, _ in JOURNAL.of("execute"))
@@ -427,7 +427,7 @@ def test_emitting_or_acking_after_the_end_of_a_coroutine_is_an_error(simulated: 
     for name, text in JOURNAL.of("refused"):
         assert f"{name}() was called after" in text
         assert "'bolt1' (task 2)" in text
-    assert verdicts(JOURNAL.of("ack")) == [0]
+    assert message_ids(JOURNAL.of("ack")) == [0]
     assert JOURNAL.of("execute") == []
 
 
@@ -449,7 +449,7 @@ def test_a_wrong_emit_raises_inside_the_coroutine() -> None:
         run_to_the_end(cluster, "wrong")
     ((text,),) = JOURNAL.of("wrong")
     assert "1 field(s)" in text
-    assert verdicts(JOURNAL.of("ack")) == [0]
+    assert message_ids(JOURNAL.of("ack")) == [0]
 
 
 class CleansUpAfterwards(Bolt):

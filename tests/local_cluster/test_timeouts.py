@@ -18,8 +18,8 @@ from tests.local_cluster.recording import (
     ResetsTimeout,
     advance_until,
     chain,
+    message_ids,
     run_to_the_end,
-    verdicts,
 )
 from topology_api import BatchBolt, Bolt, Context, Failure, Fields, Replay, TopologyBuilder, Tuple
 
@@ -123,7 +123,7 @@ def test_reset_timeout_extends_the_time_of_a_tuple_which_fails_after_the_last_re
     cluster.advance(39.5)  # the last reset is at 30 s
     assert failures() == []
     cluster.advance(2.0)
-    assert verdicts(JOURNAL.of("fail")) == [0, 1]
+    assert message_ids(JOURNAL.of("fail")) == [0, 1]
     for _, failed, failure in JOURNAL.of("fail"):
         assert failure.reason == "timeout"
         assert 40.0 <= failed <= 41.0
@@ -179,7 +179,7 @@ def test_tuples_behind_slow_calls_do_not_time_out(cluster: LocalCluster, workers
     cluster.submit(chain("slow", Numbers(40), Pass(), SlowCalls(3.0), Pass(), conf=conf))
     run_to_the_end(cluster, "slow")
     assert failures() == []
-    assert verdicts(JOURNAL.of("ack")) == list(range(40))
+    assert message_ids(JOURNAL.of("ack")) == list(range(40))
     assert max(time for _, time in JOURNAL.of("ack")) >= 120.0  # the last one waited for two minutes
 
 
@@ -192,7 +192,7 @@ def test_tuples_in_a_batch_do_not_time_out(cluster: LocalCluster, workers: int) 
     assert (failures(), JOURNAL.of("batch")) == ([], [])
     cluster.advance(2.0)
     assert JOURNAL.of("batch") == [([0, 1, 2, 3, 4],)]
-    assert verdicts(JOURNAL.of("ack")) == [0, 1, 2, 3, 4]
+    assert message_ids(JOURNAL.of("ack")) == [0, 1, 2, 3, 4]
     assert failures() == []
 
 
@@ -201,14 +201,14 @@ def test_tuples_in_the_outbox_of_a_blocked_spout_do_not_time_out(cluster: LocalC
     cluster.submit(chain("outbox", Numbers(80, per_call=80), SlowCalls(2.0), conf=conf))
     run_to_the_end(cluster, "outbox")
     assert failures() == []
-    assert verdicts(JOURNAL.of("ack")) == list(range(80))
+    assert message_ids(JOURNAL.of("ack")) == list(range(80))
 
 
 def test_a_deep_backlog_behind_a_slow_rich_bolt_does_not_time_out(cluster: LocalCluster) -> None:
     cluster.submit(chain("rich", Numbers(12), RichSlow(), conf=T10))
     run_to_the_end(cluster, "rich")
     assert failures() == []
-    assert verdicts(JOURNAL.of("ack")) == list(range(12))
+    assert message_ids(JOURNAL.of("ack")) == list(range(12))
 
 
 def test_a_tuple_kept_by_a_bolt_times_out_while_its_neighbours_wait(cluster: LocalCluster) -> None:
@@ -218,8 +218,8 @@ def test_a_tuple_kept_by_a_bolt_times_out_while_its_neighbours_wait(cluster: Loc
     builder.set_bolt("keep", KeepsOne()).shuffle_grouping(spout)
     cluster.submit(builder.build())
     run_to_the_end(cluster, "both")
-    assert verdicts(JOURNAL.of("fail")) == [7]
-    assert verdicts(JOURNAL.of("ack")) == [number for number in range(40) if number != 7]
+    assert message_ids(JOURNAL.of("fail")) == [7]
+    assert message_ids(JOURNAL.of("ack")) == [number for number in range(40) if number != 7]
 
 
 class KeepsOne(Keep):
@@ -278,7 +278,7 @@ def test_tuples_behind_a_call_that_blocks_in_real_time_do_not_time_out(
         cluster.submit(builder.build())
         cluster.wait("blocking", timeout=60)
     assert failures() == []
-    assert verdicts(JOURNAL.of("ack")) == list(range(20))
+    assert message_ids(JOURNAL.of("ack")) == list(range(20))
 
 
 def test_a_threaded_call_that_hangs_does_not_keep_its_tuples_alive() -> None:
@@ -315,7 +315,7 @@ def test_a_long_call_that_reports_progress_keeps_its_tuples_alive() -> None:
         cluster.submit(chain("working", Numbers(1), WorksLong(), conf=conf))
         cluster.wait("working", timeout=60)
     assert failures() == []
-    assert verdicts(JOURNAL.of("ack")) == [0]
+    assert message_ids(JOURNAL.of("ack")) == [0]
 
 
 RELEASE = threading.Event()

@@ -131,8 +131,8 @@ def test_each_task_has_an_observer_that_knows_its_task() -> None:
         ("bolt", "acked", 3),
         ("bolt", "closed"),
     ]
-    verdicts = [entry[1:] for entry in seen if entry[0] == "numbers" and entry[1].startswith("spout_")]
-    assert sorted(verdicts) == [("spout_acked", 1), ("spout_acked", 3), ("spout_failed", 2)]
+    final_calls = [entry[1:] for entry in seen if entry[0] == "numbers" and entry[1].startswith("spout_")]
+    assert sorted(final_calls) == [("spout_acked", 1), ("spout_acked", 3), ("spout_failed", 2)]
 
 
 def test_an_emission_from_an_iterator_is_seen_with_its_values() -> None:

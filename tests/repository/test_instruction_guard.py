@@ -58,13 +58,13 @@ def parts(own: float, others: float) -> dict[str, float]:
     ],
 )
 def test_more_than_a_tenth_above_the_record_is_too_many(now: dict[str, float], good: bool) -> None:
-    assert instructions.verdict(now, recorded(100, 1_000))[0] is good
+    assert instructions.compare(now, recorded(100, 1_000))[0] is good
 
 
 def test_another_build_of_python_is_compared_by_the_core_alone() -> None:
     other = recorded(100, 1_000, build="3.11.99 another compiler")
-    assert instructions.verdict(parts(105, 3_000), other)[0]
-    good, text = instructions.verdict(parts(111, 500), other)
+    assert instructions.compare(parts(105, 3_000), other)[0]
+    good, text = instructions.compare(parts(111, 500), other)
     assert not good
     assert "another compiler" in text
 

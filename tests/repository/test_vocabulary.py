@@ -30,7 +30,9 @@ PACKAGES = (
 #: Names of functions that say nothing.
 VAGUE = frozenset({"look", "take", "tell", "say", "note"})
 #: Words, in the parts of a public name that `_` separates, that the glossary replaces.
-REPLACED = frozenset({"anew", "beat", "nobody", "pulse", "seat", "somebody", "told", "whoever"})
+REPLACED = frozenset(
+    {"anew", "beat", "nobody", "pulse", "seat", "somebody", "told", "verdict", "verdicts", "whoever"}
+)
 #: Public class names that exist twice on purpose, each with its reason.
 TWICE: dict[str, str] = {}
 

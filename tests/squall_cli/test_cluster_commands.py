@@ -273,7 +273,7 @@ def test_deactivate_wait_returns_when_nothing_is_in_flight(nimbus: FakeNimbus, r
 def test_deactivate_reports_tuples_in_flight_when_the_time_is_over(nimbus: FakeNimbus, run: Squall) -> None:
     result = run("deactivate word_count -w 0.2")
     assert result.exit_code == 1
-    assert "word_count is INACTIVE, but 30 trees had no verdict after 0.2 s" in result.stderr
+    assert "word_count is INACTIVE, but 30 trees had not been acked or failed after 0.2 s" in result.stderr
 
 
 def test_list_and_status_show_that_the_previous_version_is_kept(nimbus: FakeNimbus, run: Squall) -> None:

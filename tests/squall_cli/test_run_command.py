@@ -125,7 +125,7 @@ def test_trees_left_after_the_drain_make_the_run_fail() -> None:
         process.wait_for("kept")
         process.signal(signal.SIGINT)
         assert process.end() == 1
-        assert "had no verdict yet when the topology was stopped" in process.lines[-1]
+        assert "had not been acked or failed when the topology was stopped" in process.lines[-1]
         assert "the spout is closed\n" in process.lines
 
 
@@ -136,7 +136,7 @@ def test_a_second_signal_ends_at_once() -> None:
         process.wait_for("draining")
         process.signal(signal.SIGINT)
         assert process.end() == 1
-        assert "had no verdict yet when the topology was cut off" in process.lines[-1]
+        assert "had not been acked or failed when the topology was cut off" in process.lines[-1]
 
 
 def test_a_second_signal_ends_even_a_call_that_never_returns() -> None:

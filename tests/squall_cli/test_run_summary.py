@@ -10,7 +10,7 @@ import pytest
 from squall.reports.error_reports import ErrorReport
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.local.local_run import Ended, user_place
-from squall_cli.local.summary import as_json, summary_lines, verdict
+from squall_cli.local.summary import as_json, exit_status, summary_lines
 from squall_cli.terminal.component_table import rows_of
 from squall_cli.terminal.error_feed import ErrorFeed, troubles
 from squall_cli.terminal.lines import plain
@@ -40,27 +40,27 @@ def ended(how: str, spout: ComponentStatus = SPOUT, error: str | None = None, to
 
 @pytest.mark.parametrize("how", ["completed", "drained", "interrupted"])
 def test_an_end_without_failures_is_a_success(how: str) -> None:
-    assert verdict(ended(how), allow_failures=False) == (0, None)
+    assert exit_status(ended(how), allow_failures=False) == (0, None)
 
 
 def test_failed_trees_are_counted_apart_from_those_cut_off_by_the_end() -> None:
-    status, reason = verdict(ended("completed", FAILED), allow_failures=False)
+    status, reason = exit_status(ended("completed", FAILED), allow_failures=False)
     assert status == 1
     assert reason == "2 trees failed for good; the first: spout 'a', message id 4: failed in b[2]"
 
 
 def test_allowed_failures_do_not_hide_remaining_trees() -> None:
     allowed = replace(FAILED, failed=2, failures={"failed": 2})
-    assert verdict(ended("completed", allowed), allow_failures=True) == (0, None)
-    status, reason = verdict(ended("interrupted", FAILED), allow_failures=True)
-    assert (status, reason) == (1, "1 tree had no verdict yet when the topology was stopped")
+    assert exit_status(ended("completed", allowed), allow_failures=True) == (0, None)
+    status, reason = exit_status(ended("interrupted", FAILED), allow_failures=True)
+    assert (status, reason) == (1, "1 tree had not been acked or failed when the topology was stopped")
     open_still = replace(SPOUT, pending=4)
-    status, reason = verdict(ended("cut off", open_still), allow_failures=True)
-    assert (status, reason) == (1, "4 trees had no verdict yet when the topology was cut off")
+    status, reason = exit_status(ended("cut off", open_still), allow_failures=True)
+    assert (status, reason) == (1, "4 trees had not been acked or failed when the topology was cut off")
 
 
 def test_an_end_without_a_drain_is_no_success() -> None:
-    assert verdict(ended("cut off"), allow_failures=True)[0] == 1
+    assert exit_status(ended("cut off"), allow_failures=True)[0] == 1
 
 
 def test_a_failed_topology_shows_its_report_in_full_unless_it_was_shown() -> None:
@@ -69,9 +69,9 @@ def test_a_failed_topology_shows_its_report_in_full_unless_it_was_shown() -> Non
     )
     over = ended("failed", error=report.render())
     over = replace(over, status=replace(over.status, errors=(REPORT, replace(report, times=3))))
-    _, reason = verdict(over, allow_failures=True)
+    _, reason = exit_status(over, allow_failures=True)
     assert reason == f"topology 't' failed:\n{report.render()}"
-    _, reason = verdict(replace(over, reported=True), allow_failures=True)
+    _, reason = exit_status(replace(over, reported=True), allow_failures=True)
     head = "b[2] of topology 't': execute() raised ValueError: 4"
     assert reason == f"topology 't' failed:\n{head}\n  at {report.place}"
 
@@ -83,9 +83,9 @@ def test_a_message_of_several_lines_is_shown_in_full_once_and_then_by_its_end() 
     lines = ["    - column a", "    - column b", "    Write to another folder."]
     over = ended("failed", error=report.render())
     over = replace(over, status=replace(over.status, errors=(report,)))
-    _, reason = verdict(over, allow_failures=True)
+    _, reason = exit_status(over, allow_failures=True)
     assert reason == "\n".join(["topology 't' failed:", head, *lines])
-    _, reason = verdict(replace(over, reported=True), allow_failures=True)
+    _, reason = exit_status(replace(over, reported=True), allow_failures=True)
     assert reason == "\n".join(["topology 't' failed:", head, "    ... (in full above)", lines[-1]])
 
 
@@ -164,6 +164,6 @@ def test_a_component_that_could_not_be_opened_and_did_nothing_is_no_success() ->
     idle = replace(SPOUT, emitted=0, acked=0, failed=0, pending=0)
     stopped = ended("drained", idle)
     stopped = replace(stopped, status=replace(stopped.status, errors=(unopened,), components={"words": idle}))
-    assert verdict(stopped, False) == (1, "words never started; its last error is above")
+    assert exit_status(stopped, False) == (1, "words never started; its last error is above")
     started = replace(stopped.status, components={"words": replace(idle, emitted=3)})
-    assert verdict(replace(stopped, status=started), False) == (0, None)
+    assert exit_status(replace(stopped, status=started), False) == (0, None)

@@ -135,7 +135,7 @@ def test_a_second_signal_ends_it_though_a_call_hangs_and_more_signals_do_not_cut
             process.signal(signal.SIGTERM)
             time.sleep(0.01)
         assert process.end() == 1
-        assert "1 tree had no verdict yet when the topology was cut off" in process.lines[-1]
+        assert "1 tree had not been acked or failed when the topology was cut off" in process.lines[-1]
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_a_call_that_hangs_is_killed_with_its_worker_after_the_drain() -> None:
         assert process.end() == 1
         killed = r"it did not stop within 5 s; at its last heartbeat it was in a call of work\[[23]\]"
         assert re.search(killed, process.text)
-        assert "1 tree had no verdict yet when the topology was stopped" in process.lines[-1]
+        assert "1 tree had not been acked or failed when the topology was stopped" in process.lines[-1]
 
 
 @pytest.mark.slow

@@ -9,10 +9,10 @@ from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavai
 from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.sink.errors import Verdict, reason_of, verdict_on
+from squall_io.spark.sink.errors import ErrorClass, classify, reason_of
 from squall_io.spark.stores.hadoop_errors import causes_in
 
-AGAIN, REFUSED, UNKNOWN = Verdict.AGAIN, Verdict.REFUSED, Verdict.UNKNOWN
+AGAIN, REFUSED, UNKNOWN = ErrorClass.AGAIN, ErrorClass.REFUSED, ErrorClass.UNKNOWN
 
 TRACE = """\
 org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to hdfs://host:9000/t. SQLSTATE: 58030
@@ -31,7 +31,7 @@ def spark_error(trace: str, name: str = "Py4JJavaError", module: str = "py4j.pro
 
 
 @pytest.mark.parametrize(
-    ("cause", "verdict", "reason"),
+    ("cause", "expected", "reason"),
     [
         ("java.io.IOException: No space left on device", AGAIN, "No space left on device (IOException)"),
         ("java.io.EOFException: End of File Exception between local host", AGAIN, "ended in the middle"),
@@ -69,15 +69,15 @@ def spark_error(trace: str, name: str = "Py4JJavaError", module: str = "py4j.pro
         ("org.apache.spark.SparkException: ExecutorLostFailure (executor 1 exited)", AGAIN, ""),
     ],
 )
-def test_the_cause_of_a_failed_spark_job_decides(cause: str, verdict: Verdict, reason: str) -> None:
+def test_the_cause_of_a_failed_spark_job_decides(cause: str, expected: ErrorClass, reason: str) -> None:
     error = spark_error(TRACE.format(cause=cause))
-    assert verdict_on(error) is verdict
+    assert classify(error) is expected
     assert reason in reason_of(error)
     assert "\n" not in reason_of(error)
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"),
+    ("error", "expected"),
     [
         (FilesUnavailable("away"), AGAIN),
         (AbsentFile("gone"), UNKNOWN),
@@ -103,8 +103,8 @@ def test_the_cause_of_a_failed_spark_job_decides(cause: str, verdict: Verdict, r
         (ValueError("a bug"), UNKNOWN),
     ],
 )
-def test_the_class_of_other_errors_decides(error: Exception, verdict: Verdict) -> None:
-    assert verdict_on(error) is verdict
+def test_the_class_of_other_errors_decides(error: Exception, expected: ErrorClass) -> None:
+    assert classify(error) is expected
 
 
 def test_the_text_of_an_error_whose_java_has_died_is_requested_only_once() -> None:
@@ -135,7 +135,7 @@ def test_errors_of_a_spark_connect_server_are_reported_with_grpcs_message() -> N
     kind = type(
         "SparkConnectGrpcException", (Exception,), {"__module__": "pyspark.errors.exceptions.connect"}
     )
-    assert verdict_on(kind(text)) is AGAIN
+    assert classify(kind(text)) is AGAIN
     assert reason_of(kind(text)) == "Spark Connect: Failed to connect to remote host: Connection refused"
 
 
@@ -144,9 +144,9 @@ def test_the_cause_of_a_failed_job_on_a_spark_connect_server_decides() -> None:
     bare = kind(
         "(java.io.EOFException) End of File Exception between local host and x; For more details see: y"
     )
-    assert verdict_on(bare) is AGAIN
+    assert classify(bare) is AGAIN
     assert "the connection has ended in the middle" in reason_of(bare)
     traced = kind("(org.apache.spark.SparkException) Task failed while writing rows")
     traced._stacktrace = TRACE.format(cause="java.net.ConnectException: Connection refused")
-    assert verdict_on(traced) is AGAIN
+    assert classify(traced) is AGAIN
     assert "Connection refused (ConnectException)" in reason_of(traced)

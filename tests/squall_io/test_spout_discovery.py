@@ -278,13 +278,13 @@ def test_lists_of_tasks_are_prefixes_of_one_whatever_they_find_and_whatever_gets
     other = FileList(MemoryFiles(store))
 
     def gate(step, effect):  # type: ignore[no-untyped-def]
-        verdict = rounds.choice(["", "", "", "", "before", "after", "other"])
-        if verdict == "before":
+        fault = rounds.choice(["", "", "", "", "before", "after", "other"])
+        if fault == "before":
             raise FilesUnavailable("as the test has it")
-        if verdict == "other" and step.writes and rounds.random() < 0.5:
+        if fault == "other" and step.writes and rounds.random() < 0.5:
             other.add(some(f"other{rounds.randrange(60)}"))  # in the middle of the call
         result = effect()
-        if verdict == "after":
+        if fault == "after":
             raise FilesUnavailable("the answer was lost")
         return result
 

@@ -34,13 +34,13 @@ class FlakyStore:
             return value
 
         def call(path: str, *rest: object) -> object:
-            verdict = self._fails(name, f"{self._files.root}/{path}")
-            if verdict == "before":
+            fault = self._fails(name, f"{self._files.root}/{path}")
+            if fault == "before":
                 raise FilesUnavailable(f"cannot {name} {path}: as the test has it")
-            if verdict == "refused":
+            if fault == "refused":
                 raise FilesRefused(f"cannot {name} {path}: as the test has it")
             result = value(path, *rest)
-            if verdict == "after":
+            if fault == "after":
                 raise FilesUnavailable(f"cannot {name} {path}: the answer was lost")
             return result
 
@@ -203,7 +203,7 @@ def test_kills_lost_answers_and_rebalances_at_any_moment_skip_nothing(
         calls_left = rounds.randrange(200) if life < 12 else None
         tasks = [task_of(text, time, index, parallelism, restart=life) for index in range(parallelism)]
 
-        def verdict(call: str, path: str) -> str:
+        def fault(call: str, path: str) -> str:
             nonlocal calls_left
             if calls_left is None:
                 return ""
@@ -212,7 +212,7 @@ def test_kills_lost_answers_and_rebalances_at_any_moment_skip_nothing(
                 raise Killed
             return rounds.choice(["", "", "", "before", "after"])
 
-        fails["now"] = verdict
+        fails["now"] = fault
         try:
             if all(run_to_the_end(task, time, rounds, acked) for task in tasks):
                 break

@@ -11,7 +11,7 @@ from topology_api import Bolt, Failure, Spout, Topology, TopologyBuilder
 
 #: The numbers seen by each run, and its acks and failures.
 SEEN: dict[str, list[int]] = {}
-VERDICTS: dict[str, list[tuple[int, str]]] = {}
+FINAL_CALLS: dict[str, list[tuple[int, str]]] = {}
 
 HOSTS = {
     "w1": ["numbers/0", "middle/0"],
@@ -42,10 +42,10 @@ class Numbers(Spout):
         self.next += 1
 
     def ack(self, message_id: Any) -> None:
-        VERDICTS.setdefault(self.run, []).append((message_id, "ack"))
+        FINAL_CALLS.setdefault(self.run, []).append((message_id, "ack"))
 
     def fail(self, message_id: Any, failure: Failure) -> None:
-        VERDICTS.setdefault(self.run, []).append((message_id, failure.reason))
+        FINAL_CALLS.setdefault(self.run, []).append((message_id, failure.reason))
 
 
 class Pass(Bolt):
@@ -69,7 +69,7 @@ class See(Bolt):
 
 def chain(run: str, count: int, tracked: bool = True) -> Topology:
     """Numbers, a bolt that passes them on, a sink."""
-    SEEN[run], VERDICTS[run] = [], []
+    SEEN[run], FINAL_CALLS[run] = [], []
     builder = TopologyBuilder("chain")
     numbers = builder.set_spout("numbers", Numbers(run, count, tracked))
     middle = builder.set_bolt("middle", Pass(), parallelism=2).shuffle_grouping(numbers)
@@ -79,8 +79,10 @@ def chain(run: str, count: int, tracked: bool = True) -> Topology:
 
 def check_ledger(run: str, count: int) -> None:
     """The ledger of an ended run must add up."""
-    verdicts = VERDICTS[run]
-    assert sorted(number for number, _ in verdicts) == list(range(count)), "one final call for each emission"
-    acked = {number for number, verdict in verdicts if verdict == "ack"}
+    final_calls = FINAL_CALLS[run]
+    assert sorted(number for number, _ in final_calls) == list(range(count)), (
+        "one final call for each emission"
+    )
+    acked = {number for number, final_call in final_calls if final_call == "ack"}
     assert acked <= set(SEEN[run]), f"acked and never seen: {sorted(acked - set(SEEN[run]))}"
     assert set(SEEN[run]) <= set(range(count)), "seen and never emitted"

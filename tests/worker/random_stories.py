@@ -95,7 +95,7 @@ def wrong_emits(component: Any, plan: Plan) -> list[tuple[str, Callable[[], obje
     ]
 
 
-def wrong_verdicts(bolt: Any, plan: Plan, tup: Tuple, settled: Sequence[Tuple]) -> list[tuple[str, Any]]:
+def wrong_acks(bolt: Any, plan: Plan, tup: Tuple, settled: Sequence[Tuple]) -> list[tuple[str, Any]]:
     """Refused uses of anchors, ack and fail, by name."""
     stream = plan.streams[0]
     name, row = stream.name, ("x",) * len(stream.fields)
@@ -271,7 +271,7 @@ class Works(Acting, Bolt):
         for _ in range(random.choice([0, 0, 1, 1, 1, 2, 4])):
             self.act(**self.anchoring(tup))
         if random.random() < plan.wild:
-            wrong = wrong_emits(self, plan) + wrong_verdicts(self, plan, tup, self.settled)
+            wrong = wrong_emits(self, plan) + wrong_acks(self, plan, tup, self.settled)
             tried(self.who, *random.choice(wrong))
         if random.random() < plan.wild:
             self.fall()

@@ -25,7 +25,7 @@ class World:
 
     def __init__(self) -> None:
         #: The final calls of the batch's tuples: (message id, "ack" or why it failed).
-        self.verdicts: list[tuple[int, str]] = []
+        self.final_calls: list[tuple[int, str]] = []
         #: For each acked tree of the others: how many of the batch's tuples had their final call by then.
         self.between: list[int] = []
         self.batches: list[int] = []
@@ -64,13 +64,13 @@ class Numbers(Spout):
 
     def ack(self, message_id: Any) -> None:
         if self.name == "others":
-            WORLD.between.append(len(WORLD.verdicts))
+            WORLD.between.append(len(WORLD.final_calls))
         else:
-            WORLD.verdicts.append((message_id, "ack"))
+            WORLD.final_calls.append((message_id, "ack"))
 
     def fail(self, message_id: Any, failure: Failure) -> None:
         if self.name == "numbers":
-            WORLD.verdicts.append((message_id, failure.error or failure.reason))
+            WORLD.final_calls.append((message_id, failure.error or failure.reason))
 
 
 class Pass(Bolt):
@@ -129,17 +129,17 @@ def note(told: list[int], number: int) -> int:
 
 def between_two_portions(world: World) -> Callable[[], bool]:
     """Whether only some of the batch's tuples have their final call."""
-    return lambda: 0 < len(world.verdicts) < COUNT
+    return lambda: 0 < len(world.final_calls) < COUNT
 
 
 def test_acks_of_a_batch_come_in_portions_and_other_trees_get_theirs_between_them(world: World) -> None:
     net = started()
     told = [0]
-    assert net.run(20, lambda: note(told, len(world.verdicts)) == COUNT)
+    assert net.run(20, lambda: note(told, len(world.final_calls)) == COUNT)
     portions = [after - before for before, after in pairwise(told) if after > before]
     assert portions == [PORTION] * 3 + [17]
     assert [number for number in world.between if 0 < number < COUNT] != []
-    assert world.verdicts == [(number, "ack") for number in range(COUNT)]
+    assert world.final_calls == [(number, "ack") for number in range(COUNT)]
 
 
 @pytest.mark.parametrize("hosts", [HERE, APART], ids=["here", "apart"])
@@ -150,8 +150,8 @@ def test_no_ack_comes_too_late_though_rounds_of_the_loop_are_slow(
     net = started(way, hosts)
     assert net.run(20, lambda: bool(world.batches))
     world.dawdle = lambda: net.clock.move_to(net.clock.now() + 8.0)  # type: ignore[attr-defined]  # a ManualClock
-    assert net.run(200, lambda: len(world.verdicts) == COUNT)
-    assert "timeout" not in {verdict for _, verdict in world.verdicts}
+    assert net.run(200, lambda: len(world.final_calls) == COUNT)
+    assert "timeout" not in {final_call for _, final_call in world.final_calls}
 
 
 @pytest.mark.parametrize("way", ["raise", "mixed"])
@@ -160,19 +160,19 @@ def test_failures_of_a_batch_come_in_portions_and_each_tuple_has_one_final_call(
 ) -> None:
     net = started(way)
     assert net.run(20, between_two_portions(world))
-    assert net.run(20, lambda: len(world.verdicts) == COUNT)
+    assert net.run(20, lambda: len(world.final_calls) == COUNT)
     wanted = {
         number: "not today" if way == "raise" else "a third" if number % 3 == 0 else "ack"
         for number in range(COUNT)
     }
-    assert sorted(world.verdicts) == sorted(wanted.items())
+    assert sorted(world.final_calls) == sorted(wanted.items())
 
 
 def test_a_worker_that_stops_between_two_portions_reports_its_remaining_acks(world: World) -> None:
     net = started()
     assert net.run(20, between_two_portions(world))
     net.nodes["w1"].worker.stop()
-    assert sorted(world.verdicts) == [(number, "ack") for number in range(COUNT)]
+    assert sorted(world.final_calls) == [(number, "ack") for number in range(COUNT)]
 
 
 @pytest.mark.parametrize("way", ["ack", "raise"])
@@ -183,7 +183,7 @@ def test_a_spout_in_a_run_when_its_worker_stops_gets_the_known_acks(world: World
     for spout in worker.spouts:
         spout.jobs = 1  # as if a thread of its own were in its `next_tuple`
     worker.stop()
-    assert sorted(world.verdicts) == [
+    assert sorted(world.final_calls) == [
         (number, "ack" if way == "ack" else "not today") for number in range(COUNT)
     ]
 
@@ -194,15 +194,15 @@ def test_a_spout_that_is_reassigned_between_two_portions_gets_the_acks(world: Wo
     worker = net.nodes["w1"].worker
     (spout,) = [task for task in worker.spouts if task.spec.id == "numbers"]
     worker.remove(spout)
-    assert sorted(world.verdicts) == [(number, "ack") for number in range(COUNT)]
+    assert sorted(world.final_calls) == [(number, "ack") for number in range(COUNT)]
 
 
 def test_a_topology_that_is_deactivated_between_two_portions_gets_the_rest(world: World) -> None:
     net = started()
     assert net.run(20, between_two_portions(world))
     net.nodes["w1"].worker.deactivate()
-    assert net.run(20, lambda: len(world.verdicts) == COUNT)
-    assert {verdict for _, verdict in world.verdicts} == {"ack"}
+    assert net.run(20, lambda: len(world.final_calls) == COUNT)
+    assert {final_call for _, final_call in world.final_calls} == {"ack"}
 
 
 def test_a_worker_is_not_drained_before_the_last_portion_has_left_for_other_workers(world: World) -> None:
@@ -212,8 +212,8 @@ def test_a_worker_is_not_drained_before_the_last_portion_has_left_for_other_work
     storing.drain()
     assert not storing.drained
     assert net.run(20, lambda: storing.drained)
-    assert net.run(20, lambda: len(world.verdicts) == COUNT)
-    assert {verdict for _, verdict in world.verdicts} == {"ack"}
+    assert net.run(20, lambda: len(world.final_calls) == COUNT)
+    assert {final_call for _, final_call in world.final_calls} == {"ack"}
 
 
 def test_tuples_left_when_a_worker_is_killed_between_two_portions_are_replayed(world: World) -> None:
@@ -221,8 +221,8 @@ def test_tuples_left_when_a_worker_is_killed_between_two_portions_are_replayed(w
     assert net.run(20, between_two_portions(world))
     net.kill("w2")
     net.restart("w2")
-    assert net.run(200, lambda: len(world.verdicts) == COUNT)
-    assert Counter(number for number, _ in world.verdicts) == Counter(range(COUNT))
+    assert net.run(200, lambda: len(world.final_calls) == COUNT)
+    assert Counter(number for number, _ in world.final_calls) == Counter(range(COUNT))
     assert COUNT < sum(world.batches) < 2 * COUNT
 
 

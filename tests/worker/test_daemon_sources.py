@@ -82,7 +82,7 @@ def test_a_source_all_of_whose_trees_failed_for_good_counts_as_finished(
 
 def test_a_source_counts_as_finished_only_after_its_final_calls(launch: Launch, tmp_path: Path) -> None:
     worker = launch(one_bolt(Notes(tmp_path), tmp_path, 1, kind=WaitsForLeave))
-    worker.wait(lambda: lines(tmp_path / "acked"), "the verdict")
+    worker.wait(lambda: lines(tmp_path / "acked"), "the final call")
     worker.order("drain")  # reads the flags while `ack` is running
     assert worker.wait_heartbeat(lambda heartbeat: heartbeat.asked == "drain").finished == ()
     (tmp_path / "leave").touch()

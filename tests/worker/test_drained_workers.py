@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.worker.chain_of_numbers import CONF, HOSTS, VERDICTS, chain
+from tests.worker.chain_of_numbers import CONF, FINAL_CALLS, HOSTS, chain
 from tests.worker.network_of_workers import InMemory, Net
 
 
@@ -10,7 +10,7 @@ def test_drained_workers_send_nothing_that_others_would_have_to_confirm() -> Non
     run = "drained and silent"
     net = Net(chain(run, 4000), HOSTS, InMemory(), conf=CONF)
     net.start()
-    assert net.run(30, lambda: len(VERDICTS[run]) > 100)
+    assert net.run(30, lambda: len(FINAL_CALLS[run]) > 100)
     for node in net.nodes.values():
         node.worker.drain()
     assert net.run(

@@ -12,7 +12,7 @@ import pytest
 from squall.transport.carriers.sockets import make_keys
 from squall.transport.exchange import PeerPlace
 from tests.squall.transport.messages import only_tcp
-from tests.worker.chain_of_numbers import CONF, HOSTS, PATIENT, SEEN, VERDICTS, chain, check_ledger
+from tests.worker.chain_of_numbers import CONF, FINAL_CALLS, HOSTS, PATIENT, SEEN, chain, check_ledger
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import Net, OverZeroMQ
 
@@ -41,7 +41,9 @@ def after_faults(world: OverZeroMQ, run: str, faults: Faults) -> Net:
     faults.bad = False
     net.run_until_quiet(60)
     check_ledger(run, 400)
-    assert {verdict for _, verdict in VERDICTS[run]} == {"ack"}, "lost tuples came through as replays"
+    assert {final_call for _, final_call in FINAL_CALLS[run]} == {"ack"}, (
+        "lost tuples came through as replays"
+    )
     return net
 
 
@@ -102,7 +104,7 @@ def test_messages_queued_for_a_dead_process_are_refused_by_the_next_one_on_its_p
     links = net.nodes["w1"].worker.links
     (dying,) = (task for task, name in links.worker_of.items() if name == "w3")
     # A task without credit when the process dies gets none from it any more.
-    assert net.run(30, lambda: len(VERDICTS[run]) > 50 and links.window(dying).room)
+    assert net.run(30, lambda: len(FINAL_CALLS[run]) > 50 and links.window(dying).room)
     address, first = net.nodes["w3"].carrier.address, net.nodes["w1"].exchange.peers["w3"].link
     net.kill("w3")
     sent = first.in_flight.sent

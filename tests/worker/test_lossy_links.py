@@ -18,7 +18,16 @@ from squall.transport.carrier import CONTROL, DATA
 from squall.transport.exchange import PeerPlace
 from squall.transport.in_flight import GONE, MISSING, SentBatch
 from squall.values import Incarnation
-from tests.worker.chain_of_numbers import CONF, HOSTS, PATIENT, SEEN, VERDICTS, Numbers, chain, check_ledger
+from tests.worker.chain_of_numbers import (
+    CONF,
+    FINAL_CALLS,
+    HOSTS,
+    PATIENT,
+    SEEN,
+    Numbers,
+    chain,
+    check_ledger,
+)
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, OverZeroMQ, World
 from topology_api import Bolt, Topology, TopologyBuilder
@@ -96,7 +105,7 @@ def test_after_any_pattern_of_loss_and_then_quiet_all_credit_has_returned_and_th
 def test_a_link_that_is_cut_for_a_while_loses_no_acked_tuple(cut: str, world: World) -> None:
     net = Net(chain(cut, 3000), HOSTS, world, conf=CONF)
     net.start()
-    assert net.run(5, lambda: len(VERDICTS[cut]) > 200)
+    assert net.run(5, lambda: len(FINAL_CALLS[cut]) > 200)
     there, back = net.nodes["w2"].carrier.address, net.nodes["w1"].carrier.address
     net.faults.cut = lambda address, channel: (
         (address == there and (cut != "data only" or channel == DATA))
@@ -124,7 +133,7 @@ def test_tuples_lost_in_a_gap_fail_at_once_and_not_by_timeout(world: World, reas
     net.faults.cut = lambda address, channel: False
     net.run_until_quiet(60)
     check_ledger("gap", 400)
-    assert {verdict for _, verdict in VERDICTS["gap"]} == {"ack"}, "the replay came through"
+    assert {final_call for _, final_call in FINAL_CALLS["gap"]} == {"ack"}, "the replay came through"
     assert net.spouts[0].replayed > 0
     assert set(reasons) == {MISSING}
 
@@ -138,8 +147,8 @@ def test_a_worker_that_is_killed_and_restarted_costs_replays_and_no_acked_tuple(
     net = Net(chain(run, 3000), HOSTS, world, conf=CONF | {"topology.message.timeout.secs": 2})
     net.start()
     for _ in range(3):
-        more = len(VERDICTS[run]) + 150
-        assert net.run(30, lambda more=more: len(VERDICTS[run]) > more)  # type: ignore[misc]
+        more = len(FINAL_CALLS[run]) + 150
+        assert net.run(30, lambda more=more: len(FINAL_CALLS[run]) > more)  # type: ignore[misc]
         net.kill(victim)
         net.run(0.2)
         net.restart(victim)
@@ -154,14 +163,14 @@ def test_roots_of_frames_to_a_superseded_process_fail_as_lost_though_no_timeout_
     run = "superseded"
     net = Net(chain(run, 500), HOSTS, world, conf=PATIENT)
     net.start()
-    assert net.run(30, lambda: len(VERDICTS[run]) > 50)
+    assert net.run(30, lambda: len(FINAL_CALLS[run]) > 50)
     net.kill("w2")
     net.run(0.2)
     net.restart("w2")
     assert net.run(5, lambda: net.spouts[0].replayed > 0)
     assert net.nodes["w1"].exchange.counters["lost frames"] > 0
     assert GONE in reasons
-    assert not [verdict for _, verdict in VERDICTS[run] if verdict == "timeout"]
+    assert not [final_call for _, final_call in FINAL_CALLS[run] if final_call == "timeout"]
 
 
 @IN_BOTH
@@ -184,7 +193,7 @@ def test_a_peer_that_pauses_for_a_moment_delays_the_others_and_loses_nothing(wor
     run = "frozen"
     net = Net(chain(run, 1000), HOSTS, world, conf=PATIENT)
     net.start()
-    assert net.run(30, lambda: len(VERDICTS[run]) > 100)
+    assert net.run(30, lambda: len(FINAL_CALLS[run]) > 100)
     frozen = net.nodes.pop("w3")
     net.run(0.5)
     net.nodes["w3"] = frozen
@@ -223,7 +232,7 @@ def test_a_process_that_was_superseded_while_it_was_frozen_is_refused(world: Wor
     run = "thawed"
     net = Net(chain(run, 1000), HOSTS, world, conf=CONF | {"topology.message.timeout.secs": 2})
     net.start()
-    assert net.run(30, lambda: len(VERDICTS[run]) > 100)
+    assert net.run(30, lambda: len(FINAL_CALLS[run]) > 100)
     frozen = net.nodes.pop("w2")
     net.world.move("w2")
     net.restart("w2")
@@ -246,15 +255,15 @@ def test_a_spout_whose_worker_is_killed_restarts_and_its_old_trees_do_not_affect
     net = Net(chain(run, 1500), HOSTS, world, conf=CONF)
     net.start()
     for _ in range(3):
-        more = len(VERDICTS[run]) + 100
-        assert net.run(30, lambda more=more: len(VERDICTS[run]) > more)  # type: ignore[misc]
+        more = len(FINAL_CALLS[run]) + 100
+        assert net.run(30, lambda more=more: len(FINAL_CALLS[run]) > more)  # type: ignore[misc]
         net.kill("w1")
         net.run(0.1)
-        VERDICTS[run].clear()
+        FINAL_CALLS[run].clear()
         net.restart("w1")
     net.run_until_quiet(200)
     check_ledger(run, 1500)
-    assert {verdict for _, verdict in VERDICTS[run]} == {"ack"}
+    assert {final_call for _, final_call in FINAL_CALLS[run]} == {"ack"}
 
 
 def moved(net: Net, hosts: dict[str, list[str]], new: set[str], topology: Topology | None = None) -> None:
@@ -283,8 +292,8 @@ def test_tasks_that_move_under_load_cost_replays_and_others_keep_their_state() -
     net = Net(chain(run, 4000), HOSTS, InMemory(), conf=CONF)
     net.start()
     for turn in range(4):
-        more = len(VERDICTS[run]) + 200
-        assert net.run(30, lambda more=more: len(VERDICTS[run]) > more)  # type: ignore[misc]
+        more = len(FINAL_CALLS[run]) + 200
+        assert net.run(30, lambda more=more: len(FINAL_CALLS[run]) > more)  # type: ignore[misc]
         stayed = net.nodes["w1"].worker.tasks[1].instance
         name = f"n{turn}"
         hosts = {"w1": HOSTS["w1"], name: [*HOSTS["w2"], *HOSTS["w3"]]}
@@ -300,8 +309,8 @@ def test_another_number_of_tasks_gives_each_key_one_owner_and_loses_nothing() ->
     net = Net(topology, HOSTS, InMemory(), conf=CONF)
     net.start()
     for sinks in (4, 1, 3):
-        more = len(VERDICTS[run]) + 200
-        assert net.run(30, lambda more=more: len(VERDICTS[run]) > more)  # type: ignore[misc]
+        more = len(FINAL_CALLS[run]) + 200
+        assert net.run(30, lambda more=more: len(FINAL_CALLS[run]) > more)  # type: ignore[misc]
         for node in net.nodes.values():
             node.worker.drain()
         assert net.run(60, lambda: all(node.worker.drained for node in net.nodes.values()))
@@ -326,7 +335,7 @@ def test_a_peer_that_was_restarted_elsewhere_is_found_by_its_own_heartbeats(worl
     run = "elsewhere"
     net = Net(chain(run, 2000), HOSTS, world, conf=CONF)
     net.start()
-    assert net.run(30, lambda: len(VERDICTS[run]) > 200)
+    assert net.run(30, lambda: len(FINAL_CALLS[run]) > 200)
     before = net.nodes["w3"].carrier.address
     net.kill("w3")
     net.run(0.3)
@@ -385,7 +394,7 @@ def test_a_stalled_data_channel_is_reconnected_though_heartbeats_go_on(world: Wo
     run = "stalled"
     net = Net(chain(run, 1000), HOSTS, world, conf=PATIENT)
     net.start()
-    assert net.run(10, lambda: len(VERDICTS[run]) > 100)
+    assert net.run(10, lambda: len(FINAL_CALLS[run]) > 100)
     there, carrier = net.nodes["w3"].carrier.address, net.nodes["w1"].carrier
     before = carrier.connections["w3"]
     net.faults.cut = lambda address, channel: (
@@ -407,7 +416,7 @@ class Around(Bolt):
 
 
 def test_untracked_tuples_of_a_cycle_do_not_pile_up_for_a_frozen_peer() -> None:
-    SEEN["loop"], VERDICTS["loop"] = [], []
+    SEEN["loop"], FINAL_CALLS["loop"] = [], []
     builder = TopologyBuilder("loop")
     numbers = builder.set_spout("numbers", Numbers("loop", 50, tracked=False))
     around = builder.set_bolt("around", Around(), parallelism=2)

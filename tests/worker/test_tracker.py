@@ -69,7 +69,7 @@ class Tree:
     spout: int
     waiting: set[Node] = field(default_factory=set)
     #: None while it is open, otherwise "acked" or a failure's reason.
-    verdict: str | None = None
+    final_call: str | None = None
 
 
 @dataclass
@@ -102,7 +102,7 @@ class TreesInAnyOrder(RuleBasedStateMachine):
         self.nodes: list[Node] = []
         self.messages: list[Message] = []
         self.delivered: list[Message] = []
-        self.verdicts: list[tuple[int, str]] = []
+        self.final_calls: list[tuple[int, str]] = []
 
     def picked(self, choices: list[int]) -> list[Node]:
         """Some of the open tuples; one may be picked twice."""
@@ -113,7 +113,7 @@ class TreesInAnyOrder(RuleBasedStateMachine):
         if not self.trackers[spout].free:
             return
         message_id = len(self.trees)
-        tree = Tree(spout, verdict=None if readers else "acked")
+        tree = Tree(spout, final_call=None if readers else "acked")
         self.trees.append(tree)
         emitter = self.spouts[spout]
         emitter.emit((message_id,), message_id=message_id, stream=str(readers))
@@ -178,8 +178,8 @@ class TreesInAnyOrder(RuleBasedStateMachine):
                     if self.trees[tree].spout == message.spout:
                         self.trees[tree].waiting.discard(node)
         for open_tree in self.trees:
-            if open_tree.verdict is None and not open_tree.waiting:
-                open_tree.verdict = "acked"
+            if open_tree.final_call is None and not open_tree.waiting:
+                open_tree.final_call = "acked"
         for message in chosen:
             if message.failed_root:
                 self.fail_arrives(message)
@@ -189,8 +189,8 @@ class TreesInAnyOrder(RuleBasedStateMachine):
         """A failure reaches its tracker."""
         self.trackers[message.spout].fail(message.failed_root, FAILURE)
         tree = self.trees[message.fails]
-        if tree.verdict is None:
-            tree.verdict = "failed"
+        if tree.final_call is None:
+            tree.final_call = "failed"
 
     @precondition(lambda self: self.delivered)
     @rule(choice=st.integers(0, 1000))
@@ -198,26 +198,26 @@ class TreesInAnyOrder(RuleBasedStateMachine):
         message = self.delivered[choice % len(self.delivered)]
         if message.failed_root:
             self.fail_arrives(message)
-        elif all(self.trees[tree].verdict for node in message.acks for tree in node.trees):
+        elif all(self.trees[tree].final_call for node in message.acks for tree in node.trees):
             self.trackers[message.spout].merge(*message.columns)
 
-    @precondition(lambda self: any(tree.verdict is None for tree in self.trees))
+    @precondition(lambda self: any(tree.final_call is None for tree in self.trees))
     @rule()
     def the_timeout_passes(self) -> None:
         self.now += 1.1 * TIMEOUT
         for tracker in self.trackers.values():
             tracker.expire(self.now)
         for tree in self.trees:
-            tree.verdict = tree.verdict or "timeout"
+            tree.final_call = tree.final_call or "timeout"
 
     @invariant()
-    def each_tree_has_the_verdict_of_the_model_and_only_one(self) -> None:
+    def each_tree_has_the_final_call_of_the_model_and_only_one(self) -> None:
         for tracker in self.trackers.values():
-            self.verdicts += [(emission[0], "acked") for emission in tracker.completed]
-            self.verdicts += [(emission[0], failure.reason) for emission, failure in tracker.failed]
+            self.final_calls += [(emission[0], "acked") for emission in tracker.completed]
+            self.final_calls += [(emission[0], failure.reason) for emission, failure in tracker.failed]
             tracker.completed, tracker.failed = [], []
-        wanted = [(number, tree.verdict) for number, tree in enumerate(self.trees) if tree.verdict]
-        assert sorted(self.verdicts) == wanted
+        wanted = [(number, tree.final_call) for number, tree in enumerate(self.trees) if tree.final_call]
+        assert sorted(self.final_calls) == wanted
 
     @invariant()
     def the_open_trees_are_those_of_the_model(self) -> None:
@@ -225,7 +225,7 @@ class TreesInAnyOrder(RuleBasedStateMachine):
             wanted = [
                 self.roots[number]
                 for number, tree in enumerate(self.trees)
-                if tree.spout == spout and tree.verdict is None
+                if tree.spout == spout and tree.final_call is None
             ]
             assert sorted(tracker.open_roots()) == sorted(wanted)
             assert tracker.pending == len(wanted)

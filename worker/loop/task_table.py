@@ -63,7 +63,7 @@ class TaskTable:
     @property
     def spouts_drained(self) -> bool:
         """Whether no spout here has open trees or final calls to make."""
-        return not any(task.pending or task.busy or task.has_verdicts for task in self.spouts)
+        return not any(task.pending or task.busy or task.has_final_calls for task in self.spouts)
 
     @property
     def at_rest(self) -> bool:

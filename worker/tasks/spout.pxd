@@ -24,7 +24,7 @@ cdef class SpoutTask(Task):
     cdef public list late_xors
     cdef public list late_failures
     cdef public long long besides
-    cdef public bint verdicts_emit
+    cdef public bint final_calls_emit
     cdef public object latency
     cdef public dict given_up
     cdef public object first_failure
@@ -33,9 +33,9 @@ cdef class SpoutTask(Task):
 
     cpdef bint at_limit(self) except -1
     cpdef bint full(self) except -1
-    cpdef bint verdicts_due(self) except -1
+    cpdef bint final_calls_due(self) except -1
     cpdef set_time(self, double now)
     cpdef call_next_tuple(self, double now, long long most_emits)
-    cpdef give_verdicts(self, double now, double enough)
+    cpdef make_final_calls(self, double now, double enough)
     cpdef list give_acks(self, list emissions, double enough)
     cpdef emit_replays(self, double now, long long enough)

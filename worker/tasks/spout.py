@@ -63,7 +63,7 @@ class SpoutTask(Task):
         #: The number of replays and dead letters so far.
         self.besides = 0
         #: Whether calls of `ack` or `fail` have ever emitted, or there was a dead letter.
-        self.verdicts_emit = False
+        self.final_calls_emit = False
         self.latency = LatencyHistogram()
         #: The number of trees that failed for good, by reason.
         self.given_up: dict[str, int] = {}
@@ -98,10 +98,10 @@ class SpoutTask(Task):
         if not (self.finished and self.opened) or "stopped" in self.given_up:
             return False
         at_rest = self.closed if self.stopped else not self.busy
-        return at_rest and not self.pending and not self.has_verdicts
+        return at_rest and not self.pending and not self.has_final_calls
 
     @property
-    def has_verdicts(self) -> bool:
+    def has_final_calls(self) -> bool:
         """Whether trees wait for their calls of `ack` or `fail`."""
         tracker = self.tracker
         return bool(tracker.completed or tracker.failed or tracker.untracked)
@@ -134,7 +134,7 @@ class SpoutTask(Task):
         if not self.opened:
             return False
         now = self.now()
-        return self.verdicts_due() or self.may_emit(now) or self.replay_due(now)
+        return self.final_calls_due() or self.may_emit(now) or self.replay_due(now)
 
     def next_time(self) -> float | None:
         """Return the time at which the spout is due if nothing arrives earlier."""
@@ -153,8 +153,8 @@ class SpoutTask(Task):
         self.emitter.open_for(threading.get_ident())
         self.set_time(now)
         enough = self.produced + self.limits.emits
-        if self.verdicts_due():
-            self.give_verdicts(now, enough)
+        if self.final_calls_due():
+            self.make_final_calls(now, enough)
         self.emit_replays(now, enough)
         if self.produced < enough and self.may_emit(now):
             self.call_next_tuple(now, enough - self.produced)
@@ -224,11 +224,11 @@ class SpoutTask(Task):
 
     # Final calls.
 
-    def verdicts_due(self) -> bool:
+    def final_calls_due(self) -> bool:
         """Return whether final calls are due. If `ack` or `fail` emit, they need room in the outboxes, as any emission does."""
-        return self.has_verdicts and not (self.blocked and self.verdicts_emit)
+        return self.has_final_calls and not (self.blocked and self.final_calls_emit)
 
-    def give_verdicts(self, now: float, enough: float) -> None:
+    def make_final_calls(self, now: float, enough: float) -> None:
         """Call `ack` for completed trees, and replay or fail the failed trees, until `produced` reaches `enough`."""
         tracker = self.tracker
         before = self.produced
@@ -250,7 +250,7 @@ class SpoutTask(Task):
                     tracker.failed[:0] = failed[number:]
                     break
         if self.produced > before:
-            self.verdicts_emit = True
+            self.final_calls_emit = True
 
     @cython.locals(emitter=SpoutEmitter, given=cython.Py_ssize_t, has_ack=cython.bint, most=cython.double)
     def give_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
@@ -269,7 +269,7 @@ class SpoutTask(Task):
                     try:
                         instance.ack(emission[0])
                     except BaseException as error:
-                        self.verdict_raised("ack", error, emission[0])
+                        self.final_call_raised("ack", error, emission[0])
                 if observer is not None:
                     observer.spout_acked(emission[0])
                 if emitter.emitted >= most:
@@ -324,11 +324,11 @@ class SpoutTask(Task):
         try:
             self.instance.fail(message_id, failure)
         except BaseException as error:
-            self.verdict_raised("fail", error, message_id)
+            self.final_call_raised("fail", error, message_id)
         if self.observer is not None:
             self.observer.spout_failed(message_id, failure)
 
-    def verdict_raised(self, name: str, error: BaseException, message_id: Any) -> None:
+    def final_call_raised(self, name: str, error: BaseException, message_id: Any) -> None:
         """Report an error of `ack` or `fail`, except an EmitError while the task is being stopped."""
         if not (self.stopping and isinstance(error, EmitError)):
             self.report(name, error, f"message id {short(message_id)}")
@@ -355,17 +355,17 @@ class SpoutTask(Task):
         and every accepted emission gets its final call.
         """
         self.emitter.open_for(threading.get_ident())
-        self.give_verdicts(self.now(), float("inf"))
+        self.make_final_calls(self.now(), float("inf"))
         self.stopping = True
         self.emitter.close_for("its task is being stopped")
-        while self.has_verdicts:
-            self.give_verdicts(self.now(), float("inf"))
+        while self.has_final_calls:
+            self.make_final_calls(self.now(), float("inf"))
         failure = Failure(reason, None, None, None, 0)
         for root in self.tracker.open_roots():
             self.tracker.fail(root, failure)
         failed, self.tracker.failed = self.tracker.failed, []
-        for emission, verdict in failed:
-            self.give_up(emission, verdict)
+        for emission, cause in failed:
+            self.give_up(emission, cause)
         replays, self.replays = sorted(self.replays), []
         for _, _, emission in replays:
             self.give_up(emission, failure)

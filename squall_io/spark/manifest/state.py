@@ -102,7 +102,7 @@ def has_counted(files: Files, batch: BatchName) -> bool:
 
 
 @dataclass(frozen=True)
-class _Verdict:
+class _Decision:
     """Which batches of a writer id's epoch count."""
 
     #: The numbers of the batches that count; None: all.
@@ -121,12 +121,12 @@ def _read(files: Files) -> TableState:
     found = {batch for path, batch in entries.items() if batch is not None and batch.commit == path}
     claims = list_claims(files)
     epochs = sorted({(batch.writer_id, batch.epoch) for batch in found})
-    verdicts = dict(zip(epochs, map_concurrently(lambda epoch: _decide(files, *epoch, claims), epochs)))
+    decisions = dict(zip(epochs, map_concurrently(lambda epoch: _decide(files, *epoch, claims), epochs)))
     checkpoint = read_newest(files)
     covered = {entry.batch for entry in checkpoint.entries}
     # Batches of an epoch with an unreadable fence are neither counted nor abandoned.
-    decided = {batch: verdicts[batch.writer_id, batch.epoch] for batch in sorted(found - covered)}
-    counting = [batch for batch, verdict in decided.items() if verdict.has(batch)]
+    decided = {batch: decisions[batch.writer_id, batch.epoch] for batch in sorted(found - covered)}
+    counting = [batch for batch, decision in decided.items() if decision.has(batch)]
     results = map_concurrently(lambda batch: _read_entry(files, batch), counting)
     read = [result for result in results if isinstance(result, BatchEntry)]
     every = sorted((*checkpoint.entries, *read), key=lambda entry: (entry.committed, entry.batch))
@@ -136,11 +136,13 @@ def _read(files: Files) -> TableState:
         entries=tuple(entry for entry in every if str(entry.batch) not in replaced),
         replaced=tuple(entry for entry in every if str(entry.batch) in replaced),
         abandoned=tuple(
-            batch for batch, verdict in decided.items() if verdict.problem is None and not verdict.has(batch)
+            batch
+            for batch, decision in decided.items()
+            if decision.problem is None and not decision.has(batch)
         ),
         unreadable=(
             *checkpoint.unreadable,
-            *(verdict.problem for verdict in verdicts.values() if verdict.problem is not None),
+            *(decision.problem for decision in decisions.values() if decision.problem is not None),
             *(result for result in results if isinstance(result, UnreadableRecord)),
         ),
         checkpoint=checkpoint,
@@ -151,22 +153,22 @@ def _read(files: Files) -> TableState:
     )
 
 
-def _decide(files: Files, writer_id: WriterId, epoch: int, claims: Listing) -> _Verdict:
+def _decide(files: Files, writer_id: WriterId, epoch: int, claims: Listing) -> _Decision:
     """Return which batches of an epoch count: all of them if no claim follows."""
     after = (writer_id, epoch + 1)
     if after not in claims.claims:
-        return _Verdict()
+        return _Decision()
     try:
         if after in claims.fences:
             # The fence has decided. If the fence cannot be read, the batches must not be assumed to count.
-            return _Verdict(read_fence(files, *after))
+            return _Decision(read_fence(files, *after))
         try:
             # The new owner has put its claim but not yet the fence, and may be dead. Any reader may make the fence.
-            return _Verdict(publish_fence(files, *after))
+            return _Decision(publish_fence(files, *after))
         except FilesRefused:
-            return _Verdict(certain=False)
+            return _Decision(certain=False)
     except UnreadableRecord as problem:
-        return _Verdict(frozenset(), problem=problem)
+        return _Decision(frozenset(), problem=problem)
 
 
 def _read_entry(files: Files, batch: BatchName) -> BatchEntry | UnreadableRecord:

@@ -79,7 +79,7 @@ class NotCommitted(SquallError):
     """An external step was given up: a batch is not in the table, or the table was not opened."""
 
 
-class Verdict(Enum):
+class ErrorClass(Enum):
     """What to do after an error."""
 
     #: Retry without limit: storage or Spark is unavailable.
@@ -90,35 +90,35 @@ class Verdict(Enum):
     UNKNOWN = "unknown"
 
 
-def verdict_on(error: BaseException) -> Verdict:
-    """Return what an error means. Retries are unlimited only if storage or Spark is unavailable."""
+def classify(error: BaseException) -> ErrorClass:
+    """Return the class of an error. Retries are unlimited only if storage or Spark is unavailable."""
     if isinstance(error, FilesUnavailable):
-        return Verdict.AGAIN
+        return ErrorClass.AGAIN
     if isinstance(error, BatchLost):
         # The loss of a batch's files may have been an accident. If something deletes or hides the files of each batch, this
         # error will come again.
-        return Verdict.UNKNOWN
+        return ErrorClass.UNKNOWN
     if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
-        return Verdict.REFUSED
+        return ErrorClass.REFUSED
     if isinstance(error, (JavaFailed, NoConnectServer, ConnectionError)):
-        return Verdict.AGAIN
+        return ErrorClass.AGAIN
     if isinstance(error, SquallError):
         # Waiting does not help if files are missing, or exist already.
-        return Verdict.UNKNOWN if isinstance(error, FilesError) else Verdict.REFUSED
+        return ErrorClass.UNKNOWN if isinstance(error, FilesError) else ErrorClass.REFUSED
     module = type(error).__module__.partition(".")[0]
     if module not in ("py4j", "pyspark", "grpc"):
-        return Verdict.UNKNOWN
+        return ErrorClass.UNKNOWN
     meaning = _meaning(error)
     if meaning is not None:
-        return verdict_on(meaning)
+        return classify(meaning)
     text = _trace_of(error)
     if any(map(_is_no_storage, _causes_of(error))):
-        return Verdict.UNKNOWN
+        return ErrorClass.UNKNOWN
     if module == "grpc":
-        return Verdict.UNKNOWN if _SENSELESS.search(text) else Verdict.AGAIN
+        return ErrorClass.UNKNOWN if _SENSELESS.search(text) else ErrorClass.AGAIN
     # If Java did not answer, Py4J's error has no trace.
     no_answer = type(error).__name__ in ("Py4JError", "Py4JNetworkError") and "Trace:" not in text
-    return Verdict.AGAIN if no_answer or _GONE.search(text) else Verdict.UNKNOWN
+    return ErrorClass.AGAIN if no_answer or _GONE.search(text) else ErrorClass.UNKNOWN
 
 
 def reason_of(error: BaseException, call: str = WRITE) -> str:
@@ -213,11 +213,11 @@ class Retries:
         if self.since is None:
             self.since = now
         self.failures += 1
-        verdict = verdict_on(error)
-        self.unknown = self.unknown + 1 if verdict is Verdict.UNKNOWN else 0
+        kind = classify(error)
+        self.unknown = self.unknown + 1 if kind is ErrorClass.UNKNOWN else 0
         lasting = now - self.since
         late = self.limit is not None and lasting >= self.limit
-        if not in_doubt and (verdict is Verdict.REFUSED or late or self.unknown >= UNKNOWN_TRIES):
+        if not in_doubt and (kind is ErrorClass.REFUSED or late or self.unknown >= UNKNOWN_TRIES):
             tried = f" (tried {self.failures} times in {lasting:.0f} s)" if self.failures > 1 else ""
             raise NotCommitted(f"{self.what}{tried}: {reason_of(error)}") from error
         if self.failures == 1 or now - self._logged >= LOG_AGAIN:

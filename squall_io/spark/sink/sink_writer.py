@@ -31,7 +31,7 @@ from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
-from squall_io.spark.sink.errors import STOPPED, NotCommitted, Retries, Verdict, reason_of, verdict_on
+from squall_io.spark.sink.errors import STOPPED, ErrorClass, NotCommitted, Retries, classify, reason_of
 from squall_io.spark.sink.settings import SinkSettings
 from squall_io.spark.sink.writing import TableWriter, WriteAs
 from squall_io.spark.stores import OpenStore, open_files
@@ -138,7 +138,7 @@ class SinkWriter:
                 return
             except Exception as error:
                 never_started = self._lease is None and isinstance(error, JavaFailed)
-                if never_started or verdict_on(error) is Verdict.REFUSED:
+                if never_started or classify(error) is ErrorClass.REFUSED:
                     raise
                 self._suspect = True
                 retries.failed(error)
