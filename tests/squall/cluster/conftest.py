@@ -15,7 +15,7 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.sqlite import SqliteStore
 from squall.cluster.store import Store
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.squall.cluster.store_sessions import Session
+from tests.squall.cluster.store_sessions import Open, Session
 from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer
 
 STORES = ["memory", "sqlite", pytest.param("zookeeper", marks=pytest.mark.slow)]
@@ -49,3 +49,19 @@ def session(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Session]
 @pytest.fixture
 def store(session: Session) -> Store:
     return session()
+
+
+@pytest.fixture
+def opened(zookeeper_root: str) -> Iterator[Open]:
+    """Opens stores at a server, in the root of this test; they are closed with the test."""
+    stores: list[ZooKeeperStore] = []
+
+    def opener(servers: str, **options: object) -> ZooKeeperStore:
+        store = ZooKeeperStore(servers, **{"root": zookeeper_root, "session_secs": 4.0, **options})  # type: ignore[arg-type]
+        stores.append(store)
+        store.start(PATIENCE_SECS)
+        return store
+
+    yield opener
+    for store in stores:
+        store.close()
