@@ -22,9 +22,8 @@ def blockers(workers: Iterable[Worker]) -> list[str]:
     """Return one line for each reason why a task keeps the topology from being completed."""
     tasks = sorted((task for worker in workers for task in worker.tasks.values()), key=lambda task: task.id)
     lines = [line for task in tasks if not task.ended for line in reasons(task)]
-    if not lines:  # the tasks wait only for each other's end marks
-        lines = [f"{place(task)} has not ended" for task in tasks if not task.ended]
-    return lines
+    # If there are no other reasons, the tasks wait only for each other's end marks.
+    return lines or [f"{place(task)} has not ended" for task in tasks if not task.ended]
 
 
 def reasons(task: Task) -> list[str]:
@@ -72,6 +71,5 @@ def place(task: Task) -> str:
 
 def stuck_text(head: str, lines: Iterable[str], errors: Iterable[ErrorReport]) -> str:
     """Return the text of a TimeoutError: the head, the reasons for waiting, and the last error in user code."""
-    last = list(errors)[-1:]
-    tail = [f"last error: {report.render()}" for report in last]
+    tail = [f"last error: {report.render()}" for report in list(errors)[-1:]]
     return "\n".join([head, *(f"  - {line}" for line in lines), *tail])

@@ -14,8 +14,8 @@ from typing import Any
 
 from local_cluster.blockers import blockers, stuck_text
 from local_cluster.driver import SimulatedDriver
-from local_cluster.recording import Recording, Row
-from local_cluster.scripted import Pause, Tick, row_problem
+from local_cluster.recording import Recording
+from local_cluster.scripted import Pause, Row, ScriptedSpout, Tick, row_problem
 from local_cluster.stamps import new_stamp
 from nimbus.placement.tasks import number_tasks
 from squall.reports.error_reports import ErrorReport
@@ -27,8 +27,6 @@ from topology_api import (
     Fields,
     Hook,
     InvalidTopology,
-    Spout,
-    Topology,
     TopologyBuilder,
     TopologyFailed,
     Tuple,
@@ -49,16 +47,6 @@ FRAME = 128
 TIMEOUT = 60.0
 
 Item = Any
-
-
-class InputSource(Spout):
-    """The declared source of the bolt's input; it never runs."""
-
-    def __init__(self, fields: Fields) -> None:
-        self.outputs = fields
-
-    def next_tuple(self) -> None:
-        """Do nothing: it is never called, since the test feeds the bolt."""
 
 
 class InputRecording(Hook):
@@ -143,14 +131,26 @@ def run_bolt(
     given = list(inputs)
     fields, rows = _rows_of(given, None if source_fields is None else Fields(source_fields))
     builder = TopologyBuilder(TOPOLOGY)
-    builder.set_spout(SOURCE, InputSource(fields))
+    builder.set_spout(SOURCE, ScriptedSpout(fields, ()))  # it never runs: the test feeds the bolt
     builder.set_bolt(BOLT, bolt).shuffle_grouping(SOURCE)
     topology = builder.build()
     recording = Recording(topology)
     input_recording = InputRecording([item for item in given if not isinstance(item, (Tick, Pause))])
-    confs = merged(topology, overrides=Overrides(topology=dict(conf or {})))
+    whole, components = merged(topology, overrides=Overrides(topology=dict(conf or {})))
+    tasks = number_tasks(topology)
     with tempfile.TemporaryDirectory(prefix="squall-run-bolt-") as directory:
-        return _Run(topology, confs, directory, recording, input_recording).run(rows)
+        plan = WorkerPlan(
+            worker=BOLT,
+            topology=topology,
+            tasks=tasks,
+            worker_of={task: component for task, component, _ in tasks},
+            conf=whole,
+            component_confs=components,
+            directory=directory,
+            observers=(recording, input_recording),
+            topology_id=f"{topology.name}-1-{new_stamp()}",
+        )
+        return _Run(plan, recording, input_recording).run(rows)
 
 
 def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row | Tick | Pause]]:
@@ -158,8 +158,8 @@ def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row
     values = [item for item in given if not isinstance(item, (Tick, Pause))]
     if fields is None:
         first = values[0] if values else ()
-        names = first if isinstance(first, Mapping) else map(str, range(_width(first)))
-        fields = Fields(*names)
+        width = len(first) if isinstance(first, (tuple, list)) else 0
+        fields = Fields(*(first if isinstance(first, Mapping) else map(str, range(width))))
     problems: list[str] = []
     rows: list[Row | Tick | Pause] = []
     for position, item in enumerate(given):
@@ -182,41 +182,18 @@ def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row
     return fields, rows
 
 
-def _width(first: Item) -> int:
-    return len(first) if isinstance(first, (tuple, list)) else 0
-
-
 class _Run:
     """One run: a worker with one bolt task, which a driver runs; the test acts as the worker that sends to it."""
 
-    def __init__(
-        self,
-        topology: Topology,
-        confs: tuple[Mapping[str, Any], Mapping[str, Mapping[str, Any]]],
-        directory: str,
-        recording: Recording,
-        input_recording: InputRecording,
-    ) -> None:
+    def __init__(self, plan: WorkerPlan, recording: Recording, input_recording: InputRecording) -> None:
         self.recording = recording
         self.input_recording = input_recording
         self.driver = SimulatedDriver()
         self.driver.start(self)
         self.clock = self.driver.clock
         self.deadline = time.monotonic() + TIMEOUT
-        tasks = number_tasks(topology)
-        of = {component: task for task, component, _ in tasks}
+        of = {component: task for task, component, _ in plan.tasks}
         self.target = of[BOLT]
-        plan = WorkerPlan(
-            worker=BOLT,
-            topology=topology,
-            tasks=tasks,
-            worker_of={of[SOURCE]: SOURCE, of[BOLT]: BOLT},
-            conf=confs[0],
-            component_confs=confs[1],
-            directory=directory,
-            observers=(recording, input_recording),
-            topology_id=f"{topology.name}-1-{new_stamp()}",
-        )
         self.source = plan.source(SOURCE, of[SOURCE], "default")
         calls = SimulatedAsync(self.clock.now)
         self.worker = Worker(
@@ -248,7 +225,6 @@ class _Run:
         finally:
             worker.stop()
         self.recording.mutations.end()
-        self.recording.mutations.raise_found()
         return BoltRun(self.recording, self.input_recording, tuple(worker.errors[BOLT].kept))
 
     def feed(self, items: list[Row | Tick | Pause]) -> None:

@@ -8,12 +8,10 @@ Must not know: how tasks run.
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
@@ -34,8 +32,6 @@ from worker.tasks.scratch import Scratch
 
 if TYPE_CHECKING:
     from local_cluster.process_engine import ProcessEngine, WorkerView
-
-_log = logging.getLogger(__name__)
 
 #: The most calls of next_tuple at one instant of simulated time.
 CALLS_AN_INSTANT = 1000
@@ -85,9 +81,8 @@ class LocalCluster:
         self._directory: str | None = None
         self._closed = False
         self._process = os.getpid()
-        self._driver: RealTimeDriver | SimulatedDriver = (
-            SimulatedDriver() if simulated_time else RealTimeDriver()
-        )
+        self._driver: RealTimeDriver | SimulatedDriver
+        self._driver = SimulatedDriver() if simulated_time else RealTimeDriver()
         self._engine: Engine | ProcessEngine
         if processes:
             from local_cluster.process_engine import ProcessEngine
@@ -241,9 +236,7 @@ class LocalCluster:
     def __enter__(self) -> LocalCluster:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.shutdown()
 
     # Inside.
@@ -278,12 +271,10 @@ class LocalCluster:
     def _progress(self, name: str) -> str:
         status = self.status(name)
         parts = [f"state {status.state}"]
-        for component, totals in status.components.items():
-            what = (
-                f"{totals.pending} trees pending" if totals.kind == "spout" else f"{totals.executed} executed"
-            )
-            why = f" ({totals.idle})" if totals.idle else ""
-            parts.append(f"{component}: {totals.emitted} emitted, {what}{why}, {totals.errors} errors")
+        for name, each in status.components.items():
+            what = f"{each.pending} trees pending" if each.kind == "spout" else f"{each.executed} executed"
+            why = f" ({each.idle})" if each.idle else ""
+            parts.append(f"{name}: {each.emitted} emitted, {what}{why}, {each.errors} errors")
         if status.errors:
             parts.append(f"last error: {status.errors[-1].render()}")
         return "; ".join(parts)

@@ -98,33 +98,23 @@ class SimulatedDriver:
         self.check_outside("advance()")
         self.run_until(lambda: False, self.clock.now() + seconds)
 
-    def move_on(self, until: float, restless: bool) -> bool:
-        """Move to the next moment at which something is due, at most to `until`. Return False if the time is already `until`,
-        or if nothing is due and `until` is infinite. `restless`: this instant never settled."""
-        now = self.clock.now()
-        if now >= until:
-            return False
-        assert self.engine is not None
-        due = self.engine.next_time()
-        if restless:
-            due = now + 0.001
-        if due is not None and due <= now:  # something is due now, but a round did nothing: a rounding error
-            due = now + 1e-6
-        moment = until if due is None else min(due, until)
-        if moment == float("inf"):
-            return False
-        self.clock.move_to(moment)
-        return True
-
     def run_until(self, over: Callable[[], bool], latest: float = float("inf")) -> bool:
         """Jump from one due time to the next until `over` returns True. Return False if the time `latest` is reached, or if
         nothing is due any more: then `over` can never become true."""
+        assert self.engine is not None
         while True:
             restless = self.settle() >= ROUNDS_AN_INSTANT
             if over():
                 return True
-            if not self.move_on(latest, restless):
+            now, due = self.clock.now(), self.engine.next_time()
+            if restless:  # this instant never settled
+                due = now + 0.001
+            if due is not None and due <= now:
+                due = now + 1e-6  # something is due now, but a round did nothing: a rounding error
+            moment = latest if due is None else min(due, latest)
+            if now >= latest or moment == float("inf"):
                 return False
+            self.clock.move_to(moment)
 
     def stop(self, last: Callable[[], None]) -> None:
         """Stop, and run `last` once."""

@@ -70,17 +70,9 @@ class Engine:
         for worker in workers:
             self.report_after_stall(workers, patience)
             busy |= worker.step()
-        now = self.clock.now()
         self.rounds += 1
-        due = self.nimbus.due
         crashed = any(worker.crash for worker in workers)
-        if (
-            not busy
-            or self.changed
-            or crashed
-            or self.rounds >= ROUNDS_BETWEEN_SYNCS
-            or (due is not None and now >= due)
-        ):
+        if not busy or self.changed or crashed or self.rounds >= ROUNDS_BETWEEN_SYNCS or self.nimbus_is_due():
             self.rounds = 0
             busy |= self.sync()
         return busy
@@ -88,8 +80,8 @@ class Engine:
     def sync(self) -> bool:
         """Let Nimbus do its due work and the supervisors follow; return whether anything changed."""
         changed, self.changed = self.changed, False
-        now, due = self.clock.now(), self.nimbus.due
-        if changed or (due is not None and now >= due):
+        now = self.clock.now()
+        if changed or self.nimbus_is_due():
             self.nimbus.tick()
         busy = self.changed
         for _ in range(MOST_SYNCS):
@@ -101,6 +93,10 @@ class Engine:
             busy = True
         self.host.settle()
         return busy
+
+    def nimbus_is_due(self) -> bool:
+        """Return whether Nimbus has work to do now, even if nothing changed."""
+        return self.nimbus.due is not None and self.clock.now() >= self.nimbus.due
 
     def report_after_stall(self, workers: list[Worker], patience: float) -> None:
         """Send keep-alives if a user's call, perhaps in another worker, blocked everything for `patience` seconds or more. So
@@ -121,6 +117,5 @@ class Engine:
 
     def next_time(self) -> float | None:
         """Return the time at which a round is due even if nothing arrives."""
-        times = [worker.next_time() for worker in self.host.workers()]
-        times.append(self.nimbus.due)
+        times = [*(worker.next_time() for worker in self.host.workers()), self.nimbus.due]
         return min((time for time in times if time is not None), default=None)

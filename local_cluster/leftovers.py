@@ -39,17 +39,10 @@ def sweep(folder: Path) -> None:
     except OSError:
         return
     for path in left:
-        try:
+        # If there is an error, another process sweeps or wrote the directory.
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             if _is_ours(path) and _owner_is_gone(path) and not _has_workers(path):
                 _remove(path)
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            RecursionError,
-        ):  # another process sweeps or wrote the directory
-            continue
 
 
 def _is_ours(path: Path) -> bool:

@@ -36,6 +36,7 @@ KEPT_IN_VIEW = 8
 MOST_TEXT = 400
 
 
+@dataclass(eq=False, repr=False)
 class MutatedValue(SquallError, AssertionError):
     """A component changed a value of a tuple.
 
@@ -44,24 +45,17 @@ class MutatedValue(SquallError, AssertionError):
     instead; empty when `component` is certain.
     """
 
-    def __init__(
-        self,
-        component: str,
-        source: str,
-        stream: str,
-        field: str,
-        before: object,
-        after: object,
-        others: Sequence[str] = (),
-    ) -> None:
-        self.component = component
-        self.source = source
-        self.stream = stream
-        self.field = field
-        self.before = before
-        self.after = after
-        self.others = tuple(others)
-        super().__init__(component, source, stream, field, before, after, self.others)
+    component: str
+    source: str
+    stream: str
+    field: str
+    before: object
+    after: object
+    others: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        self.others = tuple(self.others)
+        self.args = tuple(vars(self).values())
 
     def __str__(self) -> str:
         when = "after it had emitted it" if self.component == self.source else "that it got in a tuple"
@@ -93,11 +87,6 @@ class WatchedValue:
         # A value whose pickle differs each time cannot be checked.
         return now != self.data and now == snapshot(self.value)
 
-    def held_by(self, component: str) -> None:
-        """Record that this component also has the value."""
-        if component not in self.holders:
-            self.holders.append(component)
-
     def mutated_by(self, component: str, others: Sequence[str] = ()) -> MutatedValue:
         """Return the error for this change."""
         try:
@@ -123,10 +112,8 @@ class MutationWatch:
                 self.watch(value, component, component, stream, field)
                 continue
             if watched.changed():
-                self.keep_first(
-                    watched.mutated_by(component) if component in watched.holders else self.blame(watched)
-                )
-            watched.held_by(component)
+                known = component in watched.holders
+                self.found = self.found or (watched.mutated_by(component) if known else self.blame(watched))
             self.view(component, watched)
 
     def executing(self, component: str, tup: Tuple) -> None:
@@ -139,7 +126,6 @@ class MutationWatch:
                 self.watch(value, component, tup.component, tup.stream, field)
             else:
                 self.judge(watched)
-                watched.held_by(component)
                 self.view(component, watched)
 
     def executed(self, component: str, tup: Tuple) -> None:
@@ -148,12 +134,13 @@ class MutationWatch:
         got = [self.watched.get(id(value)) for value in tup.values]
         for watched in (*got, *self.in_view.get(component, ())):
             if watched is not None and watched.changed():
-                self.keep_first(watched.mutated_by(component))
+                self.found = self.found or watched.mutated_by(component)
 
     def end(self) -> None:
-        """Check everything once more at the end of the run."""
+        """Check everything once more at the end of the run, and raise the first change, if there was one."""
         for watched in self.watched.values():
             self.judge(watched)
+        self.raise_found()
 
     def raise_found(self) -> None:
         """Raise the first change, if there was one."""
@@ -167,11 +154,12 @@ class MutationWatch:
         data = snapshot(value)
         if data is not None:
             watched = self.watched[id(value)] = WatchedValue(value, data, source, stream, field, [source])
-            watched.held_by(component)
             self.view(component, watched)
 
     def view(self, component: str, watched: WatchedValue) -> None:
-        """Check a value around the next executions of a component that used it."""
+        """Note that a component has a value, and check the value around the component's next executions."""
+        if component not in watched.holders:
+            watched.holders.append(component)
         lately = self.in_view.setdefault(component, deque(maxlen=KEPT_IN_VIEW))
         if watched not in lately:
             lately.append(watched)
@@ -180,16 +168,11 @@ class MutationWatch:
         """Decide who made a change that was found outside of a bolt's call. Values are checked around these calls, so most
         likely the component that emitted the value changed it."""
         if self.found is None and watched.changed():
-            self.keep_first(self.blame(watched))
+            self.found = self.blame(watched)
 
     def blame(self, watched: WatchedValue) -> MutatedValue:
         """Return the error that names all components that may have changed a value."""
         return watched.mutated_by(watched.source, watched.holders[1:])
-
-    def keep_first(self, mutation: MutatedValue) -> None:
-        """Keep the first change."""
-        if self.found is None:
-            self.found = mutation
 
 
 def is_plain(value: object) -> bool:

@@ -20,7 +20,7 @@ from local_cluster.driver import STOP_SECS
 from local_cluster.leftovers import PREFIX, note_owner, sweep
 from local_cluster.stamps import new_stamp
 from nimbus.counters.counting import Statuses
-from nimbus.leader.master import SUPERVISOR_TIMEOUT, Nimbus
+from nimbus.leader.master import Nimbus
 from nimbus.security.keyring import KeyRing
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
@@ -66,13 +66,7 @@ class WorkerView:
 class ProcessEngine:
     """A local cluster with worker processes. It has no thread of its own: its driver calls it."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        supervisors: int,
-        slots: int,
-        supervisor_timeout_secs: float = SUPERVISOR_TIMEOUT,
-    ) -> None:
+    def __init__(self, clock: Clock, supervisors: int, slots: int, supervisor_timeout_secs: float) -> None:
         if supervisor_timeout_secs < LEASE_SECS + MARGIN:
             raise InvalidConfig(
                 [
@@ -150,8 +144,7 @@ class ProcessEngine:
         if self.changed:
             return now
         times = [supervisor.next_time(now) for supervisor in self.supervisors]
-        times += [] if self.nimbus.due is None else [self.nimbus.due]
-        return min(times)
+        return min(times if self.nimbus.due is None else [*times, self.nimbus.due])
 
     def count(self, name: str) -> None:
         """Do nothing: worker processes send their counters by themselves."""

@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from local_cluster.mutation import MutationWatch
+from local_cluster.scripted import Row, near_or_all
 from topology_api import Context, Failure, Hook, SquallError, Topology, Tuple
 from topology_api.topology import ComponentSpec, StreamSpec
-from topology_api.wording import listed, nearest, shown
-
-Row = tuple[Any, ...]
+from topology_api.wording import listed, shown
 
 
 class Recording:
@@ -40,10 +39,9 @@ class Recording:
         spec = self._known(component, tuple(self.specs))
         own = [name for name in spec.outputs if not name.startswith("__")]
         if stream not in own:
-            near = nearest(stream, own) if isinstance(stream, str) else ""
             raise SquallError(
                 f"{spec.kind} {component!r} of topology {self.topology.name!r} has no output stream {shown(stream)}"
-                f"{near or f' (it has: {listed(own)})'}"
+                f"{near_or_all(stream, own)}"
             )
         return list(self.rows[component, stream])
 
@@ -60,9 +58,8 @@ class Recording:
                 f"{component!r} is a bolt of topology {self.topology.name!r}: message ids are acked and failed at "
                 f"spouts (there are: {listed(known)})"
             )
-        near = nearest(component, known) if isinstance(component, str) else ""
         raise SquallError(
-            f"topology {self.topology.name!r} has no {shown(component)}{near or f' (it has: {listed(known)})'}"
+            f"topology {self.topology.name!r} has no {shown(component)}{near_or_all(component, known)}"
         )
 
 

@@ -7,7 +7,7 @@ Must not know: how topologies are run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,10 +67,7 @@ class ScriptedSpout(Spout):
 
     def __init__(self, fields: Fields | str | Sequence[str], script: Iterable[Any]) -> None:
         self.outputs = Fields(fields)
-        self.script = tuple(
-            entry if isinstance(entry, Pause) or not isinstance(entry, list) else tuple(entry)
-            for entry in script
-        )
+        self.script = tuple(tuple(entry) if isinstance(entry, list) else entry for entry in script)
         problems = [
             f"the script of {type(self).__name__}, position {position}, {problem}"
             for position, entry in enumerate(self.script)
@@ -133,18 +130,21 @@ def with_sources(topology: Topology, sources: Mapping[str, Any]) -> Topology:
         entries[name] = found
     if problems:
         raise InvalidTopology(problems, topology.name)
-    pickles = dict(topology.pickles)
-    for name, found in entries.items():
-        pickles[name] = pack(FixedSource(found), f"sources[{name!r}]", Spout)
-    return replace(topology, pickles=pickles)
+    packed = {name: pack(FixedSource(found), f"sources[{name!r}]", Spout) for name, found in entries.items()}
+    return replace(topology, pickles={**topology.pickles, **packed})
+
+
+def near_or_all(name: object, known: Collection[str], there: str = "it has") -> str:
+    """Return a hint for an unknown name: the nearest known name, or all of them, introduced by `there`."""
+    near = nearest(name, known) if isinstance(name, str) else ""
+    return near or f" ({there}: {listed(known)})"
 
 
 def _not_a_spout(name: object, spec: ComponentSpec | None, topology: Topology) -> str:
     spouts = [spout.id for spout in topology.spouts]
     if spec is not None:
         return f"sources[{name!r}]: that is a bolt; only spouts are replaced (there are: {listed(spouts)})"
-    near = nearest(name, spouts) if isinstance(name, str) else ""
-    return f"sources[{shown(name)}]: there is no such spout{near or f' (there are: {listed(spouts)})'}"
+    return f"sources[{shown(name)}]: there is no such spout{near_or_all(name, spouts, 'there are')}"
 
 
 def _entries_of(spec: ComponentSpec, values: Any) -> tuple[list[tuple[str, Row]], list[str]]:
@@ -158,10 +158,7 @@ def _entries_of(spec: ComponentSpec, values: Any) -> tuple[list[tuple[str, Row]]
     problems: list[str] = []
     for stream, rows in values.items():
         if stream not in streams:
-            near = nearest(stream, streams) if isinstance(stream, str) else ""
-            problems.append(
-                f"the spout has no stream {shown(stream)}{near or f' (it has: {listed(streams)})'}"
-            )
+            problems.append(f"the spout has no stream {shown(stream)}{near_or_all(stream, streams)}")
         elif spec.outputs[stream].direct:
             problems.append(f"stream {stream!r} is direct: fixed values do not name their target task")
         elif isinstance(rows, (str, bytes, Mapping)) or not hasattr(rows, "__iter__"):

@@ -130,16 +130,14 @@ class VirtualHost:
         if record.id not in self.topologies:
             topology = get_bundle(self.store, record.id)
             streams = Streams(topology, {row.task: row.component for row in record.tasks})
-            codec = str(record.conf["topology.transport.codec"])
-            loopback = Loopback(streams, self.settings.encoded, codec)
+            loopback = Loopback(streams, self.settings.encoded, str(record.conf["topology.transport.codec"]))
             self.topologies[record.id] = VirtualTopology(topology, loopback)
         return Provision(Path())
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
         """See `ProcessHost`."""
-        for topology_id in self.topologies.keys() - used.keys():
-            if not self.topologies[topology_id].running:
-                del self.topologies[topology_id]
+        there = self.topologies.items()
+        self.topologies = {name: each for name, each in there if name in used or each.running}
 
     def tick(self, now: float) -> None:
         """See `ProcessHost`."""
