@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from squall_cli.options.kinds import files
+from squall_cli.options.kinds import Seconds, files
 from topology_api.errors import SquallError
 from topology_api.wording import nearest
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 DEFAULT_PORT: Final = 6627
 DEFAULT_URL: Final = f"http://127.0.0.1:{DEFAULT_PORT}"
 VARIABLE: Final = "SQUALL_NIMBUS"
-URL_KEY: Final = "nimbus.url"
-CA_KEY: Final = "squall.tls.ca"
 #: Seconds that a Nimbus has for each answer. A Nimbus answers within 4.5 s, if necessary with "unavailable".
 ANSWER_SECS: Final = 5.0
 
@@ -50,6 +48,11 @@ config_option = click.option(
     help="The site's file.  [default: conf/squall.yaml, if there]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
+
+
+def wait_secs_option(text: str) -> Callable[[Command], Command]:
+    """Return the option -w SECS."""
+    return click.option("-w", "--wait-secs", metavar="SECS", type=Seconds(), help=text)
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class ClusterOptions:
         return bool(listed) and not self.as_json
 
 
-def options(command: Callable[..., None]) -> Callable[..., None]:
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add --nimbus, --config and --json to a command. The command receives them as its first argument, a `ClusterOptions`."""
 
     @wraps(command)
@@ -109,7 +112,7 @@ def site_settings(config: str | None) -> dict[str, object]:
 
 def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
     """Return the URLs of the cluster's Nimbuses. HOST:PORT means http; HOST means http at the default port."""
-    given = nimbus or environ.get(VARIABLE) or site.get(URL_KEY) or DEFAULT_URL
+    given = nimbus or environ.get(VARIABLE) or site.get("nimbus.url") or DEFAULT_URL
     parts = (part.strip() for part in str(given).split(","))
     return [_url(part) for part in parts if part] or [DEFAULT_URL]
 
@@ -133,11 +136,10 @@ def connect(nimbus: str | None, config: str | None, timeout: float | None = None
         token = find_token(url, os.environ, site)
         return None if token is None else bearer(token)
 
-    ca = site.get(CA_KEY)
+    ca = site.get("squall.tls.ca")
     urls = addresses(nimbus, site, os.environ)
     client = NimbusClient(urls, authorization, None if ca is None else str(ca), timeout or ANSWER_SECS)
-    context = click.get_current_context(silent=True)
-    if context is not None:
+    if context := click.get_current_context(silent=True):
         context.call_on_close(client.close)
     return client
 
@@ -168,8 +170,7 @@ def _advice(client: NimbusClient, refused: Refused, name: str | None) -> str:
         return " (--name NAME)" if killed else " (--name NAME), or replace the running one (--replace)"
     if refused.kind != "NoSuchTopology" or name is None:
         return ""
-    near = nearest(name, topology_names(client))
-    return near or "; `squall list` shows the existing ones"
+    return nearest(name, topology_names(client)) or "; `squall list` shows the existing ones"
 
 
 def topology_names(client: NimbusClient) -> list[str]:

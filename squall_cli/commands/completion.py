@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 from click.shell_completion import CompletionItem, get_completion_class
@@ -113,11 +113,9 @@ settings_option = click.option(
 def not_empty(ctx: click.Context, argument: click.Parameter, name: str | None) -> str | None:
     """Refuse an empty NAME, which usually comes from an unset shell variable. A callback of click."""
     if name == "":
-        raise click.BadParameter("it is empty: give the name of a topology", ctx, argument)
+        raise click.BadParameter("it is empty: give the name of a topology")
     return name
 
 
-def name_argument(command: cluster_client.Command) -> cluster_client.Command:
-    """Add the argument NAME of a topology, as the parameter `name`."""
-    made: Any = click.argument("name", metavar="NAME", callback=not_empty, shell_complete=topologies)
-    return made(command)  # type: ignore[no-any-return]
+#: The argument NAME of a topology, as the parameter `name`.
+name_argument = click.argument("name", metavar="NAME", callback=not_empty, shell_complete=topologies)

@@ -17,8 +17,7 @@ import click
 
 from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
 from squall.security.redaction import redacted
-from squall_cli.cluster import cluster_client
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.commands.completion import not_empty, settings_option, topologies
 from squall_cli.options.site import Layers, read_layers
 from squall_cli.terminal.lines import plain
@@ -84,7 +83,7 @@ def settings_of(conf: Mapping[str, object]) -> list[Setting]:
 @click.command()
 @click.argument("name", metavar="[NAME]", required=False, callback=not_empty, shell_complete=topologies)
 @settings_option
-@cluster_client.options
+@cluster_options
 def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...]) -> None:
     """Show the current settings and where each comes from.
 
@@ -125,7 +124,7 @@ def settings_there(cluster: ClusterOptions, name: str | None) -> list[Setting]:
 def show(found: list[Setting], as_json: bool) -> None:
     """Print settings. Settings that are not defaults are highlighted."""
     if as_json:
-        cluster_client.echo_json({s.name: {"value": s.value, "from": s.source} for s in found})
+        echo_json({s.name: {"value": s.value, "from": s.source} for s in found})
         return
     drawn = lines_of(table(COLUMNS, [(s.name, json.dumps(s.value), s.unit, s.source) for s in found]))
     click.echo(plain(drawn[0]))

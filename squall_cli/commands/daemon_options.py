@@ -55,15 +55,15 @@ slots_option = click.option(
 )
 
 
-def listen_option(text: str, default: str | None = None) -> Callable[[Command], Command]:
-    """Return the option --listen HOST:PORT."""
+def listen_option(text: str, default: str | None = None, note: str = "") -> Callable[[Command], Command]:
+    """Return the option --listen HOST:PORT. `note`: the end of its help text."""
     return click.option(
         "--listen",
         callback=host_port,
         metavar="HOST:PORT",
         default=default,
         show_default=True,
-        help=f"{text}; port 0: any free port.",
+        help=f"{text}; port 0: any free port.{note}",
     )
 
 
@@ -75,9 +75,9 @@ def state_option(text: str) -> Callable[[Command], Command]:
 def directory(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """Check --state: a directory, or a path where a directory can be made. A callback of click."""
     if value == "":  # from an unset shell variable; it does not mean the working directory
-        raise click.BadParameter("it is empty: give a directory, or leave the option out", ctx, option)
+        raise click.BadParameter("it is empty: give a directory, or leave the option out")
     if value is not None and os.path.exists(value) and not os.path.isdir(value):
-        raise click.BadParameter(f"{value!r} is not a directory", ctx, option)
+        raise click.BadParameter(f"{value!r} is not a directory")
     return value
 
 
@@ -85,9 +85,7 @@ def host_name(ctx: click.Context, option: click.Parameter, value: str | None) ->
     """Check --host: a name or an IPv4 address to which other hosts can connect. A callback of click."""
     if value is not None and (HOST.fullmatch(value) is None or value == EVERYWHERE):
         raise click.BadParameter(
-            f"other hosts cannot reach this host by {value!r}: give its name or its IPv4 address, without a port",
-            ctx,
-            option,
+            f"other hosts cannot reach this host by {value!r}: give its name or its IPv4 address, without a port"
         )
     return value
 
@@ -99,9 +97,7 @@ def host_port(ctx: click.Context, option: click.Parameter, value: str | None) ->
     host, colon, port = value.rpartition(":")
     named = not host or host.startswith("[") or HOST.fullmatch(host) is not None
     if not colon or not named or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
-        raise click.BadParameter(
-            f"{value!r} is not HOST:PORT, such as 127.0.0.1:6627 or [::1]:6627", ctx, option
-        )
+        raise click.BadParameter(f"{value!r} is not HOST:PORT, such as 127.0.0.1:6627 or [::1]:6627")
     return host, int(port)
 
 
@@ -176,32 +172,25 @@ def run_daemon(
         raise error
 
 
-def connect(store: ZooKeeperStore, refused: Callable[[SquallError], object]) -> None:
+def connect(store: ZooKeeperStore, refused: Callable[[SquallError], None]) -> None:
     """Connect to ZooKeeper. A daemon may start before ZooKeeper; until it is connected, it behaves as it does while ZooKeeper
     is down. Raises an error if ZooKeeper refuses access. If ZooKeeper refuses access later, another thread calls `refused`."""
     from squall.cluster.store import Unavailable
+
+    def connect_later() -> None:
+        while True:
+            try:
+                return store.start(AGAIN_SECS)
+            except Unavailable as error:
+                _log.warning("%s Waiting for it", error)
+            except SquallError as error:
+                return refused(error)
 
     try:
         store.start(FIRST_SECS)
     except Unavailable as error:
         _log.warning("%s Waiting for it", error)
-        threading.Thread(
-            target=_connect_later, args=(store, refused), name="squall-connect", daemon=True
-        ).start()
-
-
-def _connect_later(store: ZooKeeperStore, refused: Callable[[SquallError], object]) -> None:
-    from squall.cluster.store import Unavailable
-
-    while True:
-        try:
-            store.start(AGAIN_SECS)
-            return
-        except Unavailable as error:
-            _log.warning("%s Waiting for it", error)
-        except SquallError as error:
-            refused(error)
-            return
+        threading.Thread(target=connect_later, name="squall-connect", daemon=True).start()
 
 
 def check_servers(servers: str) -> None:

@@ -105,11 +105,8 @@ MARGIN: Final = 2.0
 @daemon_options.state_option(
     "Where the supervisor keeps its files and workers.  [default: ~/.local/state/squall/supervisor]"
 )
-@click.option(
-    "--listen",
-    callback=daemon_options.host_port,
-    metavar="HOST:PORT",
-    help="Where the supervisor serves logs to Nimbus; port 0: any free port.  [default: a free port of --bind]",
+@daemon_options.listen_option(
+    "Where the supervisor serves logs to Nimbus", note="  [default: a free port of --bind]"
 )
 @daemon_options.insecure_option
 @click.option(
@@ -125,9 +122,8 @@ def supervisor(
     bind: str,
     state: str | None,
     listen: tuple[str, int] | None,
-    insecure: bool,
-    new_cluster: bool,
     config: str | None,
+    **others: Any,
 ) -> None:
     """Start the agent of a host that runs workers, until Ctrl-C or SIGTERM.
 
@@ -145,16 +141,15 @@ def supervisor(
     from supervisor.daemon import SupervisorDaemon
 
     conf = daemon_options.daemon_settings(config)
-    if listen is None:
-        listen = listen_by(bind)
+    listen = listen or listen_by(bind)
+    # The other options are settings of the same names.
     settings = configured(conf, slots)(
         state=daemon_options.state_place("supervisor", state),
         host=host or own_host(),
         bind=bind,
         listen=listen,
         tls=server_context_files(conf),
-        insecure=insecure,
-        new_cluster=new_cluster,
+        **others,
     )
     daemon_options.log_to(logging.StreamHandler())
     store = daemon_options.make_store(zookeeper, conf)

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall_cli.cluster import cluster_client, placed
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster import placed
+from squall_cli.cluster.cluster_client import ClusterOptions, Command, cluster_options, wait_secs_option
 from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
-from squall_cli.commands.completion import name_argument
-from squall_cli.options.kinds import Seconds, Whole, task_counts
+from squall_cli.options.kinds import Whole, task_counts
 from squall_cli.terminal.formats import plural
 from topology_api.errors import SquallError
 
@@ -27,21 +26,16 @@ if TYPE_CHECKING:
 AT_REST: Final = ("inactive", "finished", "not open yet")
 
 
-def wait_secs_option(text: str) -> Callable[[cluster_client.Command], cluster_client.Command]:
-    """Return the option -w SECS."""
-    return click.option("-w", "--wait-secs", metavar="SECS", type=Seconds(), help=text)
-
-
-def waits_option(text: str) -> Callable[[cluster_client.Command], cluster_client.Command]:
+def waits_option(text: str) -> Callable[[Command], Command]:
     """Return the option --wait."""
     return click.option("--wait", "waits", is_flag=True, help=text)
 
 
 @click.command()
-@name_argument
+@completion.name_argument
 @wait_secs_option("How long the topology may drain.  [default: topology.message.timeout.secs]")
 @waits_option("Return when the topology is gone.")
-@cluster_client.options
+@cluster_options
 def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
     """Drain a topology and remove it.
 
@@ -73,8 +67,7 @@ def wait_until_gone(client: NimbusClient, name: str, killed: str) -> None:
         status = client.topology_or_none(name)
         if status is None or status.id != killed:
             return True, ""
-        pending = pending_trees(status)
-        if pending:
+        if pending := pending_trees(status):
             return None, f"{name} drains: {plural(pending, 'tree')} pending"
         if any(worker.state not in placed.LEAVING for worker in status.workers):
             return None, f"{name} drains"
@@ -89,8 +82,8 @@ def pending_trees(status: TopologyAnswer) -> int:
 
 
 @click.command()
-@name_argument
-@cluster_client.options
+@completion.name_argument
+@cluster_options
 def activate(cluster: ClusterOptions, name: str) -> None:
     """Let the spouts of a topology run.
 
@@ -104,10 +97,10 @@ def activate(cluster: ClusterOptions, name: str) -> None:
 
 
 @click.command()
-@name_argument
+@completion.name_argument
 @wait_secs_option("Wait for tuples in flight, at most this long.")
 @waits_option("Return when no tree is in flight any more.")
-@cluster_client.options
+@cluster_options
 def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
     """Stop the spouts of a topology; tuples in flight are finished.
 
@@ -144,10 +137,8 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
         spouts = [each for each in status.components.values() if each.kind == "spout"]
         if not pending and all(each.idle in AT_REST for each in spouts):
             return True, ""
-        return (
-            None,
-            f"{name} is INACTIVE: {plural(pending, 'tree') + ' in flight' if pending else 'its spouts stop'}",
-        )
+        doing = f"{plural(pending, 'tree')} in flight" if pending else "its spouts stop"
+        return None, f"{name} is INACTIVE: {doing}"
 
     if wait(check, within) is None:
         raise SquallError(
@@ -170,7 +161,7 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
 )
 @wait_secs_option("How long the topology may drain.  [default: topology.message.timeout.secs]")
 @waits_option("Return when every worker of the new assignment runs.")
-@cluster_client.options
+@cluster_options
 def rebalance(
     cluster: ClusterOptions,
     name: str,
@@ -197,7 +188,7 @@ def rebalance(
 
     body = {"workers": workers, "parallelism": parallelism or None, "wait_secs": wait_secs}
     with cluster.asked(name) as client:
-        _, shown = obeyed(partial(client.change, name, "rebalance", body))
+        _, shown = obeyed(partial(client.change, name, "rebalance", body=body))
         if waits:
             status = wait_until_placed(client, name)
             whole = to_builtins(status)
@@ -229,8 +220,7 @@ def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
         state = status.state
         if state == "REBALANCING":
             has_begun = True
-            pending = pending_trees(status)
-            return None, f"{name} drains: {plural(pending, 'tree')} pending"
+            return None, f"{name} drains: {plural(pending_trees(status), 'tree')} pending"
         if state == "FAILED":
             raise SquallError(f"{name} has FAILED: {status.error}")
         if state not in placed.PLACED:

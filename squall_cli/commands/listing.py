@@ -10,8 +10,7 @@ import click
 
 from squall.api.answers import SupervisorEntry, TopologiesAnswer, TopologyAnswer, TopologySummary
 from squall.values import TopologyState
-from squall_cli.cluster import cluster_client
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.cluster_client import ClusterOptions, about, cluster_options
 from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import PLACED, held_up, no_workers, on_trial
 from squall_cli.terminal.formats import cropped_inside, short, span
@@ -42,7 +41,7 @@ COLUMNS: Final[tuple[TableColumn[TopologySummary], ...]] = (
 
 
 @click.command("list")
-@cluster_client.options
+@cluster_options
 def listing(cluster: ClusterOptions) -> None:
     """List the topologies of a cluster.
 
@@ -60,7 +59,7 @@ def listing(cluster: ClusterOptions) -> None:
     show(table_of(COLUMNS, topologies), sys.stdout)
     supervisors: Sequence[SupervisorEntry] = ()
     if any(waits_for_slots(each, each.workers) for each in topologies):
-        with cluster_client.about(client):
+        with about(client):
             supervisors = client.supervisors()
     for line in reasons(topologies, supervisors):
         click.echo(line)
@@ -73,14 +72,11 @@ def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[Supervi
     for each in topologies:
         waits = waits_for_slots(each, each.workers)
         why = each.error or (no_workers(supervisors) if waits else "") or held_up(each)
-        texts = filter(None, (why, "" if each.error else on_trial(each)))
-        found += [
-            f"{harmless(each.name)}: {cropped_inside(harmless(own_paths(text)), 200)}" for text in texts
-        ]
+        for text in filter(None, (why, "" if each.error else on_trial(each))):
+            found.append(f"{harmless(each.name)}: {cropped_inside(harmless(own_paths(text)), 200)}")
     return found
 
 
 def waits_for_slots(topology: TopologyAnswer | TopologySummary, workers: int) -> bool:
     """Whether the topology should have workers by now, but none is placed."""
-    placed = topology.state in PLACED
-    return placed and workers == 0 and topology.uptime_secs > SOON_SECS
+    return topology.state in PLACED and workers == 0 and topology.uptime_secs > SOON_SECS

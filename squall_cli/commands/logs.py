@@ -14,8 +14,7 @@ import click
 
 from squall.api.answers import LogAnswer, WorkerEntry, WorkersAnswer
 from squall.values import TopologyState
-from squall_cli.cluster import cluster_client
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.cluster.log_tail import Ask, LogEntry, Tail, merged
 from squall_cli.cluster.waiting import is_away
 from squall_cli.commands import completion
@@ -61,7 +60,7 @@ LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT":
     show_default=True,
     help="How many of the last entries to show.",
 )
-@cluster_client.options
+@cluster_options
 def logs(
     cluster: ClusterOptions,
     name: str,
@@ -91,25 +90,23 @@ def logs(
     with cluster.asked(name) as client, suppress(KeyboardInterrupt) if follow else nullcontext():
         reader = LogReader(client, name, component, worker, file)
         if file == "build":
-            check_built(client, name)
+            status = client.topology(name)
+            if status.state != "BAD" and "requirements" not in status.files:
+                raise SquallError(f"{name} has no requirements, so no environment was built for it")
         reader.find()
         found = reader.last(lines, follow)
         if not follow:
             if not found and not reader.could_read:
-                raise SquallError(reader.nothing())
+                read_nothing = f"no log of {name} could be read"
+                raise SquallError(
+                    read_nothing if reader.tails else f"{reader.no_workers()}, so there is no log"
+                )
             show(found, as_json, reader.whose, one_document=True)
             return
         show(found, as_json, reader.whose)
         if not reader.tails:
             click.echo(f"{reader.no_workers()}; waiting for them.", err=True)
         follow_on(reader, as_json)
-
-
-def check_built(client: NimbusClient, name: str) -> None:
-    """Raise SquallError when no environment was ever built for a topology."""
-    status = client.topology(name)
-    if status.state != "BAD" and "requirements" not in status.files:
-        raise SquallError(f"{name} has no requirements, so no environment was built for it")
 
 
 @dataclass(eq=False)
@@ -155,7 +152,9 @@ class LogReader:
             if worker not in self.tails or self.tails[worker].host != host:
                 self.tails[worker] = Tail(worker, host, self.asking(worker))
         for worker in self.tails.keys() - {each.worker for each in there}:
-            self.leave(self.tails[worker])
+            del self.tails[worker]
+            if self.file != "build":
+                click.echo(f"{worker} is gone.", err=True)
         self.has_found = self.has_found or bool(self.tails)
 
     def one_of_each_supervisor(self, there: list[WorkerEntry]) -> list[WorkerEntry]:
@@ -165,17 +164,6 @@ class LogReader:
         for each in sorted(there, key=lambda each: each.worker not in self.tails):
             first.setdefault(each.supervisor, each)
         return list(first.values())
-
-    def leave(self, tail: Tail) -> None:
-        """Stop reading the log of a worker that is gone."""
-        if self.tails.pop(tail.worker, None) is not None and self.file != "build":
-            click.echo(f"{tail.worker} is gone.", err=True)
-
-    def nothing(self) -> str:
-        """Return the reason why there is no log at all."""
-        if self.tails:
-            return f"no log of {self.name} could be read"
-        return f"{self.no_workers()}, so there is no log"
 
     def no_workers(self) -> str:
         return f"{self.name} is {self.client.topology(self.name).state} and has no workers at the moment"
@@ -274,7 +262,7 @@ def show(found: Iterable[LogEntry], as_json: bool, whose: str, one_document: boo
     """Print entries, with the name of their worker or host in front, as `whose` says. As JSON: one document, or one object on
     each line, when the entry arrives."""
     if as_json and one_document:
-        cluster_client.echo_json({"lines": [asdict(entry) for entry in found]})
+        echo_json({"lines": [asdict(entry) for entry in found]})
         return
     for entry in found:
         if as_json:

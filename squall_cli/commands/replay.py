@@ -19,18 +19,17 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli.options.kinds import Whole, pairs, task_counts
-from squall_cli.options.kinds import files as files_completed
-from squall_cli.options.spark_options import any_path, check_places, result_options, table_option, table_path
-from squall_cli.packing.loading import WrongSource, load_topology
+from squall_cli.options.kinds import Whole, files, pairs, task_counts
+from squall_cli.options.spark_options import check_places, checked_path, result_options, span_of, table_option
+from squall_cli.packing.loading import load_topology
 from squall_cli.packing.user_modules import digest_of_parts, find_modules
 from squall_cli.spark.started_spark import ResultOptions, StartedSpark, version_in_json
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import write
 from squall_cli.terminal.user_output import keep_stdout
-from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.results.versions import Published, Run
+from squall_io.spark.stores.paths import check_path, check_table_path, overlap
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
@@ -74,17 +73,14 @@ class Outcome:
 
 
 def _paths(
-    ctx: click.Context,
-    parameter: click.Parameter,
-    given: Sequence[str],
-    check: Callable[[click.Context, click.Parameter, str], str | None] = table_path,
+    ctx: click.Context, parameter: click.Parameter, given: Sequence[str], check: Callable[[str], str]
 ) -> dict[str, str]:
-    found = pairs(ctx, parameter, given, "COMPONENT=PATH, or COMPONENT:STREAM=PATH")
-    return {name: check(ctx, parameter, path) or path for name, path in found.items()}
+    found = pairs(given, "COMPONENT=PATH, or COMPONENT:STREAM=PATH")
+    return {name: checked_path(path, check) for name, path in found.items()}
 
 
 @click.command()
-@click.argument("source", metavar="FILE[:NAME]", shell_complete=files_completed)
+@click.argument("source", metavar="FILE[:NAME]", shell_complete=files)
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "--source",
@@ -92,7 +88,7 @@ def _paths(
     metavar="COMPONENT=PATH",
     multiple=True,
     required=True,
-    callback=partial(_paths, check=any_path),
+    callback=partial(_paths, check=check_path),
     help="Rows that replace a component's tuples. May be repeated; COMPONENT:STREAM=PATH for another stream.",
 )
 @click.option(
@@ -101,7 +97,7 @@ def _paths(
     metavar="COMPONENT=PATH",
     multiple=True,
     required=True,
-    callback=_paths,
+    callback=partial(_paths, check=check_table_path),
     help="A component whose tuples are wanted, and the table for them. May be repeated.",
 )
 @click.option("--since", metavar="TIME", help="Of tables, only rows committed at or after TIME.")
@@ -119,7 +115,7 @@ def _paths(
     "schemas",
     metavar="OUTPUT=DDL",
     multiple=True,
-    callback=partial(pairs, form="OUTPUT=DDL, as in 'count=word string, count bigint'"),
+    callback=lambda ctx, option, given: pairs(given, "OUTPUT=DDL, as in 'count=word string, count bigint'"),
     help="The columns of an output.  [default: inferred from its values]",
 )
 @click.option(
@@ -130,8 +126,7 @@ def _paths(
     help="A different number of tasks for a component. May be repeated.",
 )
 @result_options(again="Run even if the newest versions were made by the same code from the same rows.")
-@click.pass_context
-def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
+def replay(since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
     """Run the bolts of a topology over stored rows, as a Spark job, so that the same code processes history and stream.
 
     FILE defines `topology`, as for squall run; its arguments follow --. Each --source replaces the tuples of a component with
@@ -153,14 +148,11 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
     Exit status: 0 published, now or by an earlier run; 1 failed, and only the outputs that the error message names were
     published; 2 wrong usage.
     """
-    try:
-        options = ReplayOptions(span=Span.of(since, until), **others)
-        check_paths(ctx, options)
-        before = frozenset(sys.modules)
-        out = keep_stdout() if as_json else sys.stdout
-        topology = load_topology(options.source, options.arguments).with_parallelism(options.parallelism)
-    except (WrongMoment, WrongSource) as error:
-        raise click.UsageError(str(error), ctx) from None
+    options = ReplayOptions(span=span_of(since, until), **others)
+    check_paths(options)
+    before = frozenset(sys.modules)
+    out = keep_stdout() if as_json else sys.stdout
+    topology = load_topology(options.source, options.arguments).with_parallelism(options.parallelism)
     plan = plan_replay(topology, options.sources, list(options.outputs), options.max_errors, 0.0)
     began = time.monotonic()
     with options.started() as started:
@@ -168,18 +160,16 @@ def replay(ctx: click.Context, /, since: str | None, until: str | None, as_json:
     show(out, options, outcome, time.monotonic() - began, as_json)
 
 
-def check_paths(ctx: click.Context, options: ReplayOptions) -> None:
+def check_paths(options: ReplayOptions) -> None:
     """Raise `UsageError` if a result would be written into a source or another result, or if Spark cannot reach a path."""
-    from squall_io.spark.stores.paths import overlap
-
     read = list(options.sources.values())
     written = [*options.outputs.values(), *([] if options.errors is None else [options.errors])]
-    check_places(ctx, options.master, options.conf, reads=read, writes=written)
+    check_places(options.master, options.conf, reads=read, writes=written)
     for place, path in enumerate(written):
         problem = next(filter(None, (overlap(other, path) for other in [*written[:place], *read])), None)
         if problem is not None:
             raise click.UsageError(
-                f"sources and results must be in separate places, and {problem}: give another path", ctx
+                f"sources and results must be in separate places, and {problem}: give another path"
             )
 
 
@@ -236,16 +226,16 @@ class ReplayJob:
     def run_of(self, output: str, table: OutputTable) -> Run:
         """Return the run that an output results from."""
         options = self.options
+        reads = {name: given.read for name, given in self.given.items()}
         settings: dict[str, Any] = {
             "output": output,
             "arguments": list(options.arguments),
             "parallelism": dict(options.parallelism),
             "schemas": dict(options.schemas),
+            "sources": {name: read.path for name, read in reads.items()},
         }
         if options.again:
             settings["again"] = time.time_ns()
-        reads = {name: given.read for name, given in self.given.items()}
-        settings["sources"] = {name: read.path for name, read in reads.items()}
         return Run("replay", options.source, self.code(), tuple(reads.values()), settings, table.table)
 
     def code(self) -> str:

@@ -10,22 +10,20 @@ from __future__ import annotations
 import json
 import sys
 import time
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli.options.kinds import files as files_completed
-from squall_cli.options.spark_options import check_places, names, result_options, table_option
-from squall_cli.packing.loading import WrongSource
+from squall_cli.options.kinds import files
+from squall_cli.options.spark_options import check_places, names, result_options, span_of, table_option
 from squall_cli.spark.started_spark import ResultOptions, version_in_json
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import write
 from squall_cli.terminal.user_output import keep_stdout
-from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.results.versions import Published, Run
+from squall_io.spark.stores.paths import overlap
 
 if TYPE_CHECKING:
     from squall_io.spark.results.reprocess import Job
@@ -45,7 +43,7 @@ class ReprocessOptions(ResultOptions):
 
 
 @click.command()
-@click.argument("job_file", metavar="[JOB.py]", required=False, shell_complete=files_completed)
+@click.argument("job_file", metavar="[JOB.py]", required=False, shell_complete=files)
 @click.option("--sql", metavar="TEXT", help="A query of the table `rows`, instead of JOB.py.")
 @table_option("--input", "source", "A table that a SparkSink writes, or one of results.")
 @table_option("--output", "target", "The table for the result.")
@@ -60,10 +58,7 @@ class ReprocessOptions(ResultOptions):
     again="Run even if the same job made the newest version from the same rows, for example"
     " because the job also reads something else."
 )
-@click.pass_context
 def reprocess(
-    ctx: click.Context,
-    /,
     job_file: str | None,
     sql: str | None,
     since: str | None,
@@ -89,52 +84,44 @@ def reprocess(
 
     Exit status: 0 published, now or by an earlier run; 1 failed, and nothing was published; 2 wrong usage.
     """
-    try:
-        options = ReprocessOptions(span=Span.of(since, until), **others)
-    except WrongMoment as error:
-        raise click.UsageError(str(error), ctx) from None
-    check_paths(ctx, options)
+    options = ReprocessOptions(span=span_of(since, until), **others)
+    check_paths(options)
     out = keep_stdout() if as_json else sys.stdout
-    job = job_of(ctx, job_file, sql)
+    job = job_of(job_file, sql)
     began = time.monotonic()
     published, run = run_job(job, options)
     show(out, published, run, options, time.monotonic() - began, as_json)
 
 
-def job_of(ctx: click.Context, job_file: str | None, sql: str | None) -> Job:
+def job_of(job_file: str | None, sql: str | None) -> Job:
     """Return the requested job."""
     from squall_cli.packing.reprocess_job import load_job
     from squall_io.spark.results.reprocess import Job
 
     if (job_file is None) == (sql is None):
-        raise click.UsageError("give a job: either JOB.py or --sql TEXT", ctx)
-    if sql is not None:
-        if not sql.strip():
-            raise click.UsageError(
-                "--sql is empty: give a query, such as --sql 'select count(*) n from rows'", ctx
-            )
-        return Job.of_sql(sql)
-    try:
+        raise click.UsageError("give a job: either JOB.py or --sql TEXT")
+    if sql is None:
         return load_job(job_file or "")
-    except WrongSource as error:
-        raise click.UsageError(str(error), ctx) from None
+    if not sql.strip():
+        raise click.UsageError("--sql is empty: give a query, such as --sql 'select count(*) n from rows'")
+    return Job.of_sql(sql)
 
 
-def check_paths(ctx: click.Context, options: ReprocessOptions) -> None:
+def check_paths(options: ReprocessOptions) -> None:
     """Raise `UsageError` if the result would be written into the input, or if Spark cannot reach a path."""
-    from squall_io.spark.stores.paths import overlap
-
-    check_places(ctx, options.master, options.conf, reads=[options.source], writes=[options.target])
+    check_places(options.master, options.conf, reads=[options.source], writes=[options.target])
     problem = overlap(options.source, options.target)
     if problem is not None:
         raise click.UsageError(
-            f"--input and --output must be two tables, and {problem}: give another --output", ctx
+            f"--input and --output must be two tables, and {problem}: give another --output"
         )
 
 
 def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
     """Run a job unless its result exists already."""
+    from squall_cli.packing.reprocess_job import JobFailed
     from squall_io.spark.reading.committed import choose
+    from squall_io.spark.results.job_errors import spark_errors_as
     from squall_io.spark.results.reprocess import reprocess as carry_out
     from squall_io.spark.results.reprocess import run_of
 
@@ -143,18 +130,10 @@ def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
         output = options.open_output(started.store(options.target))
         run = run_of(job, choice, output, options.again)
         session = partial(started.watched, f"running {called(job.name)}")
-        with errors_of(job):
+        with spark_errors_as(
+            lambda reason, error: JobFailed(f"{called(job.name)} failed: {reason}\nNothing was published.")
+        ):
             return carry_out(job, choice, run, output, session, started.progress.cancel), run
-
-
-def errors_of(job: Job) -> AbstractContextManager[None]:
-    """Turn Spark's errors during a job into readable ones."""
-    from squall_cli.packing.reprocess_job import JobFailed
-    from squall_io.spark.results.job_errors import spark_errors_as
-
-    return spark_errors_as(
-        lambda reason, error: JobFailed(f"{called(job.name)} failed: {reason}\nNothing was published.")
-    )
 
 
 def called(job: str) -> str:

@@ -23,7 +23,7 @@ from squall_cli.local.summary import as_json, exit_status, summary_lines
 from squall_cli.local.worker_logs import WorkerLogs
 from squall_cli.options.kinds import Seconds, Whole, files
 from squall_cli.options.site import Layers, read_layers
-from squall_cli.packing.loading import WrongSource, load_topology
+from squall_cli.packing.loading import load_topology
 from squall_cli.terminal import user_output
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.interrupts import EndNow, Interrupts
@@ -54,9 +54,7 @@ WORKERS = "topology.workers"
 @click.option(
     "--allow-failures", is_flag=True, help="Exit with 0 even if trees failed for good or next_tuple() raised."
 )
-@click.pass_context
 def run(
-    ctx: click.Context,
     source: str,
     arguments: tuple[str, ...],
     workers: int | None,
@@ -82,12 +80,9 @@ def run(
     the run at once. Exit status: 0 done; 1 if trees failed for good, a spout's next_tuple() raised, the topology failed, or
     trees were left; 2 wrong usage.
     """
-    layers = with_workers(read_layers(config, os.environ, settings), workers, ctx)
+    layers = with_workers(read_layers(config, os.environ, settings), workers)
     out, view = streams(json_wanted)
-    try:
-        topology = load_topology(source, arguments)
-    except WrongSource as error:
-        raise click.UsageError(str(error), ctx) from None
+    topology = load_topology(source, arguments)
     ended = run_topology(topology, layers, view, seconds, workers)
     status, reason = exit_status(ended, allow_failures)
     if json_wanted:
@@ -99,16 +94,16 @@ def run(
     if ended.how == "cut off":  # do not wait for a call of user code that may still run
         out.flush()
         os._exit(status)
-    ctx.exit(status)
+    sys.exit(status)
 
 
-def with_workers(layers: Layers, workers: int | None, ctx: click.Context) -> Layers:
+def with_workers(layers: Layers, workers: int | None) -> Layers:
     """Return the settings with the number of worker processes from --workers."""
     if workers is None or workers == 1:
         return layers
     given = layers.overrides.topology.get(WORKERS, workers)
     if given != workers:
-        raise click.UsageError(f"--workers {workers} and -o {WORKERS}={given} contradict each other", ctx)
+        raise click.UsageError(f"--workers {workers} and -o {WORKERS}={given} contradict each other")
     topology = {**layers.overrides.topology, WORKERS: workers}
     return replace(layers, overrides=replace(layers.overrides, topology=topology))
 

@@ -16,12 +16,10 @@ from squall.api.answers import ErrorEntry, ErrorsAnswer, SupervisorEntry, Topolo
 from squall.reports.error_reports import raised
 from squall.status import ComponentStatus
 from squall.values import TaskRow
-from squall_cli.cluster import cluster_client
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.cluster.events import on_one_line, own_paths
 from squall_cli.cluster.placed import fewer_workers, has_fewer_workers, no_workers, on_trial
 from squall_cli.commands import completion
-from squall_cli.commands.completion import name_argument
 from squall_cli.commands.listing import STYLES, waits_for_slots
 from squall_cli.terminal.component_table import rows_of, table_without_rates
 from squall_cli.terminal.formats import columns_of, cropped_inside, duration, moment, plural, to_type
@@ -43,8 +41,8 @@ WORKER_COLUMNS: Final[tuple[TableColumn[WorkerEntry], ...]] = (
 
 
 @click.command()
-@name_argument
-@cluster_client.options
+@completion.name_argument
+@cluster_options
 def status(cluster: ClusterOptions, name: str) -> None:
     """Show state, counters and workers of a topology.
 
@@ -60,7 +58,7 @@ def status(cluster: ClusterOptions, name: str) -> None:
     with cluster.asked(name) as client:
         found, shown = client.read_json(TopologyAnswer, "topologies", name)
         if cluster.as_json:
-            cluster_client.echo_json(shown)
+            echo_json(shown)
             return
         if has_fewer_workers(found) or waits_for_slots(found, len(found.workers)):
             supervisors = client.supervisors()
@@ -126,7 +124,6 @@ def tasks_text(tasks: Sequence[TaskRow]) -> str:
 
 def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width: int) -> Iterator[Line]:
     """Yield lines about errors of the user's code, failed trees, and the latest notes about the workers."""
-    name = found.name
     newest = {report.component: report for report in found.error_reports}
     troubled = {name: values for name, values in found.components.items() if values.errors}
     for component, values in troubled.items():
@@ -137,7 +134,7 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
         )
         yield (count, "bad"), (" ", ""), (cropped_inside(harmless(text), max(width - len(count) - 1, 40)), "")
     if troubled:
-        yield ((f"{harmless(to_type('errors', name))} shows them.", "dim"),)
+        yield ((f"{harmless(to_type('errors', found.name))} shows them.", "dim"),)
     if waits_for_slots(found, len(found.workers)):
         yield ((f"{harmless(no_workers(supervisors))}; `squall supervisors` shows what there is.", "warn"),)
     for sentence in (fewer_workers(found, supervisors), on_trial(found)):
@@ -145,8 +142,7 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
             yield ((harmless(sentence), "warn"),)
     for component, values in found.components.items():
         if values.first_failure:
-            why = own_paths(values.first_failure)
-            line = f"the first tree of {component} that failed for good: {why}"
+            line = f"the first tree of {component} that failed for good: {own_paths(values.first_failure)}"
             for each in wrapped(harmless(line), width):
                 yield ((each, "warn"),)
     for event in found.events[-MOST_NOTES:]:
@@ -170,7 +166,7 @@ def wrapped(text: str, width: int) -> list[str]:
 @click.option(
     "--component", metavar="ID", shell_complete=completion.components, help="Only errors of this component."
 )
-@cluster_client.options
+@cluster_options
 def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
     """Show the errors that a topology's components reported, the newest last.
 

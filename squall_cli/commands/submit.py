@@ -16,19 +16,24 @@ import uuid
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from squall.packages.travel_rules import NEEDED
-from squall_cli.cluster import cluster_client
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.cluster_client import (
+    ClusterOptions,
+    about,
+    cluster_options,
+    connect,
+    wait_secs_option,
+)
 from squall_cli.cluster.waiting import Interrupted, WaitProgress, patiently
 from squall_cli.commands.completion import settings_option
 from squall_cli.options import kinds
 from squall_cli.options.site import Layers, read_layers
 from squall_cli.packing import packing
-from squall_cli.packing.loading import WrongSource, load_topology, parse_source
+from squall_cli.packing.loading import load_topology, parse_source
 from squall_cli.packing.packing import Package, Packed
 from squall_cli.terminal.formats import duration, in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
@@ -81,12 +86,8 @@ class SubmitOptions:
     is_flag=True,
     help="Drain and replace the topology with this name; if the new version does not come up, the old version continues.",
 )
-@click.option(
-    "-w",
-    "--wait-secs",
-    metavar="SECS",
-    type=kinds.Seconds(),
-    help="With --replace: how long the old version may drain.  [default: the old version's message timeout]",
+@wait_secs_option(
+    "With --replace: how long the old version may drain.  [default: the old version's message timeout]"
 )
 @click.option(
     "--include",
@@ -115,7 +116,7 @@ class SubmitOptions:
     help="Install the packages of --requirements only from the wheels in DIR; no package index is used.",
 )
 @settings_option
-@cluster_client.options
+@cluster_options
 def submit(cluster: ClusterOptions, settings: tuple[str, ...], **typed: Any) -> None:
     """Send a topology to a cluster.
 
@@ -137,15 +138,18 @@ def submit(cluster: ClusterOptions, settings: tuple[str, ...], **typed: Any) -> 
     the topology, or with --wait it did not come up; 2 wrong usage.
     """
     asked = SubmitOptions(**typed)
-    check_usage(asked)
+    if asked.wait_secs is not None and not asked.replaces:
+        raise click.UsageError("-w sets how long the replaced topology may drain: it needs --replace")
+    if asked.wheels is not None and asked.requirements is None:
+        raise click.UsageError("--wheels has the packages that --requirements lists: give both")
     with all_as_ctrl_c():
         go(cluster, asked, settings)
 
 
 def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...]) -> None:
-    """Load, pack, send, and watch."""
+    """Load, pack, send, watch, and print the outcome to stdout. Raise `SquallError` for a failure."""
     layers = read_layers(cluster.config, os.environ, settings)
-    client = cluster_client.connect(cluster.nimbus, cluster.config)
+    client = connect(cluster.nimbus, cluster.config)
     out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file runs: it may print
     accepted: Accepted | None = None
     try:
@@ -163,26 +167,19 @@ def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...])
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
             result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
             failure = watch(client, accepted, asked, steps, result) if asked.wait else None
-        print_outcome(out, cluster.as_json, result, client, failure)
-    except WrongSource as error:
-        raise click.UsageError(str(error), click.get_current_context()) from None
+        if cluster.as_json:
+            write(out, json.dumps({**result, "failure": failure}, indent=2))
+        elif failure is None:
+            name, state = result["name"], result["state"]
+            write(out, f"{name} is {state} at {client.addresses[0].url}: {to_type('status', name)}")
+        if failure is not None:
+            raise SquallError(failure)
     except KeyboardInterrupt:
         if accepted is None:  # if the submission may have arrived, `sent` has raised a different error
             raise Interrupted("interrupted: nothing was submitted") from None
         raise Interrupted(
             f"stopped waiting; {accepted.name} is submitted and continues: {to_type('status', accepted.name)}"
         ) from None
-
-
-def check_usage(asked: SubmitOptions) -> None:
-    """Raise `UsageError` for an option without the option that it needs."""
-    if asked.wait_secs is not None and not asked.replaces:
-        problem = "-w sets how long the replaced topology may drain: it needs --replace"
-    elif asked.wheels is not None and asked.requirements is None:
-        problem = "--wheels has the packages that --requirements lists: give both"
-    else:
-        return
-    raise click.UsageError(problem, click.get_current_context())
 
 
 def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
@@ -235,16 +232,15 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
     from squall_cli.packing import submission as sending
 
     try:
-        with cluster_client.about(client, submission.name):
+        with about(client, submission.name):
             steps.now("asking Nimbus")
             sending.check_versions(client, submission.name)
             accepted = sending.submit(client, submission, steps.show, steps.now)
     except Refused as error:
-        if error.status == 413:  # a file is too large: `made` has checked the submission itself
-            raise SquallError(
-                f"{error}; the largest files of the package: {packing.largest(package)}"
-            ) from None
-        raise
+        if error.status != 413:
+            raise
+        # A file is too large: `made` has checked the submission itself.
+        raise SquallError(f"{error}; the largest files of the package: {packing.largest(package)}") from None
     if submission.files:
         all_there = "nothing to upload: the cluster has it already"
         steps.done(f"uploaded: {in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
@@ -256,10 +252,6 @@ class Steps(WaitProgress):
     """Shows the current step on stderr, and a line for each step that is done."""
 
     said = 0.0
-
-    def __enter__(self) -> Steps:
-        super().__enter__()
-        return self
 
     def now(self, text: str) -> None:
         """Show a short step, if a later step can overwrite it."""
@@ -331,16 +323,3 @@ def watch(
             return seen.failure
         steps.show(seen.now)
         time.sleep(LOOK_SECS)
-
-
-def print_outcome(
-    out: IO[str], as_json: bool, result: dict[str, Any], client: NimbusClient, failure: str | None
-) -> None:
-    """Print the outcome to stdout. Raise `SquallError` for a failure."""
-    if as_json:
-        write(out, json.dumps({**result, "failure": failure}, indent=2))
-    elif failure is None:
-        name, state = result["name"], result["state"]
-        write(out, f"{name} is {state} at {client.addresses[0].url}: {to_type('status', name)}")
-    if failure is not None:
-        raise SquallError(failure)

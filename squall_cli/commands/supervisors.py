@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from squall.api.answers import DrainAnswer, SupervisorEntry, SupervisorsAnswer
-from squall_cli.cluster import cluster_client
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options
 from squall_cli.cluster.placed import LAG_SECS
 from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
@@ -43,7 +42,7 @@ COLUMNS: Final[tuple[TableColumn[SupervisorEntry], ...]] = (
 
 
 @click.command()
-@cluster_client.options
+@cluster_options
 def supervisors(cluster: ClusterOptions) -> None:
     """List the supervisors of a cluster with their hosts, slots and workers.
 
@@ -103,7 +102,7 @@ def free_slots(there: Sequence[SupervisorEntry]) -> int:
 @click.argument("supervisor", metavar="SUPERVISOR", shell_complete=completion.supervisors)
 @click.option("--undo", is_flag=True, help="Allow work on the host again.")
 @click.option("--wait", "waits", is_flag=True, help="Return when the host has no workers.")
-@cluster_client.options
+@cluster_options
 def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> None:
     """Move all work away from a host, to take it out of service.
 

@@ -84,10 +84,7 @@ PARTITIONS: Final[tuple[TableColumn[PartitionSummary], ...]] = (
 @click.option("--dry-run", is_flag=True, help="Only show what --sweep would delete.")
 @spark_options
 @json_option
-@click.pass_context
 def table(
-    ctx: click.Context,
-    /,
     path: str,
     verifying: bool,
     key: tuple[str, ...] | None,
@@ -117,8 +114,8 @@ def table(
     from squall_io.spark.reading.committed import key_names
 
     if not sweeping and (dry_run or older_than is not None):
-        raise click.UsageError("--older-than and --dry-run are options of --sweep: give it, too", ctx)
-    check_places(ctx, master, conf, reads=[path], writes=[path] if sweeping else [])
+        raise click.UsageError("--older-than and --dry-run are options of --sweep: give it, too")
+    check_places(master, conf, reads=[path], writes=[path] if sweeping else [])
     with StartedSpark(master, conf) as started:
         files = started.store(path)
         age = table_sweep.OLD if older_than is None else older_than
@@ -244,10 +241,8 @@ def stream_notes(stream: StreamSummary) -> Iterator[str]:
     if stream.replaced:
         yield batches(stream.replaced, "is in another batch's files", "are in other batches' files")
     if stream.writing:
-        ended = "when its topology ended (--sweep)"
-        yield batches(
-            stream.writing, f"is being written, or was {ended}", f"are being written, or were {ended}"
-        )
+        writing = batches(stream.writing, "is being written, or was", "are being written, or were")
+        yield f"{writing} when its topology ended (--sweep)"
     if stream.abandoned or stream.leftover:
         yield (
             f"{batches(stream.abandoned, 'does', 'do')} not count, since the tasks that wrote them had been replaced;"

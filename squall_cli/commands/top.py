@@ -12,8 +12,7 @@ import click
 
 from squall.api.answers import ClusterAnswer
 from squall.status import ComponentStatus
-from squall_cli.cluster import cluster_client
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.cluster.waiting import is_away
 from squall_cli.local.rates import Rates
 from squall_cli.options.kinds import Seconds
@@ -77,7 +76,7 @@ class ClusterMoment:
     show_default=True,
     help="Seconds between two measurements.",
 )
-@cluster_client.options
+@cluster_options
 def top(cluster: ClusterOptions, delay: float) -> None:
     """Watch the busiest components of a cluster: tuples per second, over the last five seconds.
 
@@ -100,7 +99,7 @@ def top(cluster: ClusterOptions, delay: float) -> None:
         time.sleep(delay)
         moment = watched.measure(time.monotonic())
     if cluster.as_json:
-        cluster_client.echo_json(as_values(moment))
+        echo_json(as_values(moment))
     else:
         click.echo(summary(moment))
         show(table_of(COLUMNS, moment.busy), sys.stdout)
@@ -126,12 +125,9 @@ class WatchedCluster:
             key, name = status.id, status.name
             there.add(key)
             components = status.components
-            if key not in self.rates:
-                self.rates[key] = Rates(now, components)
-            rates = self.rates[key].at(now, components)
+            rates = self.rates.setdefault(key, Rates(now, components)).at(now, components)
             busy += [Busy(name, each, component, rates.get(each)) for each, component in components.items()]
-        for gone in self.rates.keys() - there:
-            del self.rates[gone]
+        self.rates = {key: self.rates[key] for key in there}
         busy.sort(key=lambda each: (-(each.rate or 0.0), each.topology, each.name))
         return ClusterMoment(cluster, tuple(busy))
 

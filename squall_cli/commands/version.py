@@ -10,8 +10,7 @@ import click
 
 from squall import __version__
 from squall.api.answers import NimbusEntry, SupervisorEntry
-from squall_cli.cluster import cluster_client
-from squall_cli.cluster.cluster_client import ClusterOptions
+from squall_cli.cluster.cluster_client import VARIABLE, ClusterOptions, cluster_options, echo_json
 from topology_api.core_choice import CHOICE
 
 #: The fields that are shown of each daemon. A supervisor has no URL, and does not lead.
@@ -19,7 +18,7 @@ SHOWN: Final = ("host", "id", "url", "leader", "versions")
 
 
 @click.command()
-@cluster_client.options
+@cluster_options
 def version(cluster: ClusterOptions) -> None:
     """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and, if you
     name a cluster, the versions of its daemons.
@@ -36,7 +35,7 @@ def version(cluster: ClusterOptions) -> None:
         "core": "compiled" if CHOICE.compiled else "plain",
         "core_why": CHOICE.why,
     }
-    asked = bool(cluster.nimbus or os.environ.get(cluster_client.VARIABLE))
+    asked = bool(cluster.nimbus or os.environ.get(VARIABLE))
     if not cluster.as_json:  # these facts do not need an answer of the cluster
         click.echo(f"squall {__version__} (Python {here['python']}, {sys.executable})")
         click.echo(f"core: {CHOICE}")
@@ -48,7 +47,7 @@ def version(cluster: ClusterOptions) -> None:
             for line in map(_line, daemons):
                 click.echo(line)
     if cluster.as_json:
-        cluster_client.echo_json(here)
+        echo_json(here)
 
 
 def _in_json(daemon: NimbusEntry | SupervisorEntry) -> dict[str, object]:

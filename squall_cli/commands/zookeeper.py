@@ -38,9 +38,7 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
         parts = member.rsplit(":", 2)
         if len(parts) != 3 or not parts[0] or not all(port.isdigit() for port in parts[1:]):
             raise click.BadParameter(
-                f"{member!r} is not HOST:PORT:PORT (ports for data and for elections), such as 10.0.0.1:2888:3888",
-                ctx,
-                option,
+                f"{member!r} is not HOST:PORT:PORT (ports for data and for elections), such as 10.0.0.1:2888:3888"
             )
     return members
 

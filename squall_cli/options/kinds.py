@@ -77,28 +77,24 @@ class Seconds(click.types.FloatParamType):
 
 
 def pairs(
-    ctx: click.Context,
-    option: click.Parameter,
-    given: Sequence[str],
-    form: str,
-    split: Callable[[str, str], tuple[str, str, str]] = str.partition,
+    given: Sequence[str], form: str, split: Callable[[str, str], tuple[str, str, str]] = str.partition
 ) -> dict[str, str]:
     """Parse NAME=VALUE pairs with different names. Errors show `form` as the expected form."""
     found: dict[str, str] = {}
     for text in given:
         name, equals, value = split(text, "=")
         if not equals or not name or not value:
-            raise click.BadParameter(f"{text!r}: write {form}", ctx, option)
+            raise click.BadParameter(f"{text!r}: write {form}")
         if name in found:
-            raise click.BadParameter(f"{name!r} is given twice", ctx, option)
+            raise click.BadParameter(f"{name!r} is given twice")
         found[name] = value
     return found
 
 
 def task_counts(ctx: click.Context, option: click.Parameter, given: Sequence[str]) -> dict[str, int]:
     """Return the number of tasks by component, from COMPONENT=N. A callback of click."""
-    found = pairs(ctx, option, given, "COMPONENT=N", str.rpartition)  # a name may have a "="
+    found = pairs(given, "COMPONENT=N", str.rpartition)  # a name may have a "="
     for name, number in found.items():
         if not (number.isascii() and number.isdigit() and int(number) > 0):
-            raise click.BadParameter(f"{name}={number}: N is a whole number from 1 on", ctx, option)
+            raise click.BadParameter(f"{name}={number}: N is a whole number from 1 on")
     return {name: int(number) for name, number in found.items()}

@@ -24,7 +24,7 @@ def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str
         try:
             parse_override(text)
         except InvalidConfig as error:
-            raise click.BadParameter("; ".join(error.problems), ctx, option) from None
+            raise click.BadParameter("; ".join(error.problems)) from None
     return settings
 
 
@@ -73,5 +73,5 @@ def read_layers(given: str | Path | None, environ: Mapping[str, str], settings: 
     if problems:
         raise InvalidConfig(problems + wrong)
     if wrong:
-        raise click.UsageError(str(InvalidConfig(wrong)), click.get_current_context(silent=True))
+        raise click.UsageError(str(InvalidConfig(wrong)))
     return Layers(file, site, environment, overrides)

@@ -8,17 +8,18 @@ Must not know: how a command uses Spark.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final
 
 import click
 
 from squall_cli.options.kinds import Whole, folders
+from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.results.versions import KEEP
-from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.stores.opening import place_problems, settings_in
-from squall_io.spark.stores.paths import InvalidPath, check_path, check_table_path, from_here
+from squall_io.spark.stores.paths import InvalidPath, check_table_path, from_here
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+#: Adds options to a command.
+_Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> Mapping[str, str]:
@@ -27,39 +28,49 @@ def _conf(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) 
     for text in given:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise click.BadParameter(
-                f"{text!r}: write KEY=VALUE, as in spark.driver.memory=2g", ctx, parameter
-            )
+            raise click.BadParameter(f"{text!r}: write KEY=VALUE, as in spark.driver.memory=2g")
         found[key.strip()] = value
     problems: list[str] = []
     settings = settings_in(found, problems)
     if problems:
-        raise click.BadParameter("\n".join(problems), ctx, parameter)
+        raise click.BadParameter("\n".join(problems))
     return settings
 
 
-def spark_options(command: _Command) -> _Command:
-    """Add the options `master` (None if not given) and `conf` to a command."""
-    command = click.option(
+def _all_of(*options: _Decorator) -> _Decorator:
+    """Return a decorator that adds options to a command, in this order."""
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):  # decorators apply from the last to the first
+            command = option(command)
+        return command
+
+    return add
+
+
+#: Adds the options `master` (None if not given) and `conf` to a command.
+spark_options: Final = _all_of(
+    click.option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs: local[4], spark://host:7077, yarn, sc://host.  [default: local[*]]",
+    ),
+    click.option(
         "--conf",
         "conf",
         metavar="KEY=VALUE",
         multiple=True,
         callback=_conf,
         help="A setting of Spark. May be repeated.",
-    )(command)
-    return click.option(
-        "--master",
-        metavar="URL",
-        help="Where Spark runs: local[4], spark://host:7077, yarn, sc://host.  [default: local[*]]",
-    )(command)
+    ),
+)
 
 
-def result_options(again: str) -> Callable[[_Command], _Command]:
+def result_options(again: str) -> _Decorator:
     """Add options to a command that publishes versions: `file_format` and `partition_by` (None if not given), `keep`, `again`
     (the argument `again` is its help text), `as_json`, and the options of `spark_options`.
     """
-    options = (
+    return _all_of(
         click.option(
             "--format",
             "file_format",
@@ -85,60 +96,42 @@ def result_options(again: str) -> Callable[[_Command], _Command]:
         ),
     )
 
-    def give(command: _Command) -> _Command:
-        for option in reversed(options):  # decorators apply from the last to the first
-            command = option(command)
-        return command
 
-    return give
-
-
-def table_option(
-    name: str, parameter: str, text: str, required: bool = True
-) -> Callable[[_Command], _Command]:
+def table_option(name: str, parameter: str, text: str, required: bool = True) -> _Decorator:
     """Add an option for the path of a table to a command."""
     path: dict[str, Any] = {"metavar": "PATH", "callback": table_path, "shell_complete": folders}
     return click.option(name, parameter, required=required, help=text, **path)
 
 
 def check_places(
-    ctx: click.Context,
-    master: str | None,
-    conf: Mapping[str, str],
-    *,
-    reads: Iterable[str] = (),
-    writes: Iterable[str] = (),
+    master: str | None, conf: Mapping[str, str], *, reads: Iterable[str], writes: Iterable[str]
 ) -> None:
     """Raise `UsageError` if Spark clearly cannot run with this master and these settings, or cannot reach a path."""
     problems = list(place_problems(master, conf, reads=reads, writes=writes))
     if problems:
-        raise click.UsageError("\n".join(problems), ctx)
+        raise click.UsageError("\n".join(problems))
 
 
-def over_connect(master: str | None, conf: Mapping[str, str]) -> bool:
-    """Whether a Spark Connect server does the work. Then the session also gives access to file systems."""
-    return SessionRequest.of(master, conf).is_connect
-
-
-def any_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
-    """Return a path in normal form. A relative path is on this machine, below the working directory."""
-    return _path(ctx, parameter, given, check_path)
+def checked_path(given: str, check: Callable[[str], str]) -> str:
+    """Return a path in normal form. A relative path is on this machine, below the working directory. Raises `BadParameter` if
+    `check` refuses the path."""
+    try:
+        return check(from_here(given))
+    except InvalidPath as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def table_path(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
     """Return the path of a table in normal form. Refuse a path inside a folder that another table reserves."""
-    return _path(ctx, parameter, given, check_table_path)
+    return None if given is None else checked_path(given, check_table_path)
 
 
-def _path(
-    ctx: click.Context, parameter: click.Parameter, given: str | None, check: Callable[[str], str]
-) -> str | None:
-    if given is None:
-        return None
+def span_of(since: str | None, until: str | None) -> Span:
+    """Return the span of --since and --until. Raises `UsageError` if one of them is not a time."""
     try:
-        return check(from_here(given))
-    except InvalidPath as error:
-        raise click.BadParameter(str(error), ctx, parameter) from None
+        return Span.of(since, until)
+    except WrongMoment as error:
+        raise click.UsageError(str(error)) from None
 
 
 def names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> tuple[str, ...] | None:
@@ -147,5 +140,5 @@ def names(ctx: click.Context, parameter: click.Parameter, given: str | None) -> 
         return None
     found = tuple(name.strip() for name in given.split(",") if name.strip())
     if not found:
-        raise click.BadParameter(f"{given!r}: name one column or more, as in carrier,hour", ctx, parameter)
+        raise click.BadParameter(f"{given!r}: name one column or more, as in carrier,hour")
     return found

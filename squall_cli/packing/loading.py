@@ -18,6 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import click
+
 from squall.packages.ours import OURS
 from topology_api.builder import TopologyBuilder
 from topology_api.errors import InvalidTopology, SquallError
@@ -30,7 +32,7 @@ DEFAULT_NAME = "topology"
 MOST_FRAMES = 4
 
 
-class WrongSource(SquallError):
+class WrongSource(SquallError, click.UsageError):
     """The user's input names no file or module that could define a topology, or the arguments are wrong."""
 
 
@@ -230,23 +232,17 @@ def find(source: SourceName, module: ModuleType) -> Any:
     if value is not missing:
         return value
     candidates = [name for name, value in vars(module).items() if is_candidate(name, value, module)]
-    near = nearest(source.name, candidates)
-    if near:
-        advice = near
-    elif candidates:
-        advice = f"; it has {listed(candidates)}: give FILE:NAME for one of these"
-    else:
-        advice = "; it must hold a Topology of that name, or a function that returns one"
+    advice = "; it must hold a Topology of that name, or a function that returns one"
+    if candidates:
+        others = f"; it has {listed(candidates)}: give FILE:NAME for one of these"
+        advice = nearest(source.name, candidates) or others
     raise CannotLoad(f"{source.shown} has no {source.name!r}{advice}")
 
 
 def is_candidate(name: str, value: object, module: ModuleType) -> bool:
     """Return whether a user may have meant this name."""
-    if name.startswith("_"):
-        return False
-    if isinstance(value, Topology):
-        return True
-    return inspect.isfunction(value) and value.__module__ == module.__name__
+    own_function = inspect.isfunction(value) and value.__module__ == module.__name__
+    return not name.startswith("_") and (own_function or isinstance(value, Topology))
 
 
 def topology_of(source: SourceName, value: Any, arguments: tuple[str, ...]) -> Topology:

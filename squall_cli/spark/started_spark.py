@@ -15,13 +15,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any, Final
 
-from squall_cli.options.spark_options import over_connect
 from squall_cli.terminal import formats
 from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import console, is_terminal, write
 from squall_cli.terminal.views import EVERY
 from squall_io.spark.reading.moments import Span
 from squall_io.spark.results.progress import Watch, watch
+from squall_io.spark.session.request import SessionRequest
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class StartedSpark:
         from squall_io.spark.stores.hadoop import Jvm
         from squall_io.spark.stores.paths import LOCAL, scheme_of
 
-        connect = over_connect(self._master, self._conf)
+        connect = SessionRequest.of(self._master, self._conf).is_connect
         if not connect and scheme_of(path) != LOCAL and WEBHDFS not in self._conf and self._jvm is None:
             self._jvm = Jvm.own(self._conf)
             self.stack.callback(self._jvm.close)
