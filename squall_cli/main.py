@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from errno import EPIPE
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -21,8 +20,7 @@ from squall import __version__
 from squall.packages.distributions import NotOurs, check_ours
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """A line of `squall --help`, and its command as `MODULE` or `MODULE:FUNCTION` of `commands`."""
 
     text: str

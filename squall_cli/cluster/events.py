@@ -27,9 +27,7 @@ def events_of(status: Mapping[str, Any]) -> list[Event]:
     if len(events) == len(notes):
         return events
     times = status.get("note_times") or [0.0] * len(notes)
-    return [
-        Event("text", time=float(time), error=str(note)) for note, time in zip(notes, times, strict=False)
-    ]
+    return [Event("text", time=float(time), error=str(note)) for note, time in zip(notes, times)]
 
 
 def own_paths(text: str) -> str:

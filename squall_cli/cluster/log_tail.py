@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Final
 
 from squall.api.answers import LogAnswer
@@ -65,12 +66,10 @@ def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
 
 def merged(of_workers: Iterable[list[LogEntry]]) -> list[LogEntry]:
     """Merge the entries of several logs by time; each log keeps its own order."""
-    keyed = []
-    for number, found in enumerate(of_workers):
-        latest = ""
-        for place, entry in enumerate(found):
-            latest = max(latest, entry.time)
-            keyed.append(((latest, number, place), entry))
+    keyed: list[tuple[str, LogEntry]] = []
+    for found in of_workers:
+        latest = accumulate((entry.time for entry in found), max)
+        keyed += zip(latest, found)
     return [entry for _, entry in sorted(keyed, key=lambda pair: pair[0])]
 
 

@@ -49,13 +49,9 @@ class NimbusClient(Client):
                 return None
             raise
 
-    def change(
-        self, name: str, change: str, body: object = None, repeatable: bool = False
-    ) -> tuple[answers.StateAnswer, Any]:
-        """Request a change of a topology: activate, deactivate or rebalance. `repeatable`: see `Client.post`."""
-        return self.post_json(
-            answers.StateAnswer, "topologies", name, change, body=body, repeatable=repeatable
-        )
+    def change(self, name: str, change: str, **options: Any) -> tuple[answers.StateAnswer, Any]:
+        """Request a change of a topology: activate, deactivate or rebalance. `options`: as for `Client.post`."""
+        return self.post_json(answers.StateAnswer, "topologies", name, change, **options)
 
     def read(self, kind: type[A], *place: str, **query: object) -> A:
         """Send GET."""
@@ -65,16 +61,9 @@ class NimbusClient(Client):
         """Send GET, for a command that prints the JSON."""
         return _decoded(kind, self.get(at(*place), **query), at(*place))
 
-    def post_json(
-        self,
-        kind: type[A],
-        *place: str,
-        body: object = None,
-        repeatable: bool = False,
-        timeout: float | None = None,
-    ) -> tuple[A, Any]:
-        """Send POST. `repeatable`, `timeout`: see `Client.post`."""
-        return _decoded(kind, self.post(at(*place), body, repeatable, timeout), at(*place))
+    def post_json(self, kind: type[A], *place: str, **options: Any) -> tuple[A, Any]:
+        """Send POST. `options`: as for `Client.post`."""
+        return _decoded(kind, self.post(at(*place), **options), at(*place))
 
     def delete_json(self, kind: type[A], *place: str, **query: object) -> tuple[A, Any]:
         """Send DELETE."""
@@ -82,16 +71,13 @@ class NimbusClient(Client):
 
 
 def _decoded(kind: type[A], value: object, path: str) -> tuple[A, Any]:
-    if not isinstance(value, dict):
-        raise NoNimbus(_text(path, f"is {type(value).__name__}, not an object"))
-    known = value
-    if kind is answers.TopologyAnswer:  # a different release may have different events
-        known = {**value, "events": events_of(value)}
-    try:
-        return convert(known, kind), value
-    except ValidationError as error:
-        raise NoNimbus(_text(path, f"does not fit ({error})")) from None
-
-
-def _text(path: str, problem: str) -> str:
-    return f"the answer to {path!r} {problem}: is a Nimbus of Squall {__version__} listening there?"
+    problem = f"is {type(value).__name__}, not an object"
+    if isinstance(value, dict):
+        known = value
+        if kind is answers.TopologyAnswer:  # a different release may have different events
+            known = {**value, "events": events_of(value)}
+        try:
+            return convert(known, kind), value
+        except ValidationError as error:
+            problem = f"does not fit ({error})"
+    raise NoNimbus(f"the answer to {path!r} {problem}: is a Nimbus of Squall {__version__} listening there?")

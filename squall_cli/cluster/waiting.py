@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from squall.http.client import Refused, Unreachable
 
 T = TypeVar("T")
+Progress = TypeVar("Progress", bound="WaitProgress")
 
 #: Seconds between two requests: at first, and after a while.
 PAUSES: Final = (0.1, 1.0)
@@ -43,11 +44,10 @@ class Interrupted(SquallError):
 class WaitProgress:
     """Shows the latest text."""
 
-    def __init__(self) -> None:
-        self.shown = ""
-        self.status: Status | None = None
+    shown = ""
+    status: Status | None = None
 
-    def __enter__(self) -> WaitProgress:
+    def __enter__(self: Progress) -> Progress:
         if is_terminal(sys.stderr):
             self.status = console(sys.stderr).status("")
             self.status.start()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sys
 import tempfile
 import threading
@@ -32,7 +31,9 @@ from squall_cli.terminal.interrupts import Interrupts
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
+    from nimbus.daemon import NimbusSettings
     from squall.cluster.memory import InMemoryStore
+    from supervisor.daemon import SupervisorSettings
 
 #: Seconds within which Nimbus must lead. It has no rival.
 START_SECS: Final = 20.0
@@ -62,12 +63,17 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
       squall dev --slots 8 --state ~/squall-dev
       squall dev --listen 127.0.0.1:0    # a free port; the first line says which
     """
-    conf = daemon_options.daemon_settings(config)
+    from nimbus.daemon import NimbusSettings
+    from squall_cli.commands.daemons import configured
+
+    conf, (host, port) = daemon_options.daemon_settings(config), listen
     with Interrupts() as interrupts, ExitStack() as stack:
         interrupts.hold()  # the end is orderly in any case; a second signal only makes the workers end faster
         directory = stack.enter_context(state_directory(state))
         stack.enter_context(log_to(directory / LOG))
-        cluster = DevCluster(directory, conf, listen, slots, insecure, kept=state is not None)
+        nimbus = NimbusSettings(directory / "nimbus", host, port, insecure=insecure, conf=conf)
+        supervisor = configured(conf, slots)(state=directory / "supervisor")
+        cluster = DevCluster(make_store(None if state is None else directory), nimbus, supervisor)
         stack.callback(cluster.end, interrupts)
         cluster.start(lambda: interrupts.count > 0)
         if not interrupts.count:
@@ -80,31 +86,17 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
 class DevCluster:
     """Nimbus and a supervisor over a store of their own."""
 
-    def __init__(
-        self,
-        directory: Path,
-        conf: Mapping[str, Any],
-        listen: tuple[str, int],
-        slots: int,
-        insecure: bool,
-        kept: bool,
-    ) -> None:
-        from nimbus.daemon import NimbusDaemon, NimbusSettings
-        from squall_cli.commands.daemons import configured
+    def __init__(self, store: InMemoryStore, nimbus: NimbusSettings, supervisor: SupervisorSettings) -> None:
+        from nimbus.daemon import NimbusDaemon
         from supervisor.daemon import SupervisorDaemon
 
-        settings = configured(conf, slots)(state=directory / "supervisor")
-        host, port = listen
-        self.store: InMemoryStore = make_store(directory if kept else None)
+        self.store = store
         try:
-            self.nimbus = NimbusDaemon(
-                self.store.session(),
-                NimbusSettings(directory / "nimbus", host, port, insecure=insecure, conf=conf),
-            )
+            self.nimbus = NimbusDaemon(store.session(), nimbus)
             self.url = self.nimbus.url
-            self.supervisor = SupervisorDaemon(self.store.session(), settings)
+            self.supervisor = SupervisorDaemon(store.session(), supervisor)
         except BaseException:
-            self.store.close()
+            store.close()
             raise
 
     def start(self, cancelled: Callable[[], bool]) -> None:
@@ -163,11 +155,8 @@ def state_directory(given: str | None) -> Iterator[Path]:
             raise SquallError(f"the state directory {given} cannot be used: {error.strerror}") from None
         yield directory
         return
-    directory = Path(tempfile.mkdtemp(prefix="squall-dev-"))
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="squall-dev-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
 
 
 @contextmanager
@@ -189,10 +178,9 @@ def forget_token(url: str, token: str | None) -> None:
     from squall.security.tokens import read_token, user_place
 
     place = user_place(url, os.environ)
-    if place is not None:
-        with suppress(SquallError, OSError):
-            if read_token(place) == token:
-                place.unlink()
+    with suppress(SquallError, OSError):
+        if place is not None and read_token(place) == token:
+            place.unlink()
 
 
 def finds_token(url: str, conf: Mapping[str, Any]) -> bool:

@@ -168,12 +168,8 @@ class LocalRun:
 def hung_call() -> str:
     """Return a text with the place of a user's call that does not return, in a thread that runs tasks; "" if there is no such
     call."""
-    frames = sys._current_frames()
-    for thread in threading.enumerate():
-        if thread is threading.main_thread() or thread.ident not in frames:
-            continue
-        place = user_place(frames[thread.ident])
-        if place:
+    for thread, frame in sys._current_frames().items():
+        if thread != threading.main_thread().ident and (place := user_place(frame)):
             return f", because a call has not returned: it is at {place}"
     return ""
 

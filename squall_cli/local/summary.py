@@ -45,14 +45,12 @@ class Trees:
 def trees_of(status: TopologyStatus) -> Trees:
     """Return the trees of all spouts."""
     spouts = {name: with_left(each) for name, each in status.components.items() if each.kind == "spout"}
-    firsts = (
-        f"spout {name!r}, {spout.first_failure}" for name, spout in spouts.items() if spout.first_failure
-    )
+    firsts = (f"spout {name!r}, {each.first_failure}" for name, each in spouts.items() if each.first_failure)
     return Trees(
-        acked=sum(spout.acked for spout in spouts.values()),
-        failed=sum(spout.failed for spout in spouts.values()),
-        left=sum(spout.pending for spout in spouts.values()),
-        replayed=sum(spout.replayed for spout in spouts.values()),
+        acked=sum(each.acked for each in spouts.values()),
+        failed=sum(each.failed for each in spouts.values()),
+        left=sum(each.pending for each in spouts.values()),
+        replayed=sum(each.replayed for each in spouts.values()),
         first_failure=next(firsts, ""),
     )
 
@@ -92,11 +90,12 @@ def never_started(status: TopologyStatus) -> str | None:
 
 def average_rates(ended: Ended) -> dict[str, float | None]:
     """Return the tuples per second of each component, over the whole run."""
-    seconds = ended.seconds
-    return {
-        name: done(component) / seconds if seconds > 0 else None
-        for name, component in ended.status.components.items()
-    }
+    return {name: per_second(done(each), ended) for name, each in ended.status.components.items()}
+
+
+def per_second(tuples: int, ended: Ended) -> float | None:
+    """Return a number of tuples as a rate over the whole run."""
+    return tuples / ended.seconds if ended.seconds > 0 else None
 
 
 def executed(status: TopologyStatus) -> int:
@@ -110,8 +109,7 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
     lines = final_table(rows_of(status.components, average_rates(ended)), width)
     lines.append((("", ""),))
     total = executed(status)
-    rate = formats.rate(total / ended.seconds) if ended.seconds > 0 else "-"
-    facts = [f"{formats.plural(total, 'tuple')} executed, {rate}/s"]
+    facts = [f"{formats.plural(total, 'tuple')} executed, {formats.rate(per_second(total, ended))}/s"]
     if trees.acked or trees.failed or trees.left:
         counts = f"{formats.plural(trees.acked, 'tree')} acked, {trees.failed:,} failed"
         if trees.left:
@@ -147,7 +145,7 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
         "trees": {name: number for name, number in vars(trees).items() if name != "first_failure"},
         "first_failure": trees.first_failure or None,
         "executed": total,
-        "rate": total / ended.seconds if ended.seconds > 0 else None,
+        "rate": per_second(total, ended),
         "components": values["components"],
         "errors": values["errors"],
         "error": values["error"],

@@ -92,8 +92,7 @@ class WorkerLogs:
         """Add workers, given as names and directories."""
         for name, directory in workers:
             if directory not in self.workers:
-                log, output = Followed(directory / LOG), Followed(directory / OUTPUT)
-                self.workers[directory] = name, log, output
+                self.workers[directory] = name, Followed(directory / LOG), Followed(directory / OUTPUT)
 
     def read(self, last: bool = False) -> str:
         """Return the new lines, formatted for the terminal."""

@@ -153,9 +153,8 @@ def gather(
 def hook_modules(conf: Mapping[str, object]) -> list[str]:
     """Return the top-level names of the modules that a worker imports for a configuration's hooks."""
     hooks = conf.get(HOOKS)
-    return [
-        str(hook).partition(":")[0].partition(".")[0] for hook in (hooks if isinstance(hooks, list) else ())
-    ]
+    names = map(str, hooks) if isinstance(hooks, list) else ()
+    return [name.partition(":")[0].partition(".")[0] for name in names]
 
 
 def file_and_place(source: SourceName) -> tuple[Path, str]:

@@ -97,11 +97,10 @@ def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: 
         now(f"submitting {submission.name}")
         try:
             answer = post(client, submission, say)
+            return Accepted(answer.name, answer.id, answer.state, uploaded)
         except Refused as error:
-            if error.kind == "FileMissing" and attempt < ATTEMPTS:
-                continue  # a new leader does not have the files
-            raise
-        return Accepted(answer.name, answer.id, answer.state, uploaded)
+            if error.kind != "FileMissing" or attempt == ATTEMPTS:  # a new leader does not have the files
+                raise
     raise AssertionError("the last attempt returns or raises")
 
 

@@ -68,15 +68,9 @@ class Modules:
 
 def installed_folders() -> tuple[str, ...]:
     """Return the folders of Python's library and of installed packages."""
-    named = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    folders = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     own = os.path.dirname(os.__file__)
-    folders = [
-        *named,
-        own,
-        os.path.join(own, "lib-dynload"),
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-    ]
+    folders += [own, os.path.join(own, "lib-dynload"), *site.getsitepackages(), site.getusersitepackages()]
     return tuple({os.path.join(os.path.realpath(folder), "") for folder in folders if folder})
 
 
@@ -198,9 +192,8 @@ def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def is_worth_shipping(root: str, name: str) -> bool:
-    if name.startswith(".") or name in SKIPPED_FOLDERS or name.endswith((".egg-info", ".dist-info")):
-        return False
-    return not os.path.exists(os.path.join(root, name, "pyvenv.cfg"))
+    skipped = name.startswith(".") or name in SKIPPED_FOLDERS or name.endswith((".egg-info", ".dist-info"))
+    return not skipped and not os.path.exists(os.path.join(root, name, "pyvenv.cfg"))
 
 
 # Imports that have not run

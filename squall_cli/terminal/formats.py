@@ -21,10 +21,8 @@ def short(number: float) -> str:
     """Return a count in at most six characters: `99,999`, `123k`, `1.23M`."""
     if number < 100_000:
         return f"{round(number):,}"
-    for size, unit in _UNITS:
-        if number >= size * 0.9995:  # 999,999 is 1.00M, not 1000k
-            return _three_digits(number / size) + unit
-    raise AssertionError(f"{number!r} is less than a thousand and more than a hundred thousand")
+    size, unit = next(each for each in _UNITS if number >= each[0] * 0.9995)  # 999,999 is 1.00M, not 1000k
+    return _three_digits(number / size) + unit
 
 
 def rate(number: float | None) -> str:
@@ -69,13 +67,11 @@ def moment(seconds: float) -> str:
 def span(seconds: float) -> str:
     """Return the time since something began, in at most six characters: `12s`, `3m05s`, `2h03m`, `4d07h`."""
     seconds = max(0, int(seconds))
+    if seconds >= 100 * 86_400:
+        return f"{seconds // 86_400}d"
     for size, smaller, unit, below in ((86_400, 3600, "d", "h"), (3600, 60, "h", "m"), (60, 1, "m", "s")):
         if seconds >= size:
-            return (
-                f"{seconds // size}{unit}{seconds % size // smaller:02}{below}"
-                if seconds < 100 * 86_400
-                else f"{seconds // 86_400}d"
-            )
+            return f"{seconds // size}{unit}{seconds % size // smaller:02}{below}"
     return f"{seconds}s"
 
 

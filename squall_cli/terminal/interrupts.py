@@ -11,18 +11,14 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 
 @contextmanager
 def all_as_ctrl_c() -> Iterator[None]:
     """Treat SIGTERM and SIGHUP like Ctrl-C, so that the interrupted code cleans up."""
-
-    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
-        raise KeyboardInterrupt
-
     before = {
-        number: signal.signal(number, interrupt)
+        number: signal.signal(number, signal.default_int_handler)
         for number in (signal.SIGTERM, signal.SIGHUP)
         if signal.getsignal(number) == signal.SIG_DFL  # otherwise ignored, for example under nohup
     }

@@ -87,5 +87,4 @@ def console(out: IO[str]) -> Console:
         highlight=False,
         markup=False,
         emoji=False,
-        soft_wrap=False,
     )

@@ -49,8 +49,7 @@ class Screen:
 
     def size(self) -> tuple[int, int]:
         """Return the current numbers of columns and rows of the window."""
-        size = shutil.get_terminal_size()
-        return size.columns, size.lines
+        return shutil.get_terminal_size()
 
     def draw(self, lines: Sequence[Line], above: str = "") -> None:
         """Replace the drawn lines with `lines`, and print the text `above` (whole lines) above them."""
@@ -168,17 +167,14 @@ def footer(moment: Moment, width: int) -> list[Line]:
     found = troubles(moment.status)
     for trouble in found[:MOST_TROUBLES]:
         count = formats.plural(trouble.count, "error")
-        lines.append(
-            ((count, "bad"), (" " + formats.cropped_inside(f"in {trouble.line}", width - len(count) - 1), ""))
-        )
+        where = formats.cropped_inside(f"in {trouble.line}", width - len(count) - 1)
+        lines.append(((count, "bad"), (f" {where}", "")))
     if len(found) > MOST_TROUBLES:
         lines.append(((f"and errors in {len(found) - MOST_TROUBLES} more", "bad"),))
-    if moment.left is None:
-        advice = "Ctrl-C drains and ends; twice ends at once"
-    else:
-        left = (
-            f"{formats.plural(moment.pending, 'tree')} pending, at most {max(0, round(moment.left))} s more"
-        )
-        advice = f"draining: {left}; Ctrl-C ends at once"
-    lines.append(((formats.cropped(advice, width), "dim" if moment.left is None else "warn"),))
+    advice, style = "Ctrl-C drains and ends; twice ends at once", "dim"
+    if moment.left is not None:
+        pending, left = formats.plural(moment.pending, "tree"), max(0, round(moment.left))
+        advice = f"draining: {pending} pending, at most {left} s more; Ctrl-C ends at once"
+        style = "warn"
+    lines.append(((formats.cropped(advice, width), style),))
     return lines

@@ -8,7 +8,6 @@ import of this module registers the shells with click. Must not know: the names 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from click import shell_completion
 
@@ -96,8 +95,8 @@ class WholeWord(shell_completion.ShellComplete):
         return words, typed
 
     def format_completion(self, item: shell_completion.CompletionItem) -> str:
-        added: dict[str, Any] = {"type": item.type, "help": item.help}
-        return super().format_completion(shell_completion.CompletionItem(self.option + item.value, **added))
+        whole = shell_completion.CompletionItem(self.option + item.value, item.type, item.help)
+        return super().format_completion(whole)
 
 
 @shell_completion.add_completion_class
