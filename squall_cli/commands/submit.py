@@ -21,13 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from squall.packages.travel_rules import NEEDED
-from squall_cli.cluster.cluster_client import (
-    ClusterOptions,
-    about,
-    cluster_options,
-    connect,
-    wait_secs_option,
-)
+from squall_cli.cluster import cluster_client
 from squall_cli.cluster.waiting import Interrupted, WaitProgress, patiently
 from squall_cli.commands.completion import settings_option
 from squall_cli.options import kinds
@@ -86,7 +80,7 @@ class SubmitOptions:
     is_flag=True,
     help="Drain and replace the topology with this name; if the new version does not come up, the old version continues.",
 )
-@wait_secs_option(
+@cluster_client.wait_secs_option(
     "With --replace: how long the old version may drain.  [default: the old version's message timeout]"
 )
 @click.option(
@@ -116,8 +110,8 @@ class SubmitOptions:
     help="Install the packages of --requirements only from the wheels in DIR; no package index is used.",
 )
 @settings_option
-@cluster_options
-def submit(cluster: ClusterOptions, settings: tuple[str, ...], **typed: Any) -> None:
+@cluster_client.cluster_options
+def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **typed: Any) -> None:
     """Send a topology to a cluster.
 
     FILE defines `topology`: a Topology, or a function that returns one; the function's arguments follow --, as strings. To use
@@ -146,10 +140,10 @@ def submit(cluster: ClusterOptions, settings: tuple[str, ...], **typed: Any) -> 
         go(cluster, asked, settings)
 
 
-def go(cluster: ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...]) -> None:
+def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...]) -> None:
     """Load, pack, send, watch, and print the outcome to stdout. Raise `SquallError` for a failure."""
     layers = read_layers(cluster.config, os.environ, settings)
-    client = connect(cluster.nimbus, cluster.config)
+    client = cluster_client.connect(cluster.nimbus, cluster.config)
     out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file runs: it may print
     accepted: Accepted | None = None
     try:
@@ -232,7 +226,7 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
     from squall_cli.packing import submission as sending
 
     try:
-        with about(client, submission.name):
+        with cluster_client.about(client, submission.name):
             steps.now("asking Nimbus")
             sending.check_versions(client, submission.name)
             accepted = sending.submit(client, submission, steps.show, steps.now)
