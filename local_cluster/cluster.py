@@ -271,10 +271,10 @@ class LocalCluster:
     def _progress(self, name: str) -> str:
         status = self.status(name)
         parts = [f"state {status.state}"]
-        for name, each in status.components.items():
+        for component, each in status.components.items():
             what = f"{each.pending} trees pending" if each.kind == "spout" else f"{each.executed} executed"
             why = f" ({each.idle})" if each.idle else ""
-            parts.append(f"{name}: {each.emitted} emitted, {what}{why}, {each.errors} errors")
+            parts.append(f"{component}: {each.emitted} emitted, {what}{why}, {each.errors} errors")
         if status.errors:
             parts.append(f"last error: {status.errors[-1].render()}")
         return "; ".join(parts)
