@@ -76,7 +76,6 @@ PARTS = {
     "worker/tasks/task.py": "the loop",
     "worker/process/lease.py": "the loop",
     "worker/loop/timers.py": "the loop",
-    "worker/loop/keep_alive.py": "the loop",
     "worker/loop/completion.py": "the loop",
     "worker/loop/snapshot.py": "the loop",
     "squall/clock.py": "the loop",

@@ -35,8 +35,6 @@ from topology_api.wording import listed, typed
 from worker.loop.plan import WorkerPlan
 from worker.loop.timers import tick_interval
 from worker.loop.worker import Worker
-from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import Scratch
 from worker.tasks.simulated_async import SimulatedAsync
 
 #: The names of the topology, the bolt, and the source of its input.
@@ -196,16 +194,7 @@ class _Run:
         self.target = of[BOLT]
         self.source = plan.source(SOURCE, of[SOURCE], "default")
         calls = SimulatedAsync(self.clock.now)
-        self.worker = Worker(
-            plan,
-            self.clock,
-            lambda *frame: None,
-            InlineRunner(),
-            calls,
-            lambda: None,
-            Scratch(),
-            inline=True,
-        )
+        self.worker = Worker(plan, self.clock, lambda *frame: None, calls, lambda: None, inline=True)
         self.frames = 0
 
     def run(self, items: list[Row | Tick | Pause]) -> BoltRun:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
 from local_cluster.virtual_host import VirtualHost, WorkerSettings
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Submission
 from squall.daemon.inside import is_worker
 from squall.packages.distributions import check_ours
 from squall.settings import Overrides, merged
@@ -27,8 +27,7 @@ from topology_api import InvalidConfig, NoSuchTopology, SquallError, Topology, T
 from topology_api.options import OPTIONS
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
-from worker.tasks.runners import AsyncThread, InlineRunner, ThreadRunner
-from worker.tasks.scratch import Scratch
+from worker.tasks.runners import AsyncThread
 
 if TYPE_CHECKING:
     from local_cluster.process_engine import ProcessEngine, WorkerView
@@ -281,25 +280,13 @@ class LocalCluster:
 
     def _make_worker(self, plan: WorkerPlan, loopback: Loopback) -> Worker:
         driver = self._driver
-        name = f"{plan.topology.name}-{plan.worker}"
         if driver.simulated:
             from worker.tasks.simulated_async import SimulatedAsync
 
-            runner: Any = InlineRunner()
             calls: Any = SimulatedAsync(driver.clock.now)
         else:
-            runner = ThreadRunner(name, driver.wake)
-            calls = AsyncThread(name)
-        return Worker(
-            plan,
-            driver.clock,
-            loopback.send,
-            runner,
-            calls,
-            driver.wake,
-            Scratch(),
-            inline=driver.simulated,
-        )
+            calls = AsyncThread(f"{plan.topology.name}-{plan.worker}")
+        return Worker(plan, driver.clock, loopback.send, calls, driver.wake, inline=driver.simulated)
 
     def _name_directory(self) -> str:
         """Return the folder of the tasks' scratch directories. The first task that needs a scratch directory makes the

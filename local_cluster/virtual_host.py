@@ -294,10 +294,10 @@ class VirtualContainer:
         if orders.asked == "run":
             if not worker.started:
                 worker.start()
-            worker.activate()
+            worker.set_active(True)
         elif orders.asked == "pause":
             if worker.started:
-                worker.deactivate()
+                worker.set_active(False)
         elif orders.asked == "drain":
             worker.drain()
         else:

@@ -235,7 +235,7 @@ class NimbusDaemon:
 
     def _why_aside(self) -> str | None:
         """Return why this Nimbus should let another Nimbus lead; None if there is no reason."""
-        return self._secrets.steps_aside() or self._housekeeping.missing.steps_aside()
+        return self._secrets.aside or self._housekeeping.missing.steps_aside()
 
     def _ask_nimbus(self, other: NimbusRecord) -> Client:
         authorization = partial(self._header, other.public_key, NIMBUS_TO_NIMBUS)

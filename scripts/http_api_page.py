@@ -72,7 +72,7 @@ def page() -> Iterator[str]:
                 yield from entry(endpoint)
     yield ERRORS_HEAD
     for status, meaning in MEANINGS.items():
-        kinds = dict.fromkeys(f"`{row.kind}`" for row in ERRORS if row.status == status)
+        kinds = dict.fromkeys(f"`{kind}`" for of_row, kind, _ in ERRORS if of_row == status)
         yield f"| {status} | {', '.join(kinds)} | {meaning} |"
 
 

@@ -18,7 +18,6 @@
 | `daemon` | the supervisor's process: all these modules together, over a store |
 | `nimbus_http` | the supervisor's link to the Nimbuses |
 | `log_server`, `log_files` | the supervisor's HTTP server, for the logs of its workers |
-| `waker` | the sleep and wake-up of the supervisor's loop |
 
 A supervisor and a worker communicate only through files in the worker's directory (`squall.worker_files`), so that each
 survives a restart of the other.

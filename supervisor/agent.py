@@ -16,7 +16,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
 from squall.clock import Clock
@@ -25,7 +25,6 @@ from squall.cluster.registry import Registry
 from squall.http.host_names import reached_at
 from squall.reports.event_text import sentence
 from squall.values import Incarnation
-from squall.worker_files import Orders
 from supervisor import exits
 from supervisor.artifacts import Failed, Pending, Provision
 from supervisor.desired_state import TopologyView
@@ -48,8 +47,6 @@ from supervisor.plan import (
 from supervisor.process_host import ProcessHost
 from supervisor.reporter import NimbusLink, Reporter
 from supervisor.store_view import StoreView
-
-__all__ = ["NimbusLink", "Supervisor"]
 
 _log = logging.getLogger(__name__)
 
@@ -88,48 +85,41 @@ class WorkerTerms:
     pace: LoopPace = field(default_factory=LoopPace)
 
 
+@dataclass(eq=False, repr=False)
 class Supervisor:
-    """The agent of one host."""
+    """The agent of one host.
 
-    def __init__(
-        self,
-        record: SupervisorRecord,
-        registry: Registry,
-        nimbus: NimbusLink,
-        processes: ProcessHost,
-        clock: Clock,
-        terms: WorkerTerms | None = None,
-        *,
-        admit: Callable[[], object] = lambda: None,
-        wake: Callable[[], object] = lambda: None,
-        last_words: Callable[[], object] = lambda: None,
-    ) -> None:
-        """`admit` raises when the store belongs to another cluster. `wake` is called, from any thread, when `sync` has work.
-        `last_words` is called before the supervisor leaves for good: Nimbus accepts reports only from registered
-        supervisors."""
-        self.id = record.id
-        self.record = record
-        self.registry = registry
-        self.clock = clock
-        terms = terms or WorkerTerms()
+    `admit` raises when the store belongs to another cluster. `wake` is called, from any thread, when `sync` has work.
+    `last_words` is called before the supervisor leaves for good: Nimbus accepts reports only from registered supervisors.
+    """
+
+    record: SupervisorRecord
+    registry: Registry
+    nimbus: NimbusLink
+    processes: ProcessHost
+    clock: Clock
+    terms: WorkerTerms = field(default_factory=WorkerTerms)
+    _: KW_ONLY
+    admit: Callable[[], object] = lambda: None
+    wake: Callable[[], object] = lambda: None
+    last_words: Callable[[], object] = lambda: None
+    _hosted: dict[Key, ManagedWorker] = field(default_factory=dict)
+    _store_view: StoreView | None = None
+    _closing: bool = False
+    _left: bool = False
+    # The supervisor's own time (see above), and the clock's time at the last `sync`.
+    _time: float = 0.0
+    _looked: float | None = None
+    _lease: int = 0
+    _warn_again: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.id, terms = self.record.id, self.terms
         self.timeouts, self.pace = terms.timeouts, terms.pace
-        host = reached_at(terms.bind, record.host)
-        self._host_settings = HostSettings(record.id, terms.bind, host, terms.lease_secs)
-        self._processes = processes
-        self._admit, self._wake, self._last_words = admit, wake, last_words
-        self._hosted: dict[Key, ManagedWorker] = {}
-        self._store_view: StoreView | None = None
-        self._reporter = Reporter(nimbus, record.id, self.pace.repeat)
-        self._closing = False
-        self._left = False
-        # The supervisor's own time (see above).
-        self._time = 0.0
-        # The clock's time at the last `sync`.
-        self._looked: float | None = None
-        self._next = clock.now()
-        self._next_heartbeat = self._next
-        self._lease = 0
-        self._warn_again = 0.0
+        host = reached_at(terms.bind, self.record.host)
+        self._host_settings = HostSettings(self.id, terms.bind, host, terms.lease_secs)
+        self._reporter = Reporter(self.nimbus, self.id, self.pace.repeat)
+        self._next = self._next_heartbeat = self.clock.now()
 
     # Life
 
@@ -144,14 +134,9 @@ class Supervisor:
     def _begin(self) -> StoreView:
         if self._store_view is None:
             self._store_view = StoreView(
-                self.registry,
-                self.record,
-                self._admit,
-                self._wake,
-                self._processes.mark(),
-                self.pace.reread,
+                self.registry, self.record, self.admit, self.wake, self.processes.mark(), self.pace.reread
             )
-            for recovered in self._processes.recover():
+            for recovered in self.processes.recover():
                 worker = ManagedWorker.recovered(recovered)
                 self._hosted[worker.key] = worker
                 self._lease = max(self._lease, recovered.lease)
@@ -176,10 +161,8 @@ class Supervisor:
             # Report again: the heartbeats that were read so far answer the earlier orders.
             self._pass_on(store_view, now)
         self._send_heartbeat(now)
-        waiting = soon(self._hosted.values(), self._time, self.timeouts)
-        self._next = now + (
-            self.pace.soon if waiting or self._awaits_workers(store_view) else self.pace.at_rest
-        )
+        waiting = soon(self._hosted.values(), self._time, self.timeouts) or self._awaits_workers(store_view)
+        self._next = now + (self.pace.soon if waiting else self.pace.at_rest)
 
     def next_time(self, now: float) -> float:
         """Return the time at which to call `sync` again."""
@@ -198,12 +181,8 @@ class Supervisor:
         self.sync(now)
         if any(hosted.life != "none" for hosted in self._hosted.values()):
             return False
-        self._leave()
+        self.leave()
         return True
-
-    def leave_workers(self) -> None:
-        """Stop supervising. Workers continue until their leases expire, unless a supervisor over the same state adopts them."""
-        self._leave(for_good=False)
 
     def kill_all(self, patience: float = 5.0) -> bool:
         """Kill every worker with all its children, and wait up to `patience` seconds; return whether all are gone."""
@@ -219,18 +198,20 @@ class Supervisor:
             time.sleep(0.002)  # the kernel needs a moment, and offers no event to wait for
         for hosted in alive:
             hosted.life = "none"
-        self._processes.sweep()
-        self._leave()
+        self.processes.sweep()
+        self.leave()
         return True
 
     def workers(self) -> list[ManagedWorker]:
         """Return the workers of this supervisor, by name."""
         return [self._hosted[key] for key in sorted(self._hosted)]
 
-    def _leave(self, for_good: bool = True) -> None:
+    def leave(self, for_good: bool = True) -> None:
+        """Stop supervising. If not for good, the workers continue until their leases expire, unless a supervisor over the same
+        state adopts them."""
         self._left = True
         if for_good:
-            self._last_words()
+            self.last_words()
         if self._store_view is not None:
             store_view, self._store_view = self._store_view, None
             store_view.leave(for_good)
@@ -247,9 +228,9 @@ class Supervisor:
                 hosted.timeout = store_view.wanted[key].timeout
         self._reporter.keep(store_view.views)
         if not store_view.unsure:
-            self._processes.retain(store_view.used, topologies)
+            self.processes.retain(store_view.used, topologies)
         for record in store_view.coming:
-            self._processes.provision(record, self._time)  # already while the previous version ends
+            self.processes.provision(record, self._time)  # while the previous version ends
 
     def _wanted(self, store_view: StoreView, key: Key) -> DesiredState | None:
         """Return the desired state of a worker. If its topology is unreadable, the worker continues unchanged."""
@@ -297,7 +278,7 @@ class Supervisor:
         elif action is Action.CLEAN:
             del self._hosted[key]
             self._reporter.forget(key)
-            self._processes.clear(key)
+            self.processes.clear(key)
         return True
 
     def _start(self, store_view: StoreView, key: Key, now: float) -> bool:
@@ -307,7 +288,7 @@ class Supervisor:
         if view is None or place is None:
             return False  # the worker's orders are unknown at the moment
         hosted = self._hosted.get(key) or self._host(store_view, view, place)
-        state = self._processes.provision(view.record, self._time)
+        state = self.processes.provision(view.record, self._time)
         if isinstance(state, Pending):
             hosted.wait_for(state.part)
             return False
@@ -341,7 +322,7 @@ class Supervisor:
         """Begin to manage a worker, which may have run here before."""
         key = (view.record.id, place.worker)
         hosted = ManagedWorker(
-            key, view.record.name, place.incarnation.version, place.slot, self._processes.container(key)
+            key, view.record.name, place.incarnation.version, place.slot, self.processes.container(key)
         )
         hosted.timeout = store_view.wanted[key].timeout
         last = view.reports.get(place.worker)
@@ -352,7 +333,7 @@ class Supervisor:
 
     def _bury(self, store_view: StoreView, hosted: ManagedWorker) -> None:
         """Report the end of a process, with its cause unless it was ordered to end."""
-        exit = hosted.exit()
+        exit = hosted.container.exit(hosted.killed_because)
         again = self._goal(store_view, hosted) is Goal.RUN
         if hosted.told_to_stop is not None and hosted.killed is None and not exit.status:
             _log.info("%s: ended as ordered", hosted.label)
@@ -377,7 +358,7 @@ class Supervisor:
             view, own = store_view.views[key[0]], incarnations[key[0]]
             if hosted.basis is not None and hosted.basis[0] is view and hosted.basis[1] == own:
                 continue  # nothing in the orders has changed
-            orders = orders_for(view, _own(hosted.orders), self._host_settings, own)
+            orders = orders_for(view, hosted.orders, self._host_settings, own)
             try:
                 hosted.give(orders, occasion_of(view))
                 hosted.basis, given = (view, own), True
@@ -406,7 +387,7 @@ class Supervisor:
                     hosted.container.write_lease(self._lease)
                 except OSError as error:
                     self._warn("%s cannot be given a new lease: %s", hosted.label, error)
-        self._processes.tick(now)
+        self.processes.tick(now)
         self._report_alive()
 
     def _report_alive(self) -> None:
@@ -451,8 +432,3 @@ class Supervisor:
             if view.asked == "run" and not heartbeat.opened:
                 return True
         return False
-
-
-def _own(orders: Orders) -> Own:
-    """Return the part of the orders that stays the same while a process lives."""
-    return Own(orders.worker, orders.incarnation, orders.bundle, orders.ports, orders.seed)

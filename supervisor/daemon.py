@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import signal
 import threading
 from collections.abc import Callable, Sequence
@@ -34,11 +35,10 @@ from supervisor import artifacts, processes
 from supervisor.agent import Supervisor, WorkerTerms
 from supervisor.artifacts import Artifacts
 from supervisor.directories import Directories
-from supervisor.log_server import Logs, LogServer
+from supervisor.log_server import LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
 from supervisor.plan import Timeouts
 from supervisor.removals import Removals
-from supervisor.waker import Waker
 from supervisor.worker_processes import WorkerCommand, WorkerProcesses
 from topology_api.errors import SquallError
 
@@ -124,8 +124,13 @@ class SupervisorDaemon:
             removals=removals,
         )
         self._directories = Directories(state, own_work=True, remove=removals.remove)
-        logs = Logs(self._directories, self._artifacts.build_log)
-        self._logs = LogServer(*settings.listen, logs, nimbuses.comes_from_one, settings.tls)
+        self._logs = LogServer(
+            *settings.listen,
+            self._directories,
+            self._artifacts.build_log,
+            nimbuses.comes_from_one,
+            settings.tls,
+        )
         self._supervisor = Supervisor(
             SupervisorRecord(
                 self.id,
@@ -179,9 +184,8 @@ class SupervisorDaemon:
         """Run in this thread, which must be the main one, until a signal ends it."""
         signal.set_wakeup_fd(self._waker.descriptor, warn_on_full_buffer=False)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            if (
-                number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
-            ):  # under nohup: keep running
+            # Under nohup: keep running.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, _look_up)
         try:
@@ -247,7 +251,7 @@ class SupervisorDaemon:
         supervisor = self._supervisor
         if not self._end_workers:
             running = sum(worker.pid is not None for worker in supervisor.workers())
-            supervisor.leave_workers()
+            supervisor.leave(for_good=False)
             _log.info(
                 "supervisor %s ends; its workers (%d) continue for %g s, and the next supervisor with --state %s adopts them",
                 self.id,
@@ -269,6 +273,40 @@ class SupervisorDaemon:
         except (SquallError, OSError) as error:
             _log.warning("supervisor %s cannot stop its workers: %s", self.id, error)
             return False
+
+
+class Waker:
+    """Lets a thread wait until `wake` is called. If `wake` is called between two waits, the second wait ends at once.
+
+    The pipe replaces a condition variable: on a signal, Python itself writes into the pipe (`signal.set_wakeup_fd`),
+    regardless of what the main thread is doing.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read, self.descriptor = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def wake(self) -> None:
+        """End the wait. May be called from any thread, but not from a signal handler."""
+        # If the pipe is full, the loop will wake in any case.
+        with self._lock, contextlib.suppress(BlockingIOError):
+            if self.descriptor >= 0:
+                os.write(self.descriptor, b"w")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until `wake` is called, or the time has passed."""
+        select.select([self._read], [], [], max(seconds, 0.0))
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._read, 4096):
+                pass
+
+    def close(self) -> None:
+        """Close the pipe. Later calls of `wake` do nothing."""
+        with self._lock:
+            descriptors = (self._read, self.descriptor)
+            self._read = self.descriptor = -1
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 def resources() -> dict[str, float]:

@@ -6,7 +6,7 @@ Must not know: processes, directories, which workers run.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from squall.cluster.record_sets import RecordSet
@@ -56,6 +56,10 @@ class TopologyView:
         placed = [task for place in self.placements for task in place.tasks]
         tasks = {task for task, _, _ in self.record.tasks}
         return not placed or (len(placed) == len(tasks) and tasks.issuperset(placed))
+
+    def concerns(self, supervisor: str) -> bool:
+        """Return whether the supervisor has current or leaving workers."""
+        return any(place.supervisor == supervisor for place in (*self.placements, *self.withdrawn))
 
     def knows(self, worker: str, version: int) -> bool:
         """Return whether a worker of this version is placed, or is being withdrawn."""
@@ -127,13 +131,9 @@ def _read(
     registry: Registry, record: TopologyRecord, supervisor: str, hosted: Collection[str]
 ) -> TopologyView:
     assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
-    concerns = record.id in hosted or any(
-        place.supervisor == supervisor
-        for each in (assignment, leaving)
-        if each is not None
-        for place in each.placements
-    )
-    return TopologyView(record, assignment, leaving, registry.reports(record.id) if concerns else {})
+    view = TopologyView(record, assignment, leaving, {})
+    concerns = record.id in hosted or view.concerns(supervisor)
+    return replace(view, reports=registry.reports(record.id)) if concerns else view
 
 
 def places_of(views: Iterable[TopologyView], supervisor: str) -> dict[Key, Placement]:

@@ -156,9 +156,7 @@ def read_started(directory: Path) -> Started | None:
     unreadable."""
     try:
         body = worker_files.read(directory, PROCESS)
-        if body is None:
-            return None
-        return Started(incarnation=Incarnation(*body.pop("incarnation")), **body)
+        return None if body is None else Started(incarnation=Incarnation(*body.pop("incarnation")), **body)
     except (worker_files.BadFile, TypeError, ValueError, KeyError):
         return None
 

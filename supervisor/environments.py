@@ -197,16 +197,13 @@ class Environments:
         """Return the commands of a build, in order, by their names."""
         venv = str(directory / "venv")
         alone = (directory / "wheels").is_dir()
-        what = ["-r", "requirements.txt", "-c", "constraints.txt"]
-        if alone:
-            what = ["--no-index", "--find-links", "wheels", *what]
+        source = ["--no-index", "--find-links", "wheels"] if alone else []
+        what = [*source, "-r", "requirements.txt", "-c", "constraints.txt"]
         if self._uv is not None:
             isolated = ["--no-config"] if alone else []
             install = [self._uv, "pip", "install", *isolated, "--no-progress", "--python", str(python)]
-            steps = {
-                "uv venv": [self._uv, "venv", "--no-progress", "--python", self._python, venv],
-                "uv": [*install, *what],
-            }
+            make = [self._uv, "venv", "--no-progress", "--python", self._python, venv]
+            steps = {"uv venv": make, "uv": [*install, *what]}
         else:
             isolated = ["--isolated"] if alone else []
             how = ["--no-input", "--disable-pip-version-check", "--progress-bar", "off"]
@@ -252,12 +249,8 @@ def tools_environment(inherited: Mapping[str, str], alone: bool) -> dict[str, st
     environ = {name: value for name, value in inherited.items() if name not in _HIDDEN}
     if not alone:
         return environ
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name in _NO_SOURCES or not name.startswith(_SETTINGS)
-    }
-    return {**kept, "PIP_CONFIG_FILE": os.devnull}
+    kept = [name for name in environ if name in _NO_SOURCES or not name.startswith(_SETTINGS)]
+    return {**{name: environ[name] for name in kept}, "PIP_CONFIG_FILE": os.devnull}
 
 
 def _own_pip_serves_others() -> bool:

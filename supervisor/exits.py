@@ -45,10 +45,8 @@ class Exit:
     @property
     def innocent(self) -> bool:
         """Whether the process ended as ordered, or for a reason outside itself, so that the worker may be restarted at once."""
-        return self.end is not None and self.end.status in (
-            worker_files.EXIT_STOPPED,
-            worker_files.EXIT_LEASE,
-        )
+        innocent = worker_files.EXIT_STOPPED, worker_files.EXIT_LEASE
+        return self.end is not None and self.end.status in innocent
 
 
 def cause(exit: Exit) -> Cause:

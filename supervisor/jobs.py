@@ -88,9 +88,8 @@ class Jobs(Generic[T]):
         if job.error is None:
             return job.value  # type: ignore[return-value]
         if job.broken is None:
-            job.broken = BackgroundJobFailed(
-                str(job.error), after_death(job.before, now, now, unstarted=True)
-            )
+            backoff = after_death(job.before, now, now, unstarted=True)
+            job.broken = BackgroundJobFailed(str(job.error), backoff)
         return job.broken
 
     def knows(self, key: Hashable) -> bool:

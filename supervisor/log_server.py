@@ -9,7 +9,6 @@ Must not know: processes, the supervisor's loop.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
@@ -31,49 +30,20 @@ _MOST_QUERY: Final = 2048
 _NO_ANSWER: Final = "there is nothing at {path}: logs are at /logs/<topology id>/<worker>"
 
 
-@dataclass(frozen=True)
-class Logs:
-    """Finds and reads the logs of one supervisor's workers."""
-
-    directories: Directories
-    build_log: Callable[[str], Path | None]
-
-    def read(self, topology_id: str, worker: str, file: str, offset: int, limit: int) -> LogAnswer:
-        """Return a piece of a log; raise `Refusal` when there is none."""
-        directory = self.directories.worker(topology_id, worker)
-        path = self._path(topology_id, directory, file)
-        found = None if path is None else read_piece(path, offset, limit)
-        if found is None:
-            what = {"build": "build log", "output": "output"}.get(file, "log")
-            why = f"there is no {what} of worker {worker!r} of topology {topology_id!r} on this host"
-            raise Refusal(404, "NoSuchLog", why)
-        return LogAnswer(
-            worker, _incarnation(directory), found.offset, found.next_offset, found.size, found.text
-        )
-
-    def _path(self, topology_id: str, directory: Path, file: str) -> Path | None:
-        if file == "build":
-            return self.build_log(topology_id)
-        names = {"worker": LOG, "output": OUTPUT}
-        if file not in names:
-            raise Refusal(400, "BadRequest", f"there is no file {file!r:.40}: give worker, output or build")
-        return directory / names[file]
-
-
 class LogServer:
-    """Answers requests in its own thread. `may_ask` gets a request's Authorization header, and returns whether the sender may
-    read logs."""
+    """Finds and reads the logs of one supervisor's workers; answers requests in its own thread. `may_ask` gets a request's
+    Authorization header, and returns whether the sender may read logs."""
 
     def __init__(
         self,
         host: str,
         port: int,
-        logs: Logs,
+        directories: Directories,
+        build_log: Callable[[str], Path | None],
         may_ask: Callable[[str], bool],
         tls: ServerFiles | None = None,
     ) -> None:
-        self._logs = logs
-        self._may_ask = may_ask
+        self._directories, self._build_log, self._may_ask = directories, build_log, may_ask
         self._socket = listen(host, port)
         #: The port that was bound.
         self.port: int = self._socket.getsockname()[1]
@@ -104,7 +74,28 @@ class LogServer:
         query = _query(scope["query_string"])
         file = query.get("file", "worker")
         offset, limit = _whole(query, "offset", 0), _whole(query, "limit", SOME)
-        return self._logs.read(unquote(parts[2]), unquote(parts[3]), file, offset, limit)
+        return self._read(unquote(parts[2]), unquote(parts[3]), file, offset, limit)
+
+    def _read(self, topology_id: str, worker: str, file: str, offset: int, limit: int) -> LogAnswer:
+        """Return a piece of a log; raise `Refusal` when there is none."""
+        directory = self._directories.worker(topology_id, worker)
+        path = self._path(topology_id, directory, file)
+        found = None if path is None else read_piece(path, offset, limit)
+        if found is None:
+            what = {"build": "build log of an environment", "output": "output"}.get(file, "log")
+            why = f"there is no {what} of worker {worker!r} of {topology_id!r} on this host"
+            raise Refusal(404, "NoSuchLog", why)
+        return LogAnswer(
+            worker, _incarnation(directory), found.offset, found.next_offset, found.size, found.text
+        )
+
+    def _path(self, topology_id: str, directory: Path, file: str) -> Path | None:
+        if file == "build":
+            return self._build_log(topology_id)
+        names = {"worker": LOG, "output": OUTPUT}
+        if file not in names:
+            raise Refusal(400, "BadRequest", f"there is no file {file!r:.40}: give worker, output or build")
+        return directory / names[file]
 
 
 def _incarnation(directory: Path) -> Incarnation | None:

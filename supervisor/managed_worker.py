@@ -18,7 +18,6 @@ from squall.reports.events import Cause, Event, Kind
 from squall.values import Incarnation
 from squall.worker_files import Orders, WorkerHeartbeat
 from supervisor.artifacts import Provision
-from supervisor.exits import Exit
 from supervisor.orders import Occasion, ports_of
 from supervisor.plan import Backoff, Key, Running
 from supervisor.process_host import Container, Recovered
@@ -128,9 +127,8 @@ class ManagedWorker(Running):
         except SquallError as error:
             _log.warning("%s: %s; its heartbeats are not seen", self.label, error)
             return
-        if heartbeat is None or heartbeat.pid != self.container.pid:
-            return
-        if heartbeat.incarnation != self.incarnation:
+        own = self.container.pid, self.incarnation
+        if heartbeat is None or (heartbeat.pid, heartbeat.incarnation) != own:
             return
         if self.heartbeat is None or heartbeat.number != self.heartbeat.number:
             self.heard = now
@@ -143,8 +141,7 @@ class ManagedWorker(Running):
         """Return the worker's counters if the heartbeat says that they have changed, else None."""
         if self.heartbeat is None or self.heartbeat.counters == self.counted:
             return None
-        data = self.container.read_counters()
-        if data is not None:
+        if (data := self.container.read_counters()) is not None:
             self.counted = self.heartbeat.counters
         return data
 
@@ -226,10 +223,6 @@ class ManagedWorker(Running):
             _log.warning("%s is killed: %s", self.label, because)
         self.killed = now
         self.container.kill()
-
-    def exit(self) -> Exit:
-        """Return how the worker's process ended."""
-        return self.container.exit(self.killed_because)
 
     def bury(self, backoff: Backoff, event: Event | None, again: bool) -> None:
         """Record that the worker's process has ended. `again`: another process is wanted, and gets the next incarnation."""

@@ -211,9 +211,8 @@ class HttpNimbusLink:
     def _keep_senders(self, records: dict[str, NimbusRecord], leader: str | None) -> None:
         with self._lock:
             self._leader = leader
-            for name in [
-                name for name, sender in self._senders.items() if records.get(name) != sender.record
-            ]:
+            changed = [name for name, each in self._senders.items() if records.get(name) != each.record]
+            for name in changed:
                 self._senders.pop(name).close()
             for name in records.keys() - self._senders.keys():
                 if self._closing.is_set() or not records[name].url:
@@ -221,7 +220,7 @@ class HttpNimbusLink:
                 client = Client([records[name].url], self._nimbuses.authorization, self._ca, ANSWER)
                 sender = self._senders[name] = _Sender(records[name], client, self._path, self)
                 sender.counters.update(self._latest)
-                sender.start()
+                sender.thread.start()
 
     def next_batch(self, sender: _Sender) -> _Batch | None:
         """Return the messages that a sender has to send now; None: there are none."""
@@ -263,10 +262,7 @@ class _Sender:
         self._closed = threading.Event()
         self._failing_since: float | None = None
         self._warned = 0.0
-        self._thread = threading.Thread(target=self._serve, name=f"squall-to-{record.id}", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
+        self.thread = threading.Thread(target=self._serve, name=f"squall-to-{record.id}", daemon=True)
 
     def close(self) -> None:
         self._closed.set()
@@ -293,7 +289,10 @@ class _Sender:
                 self._closed.wait(AGAIN)
                 self.woken.set()
             else:
-                self._done()
+                self.busy = False
+                if self._failing_since is not None:
+                    _log.info("Nimbus %s answers again", self.record.id)
+                    self._failing_since = None
         self._client.close()
 
     def _failed(self, error: Exception) -> None:
@@ -303,12 +302,6 @@ class _Sender:
         if now >= self._warned + _WARN_EVERY:
             self._warned = now
             _log.warning("reports cannot be sent to Nimbus %s at the moment: %s", self.record.id, error)
-
-    def _done(self) -> None:
-        self.busy = False
-        if self._failing_since is not None:
-            _log.info("Nimbus %s answers again", self.record.id)
-            self._failing_since = None
 
 
 @dataclass(eq=False, repr=False)

@@ -43,7 +43,7 @@ class Own:
 
 
 def orders_for(
-    view: TopologyView, own: Own, host: HostSettings, restarts: Mapping[str, Incarnation]
+    view: TopologyView, own: Own | Orders, host: HostSettings, restarts: Mapping[str, Incarnation]
 ) -> Orders:
     """Return a worker's orders, with number 0. `restarts`: the incarnations of this supervisor's workers, which may be newer
     than those in the store."""

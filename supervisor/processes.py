@@ -51,9 +51,8 @@ def worker_command(directory: Path) -> list[str]:
 def own_folders() -> list[str]:
     """Return the folders of Squall and its dependencies, without the current folder and the script's folder."""
     by_chance = {os.path.abspath(""), os.path.dirname(os.path.abspath(sys.argv[0]))} - {HOME}
-    chosen = {
-        os.path.abspath(folder) for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder
-    }
+    python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    chosen = {os.path.abspath(folder) for folder in python_path if folder}
     found = [os.path.abspath(folder) for folder in sys.path]
     kept = [folder for folder in found if folder not in by_chance or folder in chosen]
     return list(dict.fromkeys(kept if HOME in kept else [HOME, *kept]))
@@ -161,13 +160,11 @@ class WorkerProcess:
 
     def signal(self, number: int) -> bool:
         """Signal the process; return False if it has ended."""
-        if not runs(self.pid, self.started):
-            return False
-        try:
-            os.kill(self.pid, number)
-        except ProcessLookupError:
-            return False
-        return True
+        with contextlib.suppress(ProcessLookupError):
+            if runs(self.pid, self.started):
+                os.kill(self.pid, number)
+                return True
+        return False
 
     def kill(self) -> None:
         """Kill the process and its whole session."""

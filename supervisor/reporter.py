@@ -66,12 +66,10 @@ class Reporter:
 
     def gone(self, view: TopologyView, place: Placement, now: float) -> None:
         """Report that a withdrawn worker is gone, or was never here, so that nothing waits for it."""
-        last = view.reports.get(place.worker)
-        if last is not None and last.incarnation.version == place.incarnation.version:
-            report = replace(last, stopped=True)
-        else:
+        report = view.reports.get(place.worker)
+        if report is None or report.incarnation.version != place.incarnation.version:
             report = WorkerReport(place.worker, place.incarnation, False, False, False, True, None)
-        self.report(view, report, now)
+        self.report(view, replace(report, stopped=True), now)
 
     def forget(self, key: Key) -> None:
         """Forget a worker that has left."""

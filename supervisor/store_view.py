@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from squall.cluster import paths
@@ -42,20 +43,20 @@ class SameId(SquallError):
     """Another supervisor with this id is present."""
 
 
+@dataclass(eq=False, repr=False)
 class FailureStreak:
     """How long calls have been failing, in seconds. A gap of PATIENCE or more between two failures restarts the count, since
     this process may have been frozen."""
 
-    def __init__(self, most: float = EVERY) -> None:
-        """`most`: the most seconds that a gap between two failures adds."""
-        self.seconds = 0.0
-        self._most = most
-        self._last: float | None = None
+    #: The most seconds that a gap between two failures adds.
+    most: float = EVERY
+    seconds: float = 0.0
+    _last: float | None = None
 
     def failed(self, now: float) -> None:
         """Record a failure."""
         since = 0.0 if self._last is None else max(now - self._last, 0.0)
-        self.seconds = self.seconds + min(since, self._most) if since < PATIENCE else 0.0
+        self.seconds = self.seconds + min(since, self.most) if since < PATIENCE else 0.0
         self._last = now
 
     def over(self) -> None:
@@ -63,54 +64,50 @@ class FailureStreak:
         self.seconds, self._last = 0.0, None
 
 
+@dataclass(eq=False, repr=False)
 class StoreView:
-    """The view of one supervisor. It is used by one thread; only watches call it from other threads."""
+    """The view of one supervisor. It is used by one thread; only watches call it from other threads.
 
-    def __init__(
-        self,
-        registry: Registry,
-        record: SupervisorRecord,
-        admit: Callable[[], object],
-        wake: Callable[[], object],
-        mark: str = "",
-        reread: float = EVERY,
-    ) -> None:
-        """`admit` raises when the store belongs to another cluster. `mark`: the mark of the state directory; it distinguishes
-        this supervisor from one that has a copy of the directory, and therefore the same id. `reread`: seconds between two
-        reads."""
-        self.registry = registry
-        self.record = record
-        self._bytes = encode(record)
-        self.views: Mapping[str, TopologyView] = {}
-        self.unsure: Mapping[str, str] = {}
-        #: Versions that will take over the name of a topology with workers here.
-        self.coming: tuple[TopologyRecord, ...] = ()
-        #: All records that are in use, by id.
-        self.used: Mapping[str, TopologyRecord] = {}
-        self.places: Mapping[Key, Placement] = {}
-        self.wanted: Mapping[Key, DesiredState] = {}
-        #: Whether the store has been read; before that, every recovered worker continues.
-        self.known = False
-        #: Whether the store may have unread changes.
-        self.changed = True
-        #: Whether to keep this supervisor registered.
-        self.present = True
-        self._admit = admit
-        self._reread = reread
-        self._wake = wake
-        self._next = 0.0
-        self._warned: dict[str, float] = {}
-        # The time of the `sync` in which the store itself was last asked.
-        self._asked: float | None = None
-        # The time of the `sync` in which the store itself answered: values that are read later are at least as new.
-        self._confirmed: float | None = None
-        self._unread, self._unanswered = FailureStreak(reread), FailureStreak(reread)
-        self._presence = presence_of_process(registry.store, record.id, mark)
-        self._unwatch = registry.store.watch("/", self._note)
+    `admit` raises when the store belongs to another cluster. `mark`: the mark of the state directory; it distinguishes this
+    supervisor from one that has a copy of the directory, and therefore the same id. `reread`: seconds between two reads.
+    """
+
+    registry: Registry
+    record: SupervisorRecord
+    admit: Callable[[], object]
+    wake: Callable[[], object]
+    mark: str = ""
+    reread: float = EVERY
+    views: Mapping[str, TopologyView] = field(default_factory=dict)
+    unsure: Mapping[str, str] = field(default_factory=dict)
+    #: Versions that will take over the name of a topology with workers here.
+    coming: tuple[TopologyRecord, ...] = ()
+    #: All records that are in use, by id.
+    used: Mapping[str, TopologyRecord] = field(default_factory=dict)
+    places: Mapping[Key, Placement] = field(default_factory=dict)
+    wanted: Mapping[Key, DesiredState] = field(default_factory=dict)
+    #: Whether the store has been read; before that, every recovered worker continues.
+    known: bool = False
+    #: Whether the store may have unread changes.
+    changed: bool = True
+    #: Whether to keep this supervisor registered.
+    present: bool = True
+    _next: float = 0.0
+    _warned: dict[str, float] = field(default_factory=dict)
+    # The time of the `sync` in which the store itself was last asked.
+    _asked: float | None = None
+    # The time of the `sync` in which the store itself answered: values that are read later are at least as new.
+    _confirmed: float | None = None
+
+    def __post_init__(self) -> None:
+        self._bytes = encode(self.record)
+        self._unread, self._unanswered = FailureStreak(self.reread), FailureStreak(self.reread)
+        self._presence = presence_of_process(self.registry.store, self.record.id, self.mark)
+        self._unwatch = self.registry.store.watch("/", self._note)
 
     def register(self) -> None:
         """Register in the store. Raises `SquallError` if the store cannot be reached, or belongs to another cluster."""
-        self._admit()
+        self.admit()
         self.registry.supervisors.put(self.record)
 
     def refresh(self, now: float, hosted: Mapping[str, str]) -> bool:
@@ -118,9 +115,9 @@ class StoreView:
         if not self.changed and now < self._next:
             return False
         self.changed = False
-        self._next = now + self._reread
+        self._next = now + self.reread
         try:
-            self._admit()
+            self.admit()
             if self.present:
                 self._be_known(now)
             reading = read_topologies(self.registry, self.views, self.record.id, hosted)
@@ -181,13 +178,11 @@ class StoreView:
         if path != "/" and not path.startswith((*_OF_ALL, paths.REPORTS, paths.supervisor(self.record.id))):
             return
         self.changed = True
-        self._wake()
+        self.wake()
 
     def _concerns(self, topology_id: str) -> bool:
         view = self.views.get(topology_id)
-        return view is None or any(
-            place.supervisor == self.record.id for place in (*view.placements, *view.withdrawn)
-        )
+        return view is None or view.concerns(self.record.id)
 
     def _be_known(self, now: float) -> None:
         self._presence.keep(now)

@@ -130,10 +130,8 @@ class WorkerProcesses:
 
     def recover(self) -> Iterator[Recovered]:
         """See `ProcessHost`."""
-        for directory in self.directories.workers():
-            found = self._recover(directory)
-            if found is not None:
-                yield found
+        found = map(self._recover, self.directories.workers())
+        return (each for each in found if each is not None)
 
     def _recover(self, directory: Path) -> Recovered | None:
         started = directories.read_started(directory)
@@ -211,9 +209,8 @@ class WorkerContainer:
         """Find the process that an earlier supervisor started here; return `Recovered.life`."""
         process = self._process = _process_of(self.directory, started)
         if process is not None:
-            if (
-                not started.pid
-            ):  # found by its mark: record it, so that its end is reported even if this supervisor dies first
+            # Found by its mark: record it, so that its end is reported even if this supervisor dies first.
+            if not started.pid:
                 self._write_started(process, incarnation, slot)
             return "found"
         if not started.pid:
@@ -308,8 +305,7 @@ def _process_of(directory: Path, started: Started) -> WorkerProcess | None:
 
 
 def _slot_of(orders: Orders) -> int:
-    places = [place.slot for place in orders.placements if place.worker == orders.worker]
-    return places[0] if places else 0
+    return next((place.slot for place in orders.placements if place.worker == orders.worker), 0)
 
 
 def _end_unknown(directory: Path, started: Started | None) -> None:

@@ -75,12 +75,10 @@ class Counted:
         if component in self.base:
             totals.add(self.base[component])
         for worker, (incarnation, counters) in self.workers.items():
-            here = counters.components.get(component)
-            if here is None:
-                continue
-            totals.add(here)
-            if not living or (worker, incarnation) in living:
-                totals.add_present(here)
+            if (here := counters.components.get(component)) is not None:
+                totals.add(here)
+                if not living or (worker, incarnation) in living:
+                    totals.add_present(here)
         if not living:
             totals.idle.clear()
         return totals

@@ -15,6 +15,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -120,16 +121,12 @@ class FileStore:
         removed = []
         for name in sorted(self.names() - set(in_use)):
             path = self.directory / name
-            with self._lock:
-                try:
-                    if path.stat().st_mtime < before:
-                        path.unlink()
-                        removed.append(name)
-                except FileNotFoundError:
-                    continue
-        if removed:
-            with self._lock:
-                self._sound = {each for each in self._sound if each[1] not in removed}
+            with self._lock, suppress(FileNotFoundError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
+                    removed.append(name)
+        with self._lock:
+            self._sound = {each for each in self._sound if each[1] not in removed}
         return removed
 
 

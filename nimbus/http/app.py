@@ -182,8 +182,8 @@ class Pages:
         return _json(200, openapi.document())
 
     async def _health(self, request: Request, call: AnyCall) -> Response:
-        healthy = self._services.healthy()
         leading, store = self._services.control.leading, self._services.views.store_state()
+        healthy = store.connected and self._services.driver.thread.is_alive()
         answer = HealthAnswer("ok" if healthy else "unavailable", leading, store)
         return _json(200 if healthy else 503, answer)
 

@@ -5,7 +5,6 @@ Must not know: who raises what, requests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from nimbus.files.stored_files import FileTooLarge, NoSuchFile, UnsoundFile
@@ -51,36 +50,30 @@ class NoSpace(SquallError):
     """The disk of this Nimbus is full, or has an error."""
 
 
-@dataclass(frozen=True)
-class ErrorRow:
-    status: int
-    kind: str
-    errors: tuple[type[BaseException], ...]
-
-
-TABLE: Final = (
-    ErrorRow(400, "BadRequest", (BadRequest, UnsoundFile)),
-    ErrorRow(401, "Unauthorized", (Unauthorized,)),
-    ErrorRow(404, "NoSuchTopology", (NoSuchTopology,)),
-    ErrorRow(404, "NotFound", (NoSuchPart, NoSuchPage, NoSuchSupervisor)),
-    ErrorRow(405, "WrongMethod", (WrongMethod,)),
-    ErrorRow(409, "NameTaken", (NameTaken,)),
-    ErrorRow(409, "IllegalTransition", (IllegalTransition,)),
-    ErrorRow(409, "BadTopology", (BadTopology,)),
-    ErrorRow(413, "TooLarge", (TooLarge, FileTooLarge, TooBig)),
-    ErrorRow(422, "InvalidTopology", (InvalidTopology,)),
-    ErrorRow(422, "InvalidConfig", (InvalidConfig,)),
-    ErrorRow(422, "VersionMismatch", (VersionMismatch,)),
-    ErrorRow(422, "BadArchive", (BadArchive,)),
-    ErrorRow(422, "FileMissing", (NoSuchFile,)),
-    ErrorRow(503, "NoLeader", (NotLeading, NoLeader, NoTokenYet, Deposed)),
-    ErrorRow(503, "StoreUnavailable", (Unavailable,)),
-    ErrorRow(503, "Busy", (NotInTime, StoreError)),
-    ErrorRow(503, "Stopping", (Stopped,)),
-    ErrorRow(503, "SupervisorUnreachable", (Unreachable,)),
-    ErrorRow(503, "NoSpace", (NoSpace,)),
-    ErrorRow(500, "BadRecord", (BadRecord,)),
-    ErrorRow(500, "Failed", (SquallError,)),
+#: Rows of a status, a kind, and the exceptions that have them.
+TABLE: Final[tuple[tuple[int, str, tuple[type[BaseException], ...]], ...]] = (
+    (400, "BadRequest", (BadRequest, UnsoundFile)),
+    (401, "Unauthorized", (Unauthorized,)),
+    (404, "NoSuchTopology", (NoSuchTopology,)),
+    (404, "NotFound", (NoSuchPart, NoSuchPage, NoSuchSupervisor)),
+    (405, "WrongMethod", (WrongMethod,)),
+    (409, "NameTaken", (NameTaken,)),
+    (409, "IllegalTransition", (IllegalTransition,)),
+    (409, "BadTopology", (BadTopology,)),
+    (413, "TooLarge", (TooLarge, FileTooLarge, TooBig)),
+    (422, "InvalidTopology", (InvalidTopology,)),
+    (422, "InvalidConfig", (InvalidConfig,)),
+    (422, "VersionMismatch", (VersionMismatch,)),
+    (422, "BadArchive", (BadArchive,)),
+    (422, "FileMissing", (NoSuchFile,)),
+    (503, "NoLeader", (NotLeading, NoLeader, NoTokenYet, Deposed)),
+    (503, "StoreUnavailable", (Unavailable,)),
+    (503, "Busy", (NotInTime, StoreError)),
+    (503, "Stopping", (Stopped,)),
+    (503, "SupervisorUnreachable", (Unreachable,)),
+    (503, "NoSpace", (NoSpace,)),
+    (500, "BadRecord", (BadRecord,)),
+    (500, "Failed", (SquallError,)),
 )
 
 #: The message while the store is away; the reason follows.
@@ -107,9 +100,9 @@ def answer_of(error: BaseException) -> tuple[int, ErrorAnswer]:
     """Return the status and the body of an error. The text of an error that is not a SquallError goes only to the log."""
     if isinstance(error, Refused):  # from a supervisor, or another Nimbus
         return error.status, ErrorAnswer.of(error.kind or "Refused", str(error), error.problems)
-    for row in TABLE:
-        if isinstance(error, row.errors):
+    for status, kind, errors in TABLE:
+        if isinstance(error, errors):
             problems = tuple(str(problem) for problem in getattr(error, "problems", ()))
             text = f"{UNAVAILABLE} ({error})" if isinstance(error, Unavailable) else str(error)
-            return row.status, ErrorAnswer.of(row.kind, text, problems)
+            return status, ErrorAnswer.of(kind, text, problems)
     return 500, ErrorAnswer.of("Failed", "an error in Nimbus itself: its log has the traceback")

@@ -23,8 +23,8 @@ from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.states import KILLED
+from nimbus.submission.accept import Submission
 from nimbus.submission.parse import BadRequest, check_versions
-from nimbus.submission.submission import Submission
 from squall.api import answers, requests
 from squall.cluster.records import (
     BadRecord,
@@ -98,10 +98,6 @@ class Services:
                     return record.url
         raise NoLeader("no Nimbus leads at the moment: ask again in a few seconds")
 
-    def healthy(self) -> bool:
-        """Return whether this Nimbus can work: the store is connected and the control thread runs."""
-        return self.views.store_state().connected and self.driver.thread.is_alive()
-
 
 #: A call without query or body.
 Plain = ApiCall[None, None]
@@ -113,8 +109,7 @@ Reply = tuple[int, Struct]
 
 
 def cluster(services: Services, call: Plain) -> Reply:
-    uptime = time.monotonic() - services.started
-    return 200, services.views.cluster(uptime)
+    return 200, services.views.cluster(time.monotonic() - services.started)
 
 
 def configuration(services: Services, call: Plain) -> Reply:

@@ -58,19 +58,14 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
     rows: list[tuple[dict[str, str], Mapping[str, Any]]] = []
     for name in names:
         try:
-            components = views.status(name).components
+            components = views.statuses.status(name).components
         except NoSuchTopology:
             continue  # the topology was removed meanwhile
         rows += [({"topology": name, "component": each}, vars(status)) for each, status in components.items()]
     for kind, key, text in _OF_COMPONENTS:
         metric = f"squall_component_{key}" + ("_total" if kind == "counter" else "")
         yield from _one(metric, kind, text, [(labels, status[key]) for labels, status in rows])
-    latencies = [
-        ({**labels, "quantile": quantile}, status[key])
-        for labels, status in rows
-        for key, quantile in _QUANTILES
-        if status[key] is not None
-    ]
+    latencies = [sample for row in rows for sample in _quantiles(*row)]
     text = "Seconds from the first emission of a tree to its ack."
     yield from _one("squall_component_complete_latency_seconds", "gauge", text, latencies)
     yield from _users_own(rows)
@@ -90,14 +85,15 @@ def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iter
                 numbers.append((own, float(value) if isinstance(value, bool) else value))
             elif isinstance(value, Mapping):
                 counts.append((own, value["count"]))
-                quantiles += [
-                    ({**own, "quantile": quantile}, value[key])
-                    for key, quantile in _QUANTILES
-                    if value[key] is not None
-                ]
+                quantiles += _quantiles(own, value)
     yield from _one("squall_component_metric", "untyped", "The user's own counters and gauges.", numbers)
     yield from _one("squall_component_histogram", "summary", "The user's own histograms.", quantiles)
     yield from (_line("squall_component_histogram_count", *sample) for sample in counts)
+
+
+def _quantiles(labels: Mapping[str, str], values: Mapping[str, Any]) -> list[_Sample]:
+    known = [(key, quantile) for key, quantile in _QUANTILES if values[key] is not None]
+    return [({**labels, "quantile": quantile}, values[key]) for key, quantile in known]
 
 
 def _one(name: str, kind: str, text: str, values: Sequence[_Sample]) -> Iterator[str]:

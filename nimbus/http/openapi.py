@@ -63,9 +63,7 @@ def schemas() -> dict[str, Schema]:
         ErrorAnswer,
         *(shape for row in TABLE for shape in row.answers.values() if not isinstance(shape, str)),
     ]
-    taken = [
-        shape for row in TABLE for shape in (row.query, row.body and row.body.shape) if shape is not None
-    ]
+    taken = [shape for row in TABLE for shape in (row.query, row.body and row.body.shape) if shape]
     found: dict[str, Schema] = {}
     for shapes, is_answer in ((sent, True), (taken, False)):
         for name, schema in schema_components(dict.fromkeys(shapes), ref_template=REF + "{name}")[1].items():

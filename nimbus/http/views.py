@@ -8,6 +8,7 @@ Must not know: HTTP, callers.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Final
@@ -29,7 +30,6 @@ from squall.packages.versions import own_versions
 from squall.reports.event_text import sentence
 from squall.reports.events import Event
 from squall.security.redaction import redacted
-from squall.status import TopologyStatus
 from topology_api.errors import NoSuchTopology, SquallError
 
 #: The most topologies whose descriptions are cached.
@@ -56,7 +56,7 @@ class Views:
 
     def __post_init__(self) -> None:
         self.registry = Registry(self.store)
-        self._statuses = Statuses(self.store, self.counters, self.now)
+        self.statuses = Statuses(self.store, self.counters, self.now)
         #: A description never changes, so it is read only once.
         self._description = lru_cache(_DESCRIPTIONS)(partial(get_description, self.store))
 
@@ -71,10 +71,8 @@ class Views:
         used = sum(min(record.slots, _used(workers.get(record.id, ()))) for record in supervisors)
         leader = self.leader_id()
         nimbuses = [
-            answers.NimbusEntry(
-                record.id, record.url, record.host, record.id == leader, dict(record.versions)
-            )
-            for record in self.registry.all_nimbuses()
+            answers.NimbusEntry(each.id, each.url, each.host, each.id == leader, dict(each.versions))
+            for each in self.registry.all_nimbuses()
         ]
         own = own_versions()
         return answers.ClusterAnswer(
@@ -99,10 +97,9 @@ class Views:
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster; None before the cluster's first leader has set it."""
-        try:
+        with suppress(identity.OtherCluster):
             return identity.check(self.store, None) or None
-        except identity.OtherCluster:
-            return None
+        return None
 
     def leader_id(self) -> str | None:
         """Return the id of the leading Nimbus; None while no Nimbus leads."""
@@ -155,7 +152,7 @@ class Views:
         """Return the status of a topology, with its workers."""
         try:
             record = self.record(name)
-            status, workers = self._statuses.status(name), self.workers(name)
+            status, workers = self.statuses.status(name), self.workers(name)
         except _UNREADABLE as error:
             return _unreadable_topology(name, str(error))
         lost = _lost_files(record, self.lost(), self.now())
@@ -186,10 +183,6 @@ class Views:
             raise NoSuchTopology(name)
         return record
 
-    def status(self, name: str) -> TopologyStatus:
-        """Return the state and the counters of a topology."""
-        return self._statuses.status(name)
-
     def component(self, name: str, component: str) -> answers.ComponentAnswer:
         """Return a component: its status, the places of its tasks, the streams that it reads and writes, its configuration."""
         record = self.record(name)
@@ -203,7 +196,7 @@ class Views:
                 place = places.get(task)
                 worker, host = (None, None) if place is None else (place.worker, hosts.get(place.supervisor))
                 tasks.append(answers.TaskEntry(task, index, worker, host))
-        status = {**vars(self._statuses.status(name).components[component]), "tasks": tasks}
+        status = {**vars(self.statuses.status(name).components[component]), "tasks": tasks}
         return answers.ComponentAnswer(
             topology=name,
             id=component,
@@ -257,7 +250,7 @@ class Views:
             self._component_of(record, component)
         return [
             convert({**report.as_dict(), "text": report.render()}, answers.ErrorEntry)
-            for report in self._statuses.status(name).errors
+            for report in self.statuses.status(name).errors
             if component in (None, report.component)
         ]
 
@@ -274,12 +267,12 @@ class Views:
         for worker, incarnation, counted in self.counters.of_workers(record.id):
             components = {component: counters.as_dict() for component, counters in counted.components.items()}
             workers.append(answers.WorkerCountersEntry(worker, incarnation, components))
-        return answers.CountersAnswer(name, record.id, dict(self._statuses.status(name).components), workers)
+        return answers.CountersAnswer(name, record.id, dict(self.statuses.status(name).components), workers)
 
     # Inside
 
     def _summary(self, record: TopologyRecord) -> answers.TopologySummary:
-        status = self._statuses.status(record.name)
+        status = self.statuses.status(record.name)
         components = status.components.values()
         spouts = [component for component in components if component.kind == "spout"]
         return answers.TopologySummary(

@@ -27,8 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from nimbus.counters.counting import Counters
-from nimbus.leader.backoff import REST_SECS, TopologyBackoff
-from nimbus.leader.dirty import DirtySet
+from nimbus.leader.rounds import REST_SECS, DirtySet, TopologyBackoff
 from nimbus.leader.steps import SWEEP_AFTER, TopologySteps
 from nimbus.lifecycle import progress, rebalancing
 from nimbus.lifecycle.assigning import Assigner
@@ -36,11 +35,9 @@ from nimbus.lifecycle.cleanup import BadTopology, TopologyKeys, clear, existing_
 from nimbus.lifecycle.notes import with_news
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import Replacements, check_proved
-from nimbus.lifecycle.states import KILLED
-from nimbus.lifecycle.transition import message_timeout, restart_deadlines, transition
+from nimbus.lifecycle.states import KILLED, message_timeout, restart_deadlines, transition
 from nimbus.placement.supervisors import Supervisors, set_drained
-from nimbus.submission.accept import Intake, check_wait
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Intake, Submission, check_wait
 from squall.clock import Clock
 from squall.cluster import identity, paths
 from squall.cluster.records import TopologyRecord, WorkerReport
@@ -78,18 +75,16 @@ class Nimbus:
         which stays unique even if the store forgets its counters (default: the second of `wall_clock`)."""
         self._clock = clock
         self._wall_clock = clock.now if wall_clock is None else wall_clock
-        self._registry = Registry(store)
+        self.registry = registry = Registry(store)
         #: The counters of workers; may be read from any thread.
         self.counters = Counters() if counters is None else counters
-        self.supervisors = Supervisors(self._registry, supervisor_timeout_secs, clock.now())
-        self._assigner = Assigner(self._registry, keyring)
-        self._replacements = Replacements(
-            self._registry, self._assigner, replace_timeout_secs, self._wall_clock
-        )
-        self._intake = Intake(self._registry, keyring, self._replacements, stamp)
+        self.supervisors = Supervisors(registry, supervisor_timeout_secs, clock.now())
+        self._assigner = Assigner(registry, keyring)
+        self._replacements = Replacements(registry, self._assigner, replace_timeout_secs, self._wall_clock)
+        self._intake = Intake(registry, keyring, self._replacements, stamp)
         self._backoff = TopologyBackoff()
         self._steps = TopologySteps(
-            self._registry,
+            registry,
             self._assigner,
             self._replacements,
             self.supervisors,
@@ -103,7 +98,7 @@ class Nimbus:
         self._poll_at: float | None = None
         #: The id of the cluster that the store holds.
         self.cluster_id = identity.establish(store)
-        restart_deadlines(self._registry, clock.now(), self._wall_clock())
+        restart_deadlines(registry, clock.now(), self._wall_clock())
         self._steps.sweep(clock.now())
         self._unwatch = store.watch("/", self._dirty.mark)
 
@@ -149,7 +144,7 @@ class Nimbus:
         """
         check_wait(wait_secs)
         try:
-            record = existing_record(self._registry, name)
+            record = existing_record(self.registry, name)
         except NoSuchTopology:
             if not self._replacements.drop(name):
                 raise
@@ -158,7 +153,7 @@ class Nimbus:
             return
         except BadTopology as error:
             self._replacements.drop(name)
-            cleared = clear(self._registry, name, error.reason, self._wall_clock())
+            cleared = clear(self.registry, name, error.reason, self._wall_clock())
             self._steps.sweep_at = self._clock.now()
             if cleared is None:
                 self._follow_up()
@@ -181,7 +176,7 @@ class Nimbus:
         `workers`: the new number of workers; `parallelism`: component -> its new number of tasks. What is None stays unchanged.
         """
         check_wait(wait_secs)
-        record = existing_record(self._registry, name)
+        record = existing_record(self.registry, name)
         problems = rebalancing.problems_of_rebalance(record, workers, parallelism)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
@@ -198,7 +193,7 @@ class Nimbus:
     def drain(self, supervisor_id: str, on: bool = True) -> None:
         """Place no more tasks on a supervisor, and move the tasks that run there. If `on` is False, allow new tasks there
         again."""
-        set_drained(self._registry, supervisor_id, on)
+        set_drained(self.registry, supervisor_id, on)
         self._follow_up()
 
     # Reports
@@ -212,18 +207,18 @@ class Nimbus:
         if report.worker != worker_id:
             raise ValueError(f"worker {worker_id!r} of {name!r} sent the report of {report.worker!r}")
         try:
-            record = readable_record(self._registry, name)
+            record = readable_record(self.registry, name)
         except BadTopology:
             return True  # the workers continue until the topology is killed
         if record is None:
             return False
         wanted = (
-            *progress.workers_of(self._registry.assignments.get(record.id)),
-            *progress.workers_of(self._registry.leaving.get(record.id)),
+            *progress.workers_of(self.registry.assignments.get(record.id)),
+            *progress.workers_of(self.registry.leaving.get(record.id)),
         )
         if not any(progress.speaks_for(report, placement) for placement in wanted):
             return False
-        last = self._registry.report(record.id, worker_id)
+        last = self.registry.report(record.id, worker_id)
         # Versions of assignments rise, so no report is refused because of an earlier worker of the same name.
         if last is not None and last.incarnation > report.incarnation:
             return False
@@ -231,8 +226,8 @@ class Nimbus:
         if last != report:
             known = with_news(record, report, last, self._wall_clock())
             if known != record:  # first: once the report is stored, it is no longer news
-                self._registry.topologies.update(record, known)
-            self._registry.save_report(record.id, report)
+                self.registry.topologies.update(record, known)
+            self.registry.save_report(record.id, report)
             self._dirty.mark(paths.report(record.id, worker_id))
         self._try_tick()
         return True
@@ -250,15 +245,7 @@ class Nimbus:
 
     def topology(self, name: str) -> TopologyRecord:
         """Return the record of a topology; raise `NoSuchTopology` if there is no record."""
-        return existing_record(self._registry, name)
-
-    def topologies(self) -> list[TopologyRecord]:
-        """Return all topologies that can be read, the oldest submission first."""
-        return self._registry.all_topologies()
-
-    def drained(self) -> set[str]:
-        """Return the ids of drained supervisors."""
-        return self._registry.drained_supervisors()
+        return existing_record(self.registry, name)
 
     # Time
 
@@ -315,8 +302,8 @@ class Nimbus:
     ) -> None:
         """Call `do` for every topology, or for the topologies with these ids, the oldest first. An error of one topology does
         not affect the others."""
-        records = self._registry.all_topologies()
-        self._backoff.update(self._registry.bad, {record.id for record in records})
+        records = self.registry.all_topologies()
+        self._backoff.update(self.registry.bad, {record.id for record in records})
         for record in records:
             if self._backoff.rests(record.id, now) or (ids is not None and record.id not in ids):
                 continue
@@ -331,15 +318,15 @@ class Nimbus:
     def _now_known(self, record: TopologyRecord) -> TopologyRecord:
         """Return the topology's current record; if it cannot be read, return the given record."""
         try:
-            known = readable_record(self._registry, record.name)
+            known = readable_record(self.registry, record.name)
         except (StoreError, BadTopology):
             return record
         return known if known is not None and known.id == record.id else record
 
     def _command(self, name: str, event: str, *, wait: float | None = None, **changes: object) -> None:
-        record = existing_record(self._registry, name)
+        record = existing_record(self.registry, name)
         check_proved(record, event, self._wall_clock())
-        transition(self._registry, record, event, self._wall_clock(), wait=wait, **changes)
+        transition(self.registry, record, event, self._wall_clock(), wait=wait, **changes)
         self._follow_up()
 
     def _check_supervisors(self, now: float) -> None:
@@ -358,8 +345,8 @@ class Nimbus:
     def _next_deadline(self, now: float) -> float | None:
         deadlines = [
             moment
-            for record in self._registry.all_topologies()
-            for moment in progress.moments(record, self._registry.assignments.get(record.id) is not None, now)
+            for record in self.registry.all_topologies()
+            for moment in progress.moments(record, self.registry.assignments.get(record.id) is not None, now)
         ]
         others = (self.supervisors.due, self._steps.sweep_at, self._backoff.due, self._poll_at)
         return min([*deadlines, *(moment for moment in others if moment is not None)], default=None)

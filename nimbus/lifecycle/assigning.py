@@ -22,7 +22,7 @@ from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.placement import placing
 from nimbus.placement.scheduler import Slot, schedule
 from squall.cluster.numbering import ASSIGNMENTS
-from squall.cluster.records import Assignment, Placement, SupervisorRecord, TopologyRecord
+from squall.cluster.records import Assignment, SupervisorRecord, TopologyRecord
 from squall.cluster.registry import Registry
 
 _log = logging.getLogger(__name__)
@@ -113,7 +113,10 @@ class Assigner:
         version = self._registry.next_number(ASSIGNMENTS, record.version) if chosen else record.version
         placements = placing.placements_for(chosen, view.workers, view.withdrawn, version)
         leaving = withdrawn(dict.fromkeys((*view.withdrawn, *view.workers)), placements)
-        self._hand_out_keys(record.id, placements)
+        if self.keys is not None and placements:
+            # Supervisors whose records cannot be read already have the keys.
+            theirs = {placement.supervisor for placement in placements} - self.unread
+            self.keys.seal_for(record.id, [self.supervisors[key] for key in sorted(theirs)])
         if leaving != view.withdrawn:
             self._registry.leaving.write(Assignment(record.id, version, leaving))
         becomes = replace(becomes, version=version)
@@ -121,12 +124,6 @@ class Assigner:
             self._registry.topologies.update(record, becomes)
         self._registry.assignments.write(Assignment(record.id, version, placements))
         _log.info("%s: %d workers by assignment %d", record.name, len(placements), version)
-
-    def _hand_out_keys(self, topology_id: str, placements: Collection[Placement]) -> None:
-        if self.keys is not None and placements:
-            # Supervisors whose records cannot be read already have the keys.
-            theirs = {placement.supervisor for placement in placements} - self.unread
-            self.keys.seal_for(topology_id, [self.supervisors[key] for key in sorted(theirs)])
 
     # Slots
 

@@ -25,7 +25,8 @@ def with_news(
     record: TopologyRecord, report: WorkerReport, last: WorkerReport | None, time: float
 ) -> TopologyRecord:
     """Add the finished spouts and the event of a report to a record; return the new record. `time`: seconds since 1970."""
-    earlier = _renumbered_since(record, report)
+    # Components whose number of tasks has changed since the assignment to which a late report refers.
+    earlier = {component for component, last in record.renumbered.items() if 0 < report.version <= last}
     tasks = {task for task, component, _ in record.tasks if component not in earlier}
     finished = (*record.finished, *sorted(tasks.intersection(report.finished).difference(record.finished)))
     notes = record.notes
@@ -37,11 +38,6 @@ def with_news(
     if report.opened:
         notes = tuple(_over(note) if note.worker == report.worker else note for note in notes)
     return replace(record, finished=finished, notes=notes)
-
-
-def _renumbered_since(record: TopologyRecord, report: WorkerReport) -> set[str]:
-    """Return the components whose number of tasks has changed since the assignment to which a late report refers."""
-    return {component for component, last in record.renumbered.items() if 0 < report.version <= last}
 
 
 def with_events(record: TopologyRecord, events: Iterable[Event], time: float) -> TopologyRecord:

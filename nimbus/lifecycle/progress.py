@@ -120,11 +120,8 @@ def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float
 def must_leave(view: LifecycleView, now: float) -> bool:
     """Return whether the workers have to be withdrawn."""
     state = view.record.state
-    if view.assignment is None:
-        return False
-    return state in (states.COMPLETED, states.FAILED) or (
-        state == states.KILLED and drained_or_late(view, now)
-    )
+    over = state in (states.COMPLETED, states.FAILED)
+    return view.assignment is not None and (over or (state == states.KILLED and drained_or_late(view, now)))
 
 
 def crash_of(view: LifecycleView) -> str | None:

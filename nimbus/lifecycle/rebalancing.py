@@ -21,10 +21,8 @@ WORKERS = "topology.workers"
 def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: object) -> list[str]:
     """Return all problems of a rebalance. None for `workers` or `parallelism`: this number stays unchanged."""
     problems = []
-    if workers is not None:
-        problem = OPTIONS[WORKERS].problem(workers)
-        if problem is not None:
-            problems.append(f"workers {problem}")
+    if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
+        problems.append(f"workers {problem}")
     if parallelism is not None:
         counts = count_tasks(record.tasks)
         found = problems_of_parallelism(parallelism, counts)

@@ -40,8 +40,7 @@ from nimbus.lifecycle import states
 from nimbus.lifecycle.assigning import Assigner
 from nimbus.lifecycle.notes import has_event, with_events
 from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_on_trial, is_up
-from nimbus.lifecycle.states import IllegalTransition
-from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
+from nimbus.lifecycle.states import IllegalTransition, forget_drains, message_timeout, transition
 from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry
@@ -214,14 +213,10 @@ class Replacements:
 
     def advance(self, view: LifecycleView, now: float) -> bool:
         """Take the step that is due; return whether a step was due."""
-        name = view.record.name
-        if (
-            view.record.state != states.REPLACING
-            and view.record.replaces is None
-            and not self._has_other(name)
-        ):
+        record = view.record
+        if record.state != states.REPLACING and record.replaces is None and not self._has_other(record.name):
             return False
-        waiting, before = self._versions_of(name)
+        waiting, before = self._versions_of(record.name)
         due = step_due(view, waiting, before, now)
         if due is not None:
             self._take(due, view, waiting, before, now)
@@ -307,9 +302,8 @@ class Replacements:
         """Return a topology to its previous state, since no version waits any more, and forget the drain."""
         record = view.record
         forget_drains(self.registry, record.id, view.workers)
-        self.registry.topologies.update(
-            record, self._restored(record, Event("replacement_gone", version=record.id))
-        )
+        event = Event("replacement_gone", version=record.id)
+        self.registry.topologies.update(record, self._restored(record, event))
         _log.warning("%s: no version waits to replace it any more", record.name)
 
     def _restored(self, record: TopologyRecord, event: Event) -> TopologyRecord:

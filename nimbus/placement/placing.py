@@ -49,14 +49,10 @@ def disputed(claims: Iterable[tuple[str, Iterable[Placement]]]) -> dict[str, set
     return must_leave
 
 
-def all_run(tasks: Sequence[object], placements: Iterable[Placement], slots: Collection[Slot]) -> bool:
+def all_run(tasks: Sequence[object], placements: Collection[Placement], slots: Collection[Slot]) -> bool:
     """Return whether every task is placed in one of these slots."""
-    placed = 0
-    for placement in placements:
-        if slot_of(placement) not in slots:
-            return False
-        placed += len(placement.tasks)
-    return placed == len(tasks)
+    placed = sum(len(placement.tasks) for placement in placements)
+    return placed == len(tasks) and all(slot_of(placement) in slots for placement in placements)
 
 
 def placements_for(
@@ -70,13 +66,12 @@ def placements_for(
     before = {slot_of(placement): placement for placement in current}
     names = {placement.worker for placement in (*current, *leaving)}
     free_names = (name for number in count(1) if (name := f"w{number}") not in names)
+    new = Incarnation(version, 0)
     placements = []
     for slot, tasks in chosen.items():
         old = before.get(slot)
         if old is not None and set(old.tasks) <= set(tasks):
             placements.append(replace(old, tasks=tasks))
         else:
-            placements.append(
-                Placement(next(free_names), slot.supervisor, slot.number, Incarnation(version, 0), tasks)
-            )
+            placements.append(Placement(next(free_names), slot.supervisor, slot.number, new, tasks))
     return tuple(placements)

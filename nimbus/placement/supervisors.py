@@ -24,12 +24,16 @@ _log = logging.getLogger(__name__)
 GRACE = 0.25
 
 
-class SupervisorHeartbeats:
-    """The time of each supervisor's last heartbeat."""
+class Supervisors:
+    """The supervisors that are registered, or were given up. Used by one thread; other threads may read only `given_up`."""
 
-    def __init__(self, timeout_secs: float, now: float) -> None:
+    def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
+        self._registry = registry
+        #: The records of supervisors that were given up for their silence, by id.
+        self.given_up: dict[str, SupervisorRecord] = {}
         self.timeout_secs = timeout_secs
         self._grace = timeout_secs * GRACE
+        #: The time of each supervisor's last heartbeat.
         self._last: dict[str, float] = {}
         self._ticked = now
 
@@ -39,12 +43,6 @@ class SupervisorHeartbeats:
             latest = now - self.timeout_secs + self._grace
             self._last = {supervisor: max(last, latest) for supervisor, last in self._last.items()}
         self._ticked = now
-
-    def heard(self, supervisor: str, now: float) -> bool:
-        """Record a heartbeat; return whether it is the supervisor's first heartbeat."""
-        first = supervisor not in self._last
-        self._last[supervisor] = now
-        return first
 
     def silent(self, supervisors: Iterable[SupervisorRecord], now: float) -> list[SupervisorRecord]:
         """Return the registered supervisors that have been silent for too long."""
@@ -64,21 +62,12 @@ class SupervisorHeartbeats:
         """The time at which the next supervisor will have been silent for too long."""
         return min(self._last.values()) + self.timeout_secs if self._last else None
 
-
-class Supervisors(SupervisorHeartbeats):
-    """The supervisors that are registered, or were given up. Used by one thread; other threads may read only `given_up`."""
-
-    def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
-        super().__init__(timeout_secs, now)
-        self._registry = registry
-        #: The records of supervisors that were given up for their silence, by id.
-        self.given_up: dict[str, SupervisorRecord] = {}
-
     def heard(self, supervisor: str, now: float) -> bool:
         """Record a heartbeat; return whether it is news: the supervisor's first heartbeat, or its first since it was given
         up."""
         self.tick(now)
-        first = super().heard(supervisor, now)
+        first = supervisor not in self._last
+        self._last[supervisor] = now
         record = self.given_up.get(supervisor)
         if record is None:
             return first

@@ -105,12 +105,9 @@ class KeyRing:
         others = [record for record in self._registry.all_nimbuses() if record.id != self._id]
         if not others:
             return None
-        mine: list[str] = []
-        missing: list[str] = []
-        for what in (paths.OPERATOR, *sorted(topology_ids)):
-            (missing if self._texts(what) is None else mine).append(what)
-        if not missing:
-            return None
+        known = {what: self._texts(what) is not None for what in (paths.OPERATOR, *sorted(topology_ids))}
+        mine = [what for what, is_known in known.items() if is_known]
+        missing = [what for what, is_known in known.items() if not is_known]
         for other in others:
             more = [what for what in missing if self._is_sealed_to(what, other.id, other.public_key)]
             if more and all(self._is_sealed_to(what, other.id, other.public_key) for what in mine):
@@ -176,12 +173,10 @@ class KeyRing:
         return texts
 
     def _has_copy(self, what: str, recipient: str, public: str) -> bool:
-        if (what, recipient, public) in self._given:
-            return True
-        if not self._is_sealed_to(what, recipient, public):
-            return False
-        self._given.add((what, recipient, public))
-        return True
+        copy = what, recipient, public
+        if copy not in self._given and self._is_sealed_to(*copy):
+            self._given.add(copy)
+        return copy in self._given
 
     def _is_sealed_to(self, what: str, recipient: str, public: str) -> bool:
         sealed = self._registry.sealed_keys(what, recipient)

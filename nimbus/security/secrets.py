@@ -58,7 +58,8 @@ class Secrets:
         watched = (paths.NIMBUSES, paths.keys(paths.OPERATOR))
         self._unwatch = [self.store.watch(path, self._changed) for path in watched]
         #: Why another Nimbus should lead, according to the last `tick`.
-        self._aside: str | None = None
+        #: Why another Nimbus should lead: it has secrets that this Nimbus lacks. None: there is no such Nimbus.
+        self.aside: str | None = None
 
     def _make_ring(self, store: Store) -> KeyRing:
         return KeyRing(Registry(store), self.pair, self.nimbus_id, self.make_keys)
@@ -90,16 +91,12 @@ class Secrets:
         if self._leading is not None:
             ids = sorted(self._registry.known_ids())
             self._leading.share(ids)
-            self._aside = self._leading.lacks(ids)
+            self.aside = self._leading.lacks(ids)
         self._take(self.ring.token())
-
-    def steps_aside(self) -> str | None:
-        """Return why another Nimbus should lead: it has secrets that this Nimbus lacks. None if there is no such Nimbus."""
-        return self._aside
 
     def end(self) -> None:
         """End the term."""
-        self._leading = self._aside = None
+        self._leading = self.aside = None
 
     def next_time(self, now: float) -> float:
         """Return the time at which `tick` has something to do."""

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from msgspec import Struct, convert
 
 from nimbus.files.stored_files import KINDS, UnsoundFile, checked_name
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Submission
 from squall.api.problems import named, problems_of
 from squall.api.requests import SubmitRequest
 from squall.cluster.records import SupervisorRecord

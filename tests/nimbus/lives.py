@@ -14,7 +14,7 @@ from typing import Final
 from nimbus.files.housekeeping import needed_files
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.progress import workers_of
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Submission
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
@@ -196,7 +196,7 @@ class Life:
         """Kill all topologies, and check that nothing is left."""
         self.does(lambda: self.nimbus.kill("words"))
         self.passes(LONG)
-        assert self.nimbus.topologies() == []
+        assert self.nimbus.registry.all_topologies() == []
         assert set(self.inner.children("/")) <= {"cluster", "counters", "drained", "supervisors"}
         assert needed_files(self.registry) == ({}, set())
 
@@ -280,7 +280,7 @@ def drained(life: Life) -> None:
     life.runs(first)
     assert {placed.supervisor for placed in life._placements(first, leaving=False)} == {"s2"}
     life.does(lambda: life.nimbus.drain("s1", on=False))
-    assert life.nimbus.drained() == set()
+    assert life.nimbus.registry.drained_supervisors() == set()
     life.ends()
 
 

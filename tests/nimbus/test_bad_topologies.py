@@ -11,7 +11,7 @@ from nimbus.counters.counting import Statuses
 from nimbus.files.housekeeping import needed_files
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.cleanup import BadTopology
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Submission
 from squall.cluster import paths
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
@@ -45,11 +45,11 @@ def test_other_topologies_go_on_and_the_bad_record_is_logged_once(
     two.store.put(paths.topology("one"), bad)
     for second in range(1, 4):
         two.say(f"@ {second} tick")
-    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    assert [record.name for record in two.nimbus.registry.all_topologies()] == ["two"]
     told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert len(told) == 1 and told[0].startswith("one: its record cannot be read, it is left alone:")
     two.say("@ 5 kill two wait=0; report two w1 stopped")
-    assert two.nimbus.topologies() == []
+    assert two.nimbus.registry.all_topologies() == []
     assert two.registry.assignments.get("one-1-0") is not None
 
 
@@ -59,7 +59,7 @@ def test_an_impossible_record_is_bad_for_every_daemon(odd: dict[str, object], tw
     assert found is not None
     two.store.put(paths.topology("one"), json.dumps(json.loads(found[0]) | odd).encode())
     two.nimbus.tick()
-    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    assert [record.name for record in two.nimbus.registry.all_topologies()] == ["two"]
     supervisor = SupervisorRecord("s1", "s1", 3)
     store_view = StoreView(Registry(two.store), supervisor, lambda: None, lambda: None)
     assert store_view.refresh(1.0, {}) and {topology_id for topology_id, _ in store_view.wanted} == {
@@ -69,7 +69,7 @@ def test_an_impossible_record_is_bad_for_every_daemon(odd: dict[str, object], tw
     Nimbus(two.store, two.clock)
     two.nimbus.kill("one", wait_secs=0)
     two.say("@ 1 report one w1 stopped")
-    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    assert [record.name for record in two.nimbus.registry.all_topologies()] == ["two"]
 
 
 @pytest.mark.parametrize("what", ["assignment", "leaving"])
@@ -77,13 +77,13 @@ def test_a_bad_assignment_counts_like_a_bad_record(what: str, two: Scenario) -> 
     path = {"assignment": paths.assignment, "leaving": paths.leaving}[what]("one-1-0")
     two.store.put(path, b"nonsense")
     two.nimbus.tick()
-    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    assert [record.name for record in two.nimbus.registry.all_topologies()] == ["two"]
     with pytest.raises(BadTopology, match=r"topology 'one' cannot be read .*squall kill one"):
         two.nimbus.deactivate("one")
     two.nimbus.kill("one", wait_secs=0)
     if what == "leaving":  # the other workers are known, and waited for
         two.say("@ 1 report one w1 stopped")
-    assert [record.name for record in two.nimbus.topologies()] == ["two"]
+    assert [record.name for record in two.nimbus.registry.all_topologies()] == ["two"]
     assert two.registry.known_ids() == {"two-2-0"}
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nimbus.leader.dirty import DirtySet
 from nimbus.leader.master import Nimbus
-from nimbus.submission.submission import Submission
+from nimbus.leader.rounds import DirtySet
+from nimbus.submission.accept import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -79,7 +79,7 @@ def test_nimbus_looks_by_itself_when_notifications_are_lost() -> None:
     assert nimbus.report("words", "w1", WorkerReport("w1", Incarnation(1, 0), True, False, True, False, None))
     assert registry.assignments.get(record.id) is None
     assert nimbus.report("words", "w1", WorkerReport("w1", Incarnation(1, 0), True, False, True, True, None))
-    assert nimbus.topologies() == []
+    assert nimbus.registry.all_topologies() == []
 
 
 def test_other_changes_do_not_postpone_the_look_at_supervisors() -> None:

@@ -12,7 +12,7 @@ import pytest
 from nimbus.leader.control import REBUILD_SECS, RETRY_SECS, LeaderLoop, NotLeading
 from nimbus.leader.master import Nimbus
 from nimbus.security.secrets import Secrets
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
@@ -116,9 +116,9 @@ def test_the_first_nimbus_leads_the_second_is_standby_and_both_are_present(
     second.rounds()
     assert first.control.leading and not second.control.leading
     assert [record.id for record in Registry(first.session).all_nimbuses()] == ["n1", "n2"]
-    assert first.control.lead(lambda nimbus: nimbus.topologies()) == []
+    assert first.control.lead(lambda nimbus: nimbus.registry.all_topologies()) == []
     with pytest.raises(NotLeading):
-        second.control.lead(lambda nimbus: nimbus.topologies())
+        second.control.lead(lambda nimbus: nimbus.registry.all_topologies())
 
 
 def test_a_nimbus_that_stops_lets_the_other_lead_at_once(start: Callable[[str], Desk]) -> None:
@@ -311,7 +311,7 @@ def test_a_store_unavailable_for_long_ends_the_term_before_another_can_begin(
     first.rounds(5.0)
     assert not first.control.leading, "5 s of a session of 6 s"
     with pytest.raises(NotLeading):
-        first.control.lead(lambda nimbus: nimbus.topologies())
+        first.control.lead(lambda nimbus: nimbus.registry.all_topologies())
     first.store.away = False
     first.rounds(2.0)
     assert first.control.leading and len(first.made) == 2

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nimbus.counters.counting import PAST, Counters, Statuses, component_status
 from nimbus.leader.master import Nimbus
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Submission
 from squall.clock import ManualClock
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore

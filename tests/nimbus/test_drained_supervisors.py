@@ -159,13 +159,13 @@ def test_a_topology_whose_other_host_is_lost_keeps_its_workers_on_the_drained_on
 def test_an_unknown_supervisor_is_refused(scenario: Scenario, on: bool) -> None:
     with pytest.raises(NoSuchSupervisor, match="there is no supervisor 's9': `squall supervisors` lists"):
         scenario.nimbus.drain("s9", on)
-    assert scenario.nimbus.drained() == set()
+    assert scenario.nimbus.registry.drained_supervisors() == set()
 
 
 def test_a_lost_drained_supervisor_can_be_undrained(scenario: Scenario) -> None:
     scenario.say("@ 0 supervisor s1 slots=1")
     scenario.nimbus.drain("s1")
     scenario.say("@ 1 lose s1")
-    assert scenario.nimbus.drained() == {"s1"}
+    assert scenario.nimbus.registry.drained_supervisors() == {"s1"}
     scenario.nimbus.drain("s1", on=False)
-    assert scenario.nimbus.drained() == set()
+    assert scenario.nimbus.registry.drained_supervisors() == set()

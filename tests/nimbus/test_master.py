@@ -23,7 +23,7 @@ from nimbus.lifecycle.progress import ANSWER_SECS, workers_of
 from nimbus.lifecycle.replacing import ReplacementWaits
 from nimbus.lifecycle.states import IllegalTransition
 from nimbus.placement.supervisors import NoSuchSupervisor
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import get_bundle
@@ -131,7 +131,7 @@ def test_only_the_counters_are_left_in_the_store_when_a_topology_is_gone(master:
     assert master.nimbus.report("words", "w1", report)
     master.nimbus.kill("words", wait_secs=0)
     assert master.nimbus.report("words", "w1", replace(report, stopped=True))
-    assert master.nimbus.topologies() == []
+    assert master.nimbus.registry.all_topologies() == []
     assert master.store.children("/") == ["cluster", "counters", "supervisors"]
 
 
@@ -140,7 +140,7 @@ def test_the_name_is_free_when_nothing_else_is_left(master: Master) -> None:
     master.store.watch(paths.topology("words"), lambda path: left.append(Registry(master.store).known_ids()))
     master.registry.supervisors.drop("s1")
     master.nimbus.kill("words", wait_secs=0)
-    assert master.nimbus.topologies() == []
+    assert master.nimbus.registry.all_topologies() == []
     assert left[-1] == set()
 
 
@@ -153,7 +153,7 @@ def test_keys_are_made_for_each_submission_and_removed_with_it_and_occur_nowhere
     nimbus, registry = Nimbus(store, ManualClock(), keyring=keys), Registry(store)
     one, two = (nimbus.submit(Submission(words(name), defaults(), {})) for name in ("one", "two"))
     assert [_keys(registry, one.id), _keys(registry, two.id)] == made
-    assert "topsecret" not in caplog.text + repr(nimbus.topologies())
+    assert "topsecret" not in caplog.text + repr(nimbus.registry.all_topologies())
     assert [path for path in _paths(store) if b"topsecret" in (store.get(path) or (b"", 0))[0]] == [
         paths.sealed_keys(one.id, "all"),
         paths.sealed_keys(two.id, "all"),
@@ -208,7 +208,7 @@ def test_of_two_nimbuses_that_take_one_name_at_once_one_wins_and_the_other_leave
     when_it_has_shipped(store, lambda: other.submit(Submission(words(), defaults(), {})))
     with pytest.raises(NameTaken):
         one.submit(Submission(words(), defaults(), {}))
-    assert [record.id for record in one.topologies()] == ["words-2-0"]
+    assert [record.id for record in one.registry.all_topologies()] == ["words-2-0"]
     assert store.children(paths.BLOBS) == ["words-2-0"]
 
 
@@ -227,7 +227,7 @@ def test_a_record_without_room_for_later_changes_is_refused_before_anything_is_w
     assert not {"blobs", "keys", "topologies"}.intersection(store.children("/"))
     nimbus.submit(Submission(words(), defaults() | {"mine": "x" * 890_000}, {}))
     nimbus.kill("words", 1.23456789)
-    assert nimbus.topologies() == [], "it can be killed, and nothing is left of it"
+    assert nimbus.registry.all_topologies() == [], "it can be killed, and nothing is left of it"
 
 
 def test_default_wait_of_a_kill_is_the_message_timeout(master: Master) -> None:
@@ -336,7 +336,7 @@ def test_a_store_lost_in_the_middle_of_a_tick_is_no_error_of_a_topology(
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
     store.chooses = nothing_fails
     nimbus.tick()
-    assert all(registry.assignments.get(record.id) for record in nimbus.topologies())
+    assert all(registry.assignments.get(record.id) for record in nimbus.registry.all_topologies())
 
 
 def test_leaving_workers_are_recorded_first_and_new_ones_last(master: Master) -> None:
@@ -462,10 +462,10 @@ def test_no_slot_is_shared_no_task_runs_twice_and_everything_can_be_ended(
     for supervisor in registry.all_supervisors():
         registry.supervisors.drop(supervisor.id)
     nimbus.tick()
-    for record in nimbus.topologies():
+    for record in nimbus.registry.all_topologies():
         nimbus.kill(record.name)
     nimbus.tick()
-    assert nimbus.topologies() == []
+    assert nimbus.registry.all_topologies() == []
     assert set(store.children("/")) <= {"cluster", "counters", "drained"}
 
 

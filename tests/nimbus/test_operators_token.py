@@ -140,4 +140,4 @@ def test_a_store_that_does_not_answer_the_first_read_of_a_term_is_asked_again(of
     office.clock.move_to(office.clock.now() + LOOK_SECS)
     with pytest.raises(Unavailable):
         one.tick(office.clock.now())
-    assert one.steps_aside() is None
+    assert one.aside is None

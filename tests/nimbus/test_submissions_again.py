@@ -8,7 +8,7 @@ from nimbus.leader.master import Nimbus
 from nimbus.leader.steps import SWEEP_AFTER
 from nimbus.lifecycle.progress import ANSWER_SECS
 from nimbus.lifecycle.replacing import ReplacementWaits
-from nimbus.submission.submission import Submission
+from nimbus.submission.accept import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import put_bundle
@@ -114,7 +114,7 @@ def test_whichever_write_fails_a_repeated_submission_exists_once(desk: Desk, wri
         first = desk.submit("key")
     except Unavailable:
         first = desk.submit("key")
-    assert [record.id for record in desk.nimbus.topologies()] == [first.id]
+    assert [record.id for record in desk.nimbus.registry.all_topologies()] == [first.id]
     assert desk.submit("key").id == first.id
     desk.clock.move_to(SWEEP_AFTER + 1)
     desk.nimbus.tick()

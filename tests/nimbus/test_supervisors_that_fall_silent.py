@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nimbus.leader.master import Nimbus
-from nimbus.placement.supervisors import SupervisorHeartbeats
+from nimbus.placement.supervisors import Supervisors
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord
@@ -227,7 +227,7 @@ def test_a_supervisor_that_was_heard_is_never_given_up_and_a_silent_one_is(
 ) -> None:
     there = [SupervisorRecord(name, name, 1, beats=True) for name in IDS]
     now = 0.0
-    heartbeats = SupervisorHeartbeats(10, now)
+    heartbeats = Supervisors(Registry(InMemoryStore()), 10, now)
     listened = dict.fromkeys(
         IDS, 0.0
     )  # how long Nimbus has listened since it heard a supervisor, absences not counted
@@ -253,7 +253,7 @@ def test_a_supervisor_that_was_heard_is_never_given_up_and_a_silent_one_is(
 
 
 def test_heartbeats_of_a_removed_supervisor_are_forgotten() -> None:
-    heartbeats = SupervisorHeartbeats(30, 0)
+    heartbeats = Supervisors(Registry(InMemoryStore()), 30, 0)
     heartbeats.heard("s1", 0)
     assert heartbeats.due == 30
     assert heartbeats.silent([], 1) == []

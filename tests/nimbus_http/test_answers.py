@@ -18,7 +18,7 @@ from squall.packages.archives import pack
 from squall.reports.error_reports import ErrorReport
 from squall.values import Incarnation
 from supervisor.directories import Directories
-from supervisor.log_server import Logs, LogServer
+from supervisor.log_server import LogServer
 from tests.flaky_store import FlakyStore
 from tests.nimbus_http.nimbuses import Cluster, PlayedSupervisor, counters_of, submission, words
 from tests.nimbus_http.test_reads_over_http import raw
@@ -101,7 +101,7 @@ def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
     """The URL of a supervisor that has a log of worker "w1"."""
     directories = Directories(folder)
     (directories.make_worker(topology_id, "w1") / "worker.log").write_text("one\ntwo\n")
-    server = LogServer("127.0.0.1", 0, Logs(directories, lambda topology: None), lambda header: True)
+    server = LogServer("127.0.0.1", 0, directories, lambda topology: None, lambda header: True)
     server.start()
     try:
         yield f"http://127.0.0.1:{server.port}"

@@ -22,7 +22,7 @@ from squall.security.sealing import (
     daemon_header,
 )
 from supervisor.directories import Directories
-from supervisor.log_server import Logs, LogServer
+from supervisor.log_server import LogServer
 from supervisor.nimbus_http import Nimbuses
 
 OWN, NIMBUS, STRANGER = (KeyPair.make() for _ in range(3))
@@ -46,9 +46,7 @@ class Server:
         (state / "key").write_text(SECRET)
         self.state, self.worker = state, worker
         nimbuses = Nimbuses(self.store, "s1", OWN)
-        self.http = LogServer(
-            "127.0.0.1", 0, Logs(directories, lambda topology: None), nimbuses.comes_from_one
-        )
+        self.http = LogServer("127.0.0.1", 0, directories, lambda topology: None, nimbuses.comes_from_one)
 
     def ask(self, path: str, authorization: str | None, method: str = "GET") -> tuple[int, dict[str, Any]]:
         connection = http.client.HTTPConnection("127.0.0.1", self.http.port, timeout=10)

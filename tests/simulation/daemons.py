@@ -99,7 +99,7 @@ class Candidate(Actor):
             self.secrets,
             self._why_not,
             lambda: self.wake_in(SOON_SECS),
-            self.secrets.steps_aside,
+            lambda: self.secrets.aside,
         )
         self._leadership = self.control._leadership
         self.wake_in(random.uniform(0, 0.5))

@@ -35,8 +35,6 @@ from worker.loop.worker import Worker
 from worker.process.daemon import Daemon
 from worker.process.heartbeat import Flags as WorkerFlags
 from worker.process.startup import orders_topology, plan_of
-from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import Scratch
 from worker.tasks.simulated_async import SimulatedAsync
 
 #: Rounds of a worker's loop in one event; one with more work continues in the next.
@@ -287,10 +285,8 @@ class TupleProgram:
             plan,
             lease,
             lambda peer, frame: exchange.send(peer, frame),
-            InlineRunner(),
             SimulatedAsync(lease.now),
             waiter.wake,
-            Scratch(),
             inline=True,
         )
         streams = Streams(plan.topology, plan.component_of)

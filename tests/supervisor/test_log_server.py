@@ -16,7 +16,7 @@ from squall.cluster.records import NimbusRecord
 from squall.cluster.registry import Registry
 from squall.security.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, KeyPair, daemon_header
 from supervisor.directories import Directories
-from supervisor.log_server import Logs, LogServer
+from supervisor.log_server import LogServer
 from supervisor.nimbus_http import Nimbuses
 from tests.flaky_store import FlakyStore
 
@@ -35,8 +35,13 @@ class Served:
         self.store = FlakyStore(InMemoryStore())
         Registry(self.store).nimbuses.put(NimbusRecord("n1", "http://n1:6627", "n1", self.nimbus.public))
         nimbuses = Nimbuses(self.store, "s1", self.own)
-        logs = Logs(self.directories, lambda topology_id: self.built if topology_id == "words-1-0" else None)
-        self.server = LogServer("127.0.0.1", 0, logs, nimbuses.comes_from_one)
+        self.server = LogServer(
+            "127.0.0.1",
+            0,
+            self.directories,
+            lambda topology_id: self.built if topology_id == "words-1-0" else None,
+            nimbuses.comes_from_one,
+        )
         self.server.start()
         self.header = daemon_header("n1", self.nimbus.token_with(self.own.public, NIMBUS_TO_SUPERVISOR))
 

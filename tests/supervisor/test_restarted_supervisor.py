@@ -24,7 +24,7 @@ def running(hosts: Hosts, **options: str) -> dict[str, int]:
 
 def abandon(supervisor: Supervisor) -> None:
     """The effects of the end of its process. Its children are still ours, so their zombies are reaped here."""
-    supervisor._leave()
+    supervisor.leave()
 
 
 def reap(pid: int) -> None:

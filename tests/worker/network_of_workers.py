@@ -27,8 +27,6 @@ from topology_api import Topology
 from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import idle_reason
 from worker.loop.worker import Worker
-from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import Scratch
 from worker.tasks.simulated_async import SimulatedAsync
 
 
@@ -126,16 +124,8 @@ class Node:
         self.carrier = carrier
         #: Whether the tasks are opened only when all other workers answer.
         self.waits_for_peers = True
-        self.worker = Worker(
-            plan,
-            clock,
-            self.send,
-            InlineRunner(),
-            SimulatedAsync(clock.now),
-            lambda: None,
-            Scratch(),
-            inline=True,
-        )
+        calls = SimulatedAsync(clock.now)
+        self.worker = Worker(plan, clock, self.send, calls, lambda: None, inline=True)
         streams = Streams(plan.topology, plan.component_of)
         codec = str(plan.conf["topology.transport.codec"])
         local = LocalWorker(

@@ -200,7 +200,7 @@ def test_a_spout_that_is_reassigned_between_two_portions_gets_the_acks(world: Wo
 def test_a_topology_that_is_deactivated_between_two_portions_gets_the_rest(world: World) -> None:
     net = started()
     assert net.run(20, between_two_portions(world))
-    net.nodes["w1"].worker.deactivate()
+    net.nodes["w1"].worker.set_active(False)
     assert net.run(20, lambda: len(world.final_calls) == COUNT)
     assert {final_call for _, final_call in world.final_calls} == {"ack"}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,6 +26,7 @@ from tests.worker.daemon_stand_ins import Clock, Over, Stack, a_task, a_worker, 
 from worker.errors.error_lines import ErrorLines
 from worker.errors.reports import ErrorLog
 from worker.process.heartbeat import Flags, Heartbeat
+from worker.process.lease import Lease
 
 # The heartbeat.
 
@@ -43,7 +45,9 @@ class Loop:
     round_began: float | None = None
     must_end_by: float | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, directory: str, lease: Lease) -> None:
+        self.directory, self.lease, self.process_exit = directory, lease, Words()
+        self.orders = SimpleNamespace(incarnation=Incarnation(3, 1))
         self.counted = WorkerCounters({}, ())
         self.looked = 0
         self.signs: list[bool] = []
@@ -64,21 +68,11 @@ class Beating:
     def __init__(self, folder: Path, *tasks: Any) -> None:
         self.clock = Clock()
         self.folder = folder
-        self.loop = Loop()
+        self.loop = Loop(str(folder), lease_of(folder, self.clock, 1000.0))
         self.worker = a_worker(*tasks)
         frame = Stack().call()
         self.calls = watch(self.worker, lambda: frame)
-        lease = lease_of(folder, self.clock, 1000.0)
-        self.heart = Heartbeat(
-            str(folder),
-            Incarnation(3, 1),
-            None,
-            Flags(1, "run", 3),
-            lease,
-            self.calls,
-            self.loop,
-            Words(),  # type: ignore[arg-type]
-        )
+        self.heart = Heartbeat(self.loop, None, self.calls, Flags(1, "run", 3))  # type: ignore[arg-type]
 
     def beat(self, *times: float) -> None:
         for time in times:

@@ -26,7 +26,7 @@ from tests.worker.fake_supervisor import PAIR, orders_for, ship
 from worker.loop.build import TaskEnvironment
 from worker.loop.completion import Completion
 from worker.loop.peers import Peers
-from worker.process.call_watch import CallWatch, UserCall, all_stacks, user_frame
+from worker.process.call_watch import CallWatch, UserCall, all_stacks, task_name, user_frame
 from worker.process.daemon import Daemon
 from worker.process.heartbeat import Heartbeat
 from worker.process.lease import Lease
@@ -100,7 +100,7 @@ def test_a_call_that_goes_on_is_timed_from_check_to_check() -> None:
     frame = Stack().call()
     calls = watch(worker, lambda: frame)
     (call,) = look(calls, 101.0, 102.0, 103.0)
-    assert (call.name, call.seconds, call.hangs) == ("count[4]", 2.0, False)
+    assert (task_name(call.task), call.seconds, call.hangs) == ("count[4]", 2.0, False)
     (call,) = look(calls, 104.0, 105.0, 106.0, 107.0)
     assert call.seconds == 6.0 and call.hangs
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from topology_api.errors import SquallError
-from worker.errors.hints import FILE, MODULE
-from worker.errors.reports import make_report
+from worker.errors.reports import FILE, MODULE, make_report
 
 
 def raised(act: Callable[[], object]) -> BaseException:

@@ -324,7 +324,7 @@ def test_another_number_of_tasks_gives_each_key_one_owner_and_loses_nothing() ->
         new = {name for name in hosts if name not in net.nodes}
         moved(net, hosts, new, topology.with_parallelism({"sink": sinks}))
         for node in net.nodes.values():
-            node.worker.activate()
+            node.worker.set_active(True)
     net.run_until_quiet(200)
     check_ledger(run, 4000)
     assert sorted(SEEN[run]) == list(range(4000)), "nothing was lost, so nothing came twice"

@@ -26,7 +26,7 @@ from topology_api import EmitError, Grouping, GroupingError
 from topology_api.declarer import KINDS
 from topology_api.tuples import Source
 from worker.routing.outbox import Outbox
-from worker.routing.router import ROUTES, Reader, StreamOutput, add_route
+from worker.routing.router import Reader, StreamOutput, add_route
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
 from worker.tracking.tracker import Tracker
 
@@ -154,7 +154,11 @@ def test_global_goes_to_the_lowest_task() -> None:
 
 
 def test_every_grouping_of_the_builder_has_a_route() -> None:
-    assert set(ROUTES) == set(KINDS)
+    for kind in KINDS:
+        output = output_with(kind, grouping=Chosen([11]))
+        assert output.fixed or output.picked or output.many or output.direct, kind
+    with pytest.raises(GroupingError, match="no grouping is called 'nearest'"):
+        output_with("nearest")
 
 
 def test_two_consumers_each_get_their_own_choice() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -14,8 +13,7 @@ from topology_api.options import defaults
 from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import idle_reason
-from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import Scratch
+from worker.tasks.simulated_async import SimulatedAsync
 from worker.tasks.spout import SpoutTask
 
 NEXT: list[Callable[[Spout], float | None]] = []
@@ -70,8 +68,8 @@ def task(clock: ManualClock) -> SpoutTask:
         component_confs={},
         directory="",
     )
-    runner: Any = InlineRunner()
-    found = build_task(TaskEnvironment(plan, clock.now, lambda: None, runner, Scratch()), 1, "played", 0)
+    calls = SimulatedAsync(clock.now)
+    found = build_task(TaskEnvironment(plan, clock.now, lambda: None, calls), 1, "played", 0)
     assert isinstance(found, SpoutTask)
     found.start()
     return found

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from squall.clock import ManualClock
 from squall.values import TaskRow
 from topology_api import Bolt, Context, Fields, Spout, TopologyBuilder, Tuple
 from topology_api.options import defaults
 from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.plan import WorkerPlan
-from worker.tasks.runners import InlineRunner
-from worker.tasks.scratch import Scratch
+from worker.tasks.simulated_async import SimulatedAsync
 from worker.tasks.spout import SpoutTask
 
 CLOCK: list[ManualClock] = []
@@ -59,8 +56,8 @@ def spout_task(timeout: float) -> tuple[SpoutTask, ManualClock]:
         component_confs={},
         directory="",
     )
-    runner: Any = InlineRunner()
-    task = build_task(TaskEnvironment(plan, clock.now, lambda: None, runner, Scratch()), 1, "blocks", 0)
+    calls = SimulatedAsync(clock.now)
+    task = build_task(TaskEnvironment(plan, clock.now, lambda: None, calls), 1, "blocks", 0)
     assert isinstance(task, SpoutTask)
     task.start()
     return task, clock

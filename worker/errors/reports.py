@@ -1,4 +1,4 @@
-"""Makes and keeps reports of errors that user code raised (see `squall/reports/error_reports.py`).
+"""Makes and keeps reports of errors that user code raised, with their causes and hints (see `squall/reports/error_reports.py`).
 
 A report names the topology, the component, the task, the call that raised and its tuple; the causes follow the frames. All
 reports of a component are counted, and a bounded number is kept.
@@ -7,14 +7,17 @@ Must not know: tasks, queues, terminals.
 
 from __future__ import annotations
 
+import builtins
 import os
+import re
+import sys
 import sysconfig
 import traceback
 from collections import deque
 from dataclasses import replace
 from functools import lru_cache
 from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from squall.packages import ours
 from squall.reports.error_reports import KEPT, gist
@@ -22,8 +25,6 @@ from squall.reports.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple, Failure
 from topology_api.core_choice import COMPILED_FILES
 from topology_api.errors import SquallError
-from worker.errors.causes import causes_of
-from worker.errors.hints import hint_for
 
 #: The folder that contains Squall's packages.
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -52,14 +53,30 @@ MOST_TEXT: Final = 300
 MOST_MESSAGE: Final = 2000
 #: The most lines of such a message.
 MOST_MESSAGE_LINES: Final = 20
+#: Groups of errors, which Python has since 3.11.
+GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", ())
+#: The most errors that are visited: a group may hold thousands, each with causes.
+MOST_VISITED: Final = 100
+
+
+MODULE: Final = (
+    "(not on this host: use `squall submit --include PATH` to send one of your own modules, or `--requirements FILE` to have"
+    " packages installed)"
+)
+FILE: Final = (
+    "(paths refer to the worker's host: use `squall submit --resource PATH` to send a file; it is then placed beside the"
+    " topology's file)"
+)
+#: Where a supervisor unpacks a submitted topology's code: a local cluster has no such folder on its path.
+SHIPPED: Final = re.compile(r"/code/[0-9a-f]{64}$")
+#: The first calls of a task.
+BEGINNINGS: Final = ("start", "open", "prepare")
 
 
 def one_line(text: str) -> str:
     """Return the text without line breaks and other control characters, such as those in the repr of an array or a data
     frame."""
-    if text.isprintable():
-        return text
-    return _printable(" ".join(text.split()))
+    return text if text.isprintable() else _printable(" ".join(text.split()))
 
 
 def _printable(text: str) -> str:
@@ -189,7 +206,7 @@ def cause_lines(error: BaseException) -> list[str]:
     """Return a line for each error that led to this error, the nearest first. If there are many, return only lines for the
     nearest errors and the first cause.
     """
-    lines = [f"{how} {with_place(cause)}" for how, cause in causes_of(error, caught_by_us)]
+    lines = [f"{how} {with_place(cause)}" for how, cause in causes_of(error)]
     if len(lines) > MOST_CAUSES:
         left_out = len(lines) - (MOST_CAUSES - 1)
         lines[MOST_CAUSES - 2 : -1] = [f"... {left_out} more ..."]
@@ -255,3 +272,53 @@ class ErrorLog:
         others = (each for each in self.kept if each is not before)
         # Replace the reports in one step, since another thread reads them.
         self.kept = deque((*others, replace(report, times=before.times + 1)), maxlen=KEPT)
+
+
+# The errors that led to an error. As in Python, `raise ... from cause` takes precedence over the error that was being handled,
+# and `from None` hides that error.
+
+
+def causes_of(error: BaseException) -> list[tuple[str, BaseException]]:
+    """Return the errors that led to this error: each once, with its relation ("caused by", ...), the nearest first.
+
+    The members of a group come before the group's cause. An error that Squall caught is left out, together with its causes.
+    """
+    found: list[tuple[str, BaseException]] = []
+    seen = {id(error)}
+    ahead = _next_to(error)[::-1]
+    while ahead and len(found) < MOST_VISITED:
+        how, cause = ahead.pop()
+        if id(cause) in seen or caught_by_us(cause):
+            continue
+        seen.add(id(cause))
+        found.append((how, cause))
+        ahead += _next_to(cause)[::-1]
+    return found
+
+
+def _next_to(error: BaseException) -> list[tuple[str, BaseException]]:
+    """Return the errors that led to an error directly."""
+    members = error.exceptions[:MOST_VISITED] if isinstance(error, GROUP) else ()
+    found = [("it holds", member) for member in members]
+    if error.__cause__ is not None:
+        found.append(("caused by", error.__cause__))
+    elif error.__context__ is not None and not error.__suppress_context__:
+        found.append(("raised while handling", error.__context__))
+    return found
+
+
+# Hints, for a worker that lacks one of the author's modules or files.
+
+
+def hint_for(call: str, error: BaseException) -> str | None:
+    """Return the hint for an error that a user's call raised; None: the error needs no hint."""
+    cause: BaseException | None = error
+    seen: set[int] = set()  # a user's errors may be raised from each other in a circle
+    while cause is not None and not isinstance(cause, ImportError | FileNotFoundError):
+        seen.add(id(cause))
+        cause = None if id(cause.__cause__) in seen else cause.__cause__
+    if cause is None or not any(SHIPPED.search(folder) for folder in sys.path):
+        return None
+    if isinstance(cause, ImportError):
+        return MODULE
+    return FILE if call in BEGINNINGS else None

@@ -35,7 +35,7 @@ from worker.tasks.hooks import (
 )
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver
-from worker.tasks.scratch import Scratch
+from worker.tasks.scratch import make_scratch
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.ids import GENERATION_BITS
@@ -44,13 +44,12 @@ from worker.tracking.tracker import Tracker
 
 @dataclass(eq=False, repr=False)
 class TaskEnvironment:
-    """What a worker gives its tasks: the plan, the clock, runners, scratch directories, shared resources."""
+    """What a worker gives its tasks: the plan, the clock, the runner of coroutines, shared resources."""
 
     plan: WorkerPlan
     now: Callable[[], float]
     wake: Callable[[], None]
     async_runner: AsyncDriver
-    scratch: Scratch
     resources: dict[object, object] = field(default_factory=dict)
 
 
@@ -109,7 +108,7 @@ def build_context(
         tasks=lambda name: tasks_of(plan, name),
         log=logging.getLogger(plan.logger_of(component, index)),
         resources=environment.resources,
-        directory=lambda: environment.scratch.make(plan.scratch(component, index)),
+        directory=lambda: make_scratch(plan.scratch(component, index)),
         now=environment.now,
         random=Random(f"{plan.seed}/{component}/{index}/user"),
         topology_id=plan.topology_id,

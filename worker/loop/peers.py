@@ -1,4 +1,5 @@
-"""A worker's reactions to reports about other workers: they start, they end, or tuples in flight to them are lost.
+"""A worker's reactions to reports about other workers: they start, they end, or tuples in flight to them are lost. Also
+finds the trees that merely wait in a worker, so that their trackers keep them alive instead of timing them out.
 
 Implements `squall.transport.exchange.PeerListener`.
 Must not know: sockets, user code.
@@ -7,17 +8,19 @@ Must not know: sockets, user code.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from squall.transport.frames import Batch, Frame
+from squall.transport.frames import Batch, Frame, KeepAlive
 from squall.transport.in_flight import SentBatch
 from topology_api import Failure
 from worker.loop.ack_router import AckRouter
 from worker.loop.completion import Completion
 from worker.loop.cycles import CycleWatch
 from worker.loop.links import Links
+from worker.loop.plan import WorkerPlan
 from worker.tasks.task import Task
+from worker.tracking.ids import task_of
 
 
 @dataclass(eq=False, repr=False)
@@ -72,11 +75,9 @@ class Peers:
 def unexecuted(task: Task) -> list[SentBatch]:
     """Return the batches in the inbox of a closed task, to be reported as lost."""
     return [
-        SentBatch(
-            0, batch.source, batch.target, 0, -1, 0, False, sorted(batch.waiting_roots(batch.position)), {}
-        )
-        for batch in task.inbox
-        if batch.rows
+        SentBatch(0, each.source, each.target, 0, -1, 0, False, sorted(each.waiting_roots(each.position)), {})
+        for each in task.inbox
+        if each.rows
     ]
 
 
@@ -88,3 +89,32 @@ def waiting_in(tasks: Iterable[Task], arrived: Iterable[Frame]) -> list[SentBatc
         lost += unexecuted(task)
         lost += [SentBatch.of(box.dequeue(len(box.rows))) for box in task.emitter.dirty]
     return lost
+
+
+# Another thread calls the following functions while the loop is inside a call, so they only read.
+
+
+def keep_alives(
+    tasks: Iterable[Task], arrived: Iterable[Frame], component_of: Mapping[int, str]
+) -> Iterator[KeepAlive]:
+    """Yield the trees whose tuples wait at each task: in its queues, or in frames that are not in an inbox yet."""
+    for task in list(tasks):
+        if roots := task.waiting_roots():
+            yield KeepAlive(task.spec.id, task.id, tuple(roots))
+    for frame in list(arrived):
+        if isinstance(frame, Batch) and (roots := frame.waiting_roots(0)):
+            yield KeepAlive(component_of.get(frame.target, "?"), frame.target, tuple(roots))
+
+
+def by_tracker(waiting: Iterable[KeepAlive], plan: WorkerPlan) -> dict[str, list[KeepAlive]]:
+    """Return the trees of other workers' spouts, by the worker that tracks them."""
+    shares: dict[str, list[KeepAlive]] = {}
+    for part in waiting:
+        by_worker: dict[str, list[int]] = {}
+        for root in part.roots:
+            host = plan.worker_of.get(task_of(root))
+            if host is not None and host != plan.worker:
+                by_worker.setdefault(host, []).append(root)
+        for host, own in by_worker.items():
+            shares.setdefault(host, []).append(KeepAlive(part.component, part.task, tuple(own)))
+    return shares

@@ -112,29 +112,22 @@ class WorkerPlan:
 
     def readers(self, component: str) -> list[ComponentSpec]:
         """Return the bolts that read a stream of this component."""
-        return [
-            bolt for bolt in self.topology.bolts if any(entry.source == component for entry in bolt.inputs)
-        ]
+        return [bolt for bolt in self.topology.bolts if any(each.source == component for each in bolt.inputs)]
 
     def end_targets(self, component: str) -> list[int]:
         """Return the tasks that get an end mark from each task of a component: the tasks of its readers, except readers in the
         same cycle.
         """
         cycle = self.cycle_of.get(component, -1)
-        targets: list[int] = []
-        for reader in self.readers(component):
-            if cycle < 0 or self.cycle_of.get(reader.id) != cycle:
-                targets += self.tasks_of[reader.id]
-        return sorted(targets)
+        readers = [each.id for each in self.readers(component) if self.cycle_of.get(each.id) != cycle]
+        return sorted(task for reader in readers for task in self.tasks_of[reader])
 
     def end_sources(self, component: str) -> list[int]:
         """Return the tasks from which each task of this component needs an end mark."""
         cycle = self.cycle_of.get(component, -1)
-        sources: set[int] = set()
-        for entry in self.topology.component(component).inputs:
-            if cycle < 0 or self.cycle_of.get(entry.source) != cycle:
-                sources.update(self.tasks_of[entry.source])
-        return sorted(sources)
+        inputs = self.topology.component(component).inputs
+        sources = {each.source for each in inputs if self.cycle_of.get(each.source) != cycle}
+        return sorted(task for source in sources for task in self.tasks_of[source])
 
     def cycles(self) -> list[Cycle]:
         """Return the cycles, each with the workers that host its tasks and the worker that coordinates it."""

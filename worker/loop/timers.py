@@ -68,12 +68,8 @@ class Timers:
 def shortest_timeout(plan: WorkerPlan) -> float | None:
     """Return the shortest message timeout of the topology's spouts in seconds; None if timeouts are off for all spouts."""
     confs = [plan.conf_of(spout.id) for spout in plan.topology.spouts]
-    timeouts = [
-        float(conf["topology.message.timeout.secs"])
-        for conf in confs
-        if conf["topology.enable.message.timeouts"]
-    ]
-    return min(timeouts, default=None)
+    timed = [conf for conf in confs if conf["topology.enable.message.timeouts"]]
+    return min((float(conf["topology.message.timeout.secs"]) for conf in timed), default=None)
 
 
 def tick_interval(bolt: BoltTask) -> float | None:

@@ -23,17 +23,16 @@ from worker.loop.ack_router import AckRouter
 from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.completion import Completion
 from worker.loop.cycles import CycleWatch
-from worker.loop.keep_alive import keep_alives
 from worker.loop.links import LONGEST_WAIT_IN_OUTBOX, Flush, Flushing, Links
-from worker.loop.peers import Peers, unexecuted
+from worker.loop.peers import Peers, keep_alives, unexecuted
 from worker.loop.plan import WorkerPlan
 from worker.loop.reassignment import Reassignment
 from worker.loop.task_table import TaskTable
 from worker.loop.timers import Timers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import short
-from worker.tasks.runners import AsyncDriver, Runner, end_returned_fork
-from worker.tasks.scratch import Scratch
+from worker.tasks.runners import AsyncDriver, ThreadRunner, end_returned_fork
+from worker.tasks.scratch import remove_scratch
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 
@@ -46,10 +45,8 @@ class Worker:
         plan: WorkerPlan,
         clock: Clock,
         send: Callable[[str, Frame], None],
-        runner: Runner,
         asyncio_driver: AsyncDriver,
         wake: Callable[[], None],
-        scratch: Scratch,
         inline: bool = False,
     ) -> None:
         """`inline`: run even threaded tasks in the loop (for simulated time)."""
@@ -58,10 +55,10 @@ class Worker:
         self.name = plan.worker
         self.now = now
         self.send = send
-        self.runner = runner
+        self.runner = ThreadRunner(f"{plan.topology.name}-{plan.worker}", wake)
         self.asyncio_driver = asyncio_driver
         self.inline = inline
-        self.environment = TaskEnvironment(plan, now, wake, asyncio_driver, scratch)
+        self.environment = TaskEnvironment(plan, now, wake, asyncio_driver)
         #: Frames that the next step processes.
         self.arrived: deque[Frame] = deque()
         self.table = TaskTable()
@@ -169,7 +166,7 @@ class Worker:
         else:
             self.ack_router.spouts.pop(task.id, None)
         self.links.forget_task(task.id)
-        self.environment.scratch.remove(self.plan.scratch(task.spec.id, task.context.index))
+        remove_scratch(self.plan.scratch(task.spec.id, task.context.index))
 
     def window_of(self, task: int) -> int:
         """Return the number of frames that may be in flight to a task."""
@@ -195,16 +192,8 @@ class Worker:
         """Whether nothing waits here, in any queue or outbox."""
         return not (self.arrived or self.ack_router.queued) and self.table.at_rest
 
-    def activate(self) -> None:
-        """Let the spouts emit."""
-        self.set_active(True)
-
-    def deactivate(self) -> None:
-        """Make the spouts pause; tuples in flight are still processed."""
-        self.set_active(False)
-
     def set_active(self, active: bool) -> None:
-        """Change the spouts' state and call their `activate` or `deactivate`.
+        """Let the spouts emit, or make them pause; call their `activate` or `deactivate`. Tuples in flight are still processed.
 
         This also ends a drain: after a rebalance that changed nothing, the worker is still draining.
         """

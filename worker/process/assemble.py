@@ -41,8 +41,7 @@ from worker.process.heartbeat import Flags, Heartbeat
 from worker.process.lease import Lease
 from worker.process.logs import open_log
 from worker.process.startup import begin, plan_of
-from worker.tasks.runners import AsyncThread, ThreadRunner
-from worker.tasks.scratch import Scratch
+from worker.tasks.runners import AsyncThread
 
 _log = logging.getLogger(__name__)
 
@@ -149,15 +148,12 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     plan = plan_of(orders, topology, directory)
     within = port_range(os.environ.get(worker_files.PORTS, ""))
     sockets = Sockets(keys, bind=orders.bind, host=orders.host, ports=orders.ports, within=within)
-    name = f"{orders.topology}-{orders.worker}"
     worker = Worker(
         plan,
         lease,
         lambda peer, frame: exchange.send(peer, frame),
-        ThreadRunner(name, sockets.wake),
-        AsyncThread(name),
+        AsyncThread(f"{orders.topology}-{orders.worker}"),
         sockets.wake,
-        Scratch(),
     )
     exchange = links(plan, sockets, lease, worker)
     side = sockets.side()
@@ -173,9 +169,7 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
         directory, orders, topology, worker, exchange, sockets, lease, process_exit, send_heartbeats
     )
     flags = Flags(orders.number, "pause", orders.version)
-    daemon.heartbeat = Heartbeat(
-        directory, orders.incarnation, sockets.address, flags, lease, calls, daemon, process_exit
-    )
+    daemon.heartbeat = Heartbeat(daemon, sockets.address, calls, flags)
     return daemon
 
 

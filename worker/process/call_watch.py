@@ -46,11 +46,6 @@ class UserCall:
         """Whether the call has run longer than `topology.bolt.hang.secs` (0: no limit)."""
         return self.mark is not None and 0 < self.task.hang_secs < self.seconds
 
-    @property
-    def name(self) -> str:
-        """Component and task."""
-        return task_name(self.task)
-
 
 class CallWatch:
     """The running calls of one worker."""
@@ -127,10 +122,7 @@ def task_name(task: Task) -> str:
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """Return the outermost frame of user code that Squall called; None if there is none on this stack."""
-    stack = []
-    while frame is not None:
-        stack.append(frame)
-        frame = frame.f_back
+    stack = [] if frame is None else [each for each, _ in traceback.walk_stack(frame)]
     ours = False
     for frame in reversed(stack):
         if is_ours(frame.f_code.co_filename):

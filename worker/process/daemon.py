@@ -34,9 +34,8 @@ from squall.worker_files import (
 )
 from topology_api import Topology
 from worker.errors.error_lines import ErrorLines
-from worker.errors.hints import FILE, MODULE
-from worker.errors.reports import short_line
-from worker.loop.keep_alive import by_tracker, keep_alives
+from worker.errors.reports import FILE, MODULE, short_line
+from worker.loop.peers import by_tracker, keep_alives
 from worker.loop.snapshot import worker_counters
 from worker.loop.timers import shortest_timeout
 from worker.loop.worker import Worker
@@ -104,13 +103,16 @@ class Daemon:
     #: When the peers were asked to send no more tuples.
     asked_peers_at: float | None = None
     next_flags: float = 0.0
-    # These two are read by the heartbeat (see `WatchedLoop`).
+    # The heartbeat reads these two as well.
+    #: When the current round began; None: the loop waits.
     round_began: float | None = None
+    #: The time by which the process has to end after a second SIGTERM; None: there was no second SIGTERM.
     must_end_by: float | None = None
 
     def __post_init__(self) -> None:
         self.wall_clock = WallClock(self.lease.clock)
         self.error_lines = ErrorLines()
+        #: Seconds between keep-alives of the trees that wait in the worker.
         self.keep_alive_every = self.worker.timers.report_every
 
     # Signals.
@@ -125,7 +127,8 @@ class Daemon:
             self.on_terminate()
 
     def on_new_orders(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Handle SIGUSR1, or a changed orders file: read the orders in the next round."""
+        """Handle SIGUSR1, or a changed orders file: read the orders in the next round. The heartbeat calls this as well, since
+        the signal may have been lost."""
         self.orders_due = True
         self.waiter.wake()
 
@@ -142,16 +145,13 @@ class Daemon:
         """Run rounds until the process ends; does not return."""
         self.follow(self.orders)
         self.heartbeat.start()
-        waiter = self.waiter
         while True:
             self.round_began = self.lease.now()
-            if self.round():
-                continue
-            if self.publish_flags():
+            if self.round() or self.publish_flags():
                 continue
             self.round_began = None
             if not (self.orders_due or self.terminations > (self.leaving_since is not None)):
-                waiter.wait(self.seconds_to_wait())
+                self.waiter.wait(self.seconds_to_wait())
 
     def round(self) -> bool:
         """Run one round; return whether anything was done."""
@@ -179,9 +179,7 @@ class Daemon:
         times = [self.worker.next_time(), self.exchange.next_time()]
         if not self.worker.started and self.run_asked_at is not None:
             times.append(self.run_asked_at + LINK_SECONDS)
-        until = min((time for time in times if time is not None), default=None)
-        if until is None:
-            return LONGEST_SLEEP
+        until = min((time for time in times if time is not None), default=float("inf"))
         return min(LONGEST_SLEEP, max(0.0, until - self.lease.now()))
 
     def start_if_ready(self) -> None:
@@ -194,7 +192,7 @@ class Daemon:
                 return
             _log.warning("not all workers answer after %.0f s; the tasks are opened without them", waited)
         self.worker.start()
-        self.worker.activate()
+        self.worker.set_active(True)
         gc.collect()
         gc.freeze()  # the objects that exist now stay: no collection needs to visit them again
 
@@ -227,7 +225,10 @@ class Daemon:
 
     def follow(self, orders: Orders) -> None:
         """Follow orders."""
-        self.check_identity(orders)
+        mine = self.orders
+        same = orders.topology_id == mine.topology_id and orders.worker == mine.worker
+        if not same or orders.incarnation != mine.incarnation:  # another process has replaced this process
+            self.end(EXIT_SUPERSEDED, f"the orders are for {describe(orders)}; this is {describe(mine)}")
         place = own_place(orders)
         if place is None and orders.asked != "stop":
             self.end(EXIT_SUPERSEDED, f"assignment {orders.version} has no place for {describe(orders)}")
@@ -244,16 +245,6 @@ class Daemon:
         self.ask(orders.asked)
         self.publish_flags()
 
-    def check_identity(self, orders: Orders) -> None:
-        """End the process if the orders are for a different process: that process has replaced this process."""
-        mine = self.orders
-        if (orders.topology_id, orders.worker, orders.incarnation) != (
-            mine.topology_id,
-            mine.worker,
-            mine.incarnation,
-        ):
-            self.end(EXIT_SUPERSEDED, f"the orders are for {describe(orders)}; this is {describe(mine)}")
-
     def ask(self, asked: str) -> None:
         """Make the worker run, pause, drain or stop, as its topology's state requires."""
         if asked != self.asked:
@@ -269,10 +260,10 @@ class Daemon:
             if self.run_asked_at is None:
                 self.run_asked_at = self.lease.now()
             if worker.started:
-                worker.activate()
+                worker.set_active(True)
         elif asked == "pause":
             if worker.started:
-                worker.deactivate()
+                worker.set_active(False)
         else:
             worker.drain()
 
@@ -347,7 +338,8 @@ class Daemon:
         return with_wall_clock(worker_counters(self.worker), self.wall_clock)
 
     def send_keep_alives(self, trees: bool) -> None:
-        """Send keep-alives while the loop is inside a call; called by the heartbeat's thread."""
+        """Show the peers that the worker lives while the loop is inside a call; with `trees`, also keep alive the trees that
+        wait in this worker. Called by the heartbeat's thread."""
         worker = self.worker
         waiting = (
             keep_alives(worker.tasks.values(), worker.arrived, worker.plan.component_of) if trees else ()

@@ -3,7 +3,7 @@
 Every second, and at once when the loop reports a change, the thread checks the lease, finds hanging calls, and writes the
 counters and the heartbeat. While the loop is inside a user's call, this thread sends the keep-alives to the peers.
 The thread also ends a worker that hangs or has to end at once, since the worker's loop may never return.
-Must not know: the loop, sockets (functions are passed in), what orders say.
+Must not know: sockets, what orders say.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import logging
 import os
 import shutil
 import threading
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from squall import worker_files
-from squall.cluster.counters import WorkerCounters
 from squall.daemon.process_stat import stat_of
-from squall.values import Address, Incarnation
+from squall.values import Address
 from squall.worker_files import WorkerHeartbeat
-from worker.process.call_watch import CallWatch, UserCall, all_stacks
-from worker.process.exit import ProcessExit
-from worker.process.lease import Lease
+from worker.process.call_watch import CallWatch, UserCall, all_stacks, task_name
+
+if TYPE_CHECKING:
+    from worker.process.daemon import Daemon
 
 _log = logging.getLogger(__name__)
 
@@ -58,38 +59,14 @@ class Flags:
     errors: int = 0
 
 
-class WatchedLoop(Protocol):
-    """The parts of the loop that the heartbeat needs."""
-
-    #: Seconds between keep-alives of the trees that wait in the worker.
-    keep_alive_every: float
-    #: When the current round began; None: the loop waits.
-    round_began: float | None
-    #: The time by which the process has to end after a second SIGTERM; None: there was no second SIGTERM.
-    must_end_by: float | None
-
-    def on_new_orders(self) -> None:
-        """Read the orders in the next round (the signal may have been lost)."""
-
-    def counters(self) -> WorkerCounters:
-        """Return the worker's counters."""
-
-    def send_keep_alives(self, trees: bool) -> None:
-        """Show the peers that the worker lives; with `trees`, also keep alive the trees that wait in this worker."""
-
-
 @dataclass(eq=False, repr=False)
 class Heartbeat:
     """The heartbeat's thread, and its work."""
 
-    directory: str
-    incarnation: Incarnation
+    loop: Daemon
     address: Address | None
-    flags: Flags
-    lease: Lease
     calls: CallWatch
-    loop: WatchedLoop
-    process_exit: ProcessExit
+    flags: Flags
     number: int = 0
     counters_number: int = 0
     #: The counters that were written last, with 0 as their sequence number.
@@ -106,7 +83,7 @@ class Heartbeat:
         self.process = os.getpid()
         stat = stat_of(self.process)
         self.began = 0 if stat is None else stat.started
-        self.orders_file = file_mark(os.path.join(self.directory, worker_files.ORDERS))
+        self.orders_file = file_mark(os.path.join(self.loop.directory, worker_files.ORDERS))
         self.woken = threading.Event()
         #: Calls that the log has warned about. A spout's call may take any time, so a warning is enough.
         self.warned: set[object] = set()
@@ -144,7 +121,7 @@ class Heartbeat:
                 return
             try:
                 self.check()
-                if self.lease.clock() >= self.next_heartbeat:
+                if self.loop.lease.clock() >= self.next_heartbeat:
                     self.publish()
             except BaseException:  # also an error of a user's gauge
                 _log.exception("the heartbeat failed; it goes on")
@@ -154,16 +131,16 @@ class Heartbeat:
 
     def check(self) -> None:
         """Do the checks that cannot wait for the next heartbeat."""
-        self.lease.renew()
-        now = self.lease.now()
+        self.loop.lease.renew()
+        now = self.loop.lease.now()
         loop = self.loop
         if loop.must_end_by is not None and now >= loop.must_end_by:
-            self.process_exit.end(
+            self.loop.process_exit.end(
                 worker_files.EXIT_STOPPED,
                 "a second SIGTERM came while a call was still running",
                 all_stacks(),
             )
-        mark = file_mark(os.path.join(self.directory, worker_files.ORDERS))
+        mark = file_mark(os.path.join(self.loop.directory, worker_files.ORDERS))
         if mark != self.orders_file:
             self.orders_file = mark
             loop.on_new_orders()
@@ -178,12 +155,12 @@ class Heartbeat:
 
     def publish(self) -> None:
         """Write a heartbeat, after a check for calls that hang."""
-        now = self.lease.now()
+        now = self.loop.lease.now()
         self.last_heartbeat, self.next_heartbeat = now, now + HEARTBEAT_SECONDS
         running = self.calls.watch(now)
         self.end_if_hung(running)
         self.write_heartbeat(running[0] if running else None)
-        bound_output(self.directory)
+        bound_output(self.loop.directory)
 
     def end_if_hung(self, running: list[UserCall]) -> None:
         """End the process if a bolt's call hangs. For a call of a spout, or a call that opens or closes a task, only log one
@@ -194,15 +171,18 @@ class Heartbeat:
             task = call.task
             if task.spec.kind == "bolt" and task.opened and not task.closed:
                 reason = (
-                    f"a call of {call.name} has not returned for {call.seconds:.0f} s"
+                    f"a call of {task_name(call.task)} has not returned for {call.seconds:.0f} s"
                     f" (topology.bolt.hang.secs: {task.hang_secs:g})"
                 )
-                self.process_exit.end(worker_files.EXIT_HUNG, reason, all_stacks())
+                self.loop.process_exit.end(worker_files.EXIT_HUNG, reason, all_stacks())
             key = task.id, call.since
             if key not in self.warned:
                 self.warned.add(key)
                 _log.warning(
-                    "a call of %s has been running for %.0f s\n%s", call.name, call.seconds, all_stacks()
+                    "a call of %s has been running for %.0f s\n%s",
+                    task_name(call.task),
+                    call.seconds,
+                    all_stacks(),
                 )
 
     def write_heartbeat(self, call: UserCall | None) -> None:
@@ -210,14 +190,12 @@ class Heartbeat:
         flags = self.flags
         counters = self.loop.counters()
         counted = replace(counters, number=0).to_bytes()
-        executing = None
-        if call is not None:
-            executing = call.task.spec.id, call.task.id, round(call.seconds, 3)
+        executing = None if call is None else (call.task.spec.id, call.task.id, round(call.seconds, 3))
         self.number += 1
         failed: OSError | None = None
         if counted != self.counted:
             try:
-                worker_files.write_bytes(self.directory, worker_files.COUNTERS, counters.to_bytes())
+                worker_files.write_bytes(self.loop.directory, worker_files.COUNTERS, counters.to_bytes())
                 self.counted = counted
                 self.counters_number += 1
             except OSError as error:
@@ -226,7 +204,7 @@ class Heartbeat:
                 failed = error
                 flags = replace(flags, ended=False)
         try:
-            worker_files.write(self.directory, worker_files.HEARTBEAT, self.heartbeat(flags, executing))
+            worker_files.write(self.loop.directory, worker_files.HEARTBEAT, self.heartbeat(flags, executing))
         except OSError as error:
             failed = error
         if failed is not None:
@@ -247,13 +225,13 @@ class Heartbeat:
     def end_without_files(self, failed: OSError) -> None:
         """End a process that cannot open files any more. So the reason is known before the supervisor would presume the process
         dead."""
-        now = self.lease.clock()
+        now = self.loop.lease.clock()
         if failed.errno != errno.EMFILE:
             self.no_files_since = None
         elif self.no_files_since is None:
             self.no_files_since = now
         elif now >= self.no_files_since + FILES_SECONDS:
-            self.process_exit.end(worker_files.EXIT_FILES, self.process_exit.open_files.why_none())
+            self.loop.process_exit.end(worker_files.EXIT_FILES, self.loop.process_exit.open_files.why_none())
 
     def heartbeat(self, flags: Flags, executing: tuple[str, int, float] | None) -> WorkerHeartbeat:
         """Return the heartbeat with these flags."""
@@ -261,7 +239,7 @@ class Heartbeat:
         return WorkerHeartbeat(
             pid=self.process,
             started=self.began,
-            incarnation=self.incarnation,
+            incarnation=self.loop.orders.incarnation,
             number=self.number,
             address=self.address,
             counters=self.counters_number,
@@ -275,18 +253,15 @@ def bound_output(directory: str) -> None:
     before.
     """
     path = os.path.join(directory, worker_files.OUTPUT)
-    try:
+    with suppress(OSError):  # there is no output, or the disk is full
         if os.stat(path).st_size > MOST_OUTPUT:
             shutil.copyfile(path, f"{path}.1")
             os.truncate(path, 0)
-    except OSError:
-        pass  # there is no output, or the disk is full
 
 
 def file_mark(path: str) -> Any:
     """Return a value that changes when a new file is renamed to this path."""
-    try:
+    with suppress(OSError):
         stat = os.stat(path)
-    except OSError:
-        return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+    return None

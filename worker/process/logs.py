@@ -30,11 +30,6 @@ LONGEST_LINE: Final = 32_768
 Place = Callable[[logging.LogRecord], str]
 
 
-def no_place(record: logging.LogRecord) -> str:
-    """Return "": the place of all records before there are tasks."""
-    return ""
-
-
 class LineFormatter(logging.Formatter):
     """`2026-03-01 12:00:00,123 INFO count[4] text`; the worker's own lines have its name instead of a task."""
 
@@ -42,10 +37,10 @@ class LineFormatter(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(place)s %(message)s")
         self.worker = worker
         #: Returns the place of a record, once there are tasks.
-        self.place: Place = no_place
+        self.place: Place | None = None
 
     def format(self, record: logging.LogRecord) -> str:
-        record.place = self.place(record) or self.worker
+        record.place = (self.place and self.place(record)) or self.worker
         return super().format(record)
 
 
@@ -68,11 +63,8 @@ class LogFile(RotatingFileHandler):
         super().emit(record)
         if lost and self.lost == lost:
             self.lost = 0
-            super().emit(
-                record_of(
-                    logging.WARNING, f"{lost} lines were lost before this one: they could not be written"
-                )
-            )
+            text = f"{lost} lines were lost before this one: they could not be written"
+            super().emit(record_of(logging.WARNING, text))
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Count a line that could not be written. `logging` would print the error to `sys.stderr`, which leads back here."""

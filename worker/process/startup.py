@@ -54,10 +54,8 @@ def own_place(orders: Orders) -> Placement | None:
     """Return this worker's place in the assignment; None if the assignment has no place for this worker, or has a different
     worker of the same name (with a different version in its incarnation).
     """
-    for place in orders.placements:
-        if place.worker == orders.worker and place.incarnation.version == orders.incarnation.version:
-            return place
-    return None
+    own = orders.worker, orders.incarnation.version
+    return next((each for each in orders.placements if (each.worker, each.incarnation.version) == own), None)
 
 
 def begin(directory: str) -> tuple[Orders, Keys, Topology]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from topology_api import EmitError, FailTuple, Grouping, GroupingError
 from topology_api.tuples import Source
@@ -267,23 +267,6 @@ class Reader:
     #: The prepared custom grouping.
     grouping: Grouping | None = None
 
-    @property
-    def ordered(self) -> list[Outbox]:
-        """The outboxes, by ascending task."""
-        return [self.boxes[task] for task in sorted(self.boxes)]
-
-
-def add_shuffle(output: StreamOutput, reader: Reader) -> None:
-    """Route to one task, in turn."""
-    share(output, reader.ordered, reader.index)
-
-
-def add_local_or_shuffle(output: StreamOutput, reader: Reader) -> None:
-    """Route to one task, in turn: among the tasks in this worker if there are any, else among all."""
-    tasks = sorted(reader.boxes)
-    near = [task for task in tasks if reader.local(task)] or tasks
-    share(output, [reader.boxes[task] for task in near], reader.index)
-
 
 def share(output: StreamOutput, boxes: list[Outbox], index: int) -> None:
     """Route to these outboxes in turn. A single outbox gets every tuple."""
@@ -293,53 +276,27 @@ def share(output: StreamOutput, boxes: list[Outbox], index: int) -> None:
         output.picked.append(ShuffleRoute(boxes, index))
 
 
-def add_fields(output: StreamOutput, reader: Reader) -> None:
-    """Route to the task of the key."""
-    output.picked.append(FieldsRoute(reader.ordered, output.source, reader.fields))
-
-
-def add_partial_key(output: StreamOutput, reader: Reader) -> None:
-    """Route to the less used of the key's two tasks."""
-    output.picked.append(PartialKeyRoute(reader.ordered, output.source, reader.fields))
-
-
-def add_all(output: StreamOutput, reader: Reader) -> None:
-    """Route to every task."""
-    output.fixed += reader.ordered
-
-
-def add_global(output: StreamOutput, reader: Reader) -> None:
-    """Route to the task with the lowest id."""
-    output.fixed.append(reader.ordered[0])
-
-
-def add_direct(output: StreamOutput, reader: Reader) -> None:
-    """Route to the task that `emit_direct` names."""
-    output.direct.update(reader.boxes)
-
-
-def add_custom(output: StreamOutput, reader: Reader) -> None:
-    """Route to the tasks that the user's grouping chooses."""
-    assert reader.grouping is not None
-    output.many.append(CustomRoute(reader.boxes, reader.grouping, output.source))
-
-
-#: How each kind of grouping (a method of `topology_api.BoltDeclarer`) adds a consumer to an output.
-ROUTES: Final[dict[str, Callable[[StreamOutput, Reader], None]]] = {
-    "shuffle": add_shuffle,
-    "none": add_shuffle,
-    "local_or_shuffle": add_local_or_shuffle,
-    "fields": add_fields,
-    "partial_key": add_partial_key,
-    "all": add_all,
-    "global": add_global,
-    "direct": add_direct,
-    "custom": add_custom,
-}
-
-
 def add_route(output: StreamOutput, kind: str, reader: Reader) -> None:
-    """Add one consumer to an output, according to the kind of the consumer's grouping."""
-    if kind not in ROUTES:
+    """Add a consumer to an output as its kind of grouping (a method of `topology_api.BoltDeclarer`) demands."""
+    tasks = sorted(reader.boxes)
+    boxes = [reader.boxes[task] for task in tasks]
+    if kind in ("shuffle", "none"):  # to one task, in turn
+        share(output, boxes, reader.index)
+    elif kind == "local_or_shuffle":  # among the tasks in this worker if there are any, else among all
+        near = [reader.boxes[task] for task in tasks if reader.local(task)]
+        share(output, near or boxes, reader.index)
+    elif kind == "fields":  # to the task of the key
+        output.picked.append(FieldsRoute(boxes, output.source, reader.fields))
+    elif kind == "partial_key":  # to the less used of the key's two tasks
+        output.picked.append(PartialKeyRoute(boxes, output.source, reader.fields))
+    elif kind == "all":  # to every task
+        output.fixed += boxes
+    elif kind == "global":  # to the task with the lowest id
+        output.fixed.append(boxes[0])
+    elif kind == "direct":  # to the task that `emit_direct` names
+        output.direct.update(reader.boxes)
+    elif kind == "custom":  # to the tasks that the user's grouping chooses
+        assert reader.grouping is not None
+        output.many.append(CustomRoute(reader.boxes, reader.grouping, output.source))
+    else:
         raise GroupingError(f"no grouping is called {kind!r}")
-    ROUTES[kind](output, reader)

@@ -56,9 +56,8 @@ class AsyncBoltTask(BoltTask):
 
     def wants_run(self) -> bool:
         startable = bool(self.inbox) and (len(self.in_flight) < self.max_concurrency or self.inbox[0].ended)
-        return bool(
-            startable or self.over or self.tick_due or (self.end_due and not self.end_called and self.idle())
-        )
+        ends = self.end_due and not self.end_called and self.idle()
+        return bool(startable or self.over or self.tick_due or ends)
 
     def run(self) -> None:
         """Conclude the calls that have ended, then start new ones."""

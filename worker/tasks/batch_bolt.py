@@ -89,9 +89,8 @@ class BatchBoltTask(BoltTask):
             self.instance.execute_batch(list(tups))  # a copy, which the user may change
         except BaseException as error:
             if not isinstance(error, FailTuple):
-                self.report(
-                    self.method, error, f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"
-                )
+                batch = f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"
+                self.report(self.method, error, batch)
             failure = Failure("failed", self.spec.id, self.id, failure_text(error), 0)
         self.being_executed = []
         self.executed += len(tups)

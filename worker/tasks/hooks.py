@@ -76,9 +76,7 @@ def watchers(observers: Sequence[Any], context: Context) -> list[Any]:
     """Return the observers of one task. An observer with `for_task(context)` makes a hook for the task; any other observer gets
     the calls of all tasks (most calls do not name their task).
     """
-    return [
-        observer.for_task(context) if hasattr(observer, "for_task") else observer for observer in observers
-    ]
+    return [each.for_task(context) if hasattr(each, "for_task") else each for each in observers]
 
 
 class Observed(Emitter):

@@ -33,22 +33,6 @@ Calls = list[Callable[[], Coroutine[Any, Any, None]]]
 STOP_SECONDS = 5.0
 
 
-class Runner(Protocol):
-    """Runs the jobs of tasks outside the loop."""
-
-    def submit(self, task: int, job: Job) -> None:
-        """Run a job of this task, after the task's earlier jobs."""
-
-    def collect(self) -> list[int]:
-        """Return the tasks whose jobs have ended since the last call; one entry per job."""
-
-    def finish(self, task: int, job: Job) -> None:
-        """Run the last job of this task, and wait until it has ended."""
-
-    def stop(self) -> None:
-        """Let the running jobs end, and accept no more jobs."""
-
-
 class AsyncDriver(Protocol):
     """The worker's asyncio loop: `AsyncThread`, or `SimulatedAsync` in simulated time."""
 
@@ -59,27 +43,6 @@ class AsyncDriver(Protocol):
     def next_time(self) -> float | None: ...
 
     def stop(self) -> None: ...
-
-
-class InlineRunner:
-    """Runs each job at once, in the caller's thread: simulated time."""
-
-    def __init__(self) -> None:
-        self.over: list[int] = []
-
-    def submit(self, task: int, job: Job) -> None:
-        job()
-        self.over.append(task)
-
-    def collect(self) -> list[int]:
-        over, self.over = self.over, []
-        return over
-
-    def finish(self, task: int, job: Job) -> None:
-        job()
-
-    def stop(self) -> None:
-        """Do nothing: no job is under way."""
 
 
 class ThreadRunner:
@@ -94,11 +57,11 @@ class ThreadRunner:
         self.process = os.getpid()
 
     def submit(self, task: int, job: Job) -> None:
+        """Run a job of this task, after the task's earlier jobs."""
         if task not in self.queues:
             self.queues[task] = SimpleQueue()
-            thread = threading.Thread(
-                target=self.serve, args=(task,), name=f"{self.name}-task-{task}", daemon=True
-            )
+            name = f"{self.name}-task-{task}"
+            thread = threading.Thread(target=self.serve, args=(task,), name=name, daemon=True)
             self.threads.append(thread)
             thread.start()
         self.queues[task].put(job)
@@ -113,12 +76,14 @@ class ThreadRunner:
             self.wake()
 
     def collect(self) -> list[int]:
+        """Return the tasks whose jobs have ended since the last call; one entry per job."""
         over = []
         while self.over:
             over.append(self.over.popleft())
         return over
 
     def finish(self, task: int, job: Job) -> None:
+        """Run the last job of this task, and wait until it has ended."""
         self.submit(task, job)
         self.queues.pop(task).put(None)
         name = f"{self.name}-task-{task}"
@@ -157,9 +122,8 @@ class AsyncThread:
 
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
-            self.thread = threading.Thread(
-                target=self.serve, args=(self.loop,), name=f"{self.name}-asyncio", daemon=True
-            )
+            name = f"{self.name}-asyncio"
+            self.thread = threading.Thread(target=self.serve, args=(self.loop,), name=name, daemon=True)
             self.thread.start()
         self.loop.call_soon_threadsafe(self.start, calls)
 

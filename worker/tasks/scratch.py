@@ -9,14 +9,12 @@ import os
 import shutil
 
 
-class Scratch:
-    """Makes and removes scratch directories, which only this user may read."""
+def make_scratch(path: str) -> str:
+    """Make a directory, which only this user may read, if there is none; return its path."""
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return path
 
-    def make(self, path: str) -> str:
-        """Make a directory, if there is none; return its path."""
-        os.makedirs(path, mode=0o700, exist_ok=True)
-        return path
 
-    def remove(self, path: str) -> None:
-        """Remove a directory with all that is in it, if there is one."""
-        shutil.rmtree(path, ignore_errors=True)
+def remove_scratch(path: str) -> None:
+    """Remove a directory with all that is in it, if there is one."""
+    shutil.rmtree(path, ignore_errors=True)

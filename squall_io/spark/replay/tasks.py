@@ -40,7 +40,6 @@ from worker.routing.router import StreamOutput
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.runners import AsyncThread
-from worker.tasks.scratch import Scratch
 from worker.tasks.task import TaskLimits
 
 # A component
@@ -81,7 +80,7 @@ def environment_of(
     plan: ReplayPlan, directory: str, calls: AsyncThread, wake: Callable[[], None]
 ) -> TaskEnvironment:
     """Return the environment of a task in a replay. (In a stream, a worker provides a task's environment.)"""
-    return TaskEnvironment(plan.for_worker(directory), lambda: plan.now, wake, calls, Scratch())
+    return TaskEnvironment(plan.for_worker(directory), lambda: plan.now, wake, calls)
 
 
 class SameEdges(Random):
