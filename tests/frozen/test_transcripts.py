@@ -1,6 +1,6 @@
 """Clusters, links and topologies that run from seeds behave as before: the first seeds of each kind, event by event.
 
-`python -m tests.frozen.transcript_hashes --jobs 2` compares all 10,000 frozen seeds.
+`SQUALL_PURE=1 python -m tests.frozen.transcript_hashes --jobs 2` compares all 10,000 frozen seeds.
 """
 
 from __future__ import annotations
