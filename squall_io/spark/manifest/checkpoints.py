@@ -72,13 +72,10 @@ def read_newest(files: Files) -> Checkpoint:
         except UnreadableRecord as problem:
             unreadable.append(problem)
             continue
-        entries: list[BatchEntry] = []
-        for result in map_concurrently(partial(_read_part, files, number), parts):
-            if isinstance(result, UnreadableRecord):
-                unreadable.append(result)
-            else:
-                entries += result
-        return Checkpoint(number, parts, tuple(entries), tuple(unreadable))
+        results = map_concurrently(partial(_read_part, files, number), parts)
+        unreadable += [result for result in results if isinstance(result, UnreadableRecord)]
+        entries = tuple(entry for result in results if isinstance(result, list) for entry in result)
+        return Checkpoint(number, parts, entries, tuple(unreadable))
     return Checkpoint(unreadable=tuple(unreadable))
 
 
@@ -154,8 +151,7 @@ def _delete_old(files: Files, newest_gone: int) -> None:
     gone: list[str] = []
     parts: list[str] = []
     for status in files.list(CHECKPOINTS):
-        number = number_of(status.name)
-        if number is None:
+        if (number := number_of(status.name)) is None:
             made = status.name.split("-")
             if len(made) == 3 and made[1].isdecimal() and int(made[1]) <= newest_gone:
                 parts.append(status.path)

@@ -247,5 +247,4 @@ def is_data(status: FileStatus, below: int) -> bool:
 def suffix_of(name: str) -> str:
     """Return the ending that shows readers the format and compression of a file: ".snappy.parquet" for
     "part-00000-<uuid>-c000.snappy.parquet"."""
-    dot = name.find(".")
-    return name[dot:] if dot >= 0 else ""
+    return "".join(name.partition(".")[1:])

@@ -125,18 +125,15 @@ def _signs(
 ) -> dict[str, float]:
     """Return the time of the last activity of each submission that left something."""
     signs = dict.fromkeys((batch.writer_id.topology_id for batch in below), 0.0)
-    active: list[tuple[WriterId, float]] = []
+    # `committed` is a time of a worker's clock, which may be fast.
+    active = [(entry.batch.writer_id, min(entry.committed, now)) for entry in state.checkpoint.entries]
     for batch, statuses in below.items():
         # The times of folders are used only if there are no files: object stores keep no times for folders.
-        for status in [status for status in statuses if not status.is_folder] or statuses:
-            active.append((batch.writer_id, status.modified))
+        shown = [status for status in statuses if not status.is_folder] or statuses
+        active += [(batch.writer_id, status.modified) for status in shown]
     for status in (*files.list(COMMITS), *files.list(TMP)):
-        committing = batch_of(status.name) or batch_of(status.name.rpartition(".")[0])
-        if committing is not None:
+        if committing := batch_of(status.name) or batch_of(status.name.rpartition(".")[0]):
             active.append((committing.writer_id, status.modified))
-    for entry in state.checkpoint.entries:
-        # `committed` is a time of a worker's clock, which may be fast.
-        active.append((entry.batch.writer_id, min(entry.committed, now)))
     for status in files.list(CLAIMS):
         named = claim_of(status.name)
         if named is None or named[0].topology_id not in signs or named[2] != CLAIM:

@@ -139,8 +139,7 @@ def numbered(folder: str, number: int) -> str:
 def batch_of(name: str) -> BatchName | None:
     """Return the batch that `<batch>`, `<batch>.json` or `squall-<batch>-1-00000.parquet` names; None for any other name."""
     # The pattern of batches comes first, since a topology may be called "squall-something".
-    found = _BATCH.fullmatch(name) or _DATA_FILE.fullmatch(name)
-    if found is None:
+    if (found := _BATCH.fullmatch(name) or _DATA_FILE.fullmatch(name)) is None:
         return None
     topology_id, component, *numbers = found.groups()
     index, epoch, number = map(int, numbers)

@@ -100,8 +100,7 @@ def find_table(files: Files, wanted: TableRecord) -> bool:
     try:
         existing = read_table(files)
     except NoTable:
-        visible = list(islice(_visible_files(files, ""), _NAMED + 1))
-        if not visible:
+        if not (visible := list(islice(_visible_files(files, ""), _NAMED + 1))):
             return False
         try:
             # The table may have been created since the first read; its record is put before its other files.

@@ -229,8 +229,8 @@ def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:
         require_readable(files, state)
     for problem in state.unreadable:
         log.warning("%s: rows are missing, since %s", files.root, problem)
-    latest = latest_schema(files)  # read after the entries, so that none of them has a newer schema
-    if latest is None:
+    # The schema is read after the entries, so that none of them has a newer schema.
+    if (latest := latest_schema(files)) is None:
         raise CannotRead(
             f"the table at {files.root} has no schema yet: its sink is about to start; try again in a moment"
         )
@@ -250,8 +250,7 @@ def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:
 
 def _result(files: Files) -> TableContents:
     """Return the newest version of a table of results, as one batch."""
-    version = newest_version(files)
-    if version is None:
+    if (version := newest_version(files)) is None:
         raise CannotRead(f"{files.root} has no version yet: no run has published its result so far")
     schema = parse_schema(version.schema)
     batch = CommittedBatch(
@@ -272,11 +271,8 @@ def _frame(
         # Every column is nullable, as in frames that are read from files.
         columns = tuple(replace(column, nullable=True) for column in source.schema.columns)
         return spark.createDataFrame([], str(Schema(columns)))
-    first, *others = groups.items()
-    frame = _load(spark, source, *first, tagged)
-    for schema, paths in others:
-        frame = frame.unionAll(_load(spark, source, schema, paths, tagged))
-    return frame
+    frames = (_load(spark, source, schema, paths, tagged) for schema, paths in groups.items())
+    return reduce(lambda one, other: one.unionAll(other), frames)
 
 
 def _load(
@@ -311,10 +307,8 @@ def _load(
     ]
     if tagged:
         metadata = loaded.metadataColumn("_metadata")
-        columns += [
-            metadata["file_name"].alias(_FILE),
-            _row_in_file(metadata, source.file_format).alias(_ROW),
-        ]
+        row = _row_in_file(metadata, source.file_format)
+        columns += [metadata["file_name"].alias(_FILE), row.alias(_ROW)]
     return loaded.select(*columns)
 
 
@@ -368,16 +362,14 @@ def _places(spark: SparkSession, batches: Sequence[CommittedBatch]) -> DataFrame
 
     names = [path.rpartition("/")[2] for batch in batches for path in batch.paths]
     text = json.dumps([{_FILE: name, _PLACE: place} for place, name in enumerate(names)])
-    return spark.range(0, 1, 1, 1).select(
-        F.inline(F.from_json(F.lit(text), f"array<struct<{_FILE} string, {_PLACE} int>>"))
-    )
+    kind = f"array<struct<{_FILE} string, {_PLACE} int>>"
+    return spark.range(0, 1, 1, 1).select(F.inline(F.from_json(F.lit(text), kind)))
 
 
 def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
     """Return the columns of a key as the schema spells them. Raises `CannotRead` if a column does not exist, or cannot be
     compared."""
-    wanted = [key] if isinstance(key, str) else list(key)
-    if not wanted:
+    if not (wanted := [key] if isinstance(key, str) else list(key)):
         raise CannotRead("key is empty: name the columns that are equal in a row and its replays")
     names = []
     for name in wanted:
@@ -395,10 +387,9 @@ def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
 
 
 def _has_map(kind: Type) -> bool:
-    inner = [kind.element] if isinstance(kind, Array) else []
     if isinstance(kind, Struct):
-        inner = [field.type for field in kind.fields]
-    return isinstance(kind, Map) or any(map(_has_map, inner))
+        return any(_has_map(field.type) for field in kind.fields)
+    return _has_map(kind.element) if isinstance(kind, Array) else isinstance(kind, Map)
 
 
 def _any_null(columns: Sequence[Column]) -> Column:

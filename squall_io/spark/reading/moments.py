@@ -6,6 +6,7 @@ The name of this module is in pickles of CommittedRows. Must not know: tables, S
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Final
@@ -71,12 +72,8 @@ def seconds_of(moment: Moment, name: str) -> float:
 
 
 def _seconds_in(text: str, name: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        pass
-    else:
-        return seconds_of(seconds, name)
+    with suppress(ValueError):
+        return seconds_of(float(text), name)
     plain = text.strip()
     if plain[-1:] in "zZ" and plain:  # Python 3.10 does not read the "Z"
         plain = f"{plain[:-1]}+00:00"

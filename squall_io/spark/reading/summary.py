@@ -127,8 +127,7 @@ def table_summary(files: Files) -> TableSummary:
     """Summarize the manifest. Raises `NoTable`, `UnreadableRecord`, and errors of `Files`."""
     table = read_table(files)
     if table.holds == RESULTS:
-        versions = tuple(kept_versions(files))
-        if not versions:
+        if not (versions := tuple(kept_versions(files))):
             return TableSummary(files.root, table, None, (), None, None)
         newest, first = versions[0], versions[-1].published
         schema = parse_schema(newest.schema)
@@ -215,10 +214,8 @@ def verify(files: Files, progress: Progress = lambda done, total, size: None) ->
     manifest.
     """
     if read_table(files).holds == RESULTS:
-        versions = kept_versions(files)
-        return _compare(
-            files, [(f"version {each.number}", file) for each in versions for file in each.files], progress
-        )
+        wanted = [(f"version {each.number}", file) for each in kept_versions(files) for file in each.files]
+        return _compare(files, wanted, progress)
     state = read_state(files)
     # The files are listed after the state was read, so all files of the batches in the state already exist.
     listed = [status.path for status in files.walk("") if _is_data(status)]
@@ -241,9 +238,7 @@ def _compare(files: Files, wanted: Sequence[tuple[str, DataFile]], progress: Pro
                 size += file.size
                 progress(done, len(wanted), size)
         except BaseException:
-            pool.shutdown(
-                wait=False, cancel_futures=True
-            )  # after Ctrl-C, calls that have not begun are cancelled
+            pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C, no further call begins
             raise
     return Verification(len(wanted), size, tuple(problems))
 
