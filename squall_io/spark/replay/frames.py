@@ -54,8 +54,7 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
     from pyspark.sql import functions as sql
 
     def in_worker(batches: Batches) -> Batches:
-        first = next(batches, None)
-        if first is None:
+        if (first := next(batches, None)) is None:
             return
         partition = first.column(first.num_columns - 1)[0].as_py()
         # The last column is the partition. The values of all other columns are those that `CommittedRows` would emit.
@@ -63,8 +62,7 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
         yield from to_arrow(route_rows(plan, key, partition, rows))
 
     # Spark finds columns by name once more, so the columns get distinct names that need no quotes.
-    names = plan.fields_of(key)
-    columns = [sql.col(quoted(name)).alias(f"field{place}") for place, name in enumerate(names)]
+    columns = [sql.col(quoted(name)).alias(f"field{place}") for place, name in enumerate(plan.fields_of(key))]
     # The partition's number is a column, since the id of a Spark task counts partitions of the whole stage, including other
     # inputs.
     return frame.select(*columns, sql.spark_partition_id().alias("partition")).mapInArrow(in_worker, RECORDS)

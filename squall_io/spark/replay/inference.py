@@ -24,16 +24,14 @@ from topology_api.wording import typed
 Kind: TypeAlias = Type
 #: The type of a field whose values were all None so far.
 NOTHING: Final = Simple("void")
-BOOLEAN, WHOLE_NUMBER, DOUBLE, STRING, BINARY = map(
-    Simple, ("boolean", "bigint", "double", "string", "binary")
-)
+WHOLE_NUMBER, DOUBLE, STRING, BINARY = map(Simple, ("bigint", "double", "string", "binary"))
 DATE, TIMESTAMP, TIMESTAMP_NTZ = map(Simple, ("date", "timestamp", "timestamp_ntz"))
 _LEAST, _MOST = WHOLE["bigint"]
 
 #: Python type -> column type. `int` is missing, since an integer's size must be checked (`_whole`).
 _PLAIN: Final[dict[type, Kind]] = {
     type(None): NOTHING,
-    bool: BOOLEAN,
+    bool: Simple("boolean"),
     float: DOUBLE,
     str: STRING,
     bytes: BINARY,
@@ -69,8 +67,7 @@ def kind_of_all(where: str, values: Sequence[Any]) -> Kind:
 
 def kind_of(where: str, value: Any) -> Kind:
     """Return the type of one value; raise `TypeConflict` if no column can hold it."""
-    plain = _PLAIN.get(type(value))
-    if plain is not None:
+    if (plain := _PLAIN.get(type(value))) is not None:
         return plain
     for base, find in _LOOKS:
         if isinstance(value, base):
@@ -110,15 +107,13 @@ def _sequence(where: str, value: Any) -> Kind:
 def _map(where: str, value: dict[Any, Any]) -> Kind:
     if None in value:
         raise TypeConflict(f"{where}: a map cannot have None as a key")
-    return Map(
-        kind_of_all(f"{where}, a key", list(value)), kind_of_all(f"{where}, a value", list(value.values()))
-    )
+    keys, values = list(value), list(value.values())
+    return Map(kind_of_all(f"{where}, a key", keys), kind_of_all(f"{where}, a value", values))
 
 
 def _struct(where: str, names: Iterable[str], values: Iterable[Any]) -> Kind:
-    return Struct(
-        tuple(Column(name, kind_of(f"{where}.{name}", value), True) for name, value in zip(names, values))
-    )
+    fields = (Column(name, kind_of(f"{where}.{name}", value)) for name, value in zip(names, values))
+    return Struct(tuple(fields))
 
 
 def _enum(where: str, value: Enum) -> Kind:

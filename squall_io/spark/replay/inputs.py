@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -66,11 +67,9 @@ def source_at(files: Files, path: str, span: Span, fields: Sequence[str]) -> Sel
     Raises `UnreadableSource` if nothing exists at the path, or if the files are lines of text and the stream does not have
     exactly one field. Also raises the errors of reading a table's manifest.
     """
-    try:
+    # `choose` refuses a path of a file, since a table is a folder. A path without permission is refused later, by Spark.
+    with suppress(NoTable, FilesRefused):
         return choose(files, span)
-    except (NoTable, FilesRefused):
-        # `choose` refuses a path of a file, since a table is a folder. A path without permission is refused later, by Spark.
-        pass
     if span:
         raise UnreadableSource(
             f"{path} is not a Squall table, so it has no commit times: leave out --since and --until"

@@ -187,25 +187,27 @@ def keys_of(topology: Topology, names: Iterable[str], what: str, problems: list[
     """Return the streams that the names `component` or `component:stream` mean; add a problem for each unknown name."""
     found: dict[str, StreamKey] = {}
     for name in names:
-        key = key_of(topology, name, what, problems)
-        if key in found.values():
-            problems.append(f"{what} {name!r}: stream {key.stream!r} of {key.component!r} is given twice")  # type: ignore[union-attr]
-        elif key is not None:
+        key = key_of(topology, name)
+        if isinstance(key, str):
+            problems.append(f"{what} {shown(name)}: {key}")
+        elif key in found.values():
+            problems.append(f"{what} {name!r}: stream {key.stream!r} of {key.component!r} is given twice")
+        else:
             found[name] = key
     return found
 
 
-def key_of(topology: Topology, name: object, what: str, problems: list[str]) -> StreamKey | None:
-    """Return the stream that one name means: the name of a component means its default stream, or its only stream."""
+def key_of(topology: Topology, name: object) -> StreamKey | str:
+    """Return the stream that one name means, or why it means none. The name of a component means its default stream, or its
+    only stream.
+    """
     if not isinstance(name, str):
-        problems.append(f"{what} {shown(name)}: write 'component' or 'component:stream'")
-        return None
+        return "write 'component' or 'component:stream'"
     component, colon, stream = name.partition(":")
     known = [spec.id for spec in topology.components]
     if component not in known:
         near = nearest(component, known) or f" (there are: {listed(known)})"
-        problems.append(f"{what} {name!r}: there is no component {component!r}{near}")
-        return None
+        return f"there is no component {component!r}{near}"
     streams = list(topology.component(component).outputs)
     own = [each for each in streams if each != DEAD_LETTERS]
     if not colon:
@@ -213,13 +215,9 @@ def key_of(topology: Topology, name: object, what: str, problems: list[str]) -> 
     if stream in streams:
         return StreamKey(component, stream)
     if not own:
-        problems.append(
-            f"{what} {name!r}: {component!r} emits nothing; a replay runs no sinks: ask for the streams that they read"
-        )
-    else:
-        helps = nearest(stream, own) or f" (it has: {listed(own)})"
-        problems.append(f"{what} {name!r}: component {component!r} has no stream {stream!r}{helps}")
-    return None
+        return f"{component!r} emits nothing; a replay runs no sinks: ask for the streams that they read"
+    near = nearest(stream, own) or f" (it has: {listed(own)})"
+    return f"component {component!r} has no stream {stream!r}{near}"
 
 
 def source_problems(topology: Topology, key: StreamKey) -> Iterator[str]:

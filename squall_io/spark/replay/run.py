@@ -155,13 +155,11 @@ def schemas_of(
     that a source lacks."""
     problems: list[str] = []
     for key in plan.sources:
-        problem = missing_columns(plan, key, given[key].columns)
-        if problem:
+        if problem := missing_columns(plan, key, given[key].columns):
             problems.append(f"{problem}; frame.toDF({', '.join(map(repr, plan.fields_of(key)))}) names them")
     schemas: dict[StreamKey, Schema] = {}
     for name, ddl in ddls.items():
-        output = plan.outputs.get(name)
-        if output is None:
+        if (output := plan.outputs.get(name)) is None:
             outputs = listed(plan.outputs)
             problems.append(f"a schema is given, and {name!r} is not an output (there are: {outputs})")
             continue
@@ -177,8 +175,7 @@ def schemas_of(
 def missing_columns(plan: ReplayPlan, key: StreamKey, columns: Sequence[str]) -> str | None:
     """Return a sentence that names the fields for which a source has no column; None if it has all."""
     known = set(map(same_name, columns))
-    missing = [name for name in plan.fields_of(key) if same_name(name) not in known]
-    if not missing:
+    if not (missing := [name for name in plan.fields_of(key) if same_name(name) not in known]):
         return None
     return f"source {str(key)!r} has no column {listed(missing)}, a field of the stream (it has {listed(columns)})"
 
@@ -190,12 +187,10 @@ def in_order_of_fields(fields: Sequence[str], ddl: str) -> Schema:
     schema = parse_schema(ddl)
     columns: list[Column] = []
     for name in fields:
-        column = schema.column(name)
-        if column is None:
+        if (column := schema.column(name)) is None:
             raise SchemaError(f"field {name!r} has no column in {ddl!r}")
         columns.append(column)
-    more = [column.name for column in schema.columns if column not in columns]
-    if more:
+    if more := [column.name for column in schema.columns if column not in columns]:
         raise SchemaError(f"the stream has no field {listed(more)} (it has {listed(fields)})")
     return Schema(tuple(columns))
 
@@ -214,14 +209,12 @@ def compute(
             kept.append(records[key].persist())
     for step in plan.steps:
         inputs = dict.fromkeys(key if key in records else key.component for key in plan.inputs_of(step))
-        read = [records[key] for key in inputs]
-        records[step] = frames.component_records(spark, plan, step, read)
+        records[step] = frames.component_records(spark, plan, step, [records[key] for key in inputs])
         if plan.is_output(step) or len(plan.readers_of(step)) > 1:
             kept.append(records[step].persist())
     ends = [records[step] for step in plan.steps if plan.is_output(step)]
-    totals = [
-        decode_note(row.blob) for end in ends for row in frames.noted(end, TOTALS).select("blob").collect()
-    ]
+    reports = (frames.noted(end, TOTALS).select("blob").collect() for end in ends)
+    totals = [decode_note(row.blob) for rows in reports for row in rows]
     judge(plan, totals)
     outputs = {}
     for name, key in plan.outputs.items():
@@ -233,8 +226,7 @@ def compute(
 def judge(plan: ReplayPlan, totals: Sequence[Totals]) -> None:
     """Raise `ReplayFailed` if a task could not run, `TooManyErrors` if more tuples failed than allowed."""
     ordered = sorted(totals, key=lambda total: total.task)
-    fatal = [total for total in ordered if total.fatal is not None]
-    if fatal:
+    if fatal := [total for total in ordered if total.fatal is not None]:
         more = "" if len(fatal) == 1 else f"\n(and {len(fatal) - 1} more tasks)"
         raise ReplayFailed(
             f"the replay of topology {plan.topology.name!r} failed: task {fatal[0].task} of {fatal[0].component!r}:"
@@ -271,9 +263,8 @@ def by_component(plan: ReplayPlan, totals: Sequence[Totals]) -> dict[str, Compon
     found = {}
     for name in (*(key.component for key in plan.sources), *plan.steps):
         own = [total for total in totals if total.component == name]
-        found[name] = ComponentTotals(
-            **{count: sum(getattr(each, count) for each in own) for count in counts}
-        )
+        sums = {count: sum(getattr(each, count) for each in own) for count in counts}
+        found[name] = ComponentTotals(**sums)
     return found
 
 

@@ -10,16 +10,7 @@ from typing import Final
 from squall_io.spark.replay import records
 from squall_io.spark.replay.inference import TypeConflict, kinds_of, merge_all, schema_of
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
-from squall_io.spark.replay.records import (
-    Buffer,
-    Checked,
-    ErrorNote,
-    Record,
-    Row,
-    Totals,
-    Tuples,
-    Unpicklable,
-)
+from squall_io.spark.replay.records import Buffer, Checked, ErrorNote, Record, Row, Totals, Tuples
 from squall_io.spark.rows.checker import Columns, RowChecker
 from topology_api.tuples import Source
 from worker.routing.outbox import Outbox
@@ -109,8 +100,7 @@ class Sender:
         start = 0
         while start < len(tuples.rows):
             rows = tuples.rows[start : start + self.least_rows]
-            checker = self.checker_of(stream, source, rows)
-            if checker is None:  # the job fails
+            if (checker := self.checker_of(stream, source, rows)) is None:  # the job fails
                 return
             columns, bad = checker.split(rows)
             for at, why in bad:
@@ -204,7 +194,7 @@ def why_unpicklable(source: Source, row: Row) -> str:
     for name, value in zip(source.fields, row):
         try:
             records.dumps(value)
-        except Unpicklable as error:
+        except records.Unpicklable as error:
             return (
                 f"field {name!r} of stream {source.stream!r} cannot be pickled, so it cannot be sent: {error}"
             )

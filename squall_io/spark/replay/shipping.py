@@ -40,12 +40,11 @@ def modules_of(topology: Topology) -> dict[str, Path]:
         for entry in spec.inputs:
             named.update(names_in(entry.grouping.custom) if entry.grouping.custom else ())
     roots = {root for name in named if (root := root_of(name)) is not None}
-    found = {}
-    for name in list(sys.modules):
-        place = place_of(name)
-        if place is not None and root_of(name) in roots:
-            found[place] = Path(sys.modules[name].__file__ or "")
-    return found
+    return {
+        place: Path(sys.modules[name].__file__ or "")
+        for name in list(sys.modules)
+        if (place := place_of(name)) is not None and root_of(name) in roots
+    }
 
 
 def names_in(pickle: bytes) -> set[str]:
@@ -69,8 +68,7 @@ def file_of(name: str) -> str | None:
 
 def place_of(name: str) -> str | None:
     """Return the path that a user's module must have in an archive so that it can be imported from there."""
-    file = file_of(name)
-    if file is None:
+    if (file := file_of(name)) is None:
         return None
     parts = name.split(".")
     if os.path.basename(file) == "__init__.py":

@@ -145,8 +145,7 @@ class TaskRun:
 
     def execute(self, record: Record) -> None:
         """Give the task a batch and run it until the batch is done."""
-        task = self.task
-        if task is None:
+        if (task := self.task) is None:
             raise ReplayFailed(
                 f"tuples reached task {self.target} of {self.totals.component!r} before it had begun"
             )
@@ -204,8 +203,7 @@ class TaskRun:
 
     def end(self) -> None:
         """Finish at the end of input: run a last batch, a tick and `end_of_input`, and send everything."""
-        task = self.task
-        if task is None or self.given_up:
+        if (task := self.task) is None or self.given_up:
             return
         if task.request_flush():
             self.run(task)
@@ -217,8 +215,7 @@ class TaskRun:
 
     def close(self) -> None:
         """Clean up, and report the counts."""
-        task = self.task
-        if task is not None:
+        if (task := self.task) is not None:
             task.close()
             totals = self.totals
             totals.executed, totals.failed = task.executed, task.failed
