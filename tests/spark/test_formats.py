@@ -52,7 +52,9 @@ def round_trip(
     rows: Sequence[Sequence[Any]],
 ) -> list[str]:
     """Write rows as a sink does, read them as `read_committed` does; return the differences."""
-    assert format_problems(schema, write_as.file_format, write_as.partition_by, write_as.compression) == []
+    assert (
+        list(format_problems(schema, write_as.file_format, write_as.partition_by, write_as.compression)) == []
+    )
     checker = RowChecker(schema, write_as.file_format, write_as.partition_by)
     columns, bad = checker.split(rows)
     assert bad == []

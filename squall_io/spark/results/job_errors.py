@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from traceback import walk_tb
 from typing import Final
 
@@ -40,6 +41,8 @@ _NO_JAVA: Final = (
     " crashed\n  more memory for it: --conf spark.driver.memory=4g"
 )
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
+#: The beginnings of lines of a query's plan, and of Java's stack trace.
+_PLAN: Final = ("'", "+-", "== ", "JVM stacktrace")
 #: Begins the error if Spark does not report which call failed.
 _STORAGE: Final = "storage or the network failed"
 
@@ -51,8 +54,7 @@ def reason_in(error: BaseException) -> str | None:
     if not _is_sparks(error):
         return None
     text = text_of(error)
-    worker = _of_dead_worker(text) or _from_worker(text)
-    if worker is not None:
+    if (worker := _of_dead_worker(text) or _from_worker(text)) is not None:
         return worker
     if text.startswith("[") or _has_condition(error):
         return shortened(_first_paragraph(text))
@@ -69,8 +71,7 @@ def spark_errors_as(make: Callable[[str, Exception], SquallError]) -> Iterator[N
     except SquallError:
         raise
     except Exception as error:
-        reason = reason_in(error)
-        if reason is None:
+        if (reason := reason_in(error)) is None:
             raise
         raise make(reason, error) from None
 
@@ -117,8 +118,7 @@ def _has_condition(error: BaseException) -> bool:
 
 def _call_in(text: str) -> str:
     """Return what Spark was doing when storage failed: the innermost call that it reports."""
-    told = _AT.findall(text)
-    if not told:
+    if not (told := _AT.findall(text)):
         return _STORAGE
     condition, path = told[-1]
     return f"{_CALLS[condition]} {path}"
@@ -128,8 +128,7 @@ def _of_dead_worker(text: str) -> str | None:
     """Return a text saying that a Python worker has died, and what may help; None if no worker has died. (Spark also reports a
     closed connection, but that is only a consequence.)
     """
-    found = _DIED.search(text)
-    if found is None:
+    if (found := _DIED.search(text)) is None:
         return None
     what = "a Python worker of Spark's died: it was killed, perhaps for lack of memory, ended itself, or crashed in a library"
     if found[1] is None:
@@ -144,10 +143,9 @@ def _of_dead_worker(text: str) -> str | None:
 
 def _from_worker(text: str) -> str | None:
     """Return the error that a Python worker sent, with the user's own line, if there is one."""
-    start = text.rfind(_TRACEBACK)
-    if start < 0:
+    _, found, trace = text.rpartition(_TRACEBACK)
+    if not found:
         return None
-    trace = text[start + len(_TRACEBACK) :]
     frames = [frame for frame in _FRAME.findall(trace) if not _NOT_THEIRS.search(frame[0])]
     said = [line for line in trace.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
     return shortened(said[0] if said else "an error") + _places(frames[-1:])
@@ -160,9 +158,5 @@ def _places(frames: list[tuple[str, str, str]]) -> str:
 
 def _first_paragraph(text: str) -> str:
     """Return Spark's text about a query, without the plan that follows."""
-    lines: list[str] = []
-    for line in text.splitlines():
-        if not line.strip() or line.startswith(("'", "+-", "== ", "JVM stacktrace")):
-            break
-        lines.append(line.strip())
-    return " ".join(lines).rstrip(";") or text.strip().partition("\n")[0]
+    lines = takewhile(lambda line: line.strip() and not line.startswith(_PLAN), text.splitlines())
+    return " ".join(map(str.strip, lines)).rstrip(";") or text.strip().partition("\n")[0]

@@ -107,15 +107,13 @@ class _Classic(Watch):
         running = set(self._tracker.getActiveJobsIds())
         for job in running | self._jobs.keys():
             stages, _ = self._jobs.get(job, ({}, True))
-            info = self._tracker.getJobInfo(job)  # type: ignore[arg-type]
-            if info is not None:
+            if (info := self._tracker.getJobInfo(job)) is not None:  # type: ignore[arg-type]
                 stages.update((stage, found) for stage in info.stageIds if (found := self._stage(stage)))
             self._jobs[job] = stages, job in running
         return super().poll()
 
     def _stage(self, number: int) -> Stage | None:
-        info = self._tracker.getStageInfo(number)
-        if info is None:
+        if (info := self._tracker.getStageInfo(number)) is None:
             return None
         return Stage(info.numTasks, info.numCompletedTasks, info.numActiveTasks, info.numFailedTasks)
 
@@ -135,8 +133,7 @@ class _Connected(Watch):
     def _received(
         self, stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool
     ) -> None:
-        found = [Stage(stage.num_tasks, stage.num_completed_tasks) for stage in stages or ()]
-        if found:
+        if found := [Stage(stage.num_tasks, stage.num_completed_tasks) for stage in stages or ()]:
             found[-1] = replace(found[-1], running=inflight_tasks)
         with self._lock:
             before, _ = self._jobs.get(operation_id, ({}, True))

@@ -111,8 +111,7 @@ def publish_frames(
                 _in_a_thread(cancel)  # so that tasks stop writing before their files are deleted below
             found = {}
             for name in attempts.keys() - done.keys():
-                published = _give_up(left[name].output.files, attempts[name])
-                if published is not None:
+                if (published := _give_up(left[name].output.files, attempts[name])) is not None:
                     found[name] = published
             if not found or not isinstance(error, Exception):
                 raise
@@ -145,7 +144,7 @@ def _carry_out(
 
     with keep_alive(alive, every=versions.KEEP_ALIVE, patience=float("inf")):
         frames = {name: results[name].make() for name in attempts}
-        schemas = {name: schema_of(frame, results[name].output.table) for name, frame in frames.items()}
+        schemas = {name: str(schema_of(frame, results[name].output.table)) for name, frame in frames.items()}
         rows = {
             name: _write(frame, schemas[name], results[name].output, attempts[name])
             for name, frame in frames.items()
@@ -153,12 +152,7 @@ def _carry_out(
         for name, attempt in attempts.items():
             result = results[name]
             done[name] = versions.publish(
-                result.output.files,
-                attempt,
-                result.run,
-                rows[name],
-                str(schemas[name]),
-                counts=result.counts(),
+                result.output.files, attempt, result.run, rows[name], schemas[name], counts=result.counts()
             )
 
 
@@ -188,8 +182,7 @@ def schema_of(frame: DataFrame, table: TableRecord) -> Schema:
         schema = parse_schema(str(text))
     except SchemaError as error:
         raise CannotPublish(f"the columns of the result cannot be written: {error}") from None
-    problems = format_problems(schema, table.file_format, table.partition_by)
-    if problems:
+    if problems := list(format_problems(schema, table.file_format, table.partition_by)):
         lines = "".join(f"\n  - {problem}" for problem in problems)
         raise CannotPublish(
             f"the result cannot be written as {table.file_format}:{lines}\n  its columns: {schema}"
@@ -197,7 +190,7 @@ def schema_of(frame: DataFrame, table: TableRecord) -> Schema:
     return schema
 
 
-def _write(frame: DataFrame, schema: Schema, output: OutputTable, attempt: Attempt) -> int:
+def _write(frame: DataFrame, schema: str, output: OutputTable, attempt: Attempt) -> int:
     """Write a frame to an attempt's folder; return how many rows the folder then holds."""
     table = output.table
     folder = f"{output.files.root}/{attempt.rows}"
@@ -208,4 +201,4 @@ def _write(frame: DataFrame, schema: Schema, output: OutputTable, attempt: Attem
         if not output.files.list(attempt.rows):
             return 0  # without rows, Spark writes no files of a partitioned table
         reader = session.read.format(table.file_format).options(**read_options(table.file_format))
-        return reader.schema(str(schema)).load(folder).count()
+        return reader.schema(schema).load(folder).count()

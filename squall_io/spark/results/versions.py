@@ -35,6 +35,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Final
 
 import msgspec
@@ -212,13 +213,8 @@ def read_version(files: Files, number: int) -> Version:
 
 def kept_versions(files: Files) -> list[Version]:
     """Return every version that has files, newest first: all versions before a pruned version are pruned, too."""
-    kept = []
-    for number in range(newest_number(files), 0, -1):
-        version = read_version(files, number)
-        if version.pruned:
-            break
-        kept.append(version)
-    return kept
+    every = (read_version(files, number) for number in range(newest_number(files), 0, -1))
+    return list(takewhile(lambda version: not version.pruned, every))
 
 
 # An attempt, from its beginning to its version
@@ -229,17 +225,15 @@ def begin(files: Files, run: Run) -> Attempt | Version:
     if the versions are written in a different way.
     """
     settle(files)
-    base = newest_number(files)
-    if base:
+    if base := newest_number(files):
         newest = read_version(files, base)
         if newest.table != run.table:
             raise tables.mismatch(files, newest.table, run.table)
         if newest.run == run.id:
             return newest
     attempt = Attempt(f"{run.id}-{secrets.token_hex(8)}", base)
-    files.put_if_absent(
-        _begun_path(attempt.name), envelopes.canonical({"job": run.job, "command": run.command})
-    )
+    record = envelopes.canonical({"job": run.job, "command": run.command})
+    files.put_if_absent(_begun_path(attempt.name), record)
     keep_alive(files, attempt)
     return attempt
 
@@ -251,11 +245,8 @@ def keep_alive(files: Files, attempt: Attempt) -> None:
 
 def published_meanwhile(files: Files, attempt: Attempt) -> Version | None:
     """Return the version that another attempt of the same run has published since this attempt began, if any."""
-    for number in range(attempt.base + 1, newest_number(files) + 1):
-        version = read_version(files, number)
-        if version.run == attempt.run:
-            return version
-    return None
+    later = (read_version(files, number) for number in range(attempt.base + 1, newest_number(files) + 1))
+    return next((version for version in later if version.run == attempt.run), None)
 
 
 def publish(
@@ -287,8 +278,7 @@ def publish(
         version = _finish(files, _sealed(files, draft))
     except AttemptLost:
         # Another attempt of this run may have published first, and then swept this attempt's rows.
-        meanwhile = published_meanwhile(files, attempt)
-        if meanwhile is None:
+        if (meanwhile := published_meanwhile(files, attempt)) is None:
             raise
         version = meanwhile
     return Published(version, version.attempt == attempt.name)
@@ -400,14 +390,11 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
     """
     kept = kept_versions(files)
     old = kept[max(keep, 1) :]
-    for version in reversed(
-        old
-    ):  # oldest first, so that at any moment the pruned versions are the oldest ones
+    for version in reversed(old):  # oldest first: at any moment, the pruned versions are the oldest ones
         emptied = msgspec.structs.replace(version, files=(), pruned=True)
         files.replace(numbered(VERSIONS, version.number), _record_of(VERSION, emptied))
-        files.delete(
-            f"{RESULTS}/{version.attempt}"
-        )  # if this process is killed before it deletes the folder, the folder is swept later
+        # If this process is killed before it deletes the folder, the folder is swept later.
+        files.delete(f"{RESULTS}/{version.attempt}")
     live = {version.attempt for version in kept}
     names = [status.name for status in files.list(RESULTS) if _ATTEMPT.fullmatch(status.name)]
     left = [name for name in names if name not in live]
@@ -419,12 +406,8 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
 def _dead(files: Files, attempts: list[str]) -> list[str]:
     """Return the attempts without a recent keepalive, by the file system's clock alone."""
     now = now_of(files)
-
-    def last_sign(attempt: str) -> float:
-        signs = [status.modified for status in files.list(f"{RESULTS}/{attempt}")]
-        return max(signs, default=now)
-
-    return [name for name in attempts if now - last_sign(name) > DEAD_AFTER]
+    signs = {name: [status.modified for status in files.list(f"{RESULTS}/{name}")] for name in attempts}
+    return [name for name, times in signs.items() if now - max(times, default=now) > DEAD_AFTER]
 
 
 def _sweep(files: Files, attempt: str) -> bool:
@@ -463,9 +446,6 @@ def _without_kind(table: tables.TableRecord) -> dict[str, Any]:
     return {"file_format": table.file_format, "partition_by": list(table.partition_by)}
 
 
-_FILE_FIELDS: Final = frozenset(("path", "size", "digest"))
-
-
 def _version_from(kind: str, data: bytes, path: str) -> Version:
     """Return the version in a record of this kind that was read from `path`. Raises `UnreadableRecord`."""
     fields = envelopes.unseal(kind, data, path)
@@ -473,7 +453,7 @@ def _version_from(kind: str, data: bytes, path: str) -> Version:
         fields["table"]["holds"] = tables.RESULTS
     files = fields.get("files")
     for file in files if isinstance(files, list) else ():
-        if isinstance(file, dict) and not file.keys() <= _FILE_FIELDS:
+        if isinstance(file, dict) and not file.keys() <= {"path", "size", "digest"}:
             raise UnreadableRecord(path, f"is not a valid version: a file with the fields {sorted(file)}")
     return envelopes.convert("version", Version, fields, path)
 

@@ -9,7 +9,7 @@ Must not know: sessions, paths, manifests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final
@@ -94,26 +94,20 @@ def read_options(file_format: str) -> dict[str, str]:
 
 def format_problems(
     schema: Schema, file_format: object, partition_by: Sequence[object] = (), compression: object = None
-) -> list[str]:
-    """Return a sentence for each problem of storing a schema in this format, with this partitioning and compression."""
-    known = FORMATS.get(file_format) if isinstance(file_format, str) else None
-    if known is None:
-        near = nearest(file_format, FORMATS) if isinstance(file_format, str) else ""
-        problems = [f"format is {typed(file_format)}: take one of {listed(FORMATS)}{near}"]
-    else:
-        problems = [
-            problem
-            for column in schema.columns
-            for problem in _column_problems(str(file_format), column.name, column)
-        ]
+) -> Iterator[str]:
+    """Yield a sentence for each problem of storing a schema in this format, with this partitioning and compression."""
+    if isinstance(file_format, str) and (known := FORMATS.get(file_format)) is not None:
+        for column in schema.columns:
+            yield from _column_problems(file_format, column.name, column)
         if compression is not None and compression not in known.compressions:
-            problems.append(
-                f"compression is {typed(compression)}: {file_format} takes one of {listed(known.compressions)}"
-            )
-    return [*problems, *_partition_problems(schema, partition_by)]
+            yield f"compression is {typed(compression)}: {file_format} takes one of {listed(known.compressions)}"
+    else:
+        near = nearest(file_format, FORMATS) if isinstance(file_format, str) else ""
+        yield f"format is {typed(file_format)}: take one of {listed(FORMATS)}{near}"
+    yield from _partition_problems(schema, partition_by)
 
 
-def _column_problems(file_format: str, path: str, column: Column) -> Iterable[str]:
+def _column_problems(file_format: str, path: str, column: Column) -> Iterator[str]:
     """Yield why a format cannot store the column or field at `path`."""
     kind = column.type
     if file_format == "orc" and "`" in column.name:
@@ -139,7 +133,7 @@ def _column_problems(file_format: str, path: str, column: Column) -> Iterable[st
             yield from _column_problems(file_format, f"{path}.{each.name}", each)
 
 
-def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Iterable[str]:
+def _partition_problems(schema: Schema, partition_by: Sequence[object]) -> Iterator[str]:
     seen: set[str] = set()
     for name in partition_by:
         column = schema.column(name) if isinstance(name, str) else None
@@ -193,8 +187,7 @@ def _lost_in_folder(prefix: int, value: str) -> str | None:
         return "a partition's folder cannot tell it from null: give None, or another text"
     if "\0" in value:
         return "a partition's folder has no NUL character in its name"
-    size = prefix + _folder_size(value)
-    if size > _LONGEST_NAME:
+    if (size := prefix + _folder_size(value)) > _LONGEST_NAME:
         return f"its partition's folder would have a name of {size} bytes, more than {_LONGEST_NAME}"
     return None
 

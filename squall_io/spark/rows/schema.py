@@ -236,8 +236,7 @@ class _Parser:
         comment = self._text(self._take()) if self._is_word("comment") else None
         following = self._peek()
         if following.kind == "word":
-            why = _AFTER_TYPE.get(following.text.lower())
-            if why is not None:
+            if (why := _AFTER_TYPE.get(following.text.lower())) is not None:
                 self._fail(following.at, f"{following.text.upper()} of column {name!r} is refused: {why}")
             if following.text.lower() == "not":
                 self._fail(following.at, "NOT NULL belongs between a column's type and its COMMENT")

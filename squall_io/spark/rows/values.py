@@ -59,8 +59,7 @@ def converter(kind: Type, rules: Rules) -> Convert:
     if isinstance(kind, Array):
         return _array(kind, nullable_converter(Column("element", kind.element), rules))
     if isinstance(kind, Map):
-        value = nullable_converter(Column("value", kind.value), rules)
-        return _map(kind, converter(kind.key, rules), value)
+        return _map(kind, converter(kind.key, rules), nullable_converter(Column("value", kind.value), rules))
     if isinstance(kind, Struct):
         return _struct(kind, rules)
     if isinstance(kind, Decimal):
@@ -76,8 +75,7 @@ def _refused(value: object, kind: Type | str, more: str = "") -> BadValue:
 def _kept(convert: Convert, rule: Callable[[Any], str | None]) -> Convert:
     def kept(value: Any) -> Any:
         plain = convert(value)
-        why = rule(plain)
-        if why is not None:
+        if (why := rule(plain)) is not None:
             raise BadValue(f"{typed(value)}: {why}")
         return plain
 
@@ -208,8 +206,7 @@ def _date(value: Any) -> date:
     in_days = _numpy_type(value) == "datetime64" and value.dtype.name == "datetime64[D]"
     plain = value.item() if in_days else value
     if not isinstance(plain, date) or isinstance(plain, datetime):
-        more = ": give its date()" if isinstance(plain, datetime) else ""
-        raise _refused(value, "date", more)
+        raise _refused(value, "date", ": give its date()" if isinstance(plain, datetime) else "")
     return date(plain.year, plain.month, plain.day)
 
 
@@ -246,8 +243,7 @@ def _plain_datetime(value: Any, name: str) -> datetime:
     if type(value) is datetime:
         return value
     if not isinstance(value, datetime) or value != value:  # pandas' NaT is a datetime, and equals nothing
-        more = ": a datetime is expected" if isinstance(value, date) else ""
-        raise _refused(value, name, more)
+        raise _refused(value, name, ": a datetime is expected" if isinstance(value, date) else "")
     if getattr(value, "nanosecond", 0):
         raise _refused(value, name, ": it is finer than microseconds")
     clock = value.hour, value.minute, value.second, value.microsecond
