@@ -16,13 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect import session as connect_session
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
 
-from squall_io.spark.session.request import (
-    HADOOP_PREFIX,
-    SQL_DEFAULTS,
-    NoConnectServer,
-    NoSession,
-    SessionRequest,
-)
+from squall_io.spark.session.request import HADOOP_PREFIX, NoConnectServer, NoSession, SessionRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,21 +84,17 @@ def _ready(session: SparkSession, request: SessionRequest) -> SparkSession:
     """Give a new session its settings. These are the first calls to the server; if they fail, close the session."""
     _be_quick(session)
     try:
-        for name, value in {**SQL_DEFAULTS, **request.conf}.items():
+        for name, value in request.connect_settings.items():
             session.conf.set(name, value)
             if name.startswith(HADOOP_PREFIX):
                 # In a session, Hadoop's settings have no prefix; settings with the prefix belong to the server.
                 session.conf.set(name.removeprefix(HADOOP_PREFIX), value)
     except PySparkException as error:
         close(session)
-        found = _AWAY.search(str(error))
-        if found is not None:
-            raise NoConnectServer(
-                f"the Spark Connect server {request.place} does not answer: {found.group(1)}"
-            ) from None
-        raise NoSession(
-            f"the Spark Connect server {request.place} gives no session: {str(error).splitlines()[0]}"
-        ) from None
+        server = f"the Spark Connect server {request.place}"
+        if (found := _AWAY.search(str(error))) is not None:
+            raise NoConnectServer(f"{server} does not answer: {found[1]}") from None
+        raise NoSession(f"{server} gives no session: {str(error).splitlines()[0]}") from None
     except BaseException:
         close(session)
         raise

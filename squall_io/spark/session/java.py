@@ -37,8 +37,7 @@ class NotInstalled(SquallError):
 
 def find_java(environ: Mapping[str, str]) -> Path:
     """Return the Java that Spark will start: the Java in JAVA_HOME if set, else the first on PATH. Raises `NotInstalled`."""
-    home = environ.get("JAVA_HOME", "")
-    if home:
+    if home := environ.get("JAVA_HOME", ""):
         java = Path(home, "bin", "java")
         if not os.access(java, os.X_OK) or java.is_dir():
             raise NotInstalled(
@@ -46,8 +45,7 @@ def find_java(environ: Mapping[str, str]) -> Path:
                 " and let Java be found on PATH"
             )
         return java
-    found = shutil.which("java", path=environ.get("PATH", os.defpath))
-    if found is None:
+    if (found := shutil.which("java", path=environ.get("PATH", os.defpath))) is None:
         raise NotInstalled(
             f"Spark needs Java, and there is none: JAVA_HOME is not set and PATH has no java; {_INSTALL_JAVA}"
         )
@@ -56,8 +54,7 @@ def find_java(environ: Mapping[str, str]) -> Path:
 
 def version_in(text: str) -> int | None:
     """Return the Java release named in the output of `java -version`, if any."""
-    found = _VERSION.search(text)
-    if found is None:
+    if (found := _VERSION.search(text)) is None:
         return None
     numbers = [int(number) for number in re.findall(r"[0-9]+", found.group(1))[:2]]
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]  # "1.8.0_292" is Java 8
@@ -72,8 +69,7 @@ def java_version(java: Path) -> int:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotInstalled(f"{java} does not run: {error}; {_INSTALL_JAVA}") from None
     text = (done.stderr + done.stdout).decode(errors="replace")
-    version = version_in(text)
-    if version is None:
+    if (version := version_in(text)) is None:
         said = next((line for line in text.splitlines() if line.strip()), "nothing")
         raise NotInstalled(f"`{java} -version` does not name a version; it says: {said}; {_INSTALL_JAVA}")
     return version
@@ -82,8 +78,7 @@ def java_version(java: Path) -> int:
 def require_java(environ: Mapping[str, str]) -> None:
     """Check that there is a Java that Spark runs on. Raises `NotInstalled`."""
     java = find_java(environ)
-    version = java_version(java)
-    if version < OLDEST_JAVA:
+    if (version := java_version(java)) < OLDEST_JAVA:
         whose = "of JAVA_HOME" if environ.get("JAVA_HOME") else "the first one on PATH"
         raise NotInstalled(
             f"Spark needs Java {OLDEST_JAVA} or newer, and {java} ({whose}) is Java {version}; {_INSTALL_JAVA}, and set"
@@ -114,11 +109,9 @@ def spark_home_problem(environ: Mapping[str, str]) -> str | None:
     """Return why SPARK_HOME cannot be used; None if it can, or is not set. PySpark starts the Spark in that folder, so this
     Spark must have PySpark's version.
     """
-    home = environ.get("SPARK_HOME", "")
-    if not home:
+    if not (home := environ.get("SPARK_HOME", "")):
         return None
-    found = sorted(Path(home, "jars").glob("spark-core_*.jar"))
-    if not found:
+    if not (found := sorted(Path(home, "jars").glob("spark-core_*.jar"))):
         return f"SPARK_HOME is {home!r}, where there is no Spark (no jars/spark-core_*.jar): unset it"
     version = found[0].stem.partition("_")[2].partition("-")[2]
     if _is_ours(version):
@@ -128,11 +121,9 @@ def spark_home_problem(environ: Mapping[str, str]) -> str | None:
     )
 
 
-def require_spark(environ: Mapping[str, str] | None = None) -> None:
+def require_spark(environ: Mapping[str, str] = os.environ) -> None:
     """Check that a Spark driver can be started here. Raises `NotInstalled`."""
-    environ = os.environ if environ is None else environ
     require_packages()
-    problem = spark_home_problem(environ)
-    if problem is not None:
+    if (problem := spark_home_problem(environ)) is not None:
         raise NotInstalled(problem)
     require_java(environ)

@@ -102,8 +102,7 @@ class JavaProcess:
         with self.process.stdout as output:
             for raw in output:
                 line = raw.decode(errors="replace").rstrip()
-                found = _LINE.match(line)
-                if found is not None:
+                if (found := _LINE.match(line)) is not None:
                     level = _LEVELS.get(found.group(1), logging.DEBUG)
                 self.lines.append(line)
                 _log.log(level, "%s", line)
@@ -165,9 +164,7 @@ def locale_for_java(file_names: str, codeset: str) -> dict[str, str]:
     """Return the environment variables with which Java names files as Python does. file_names: Python's encoding of file names;
     codeset: the locale's encoding. In the C locale, Python uses UTF-8 although the locale's encoding is ASCII.
     """
-    if file_names.lower() == "utf-8" != codeset.lower():
-        return {"LC_ALL": "C.UTF-8"}
-    return {}
+    return {"LC_ALL": "C.UTF-8"} if file_names.lower() == "utf-8" != codeset.lower() else {}
 
 
 def _await_connection(java: JavaProcess, connection: Path, progress: Callable[[], None]) -> None:

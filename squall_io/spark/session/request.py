@@ -117,6 +117,11 @@ class SessionRequest:
         local = LOCAL_DEFAULTS if self.is_local else {}
         return {**DEFAULTS, **local, **self.conf, "spark.master": self.where}
 
+    @property
+    def connect_settings(self) -> dict[str, str]:
+        """All settings of a session of Spark Connect to create."""
+        return {**SQL_DEFAULTS, **self.conf}
+
     def __str__(self) -> str:
         conf = ", ".join(f"{name}={shown_value(name, value)}" for name, value in sorted(self.conf.items()))
         return f"master {self.place}" + (f" with {conf}" if conf else "")

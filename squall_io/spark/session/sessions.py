@@ -132,8 +132,7 @@ def shared_session(
     """
     request = SessionRequest.of(master, conf)
     with _hold(progress):
-        shared = _process.shared
-        if shared is None:
+        if (shared := _process.shared) is None:
             shared = _adopted(request) or _SharedSession(
                 request, start_session(request, log, progress), owned=True
             )
@@ -165,8 +164,7 @@ def stop_session(session: SparkSession) -> None:
     if not is_classic(session):
         from squall_io.spark.session.connect import stop
 
-        stop(session)
-        return
+        return stop(session)
     if not is_broken(session):
         session.stop()
     _forget()

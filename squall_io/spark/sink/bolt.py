@@ -135,8 +135,7 @@ class SparkSink(BatchBolt):
     def execute_batch(self, tups: Sequence[Tuple]) -> None:
         """Commit the rows that fit as one batch; fail the other tuples."""
         started = time.monotonic()
-        table = self._table(tups)
-        if table is None:
+        if (table := self._table(tups)) is None:
             return
         try:
             commit = self._writer.commit(table)
@@ -216,11 +215,9 @@ class RowsOf:
 
     def _getter_for(self, fields: Fields) -> _Getter | str:
         """Return a function that makes a row from the values of a stream's tuples, or the reason why that is impossible."""
-        known = self._getters.get(fields)
-        if known is not None:
+        if (known := self._getters.get(fields)) is not None:
             return known
-        missing = [name for name in self._fields if name is not None and name not in fields]
-        if missing:
+        if missing := [name for name in self._fields if name is not None and name not in fields]:
             found: _Getter | str = f"no field {listed(missing)}: the tuple's fields are {listed(fields)}"
         else:
             places = [None if name is None else fields.index(name) for name in self._fields]

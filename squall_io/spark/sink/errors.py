@@ -108,8 +108,7 @@ def classify(error: BaseException) -> ErrorClass:
     module = type(error).__module__.partition(".")[0]
     if module not in ("py4j", "pyspark", "grpc"):
         return ErrorClass.UNKNOWN
-    meaning = _meaning(error)
-    if meaning is not None:
+    if (meaning := _meaning(error)) is not None:
         return classify(meaning)
     text = _trace_of(error)
     if any(map(_is_no_storage, _causes_of(error))):
@@ -125,18 +124,13 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
     """Return an error as one line for users. `call` names the call that failed, if storage or the network failed."""
     if isinstance(error, SquallError):
         return str(error)
-    meaning = _meaning(error, call)
-    if meaning is not None:
+    if (meaning := _meaning(error, call)) is not None:
         return str(meaning)
-    causes = [cause for cause in _causes_of(error) if not cause.classes[0].startswith(_WRAPPING)]
-    if causes:
-        name = causes[-1].classes[0]
-        help_ = (
-            "; do Spark's executors have the same Spark and Java as this worker?"
-            if name in _OTHER_CLASSES
-            else ""
-        )
-        return shortened(f"Spark: {causes[-1].message} ({causes[-1].name})") + help_
+    if causes := [cause for cause in _causes_of(error) if not cause.classes[0].startswith(_WRAPPING)]:
+        said = shortened(f"Spark: {causes[-1].message} ({causes[-1].name})")
+        if causes[-1].classes[0] in _OTHER_CLASSES:
+            said += "; do Spark's executors have the same Spark and Java as this worker?"
+        return said
     text = text_of(error)
     if details := _DETAILS.search(text):
         return shortened(f"Spark Connect: {details.group(1)}")
@@ -146,8 +140,7 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
 
 def _meaning(error: BaseException, call: str = WRITE) -> FilesError | None:
     """Return the error of a file system or the network that made a Spark job fail; None if there was none."""
-    causes = _causes_of(error)
-    if any(map(_is_no_storage, causes)):
+    if any(map(_is_no_storage, causes := _causes_of(error))):
         return None
     outside = [cause for cause in causes if cause.classes[0].startswith(_OUTSIDE)]
     return error_of(call, outside[::-1]) if outside else None
@@ -173,8 +166,7 @@ def text_of(error: BaseException) -> str:
 
 def _trace_of(error: BaseException) -> str:
     """Return an error's text with the JVM's stack trace, if possible without a call to the JVM."""
-    trace = getattr(error, "_stackTrace", None)
-    if isinstance(trace, str):
+    if isinstance(trace := getattr(error, "_stackTrace", None), str):
         return trace
     trace = getattr(error, "_stacktrace", None)  # the trace of Spark Connect, without the first message
     return f"{text_of(error)}\n{trace}" if isinstance(trace, str) else text_of(error)

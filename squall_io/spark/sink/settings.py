@@ -37,8 +37,7 @@ class SinkSettings:
     def missing_fields(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterator[str]:
         """Yield a sentence for each input stream that lacks columns of the schema."""
         for (component, stream), fields in inputs.items():
-            missing = [name for name in self.schema.names if name not in fields]
-            if missing:
+            if missing := [name for name in self.schema.names if name not in fields]:
                 near = nearest(missing[0], fields)
                 yield (
                     f"its schema names {listed(missing)}, which the tuples of {component!r}, stream {stream!r}, do not have:"
@@ -92,6 +91,5 @@ def batch_problems(size: object, interval: object) -> Iterator[str]:
     """Yield a sentence for each problem of a sink's batch size and interval."""
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST_BATCH:
         yield f"batch_size is {typed(size)}: give a number of rows, at least 1 and at most {LARGEST_BATCH}"
-    problem = number_problem(interval, 0, MAX_SECONDS, "seconds", above=True)
-    if problem is not None:
+    if (problem := number_problem(interval, 0, MAX_SECONDS, "seconds", above=True)) is not None:
         yield f"batch_interval {problem}"
