@@ -24,7 +24,6 @@ from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.files import AbsentFile, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
 from squall_io.spark.manifest.state import read_state, require_readable
-from squall_io.spark.manifest.tables import TableRecord
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
@@ -185,20 +184,18 @@ class BatchUnits(Units):
         if self._lease is not None:
             self._lease.release()
 
-    def _check(self, table: TableRecord) -> None:
+    def _check(self, table: tables.TableRecord) -> None:
         """Raise `CannotStream` if the table has no batches or lacks requested columns."""
         root = self._files.root
         if table.holds != tables.ROWS:
             raise CannotStream(
                 f"{root} holds {tables.describe(table)}: only rows of batches can be read as a stream"
             )
-        newest = tables.latest_schema(self._files)
-        if newest is None:
+        if (newest := tables.latest_schema(self._files)) is None:
             raise CannotStream(
                 f"the table at {root} has no schema yet: its sink is starting; try again in a moment"
             )
-        unknown = [name for name in self._spout.fields if newest.schema.column(name) is None]
-        if unknown:
+        if unknown := [name for name in self._spout.fields if newest.schema.column(name) is None]:
             near = nearest(unknown[0], newest.schema.names)
             raise CannotStream(
                 f"the table at {root} has no column {listed(unknown)} (it has {newest.schema}){near}"
@@ -247,8 +244,7 @@ class BatchUnits(Units):
 
     def _rows(self, file: DataFile, schema: Schema) -> Iterator[tuple[object, ...]]:
         """Yield the rows of a file in order; a column that the file does not have is None. Raises `UnreadableFile`."""
-        by_spark = self._format != "parquet"
-        table = self._by_spark(file, schema) if by_spark else self._parquet(file, schema)
+        table = self._parquet(file, schema) if self._format == "parquet" else self._by_spark(file, schema)
         for batch in table.to_batches(max_chunksize=_AT_ONCE):
             yield from plain_rows(batch.columns, batch.num_rows)
 
@@ -290,9 +286,9 @@ class BatchUnits(Units):
         path = f"{self._files.root}/{file.path}"
         try:
             reader = (
-                session.read.format(self._format).schema(str(schema)).options(**read_options(self._format))
+                session.read.format(self._format).schema(str(schema)).option("basePath", self._files.root)
             )
-            loaded = reader.option("basePath", self._files.root).load(path)
+            loaded = reader.options(**read_options(self._format)).load(path)
             columns = [
                 (sql.lit(None) if column is None else sql.col(quoted(column.name))).alias(f"c{place}")
                 for place, column in enumerate(map(schema.column, self._spout.fields))
@@ -327,12 +323,11 @@ def _partition_value(text: str, column: Column) -> object:
         return None
     kind = column.type
     assert isinstance(kind, Simple)
-    if kind.name in WHOLE:
-        return int(text)
     return _PARTITION_VALUES[kind.name](text)
 
 
 _PARTITION_VALUES: Final[Mapping[str, Callable[[str], Any]]] = {
+    **dict.fromkeys(WHOLE, int),
     "boolean": lambda text: text.lower() == "true",
     "string": str,
     "date": date.fromisoformat,

@@ -69,8 +69,7 @@ class PathPattern:
 
 def source_of(path: str) -> PathPattern:
     """Return the meaning of a path. Raises `InvalidPath`."""
-    found = _ABOVE.fullmatch(path)
-    if found is None:
+    if (found := _ABOVE.fullmatch(path)) is None:
         check_path(path)  # raises an error that says what is wrong
         raise InvalidPath(path, "write it from the root: '/...' or 'hdfs://host:port/...'")
     above, parts = found[1] or "", [part for part in found[2].split("/") if part not in ("", ".")]
@@ -104,8 +103,7 @@ def require_files(files: Files, source: PathPattern, found: Sequence[FileStatus]
     if not found:
         what = "fits" if source.is_pattern else "is at"
         raise AbsentFile(f"no file {what} {files.root}/{'/'.join(source.parts)}: there is nothing to read")
-    foreign = [status.path for status in found if is_foreign(status.path)]
-    if foreign:
+    if foreign := [status.path for status in found if is_foreign(status.path)]:
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise UnreadableFile(
             f"{files.root}/{foreign[0]}{more}: lines are read from plain files and from {', '.join(PACKED)} only;"
@@ -196,8 +194,7 @@ class FileList:
         files = list(found)
         while True:
             self.read()
-            new = [file for file in files if file.path not in self.found]
-            if not new:
+            if not (new := [file for file in files if file.path not in self.found]):
                 return
             number = self.records + 1
             before = 0 if number % WHOLE == 0 else len(self.files)
@@ -302,9 +299,8 @@ class FileDiscovery:
             wait = min(2 * last.wait, LONGEST_WAIT)
             again_at = float("inf") if is_foreign(status.path) else now + wait  # a foreign file stays foreign
             self._reported[status.path] = _Reported(_mark(status), again_at, wait)
-            self.problems.append(
-                UnreadableFile(f"{self._files.root}/{status.path}{_what_is_wrong(status, known)}")
-            )
+            text = f"{self._files.root}/{status.path}{_what_is_wrong(status, known)}"
+            self.problems.append(UnreadableFile(text))
 
 
 @dataclass(frozen=True)

@@ -78,13 +78,8 @@ class HdfsLines(ReadingSpout):
         names = (fields,) if isinstance(fields, str) else tuple(fields)
         problems = [
             *_path_problems(path, positions),
-            *_field_problems(names),
-            *_text_problems(encoding, errors),
+            *_argument_problems(names, encoding, errors, split_bytes),
         ]
-        if type(split_bytes) is not int or not SMALLEST_SPLIT <= split_bytes <= LARGEST_SPLIT:
-            problems.append(
-                f"split_bytes is {typed(split_bytes)}: give an int from {SMALLEST_SPLIT} to {LARGEST_SPLIT}"
-            )
         super().__init__(names, follow, positions, replay, conf, problems)
         self.path = path
         self.encoding = encoding
@@ -209,29 +204,25 @@ class SplitUnits(Units):
             yield place, after, UnreadableLines(f"{text}, as 'lines left out'")
 
 
-def _path_problems(path: object, positions: object) -> Iterator[str]:
+def _path_problems(path: object, positions: Any) -> Iterator[str]:
     try:
         source = discovery.source_of(path)  # type: ignore[arg-type]
     except (InvalidPath, TypeError) as error:
         yield str(error) if isinstance(error, InvalidPath) else f"path is {typed(path)}: give a str"
         return
-    if (
-        isinstance(positions, str)
-        and not list(path_problems(positions, ""))
-        and discovery.covers(source, positions)
-    ):
+    is_path = isinstance(positions, str) and not list(path_problems(positions, ""))
+    if is_path and discovery.covers(source, positions):
         yield (
             f"positions: {positions} would be read as part of {path}: give a folder elsewhere, or a folder whose name begins"
             ' with "_"'
         )
 
 
-def _field_problems(names: tuple[object, ...]) -> Iterator[str]:
+def _argument_problems(
+    names: tuple[object, ...], encoding: object, errors: object, split_bytes: object
+) -> Iterator[str]:
     if not names or len(set(names)) < len(names) or not set(names) <= set(FIELDS):
         yield f"fields are {shown(names)}: give some of {listed(FIELDS)}, each once"
-
-
-def _text_problems(encoding: object, errors: object) -> Iterator[str]:
     try:
         end = "\n".encode(encoding)  # type: ignore[arg-type]
     except (LookupError, TypeError) as error:
@@ -244,3 +235,5 @@ def _text_problems(encoding: object, errors: object) -> Iterator[str]:
             )
     if errors not in ERRORS:
         yield f"errors is {typed(errors)}: give one of {listed(ERRORS)}"
+    if type(split_bytes) is not int or not SMALLEST_SPLIT <= split_bytes <= LARGEST_SPLIT:
+        yield f"split_bytes is {typed(split_bytes)}: give an int from {SMALLEST_SPLIT} to {LARGEST_SPLIT}"

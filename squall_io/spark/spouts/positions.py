@@ -196,8 +196,7 @@ class Positions:
 
     def settle(self, unit: Unit, position: int) -> None:
         """Record that an item is settled."""
-        opened = self.open.get(unit)
-        if opened is not None:
+        if (opened := self.open.get(unit)) is not None:
             opened.settle(position)
             self.changed = True
             self._close(opened)

@@ -237,9 +237,8 @@ class ReadingTask:
                 " another folder as positions"
             ) from None
         self._positions = Positions(context.index, context.parallelism)
-        records = PositionRecords(
-            self._store, self._positions, positions.owner_name(context.topology_id, context.incarnation)
-        )
+        owner = positions.owner_name(context.topology_id, context.incarnation)
+        records = PositionRecords(self._store, self._positions, owner)
         records.load()
         self._queue(units.units(snapshot))
         self._records = records
@@ -277,8 +276,7 @@ class ReadingTask:
     def settle(self, message_id: object) -> None:
         """Record that the tree of an item is done, or failed for good."""
         name, position = cast("tuple[object, int]", message_id)
-        unit = self._named.get(name)
-        if unit is not None:
+        if (unit := self._named.get(name)) is not None:
             self._positions.settle(unit, position)
             self._close_if_done(unit, name)
             if self.finished and not self._named:

@@ -35,16 +35,14 @@ class ShortFile(Exception):
 def lines_of_split(read: Read, start: int, end: int, size: int, position: int) -> Iterator[Line]:
     """Yield the lines of [start, end) that begin at `position` or later; raise `ShortFile` if the file has less than
     `size` bytes."""
-    begin = max(start, position)
-    if begin >= end:
+    if (begin := max(start, position)) >= end:
         return
     slices = _slices(read, max(0, begin - 1), size)
     if begin:
         # The line that contains the byte before this split belongs to an earlier split. It may extend past this whole split.
         place = begin - 1
         for data in slices:
-            found = data.find(b"\n")
-            if found >= 0:
+            if (found := data.find(b"\n")) >= 0:
                 place += found + 1
                 slices = chain([data[found + 1 :]], slices)
                 break

@@ -61,6 +61,9 @@ _JARS: Final = "are the jars of this file system in Spark's class path?"
 _UP: Final = "is HDFS running there, and are host and port right?"
 _SLOW: Final = "the server has not answered in time"
 _SIGN_IN: Final = "this cluster wants a sign-in that the worker has not made"
+_SCHEME: Final = "is the scheme right, and are the jars of its file system in Spark's class path?"
+_SAFE_MODE: Final = "HDFS takes no changes while its NameNode is in safe mode (hdfs dfsadmin -safemode get)"
+_STANDBY: Final = "this NameNode is not the active one: give the name of the service instead of a host"
 
 #: For each class: its meaning, and advice.
 _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
@@ -90,24 +93,15 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     "org.apache.hadoop.fs.PathIsNotDirectoryException": (FilesRefused, _FILE_ABOVE),
     "org.apache.hadoop.fs.InvalidPathException": (FilesRefused, _NAME),
     "org.apache.hadoop.fs.viewfs.NotInMountpointException": (FilesRefused, _NAME),
-    "org.apache.hadoop.fs.UnsupportedFileSystemException": (
-        FilesRefused,
-        "is the scheme right, and are the jars of its file system in Spark's class path?",
-    ),
+    "org.apache.hadoop.fs.UnsupportedFileSystemException": (FilesRefused, _SCHEME),
     "java.net.ConnectException": (FilesUnavailable, _UP),
     "java.net.NoRouteToHostException": (FilesUnavailable, _UP),
     "java.net.SocketTimeoutException": (FilesUnavailable, _SLOW),
     "org.apache.hadoop.net.ConnectTimeoutException": (FilesUnavailable, _UP),
     "java.io.EOFException": (FilesUnavailable, "the connection has ended in the middle of a message"),
-    "org.apache.hadoop.hdfs.server.namenode.SafeModeException": (
-        FilesUnavailable,
-        "HDFS takes no changes while its NameNode is in safe mode (hdfs dfsadmin -safemode get)",
-    ),
+    "org.apache.hadoop.hdfs.server.namenode.SafeModeException": (FilesUnavailable, _SAFE_MODE),
     "org.apache.hadoop.ipc.RetriableException": (FilesUnavailable, ""),
-    "org.apache.hadoop.ipc.StandbyException": (
-        FilesUnavailable,
-        "this NameNode is not the active one: give the name of the service instead of a host",
-    ),
+    "org.apache.hadoop.ipc.StandbyException": (FilesUnavailable, _STANDBY),
 }
 
 #: Unspecific classes, which decide only if no cause has a specific class.
@@ -172,8 +166,7 @@ def translated_errors(what: str) -> Iterator[None]:
     except SquallError:
         raise
     except Exception as error:
-        meaning = _meaning(what, error, handled)
-        if meaning is None:
+        if (meaning := _meaning(what, error, handled)) is None:
             raise
         raise meaning from None
 

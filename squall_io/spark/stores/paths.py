@@ -46,14 +46,10 @@ def check_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     if not isinstance(text, str):
         raise InvalidPath(repr(text), "it is not text")
-    scheme, authority, below = _split(text)
-    _require_no_password(scheme, authority, below, _PASSWORD)
+    scheme, authority, below = place = _split(text)
+    _require_no_password(*place, _PASSWORD)
     parts = [part for part in below.split("/") if part not in ("", ".")]
-    why = (
-        _form_problem(scheme, authority, below)
-        or _host_problem(scheme, authority)
-        or _name_problem(text, parts)
-    )
+    why = _form_problem(*place) or _host_problem(scheme, authority) or _name_problem(text, parts)
     if why is not None:
         raise InvalidPath(text, why)
     folder = "/" + "/".join(parts)
@@ -73,13 +69,12 @@ def default_scheme(address: str) -> str:
     """Return the scheme of Hadoop's own file system, whose address is the value of `fs.defaultFS`. Raises `InvalidPath`, which
     shows no password."""
     # A value on a line of its own in core-site.xml has blanks around it.
-    scheme, authority, below = _split(address.strip())
-    why = "Hadoop's fs.defaultFS contains a password; give it in another setting"
-    _require_no_password(scheme, authority, below, why)
-    if _form_problem(scheme, authority, below) is not None:
+    place = _split(address.strip())
+    _require_no_password(*place, "Hadoop's fs.defaultFS contains a password; give it in another setting")
+    if _form_problem(*place) is not None:
         why = "Hadoop's fs.defaultFS is not the address of a file system; write hdfs://host:port or file:///"
         raise InvalidPath(address.rpartition("@")[2], why)
-    return scheme or LOCAL
+    return place[0] or LOCAL
 
 
 def from_here(path: str) -> str:
@@ -161,8 +156,7 @@ def _host_problem(scheme: str, authority: str) -> str | None:
         return f"{scheme}:// is not a file system; write hdfs://host:port/folder, with the port of the NameNode's fs.defaultFS"
     if not authority:
         return None
-    found = _AUTHORITY.fullmatch(authority)
-    if found is None:
+    if (found := _AUTHORITY.fullmatch(authority)) is None:
         return f"{authority!r} is not a host name; write {scheme}://host:port/folder"
     port = found[2]
     if port is not None and not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):

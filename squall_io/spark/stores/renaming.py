@@ -14,14 +14,7 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 from squall_io.spark.concurrently import map_concurrently
-from squall_io.spark.manifest.files import (
-    AbsentFile,
-    Files,
-    FilesError,
-    FilesRefused,
-    FileStatus,
-    FilesUnavailable,
-)
+from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.hadoop_errors import FileTaken
 
@@ -97,7 +90,7 @@ class RenamingFiles(OpenStore):
         except AbsentFile as error:
             raise FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
         except FilesRefused:
-            with suppress(FilesError):  # the first error is raised, even if this call fails too
+            with suppress(Exception):  # the first error is raised, even if this call fails too
                 self.delete(written)
             raise
         if not done:

@@ -73,9 +73,7 @@ class WebHdfsFiles(RenamingFiles):
 
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return a file's bytes."""
-        if length == 0:
-            return b""
-        return b"".join(self._content(path, offset, length))
+        return b"" if length == 0 else b"".join(self._content(path, offset, length))
 
     def digest(self, path: str) -> str:
         """Return `sha256:<hex>` of a file's bytes."""
