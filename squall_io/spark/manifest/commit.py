@@ -112,6 +112,11 @@ class Owner:
     component: str
     incarnation: tuple[int, int]
 
+    @property
+    def names(self) -> tuple[str, str, str, tuple[int, int]]:
+        """The names for an entry, in the order of its fields."""
+        return self.topology, self.topology_id, self.component, self.incarnation
+
 
 @dataclass
 class BatchCommit:
@@ -202,18 +207,8 @@ class BatchCommit:
 
     def _publish(self) -> BatchEntry:
         """Put the manifest entry; return the entry that is then in the table."""
-        owner = self.owner
-        entry = BatchEntry(
-            self.name,
-            owner.topology,
-            owner.topology_id,
-            owner.component,
-            owner.incarnation,
-            self.schema,
-            self.rows,
-            tuple(file for _, file in self._moves or ()),
-            self.wall(),
-        )
+        files = tuple(file for _, file in self._moves or ())
+        entry = BatchEntry(self.name, *self.owner.names, self.schema, self.rows, files, self.wall())
         path = self.name.commit
         if self.files.put_if_absent(path, encode_entry(entry)):
             return entry

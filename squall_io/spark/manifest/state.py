@@ -182,8 +182,7 @@ def checkpoint_if_due(files: Files) -> bool:
     """Make a checkpoint if one is due; return whether one was made. If none is due, the call costs one listing."""
     if len(files.list(COMMITS)) < DUE:
         return False
-    state = read_state(files)
-    if state.checkpoint.unreadable:
+    if (state := read_state(files)).checkpoint.unreadable:
         return False
     # An entry in a checkpoint may still have its own file: the checkpoint's writer died before it deleted the file, or the
     # commit was retried because its answer was lost.

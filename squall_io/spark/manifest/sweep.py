@@ -42,8 +42,7 @@ def sweep_before(files: Files, epochs: Mapping[WriterId, int]) -> int:
 
     Deletes nothing if part of the manifest cannot be read: that part may say that a batch counts.
     """
-    state = read_state(files)
-    if state.unreadable:
+    if (state := read_state(files)).unreadable:
         return 0
     counted = state.counted
     deleted = 0
@@ -115,9 +114,8 @@ def moved_files(files: Files, batch: BatchName, staged: Iterable[FileStatus]) ->
 
 def staged_batches(files: Files) -> list[BatchName]:
     """Return the batches that have a staging folder."""
-    return [
-        batch for status in files.list(layout.STAGING) if (batch := layout.batch_of(status.name)) is not None
-    ]
+    named = (layout.batch_of(status.name) for status in files.list(layout.STAGING))
+    return [batch for batch in named if batch is not None]
 
 
 def _is_over(batch: BatchName, epochs: Mapping[WriterId, int]) -> bool:

@@ -253,10 +253,8 @@ def _result(files: Files) -> TableContents:
     if (version := newest_version(files)) is None:
         raise CannotRead(f"{files.root} has no version yet: no run has published its result so far")
     schema = parse_schema(version.schema)
-    batch = CommittedBatch(
-        tuple(file.path for file in version.files), schema, version.rows, version.published
-    )
-    batches = (batch,) if batch.paths else ()
+    paths = tuple(file.path for file in version.files)
+    batches = (CommittedBatch(paths, schema, version.rows, version.published),) if paths else ()
     return TableContents(files.root, version.folder, version.table.file_format, schema, batches)
 
 

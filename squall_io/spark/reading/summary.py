@@ -125,8 +125,7 @@ class StreamSummary:
 
 def table_summary(files: Files) -> TableSummary:
     """Summarize the manifest. Raises `NoTable`, `UnreadableRecord`, and errors of `Files`."""
-    table = read_table(files)
-    if table.holds == RESULTS:
+    if (table := read_table(files)).holds == RESULTS:
         if not (versions := tuple(kept_versions(files))):
             return TableSummary(files.root, table, None, (), None, None)
         newest, first = versions[0], versions[-1].published
@@ -152,16 +151,9 @@ def table_summary(files: Files) -> TableSummary:
         checkpoint=state.checkpoint.number,
         loose=len(state.uncovered) + len(state.uncertain),
     )
-    return TableSummary(
-        files.root,
-        table,
-        None if latest is None else latest.schema,
-        tuple(entries),
-        min(commits, default=None),
-        max(commits, default=None),
-        stream,
-        unreadable=state.unreadable,
-    )
+    columns = None if latest is None else latest.schema
+    start, end = min(commits, default=None), max(commits, default=None)
+    return TableSummary(files.root, table, columns, entries, start, end, stream, unreadable=state.unreadable)
 
 
 def _under_way(batch: BatchName, state: TableState) -> bool:
@@ -174,14 +166,9 @@ def _writers(entries: Iterable[BatchEntry]) -> Iterator[WriterSummary]:
     for entry in entries:
         found[entry.topology, entry.component].append(entry)
     for (topology, component), own in sorted(found.items()):
-        yield WriterSummary(
-            topology,
-            component,
-            batches=len(own),
-            rows=sum(entry.rows for entry in own),
-            size=sum(entry.size for entry in own),
-            last_commit=max(entry.committed for entry in own),
-        )
+        rows, size = sum(entry.rows for entry in own), sum(entry.size for entry in own)
+        last_commit = max(entry.committed for entry in own)
+        yield WriterSummary(topology, component, len(own), rows, size, last_commit)
 
 
 @dataclass(frozen=True)

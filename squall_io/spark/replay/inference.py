@@ -98,8 +98,7 @@ def _decimal(where: str, value: DecimalValue) -> Kind:
 
 
 def _sequence(where: str, value: Any) -> Kind:
-    names = getattr(value, "_fields", None)
-    if isinstance(value, tuple) and names is not None:
+    if isinstance(value, tuple) and (names := getattr(value, "_fields", None)) is not None:
         return _struct(where, names, value)
     return Array(kind_of_all(f"{where}, an element", list(value)))
 

@@ -168,15 +168,9 @@ def plan_replay(
         raise CannotReplay(topology.name, problems)
     steps = in_order(topology, needed)
     read = {key for step in steps for key in read_by(topology.component(step))}
+    used = tuple(key for key in given.values() if key in read)
     return ReplayPlan(
-        pruned(topology, needed),
-        tuple(steps),
-        given,
-        tuple(key for key in given.values() if key in read),
-        wanted,
-        max_errors,
-        now,
-        topology_id,
+        pruned(topology, needed), tuple(steps), given, used, wanted, max_errors, now, topology_id
     )
 
 
@@ -228,8 +222,7 @@ def source_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
 
 def output_problems(topology: Topology, key: StreamKey) -> Iterator[str]:
     """Yield why a stream cannot become a frame."""
-    spec = topology.component(key.component)
-    if spec.kind == "spout":
+    if (spec := topology.component(key.component)).kind == "spout":
         yield f"output {str(key)!r}: {key.component!r} is a spout, which a replay does not run: its tuples are the source"
         return
     stream = spec.outputs[key.stream]
@@ -256,8 +249,7 @@ def find_needed(
     ahead = [key.component for key in wanted]
     missing: dict[StreamKey, list[str]] = {}
     while ahead:
-        component = ahead.pop()
-        if component in needed:
+        if (component := ahead.pop()) in needed:
             continue
         needed.add(component)
         for key in read_by(topology.component(component)):

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 
 #: Limits the bytes of records that Spark passes to a Python worker at a time; by default the limit is ten thousand records of
 #: any size.
-_BYTES_SETTING: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
-#: The value of this setting during a replay.
-_BYTES: Final = str(16 << 20)
+_BYTES_AT_ONCE: Final = {"spark.sql.execution.arrow.maxBytesPerBatch": str(16 << 20)}
 #: Packages that Spark's workers must have.
 _NEEDED: Final = ("squall_io", "worker", "topology_api", "squall", "pyarrow")
 
@@ -120,7 +118,7 @@ def replay_topology(
     ship(spark, modules_of(plan.topology) if modules is None else modules)
     kept: list[DataFrame] = []
     try:
-        with changed_settings(spark, {_BYTES_SETTING: _BYTES}), readable_errors(plan.steps):
+        with changed_settings(spark, _BYTES_AT_ONCE), readable_errors(plan.steps):
             return compute(spark, plan, given, kept)
     except BaseException:
         for frame in kept:

@@ -43,8 +43,6 @@ _NO_JAVA: Final = (
 _CALLS: Final = {"FAILED_READ_FILE": "Spark cannot read", "TASK_WRITE_FAILED": WRITE}
 #: The beginnings of lines of a query's plan, and of Java's stack trace.
 _PLAN: Final = ("'", "+-", "== ", "JVM stacktrace")
-#: Begins the error if Spark does not report which call failed.
-_STORAGE: Final = "storage or the network failed"
 
 
 def reason_in(error: BaseException) -> str | None:
@@ -119,7 +117,7 @@ def _has_condition(error: BaseException) -> bool:
 def _call_in(text: str) -> str:
     """Return what Spark was doing when storage failed: the innermost call that it reports."""
     if not (told := _AT.findall(text)):
-        return _STORAGE
+        return "storage or the network failed"  # Spark does not report which call failed
     condition, path = told[-1]
     return f"{_CALLS[condition]} {path}"
 

@@ -62,11 +62,9 @@ def open_output(
     """
     newest = versions.newest_version(files)
     there = versions.DEFAULT_TABLE if newest is None else newest.table
-    wanted = TableRecord(
-        RESULTS,
-        there.file_format if file_format is None else file_format,
-        there.partition_by if partition_by is None else tuple(partition_by),
-    )
+    kind = there.file_format if file_format is None else file_format
+    by = there.partition_by if partition_by is None else tuple(partition_by)
+    wanted = TableRecord(RESULTS, kind, by)
     find_table(files, wanted)
     if newest is not None and newest.table != wanted:
         raise mismatch(files, newest.table, wanted)
@@ -131,8 +129,7 @@ def _carry_out(
 ) -> None:
     """Begin, make, write and count every result that does not exist yet; then publish them, one after the other."""
     for name, result in results.items():
-        begun = versions.begin(result.output.files, result.run)
-        if isinstance(begun, Version):
+        if isinstance(begun := versions.begin(result.output.files, result.run), Version):
             done[name] = Published(begun, ours=False)
         else:
             attempts[name] = begun

@@ -86,8 +86,7 @@ def reprocess(
         for module in job.modules:  # pickled by value: Spark's executors lack the files
             register_pickle_by_value(module)  # type: ignore[no-untyped-call]
         quieten()
-        made = job.apply(spark, choice.frame(spark))
-        if isinstance(made, DataFrame):
+        if isinstance(made := job.apply(spark, choice.frame(spark)), DataFrame):
             return made
         hint = "; is there a 'return' at its end?" if made is None else ""
         raise WrongResult(f"{job.name}: it returned {typed(made)}, and must return a DataFrame{hint}")

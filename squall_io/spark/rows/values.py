@@ -100,8 +100,7 @@ def _numpy_type(value: object) -> str:
 
 
 def _boolean(value: Any) -> bool:
-    plain = _unboxed(value)
-    if type(plain) is not bool:
+    if type(plain := _unboxed(value)) is not bool:
         raise _refused(value, "boolean")
     return plain
 
@@ -114,8 +113,7 @@ def _whole(name: str) -> Convert:
     least, greatest = WHOLE[name]
 
     def whole(value: Any) -> int:
-        plain = _unboxed(value)
-        if not _is_whole(plain):
+        if not _is_whole(plain := _unboxed(value)):
             raise _refused(value, name)
         plain = int.__index__(plain)
         if not least <= plain <= greatest:
@@ -137,8 +135,7 @@ def _float(value: Any) -> float:
 
 
 def _floating(value: Any, name: str = "double") -> float:
-    plain = _unboxed(value)
-    if isinstance(plain, float):
+    if isinstance(plain := _unboxed(value), float):
         return float.__float__(plain)
     if not _is_whole(plain):
         raise _refused(value, name)
@@ -163,8 +160,7 @@ def _decimal(kind: Decimal) -> Convert:
     scaled = exactly(kind)
 
     def decimal(value: Any) -> Number:
-        plain = _unboxed(value)
-        if _is_whole(plain):
+        if _is_whole(plain := _unboxed(value)):
             plain = Number(int.__index__(plain))
         if not isinstance(plain, Number) or not plain.is_finite():
             raise _refused(value, kind)
@@ -228,8 +224,7 @@ def _timestamp(value: Any) -> datetime:
 def _timestamp_ntz(value: Any) -> datetime:
     if _numpy_type(value) == "datetime64":
         micros = value.astype("datetime64[us]")
-        plain = micros.item()
-        if not isinstance(plain, datetime) or micros != value:
+        if not isinstance(plain := micros.item(), datetime) or micros != value:
             raise _refused(value, "timestamp_ntz", ": microseconds of the years 1 to 9999 are kept")
         return plain
     plain = _plain_datetime(value, "timestamp_ntz")

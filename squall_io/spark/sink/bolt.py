@@ -190,9 +190,8 @@ class RowsOf:
     """
 
     def __init__(self, columns: Schema, fields: Schema) -> None:
-        self._fields = [
-            None if (column := fields.column(name)) is None else column.name for name in columns.names
-        ]
+        found = map(fields.column, columns.names)
+        self._fields = [None if column is None else column.name for column in found]
         self._getters: dict[Fields, _Getter | str] = {}
 
     def rows(self, tups: Sequence[Tuple]) -> tuple[list[Row], list[Tuple], list[tuple[Tuple, str]]]:
@@ -205,8 +204,7 @@ class RowsOf:
         bad: list[tuple[Tuple, str]] = []
         for source, group in groupby(tups, source_of):  # neighbouring tuples mostly come from the same task
             same = list(group)
-            getter = getters[source]
-            if isinstance(getter, str):
+            if isinstance(getter := getters[source], str):
                 bad += [(tup, getter) for tup in same]
             else:
                 rows += _made_by(getter, same)

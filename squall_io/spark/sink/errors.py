@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from squall_io.spark.manifest.claims import Superseded
-from squall_io.spark.manifest.commit import BatchConflict, BatchLost
+from squall_io.spark.manifest.commit import BatchLost
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
-from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import NoConnectServer
 from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of, shortened
@@ -92,19 +90,13 @@ class ErrorClass(Enum):
 
 def classify(error: BaseException) -> ErrorClass:
     """Return the class of an error. Retries are unlimited only if storage or Spark is unavailable."""
-    if isinstance(error, FilesUnavailable):
-        return ErrorClass.AGAIN
-    if isinstance(error, BatchLost):
-        # The loss of a batch's files may have been an accident. If something deletes or hides the files of each batch, this
-        # error will come again.
-        return ErrorClass.UNKNOWN
-    if isinstance(error, (FilesRefused, BatchConflict, Superseded, NotInstalled)):
-        return ErrorClass.REFUSED
-    if isinstance(error, (JavaFailed, NoConnectServer, ConnectionError)):
+    if isinstance(error, (FilesUnavailable, JavaFailed, NoConnectServer, ConnectionError)):
         return ErrorClass.AGAIN
     if isinstance(error, SquallError):
-        # Waiting does not help if files are missing, or exist already.
-        return ErrorClass.UNKNOWN if isinstance(error, FilesError) else ErrorClass.REFUSED
+        # The loss of a batch's files may have been an accident. If something deletes or hides the files of each batch, this
+        # error will come again. Waiting does not help either if files are missing, or exist already.
+        unknown = isinstance(error, (BatchLost, FilesError)) and not isinstance(error, FilesRefused)
+        return ErrorClass.UNKNOWN if unknown else ErrorClass.REFUSED
     module = type(error).__module__.partition(".")[0]
     if module not in ("py4j", "pyspark", "grpc"):
         return ErrorClass.UNKNOWN

@@ -190,13 +190,8 @@ class SinkWriter:
         self._require_found(name)
         self._store.delete(name.staging)
         self._writer = writer
-        self._log.info(
-            "writes to %s, epoch %d of %s (Spark's first write took %.1f s)",
-            self._store.root,
-            self._owner.epoch,
-            self._writer_id,
-            time.monotonic() - started,
-        )
+        text = "writes to %s, epoch %d of %s (Spark's first write took %.1f s)"
+        self._log.info(text, self._store.root, name.epoch, self._writer_id, time.monotonic() - started)
 
     def _require_found(self, name: BatchName) -> None:
         """Check that this process sees the files that Spark has just written. Raises `NotCommitted`, or `Superseded` if a new

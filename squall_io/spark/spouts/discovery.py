@@ -342,18 +342,13 @@ def _mark(file: FileStatus | FoundFile) -> tuple[int, float]:
 
 @dataclass(frozen=True)
 class Split:
-    """A piece of a file: the lines that begin in it."""
+    """A piece of a file: the lines that begin in it. A packed file is one split."""
 
     path: str
     start: int
     end: int
     #: Bytes of the whole file.
     size: int
-
-    @property
-    def packed(self) -> bool:
-        """Whether the file is packed; then the split is the whole file."""
-        return self.path.endswith(PACKED)
 
 
 def splits_of(files: Iterable[FoundFile]) -> Iterator[Split]:

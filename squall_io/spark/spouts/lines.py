@@ -35,8 +35,6 @@ SMALLEST_SPLIT: Final = 1 << 10
 LARGEST_SPLIT: Final = 1 << 40
 #: Seconds between two searches for new files; a file that two searches in a row find unchanged is complete.
 POLL_SECONDS: Final = 5.0
-#: All splits are one series.
-_SERIES: Final = ""
 
 
 class UnreadableLines(UnreadableFile):
@@ -147,7 +145,8 @@ class SplitUnits(Units):
     def _cut(self, files: Iterable[FoundFile]) -> list[Unit]:
         first = len(self._splits)
         self._splits += discovery.splits_of(files)
-        return [Unit(_SERIES, number) for number in range(first, len(self._splits))]
+        # All splits are one series.
+        return [Unit("", number) for number in range(first, len(self._splits))]
 
     def _is_folder(self) -> bool | None:
         """Whether a path without a pattern names a folder; None if nothing exists there, or if the path has a pattern."""
@@ -162,7 +161,7 @@ class SplitUnits(Units):
         split = self._splits[unit.number]
         path = f"{self._files.root}/{split.path}"
         read = partial(self._files.read, split.path)
-        if split.packed:
+        if split.path.endswith(discovery.PACKED):
             lines = packed_lines(read, split.path[split.path.rindex(".") :], position)
         else:
             lines = lines_of_split(read, split.start, split.end, split.size, position)

@@ -32,15 +32,11 @@ import msgspec
 from squall_io.spark.manifest.envelopes import build_type_info, convert, decode, seal, unseal
 from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import FOLDER, safe
-from topology_api import SquallError
+from topology_api import Context, SquallError
 
-#: Default place of positions, below a table or a folder of text. Readers of this table or folder ignore the place.
-READERS: Final = f"{FOLDER}/readers"
 READER: Final = "reader.json"
-SNAPSHOTS: Final = "snapshots"
 TASKS: Final = "tasks"
 KIND: Final = "reader"
-SNAPSHOT_KIND: Final = "reader's snapshot"
 TASK_KIND: Final = "reader's position"
 
 _RECORD: Final = re.compile(r"([0-9]+)of([0-9]+)\..*\.json", re.ASCII)
@@ -217,12 +213,9 @@ class Positions:
         begun = {unit: position for unit, position in self._known.items() if not self.is_done(unit)}
         begun.update((unit, opened.position) for unit, opened in self.open.items())
         self.changed = False
-        return PositionRecord(
-            self.index,
-            self.parallelism,
-            {series: list(ranges) for series, ranges in sorted(self.done.series.items())},
-            [(*unit, position) for unit, position in sorted(begun.items())],
-        )
+        done = {series: list(ranges) for series, ranges in sorted(self.done.series.items())}
+        left = [(*unit, position) for unit, position in sorted(begun.items())]
+        return PositionRecord(self.index, self.parallelism, done, left)
 
 
 class PositionRecord(msgspec.Struct):
@@ -259,9 +252,11 @@ class ReaderIdentity(msgspec.Struct, frozen=True):
         return f"{self.component} of topology {self.topology}, which reads {self.reads}"
 
 
-def default_folder(below: str, topology_id: str, component: str) -> str:
-    """Return the default folder of positions, one per submission of a topology."""
-    return f"{below}/{READERS}/{safe(topology_id)}.{safe(component)}"
+def default_folder(below: str, context: Context) -> str:
+    """Return the default folder of positions below a table or a folder of text, whose readers ignore it. Each submission of a
+    topology has its own.
+    """
+    return f"{below}/{FOLDER}/readers/{safe(context.topology_id)}.{safe(context.component)}"
 
 
 def require_reader(files: Files, reader: ReaderIdentity) -> None:
@@ -279,7 +274,7 @@ def require_reader(files: Files, reader: ReaderIdentity) -> None:
 
 def agree(files: Files, topology_id: str, snapshot: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the input that existed when this submission's first task started, the same for all tasks."""
-    return _agreed(files, f"{SNAPSHOTS}/{safe(topology_id)}.json", SNAPSHOT_KIND, snapshot)
+    return _agreed(files, f"snapshots/{safe(topology_id)}.json", "reader's snapshot", snapshot)
 
 
 def _agreed(files: Files, path: str, kind: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
@@ -312,8 +307,7 @@ class PositionRecords:
     def _load(self) -> None:
         self._before = []
         for status in self._files.list(TASKS):
-            named = _RECORD.fullmatch(status.name)
-            if named is None or status.is_folder:
+            if (named := _RECORD.fullmatch(status.name)) is None or status.is_folder:
                 continue
             same_parallelism = int(named[2]) == self._positions.parallelism
             same_task = same_parallelism and int(named[1]) == self._positions.index

@@ -223,9 +223,7 @@ class ReadingTask:
         context, units = self._context, self._units
         units.open(context)
         if self._store is None:
-            folder = self._folder or positions.default_folder(
-                units.home, context.topology_id, context.component
-            )
+            folder = self._folder or positions.default_folder(units.home, context)
             self._store = units.positions(folder)
         reader = ReaderIdentity(context.topology, context.component, units.reads)
         try:

@@ -52,8 +52,7 @@ def _borrow(conf: Mapping[str, str]) -> _SharedJvm:
 
     key = tuple(sorted(conf.items()))
     with _lock:
-        shared = _shared.get(key)
-        if shared is None or _has_ended(shared.jvm):
+        if (shared := _shared.get(key)) is None or _has_ended(shared.jvm):
             shared = _shared[key] = _SharedJvm(Jvm.own(conf))
         shared.users += 1
         return shared

@@ -282,9 +282,8 @@ def _decode(folder: str, message: bytes) -> FileStatus:
             numbers[field] = value
         elif field == _PATH:
             name = value.decode().rstrip("/").rpartition("/")[2]
-    return FileStatus.of_entry(
-        folder, name, numbers[_LENGTH], numbers[_TYPE] == _FOLDER, numbers[_MODIFIED] / 1000
-    )
+    is_folder, modified = numbers[_TYPE] == _FOLDER, numbers[_MODIFIED] / 1000
+    return FileStatus.of_entry(folder, name, numbers[_LENGTH], is_folder, modified)
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -159,8 +159,7 @@ def _require_no_other_default(path: str, session: SparkSession | None, conf: Map
     ambiguous.
     """
     default = conf.get("spark.hadoop.fs.defaultFS")
-    java = getattr(session, "_jsc", None)  # Spark Connect has none
-    if default is None and java is not None:
+    if default is None and (java := getattr(session, "_jsc", None)) is not None:  # Spark Connect has none
         with translated_errors(f"cannot open {path}"):
             default = str(java.hadoopConfiguration().get("fs.defaultFS"))
     if path.startswith("/") and default is not None and default_scheme(default) != LOCAL:

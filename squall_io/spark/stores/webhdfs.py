@@ -29,7 +29,6 @@ from squall_io.spark.stores.hadoop_errors import Thrown, error_of
 from squall_io.spark.stores.paths import folder_of
 from squall_io.spark.stores.renaming import RenamingFiles
 
-_PREFIX: Final = "/webhdfs/v1"
 #: Seconds until a silent connection is given up.
 _PATIENCE: Final = 30.0
 _SLICE: Final = 1 << 20
@@ -131,7 +130,7 @@ class WebHdfsFiles(RenamingFiles):
 
     def _ask(self, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
         """Return the NameNode's answer to a call."""
-        where = quote(f"{_PREFIX}{self._folder}{'/' if path else ''}{path}")
+        where = quote(f"/webhdfs/v1{self._folder}{'/' if path else ''}{path}")
         query = urlencode({"op": op, "user.name": self._user, **arguments}, quote_via=quote)
         with _sent(what, method, f"{self._base}{where}?{query}", None) as response:
             body = response.read()
@@ -189,8 +188,7 @@ def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http
         # The DataNode addresses that a NameNode gives may have letters that HTTP does not allow.
         target = quote(f"{parts.path}?{parts.query}", safe=string.printable)
         connection.request(method, target, body=data, headers={"Content-Type": "application/octet-stream"})
-        response = connection.getresponse()
-        if response.status >= 300:
+        if (response := connection.getresponse()).status >= 300:
             raise _failure(what, response.status, response.read())
         yield response
     except (OSError, http.client.HTTPException) as error:
