@@ -142,12 +142,11 @@ def to_arrow(sent: Iterable[Record]) -> Batches:
     """Yield records as Arrow batches of limited size."""
     import pyarrow as pa
 
-    names = list(Record._fields)
     types = [pa.int32(), pa.int32(), pa.int64(), pa.int64(), pa.binary()]
 
     def batch() -> pa.RecordBatch:
         columns = [pa.array(column, kind) for column, kind in zip(zip(*waiting), types)]
-        return pa.RecordBatch.from_arrays(columns, names)
+        return pa.RecordBatch.from_arrays(columns, list(Record._fields))
 
     waiting: list[tuple[int, int, int, int, Buffer]] = []
     size = 0

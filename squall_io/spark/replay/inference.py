@@ -13,15 +13,13 @@ from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal as DecimalValue
 from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from squall_io.spark.replay.records import columns_of
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import MAX_PRECISION, WHOLE, Array, Column, Decimal, Map, Simple, Struct, Type
 from topology_api.wording import typed
 
-#: The type of a field's values so far.
-Kind: TypeAlias = Type
 #: The type of a field whose values were all None so far.
 NOTHING: Final = Simple("void")
 WHOLE_NUMBER, DOUBLE, STRING, BINARY = map(Simple, ("bigint", "double", "string", "binary"))
@@ -29,7 +27,7 @@ DATE, TIMESTAMP, TIMESTAMP_NTZ = map(Simple, ("date", "timestamp", "timestamp_nt
 _LEAST, _MOST = WHOLE["bigint"]
 
 #: Python type -> column type. `int` is missing, since an integer's size must be checked (`_whole`).
-_PLAIN: Final[dict[type, Kind]] = {
+_PLAIN: Final[dict[type, Type]] = {
     type(None): NOTHING,
     bool: Simple("boolean"),
     float: DOUBLE,
@@ -44,15 +42,15 @@ class TypeConflict(Exception):
     """Values without a common type; the text names the place and the types."""
 
 
-def kinds_of(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Kind]:
+def kinds_of(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Type]:
     """Return the type of each field of some rows. Raises `TypeConflict`, which names the field."""
     return [kind_of_all(f"field {name!r}", column) for name, column in zip(fields, columns_of(rows))]
 
 
-def kind_of_all(where: str, values: Sequence[Any]) -> Kind:
+def kind_of_all(where: str, values: Sequence[Any]) -> Type:
     """Return the common type of these values."""
     types = set(map(type, values))
-    kind: Kind = NOTHING
+    kind: Type = NOTHING
     for plain in sorted(types & _PLAIN.keys(), key=lambda kind: kind.__name__):
         kind = merge_kinds(where, kind, _PLAIN[plain])
     if int in types:  # integers are common, and comparing only the extremes is quick
@@ -65,7 +63,7 @@ def kind_of_all(where: str, values: Sequence[Any]) -> Kind:
     return kind
 
 
-def kind_of(where: str, value: Any) -> Kind:
+def kind_of(where: str, value: Any) -> Type:
     """Return the type of one value; raise `TypeConflict` if no column can hold it."""
     if (plain := _PLAIN.get(type(value))) is not None:
         return plain
@@ -80,7 +78,7 @@ def kind_of(where: str, value: Any) -> Kind:
     raise TypeConflict(f"{where}: no column type can hold {typed(value)}")
 
 
-def _whole(where: str, least: int, most: int) -> Kind:
+def _whole(where: str, least: int, most: int) -> Type:
     if least < _LEAST or most > _MOST:
         raise TypeConflict(
             f"{where}: {most if most > _MOST else least} does not fit into a bigint; declare the column as"
@@ -89,7 +87,7 @@ def _whole(where: str, least: int, most: int) -> Kind:
     return WHOLE_NUMBER
 
 
-def _decimal(where: str, value: DecimalValue) -> Kind:
+def _decimal(where: str, value: DecimalValue) -> Type:
     _, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
         raise TypeConflict(f"{where}: {typed(value)} is not a number for a decimal column")
@@ -97,32 +95,32 @@ def _decimal(where: str, value: DecimalValue) -> Kind:
     return Decimal(max(len(digits) + max(0, exponent), scale, 1), scale)
 
 
-def _sequence(where: str, value: Any) -> Kind:
+def _sequence(where: str, value: Any) -> Type:
     if isinstance(value, tuple) and (names := getattr(value, "_fields", None)) is not None:
         return _struct(where, names, value)
     return Array(kind_of_all(f"{where}, an element", list(value)))
 
 
-def _map(where: str, value: dict[Any, Any]) -> Kind:
+def _map(where: str, value: dict[Any, Any]) -> Type:
     if None in value:
         raise TypeConflict(f"{where}: a map cannot have None as a key")
     keys, values = list(value), list(value.values())
     return Map(kind_of_all(f"{where}, a key", keys), kind_of_all(f"{where}, a value", values))
 
 
-def _struct(where: str, names: Iterable[str], values: Iterable[Any]) -> Kind:
+def _struct(where: str, names: Iterable[str], values: Iterable[Any]) -> Type:
     fields = (Column(name, kind_of(f"{where}.{name}", value)) for name, value in zip(names, values))
     return Struct(tuple(fields))
 
 
-def _enum(where: str, value: Enum) -> Kind:
+def _enum(where: str, value: Enum) -> Type:
     if isinstance(value, (str, int)):
         return STRING if isinstance(value, str) else WHOLE_NUMBER
     raise TypeConflict(f"{where}: no column type can hold {typed(value)}; emit its value or its name")
 
 
 #: Checked in this order, since for isinstance a datetime is also a date, and an Enum may be an int or a str.
-_LOOKS: Final[tuple[tuple[type, Callable[[str, Any], Kind]], ...]] = (
+_LOOKS: Final[tuple[tuple[type, Callable[[str, Any], Type]], ...]] = (
     (Enum, _enum),
     (int, lambda where, value: _whole(where, int(value), int(value))),
     (float, lambda where, value: DOUBLE),
@@ -137,7 +135,7 @@ _LOOKS: Final[tuple[tuple[type, Callable[[str, Any], Kind]], ...]] = (
 )
 
 
-def merge_kinds(where: str, one: Kind, other: Kind) -> Kind:
+def merge_kinds(where: str, one: Type, other: Type) -> Type:
     """Return the common type of two types. Raises `TypeConflict`, which names both."""
     if one == other or NOTHING in (one, other):
         return other if one == NOTHING else one
@@ -158,18 +156,18 @@ def merge_kinds(where: str, one: Kind, other: Kind) -> Kind:
     raise TypeConflict(f"{where}: some values are {first}, some {second}")
 
 
-def merge_all(fields: Sequence[str], some: Sequence[Kind], others: Sequence[Kind]) -> list[Kind]:
+def merge_all(fields: Sequence[str], some: Sequence[Type], others: Sequence[Type]) -> list[Type]:
     """Return the merged type of each field. Raises `TypeConflict`, which names the field."""
     return [merge_kinds(f"field {name!r}", one, other) for name, one, other in zip(fields, some, others)]
 
 
-def schema_of(fields: Sequence[str], kinds: Sequence[Kind]) -> Schema:
+def schema_of(fields: Sequence[str], kinds: Sequence[Type]) -> Schema:
     """Return the schema of rows whose fields have these types. Raises `TypeConflict`."""
     columns = (Column(name, settled(f"field {name!r}", kind)) for name, kind in zip(fields, kinds))
     return Schema(tuple(columns))
 
 
-def settled(where: str, kind: Kind) -> Type:
+def settled(where: str, kind: Type) -> Type:
     """Return the type as a column type: a field that was always None is text. Raises `TypeConflict` for decimals with more
     digits than Spark allows."""
     if isinstance(kind, Decimal) and kind.precision > MAX_PRECISION:

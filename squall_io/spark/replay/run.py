@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.replay import frames
-from squall_io.spark.replay.inference import NOTHING, Kind, TypeConflict, merge_all, schema_of
+from squall_io.spark.replay.inference import NOTHING, TypeConflict, merge_all, schema_of
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey, plan_replay
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors
 from squall_io.spark.replay.records import FIRST, TOTALS, ComponentTotals, Totals, decode_note
 from squall_io.spark.replay.shipping import modules_of, ship
 from squall_io.spark.results.job_errors import spark_errors_as, worker_died
 from squall_io.spark.rows.schema import Schema, parse_schema
-from squall_io.spark.rows.types import Column, SchemaError, same_name
+from squall_io.spark.rows.types import Column, SchemaError, Type, same_name
 from squall_io.spark.session.sessions import changed_settings
 from topology_api import Topology
 from topology_api.wording import listed, shown, typed
@@ -241,7 +241,7 @@ def found_schema(plan: ReplayPlan, output: str, totals: Sequence[Totals]) -> Sch
     key = plan.outputs[output]
     number = plan.number_of[key]
     fields = plan.fields_of(key)
-    kinds: list[Kind] = [NOTHING] * len(fields)
+    kinds: list[Type] = [NOTHING] * len(fields)
     try:
         for total in totals:
             if number in total.conflicts:

@@ -35,10 +35,9 @@ _given: Final[WeakKeyDictionary[SparkSession, set[str]]] = WeakKeyDictionary()
 
 def modules_of(topology: Topology) -> dict[str, Path]:
     """Return the user's modules that the topology's components need: place in an archive -> file."""
-    named = {name for pickle in topology.pickles.values() for name in names_in(pickle)}
-    for spec in topology.components:
-        for entry in spec.inputs:
-            named.update(names_in(entry.grouping.custom) if entry.grouping.custom else ())
+    customs = (entry.grouping.custom for spec in topology.components for entry in spec.inputs)
+    pickles = [*topology.pickles.values(), *filter(None, customs)]
+    named = {name for pickle in pickles for name in names_in(pickle)}
     roots = {root for name in named if (root := root_of(name)) is not None}
     return {
         place: Path(sys.modules[name].__file__ or "")

@@ -227,8 +227,7 @@ def start_session(
     logged = [started]
 
     def report() -> None:
-        now = time.monotonic()
-        if now - logged[0] >= _LOG_SECONDS:
+        if (now := time.monotonic()) - logged[0] >= _LOG_SECONDS:
             logged[0] = now
             log.info("Spark is starting, for %.0f s now", now - started)
         progress()

@@ -163,11 +163,13 @@ class BatchUnits(Units):
         """Yield the rows of a batch; a row's position is its place among all rows of the batch."""
         entry = self._entries[unit]
         # In formats that do not find columns by name, a file is read with the schema that it was written with.
-        schema = self._schema(0 if FORMATS[self._format].by_name else entry.schema)
+        number = 0 if FORMATS[self._format].by_name else entry.schema
+        if number not in self._schemas:
+            self._schemas[number] = tables.read_schema(self._files, number).schema
         place = 0
         for file in entry.files:
             try:
-                for row in self._rows(file, schema):
+                for row in self._rows(file, self._schemas[number]):
                     if place >= position:
                         yield place, place + 1, row
                     place += 1
@@ -201,11 +203,6 @@ class BatchUnits(Units):
                 f"the table at {root} has no column {listed(unknown)} (it has {newest.schema}){near}"
             )
         self._schemas = {0: newest.schema}
-
-    def _schema(self, number: int) -> Schema:
-        if number not in self._schemas:
-            self._schemas[number] = tables.read_schema(self._files, number).schema
-        return self._schemas[number]
 
     def _batches(self) -> dict[Unit, BatchEntry]:
         """Return all committed batches, oldest first. Batches of compactions, which only move rows, are left out.

@@ -78,7 +78,6 @@ class SteadyStore(OpenStore):
     """`Files` through Hadoop's client in the shared JVM; if the JVM dies, the next call starts a new one."""
 
     def __init__(self, path: str, conf: Mapping[str, str]) -> None:
-        self._path = path
         self.root = check_path(path)
         self._conf = dict(conf)
         self._lock = threading.Lock()
@@ -141,11 +140,11 @@ class SteadyStore(OpenStore):
     def _opened(self) -> OpenStore:
         with self._lock:
             if self._closed:
-                raise FilesUnavailable(f"cannot ask {self._path}: it was closed")
+                raise FilesUnavailable(f"cannot ask {self.root}: it was closed")
             if self._store is None:
                 self._shared = _borrow(self._conf)
                 try:
-                    self._store = open_files(self._path, jvm=self._shared.jvm.lent(), conf=self._conf)
+                    self._store = open_files(self.root, jvm=self._shared.jvm.lent(), conf=self._conf)
                 except BaseException:
                     self._drop()
                     raise

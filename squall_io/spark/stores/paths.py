@@ -79,9 +79,8 @@ def default_scheme(address: str) -> str:
 
 def from_here(path: str) -> str:
     """Return a path from a command line or script; a relative path is made absolute, all other paths are unchanged."""
-    if path and ":" not in path.partition("/")[0]:  # no scheme
-        return os.path.abspath(path)
-    return path
+    # A path without ":" in its first part has no scheme.
+    return os.path.abspath(path) if path and ":" not in path.partition("/")[0] else path
 
 
 def scheme_of(path: str) -> str:
