@@ -21,10 +21,8 @@ def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644
     beside = os.path.join(directory, f".{os.getpid()}.{get_ident()}{TEMPORARY}")
     try:
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-        with open(descriptor, "wb", buffering=0) as file:
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
+        with open(descriptor, "wb") as file:
+            file.write(data)
         os.rename(beside, os.path.join(directory, name))
     except BaseException:
         with suppress(FileNotFoundError):

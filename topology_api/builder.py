@@ -186,8 +186,7 @@ class _Build:
         return None
 
     def _custom(self, declaration: Declaration, entry: Input) -> topology.GroupingSpec | None:
-        problems = inspection.grouping_problems(entry.grouping)
-        if not problems:
+        if not (problems := inspection.grouping_problems(entry.grouping)):
             try:
                 place = f"{declaration.place}, {entry.call}"
                 return topology.GroupingSpec("custom", custom=pack(entry.grouping, place, Grouping))
@@ -217,10 +216,8 @@ class _Build:
         """Add the dead-letter stream to a spout whose dead letters are read."""
         if spec.kind != "spout" or not isinstance(spec.id, str) or spec.id not in self.buried:
             return spec
-        return replace(
-            spec,
-            outputs={**spec.outputs, topology.DEAD_LETTERS: topology.StreamSpec(topology.DEAD_LETTER_FIELDS)},
-        )
+        dead_letters = topology.StreamSpec(topology.DEAD_LETTER_FIELDS)
+        return replace(spec, outputs={**spec.outputs, topology.DEAD_LETTERS: dead_letters})
 
 
 def _stream_problem(stream: object) -> str | None:

@@ -8,24 +8,20 @@ module and names that begin with `_squall_` are reserved. Must not know: the cla
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from topology_api.context import Context
 from topology_api.errors import EmitError, SquallError
 from topology_api.fields import DEFAULT_STREAM, Fields, Stream
-from topology_api.values import Replay
-
-if TYPE_CHECKING:
-    from topology_api.context import Context
-    from topology_api.tuples import Tuple
-    from topology_api.values import Failure
+from topology_api.tuples import Tuple
+from topology_api.values import Failure, Replay
 
 Outputs = Fields | Stream | str | Sequence[str] | Mapping[str, Fields | Stream | str | Sequence[str]]
 
 
 def _task_of(component: Spout | Bolt, call: str) -> Any:
     # vars() bypasses a user's __getattr__. It sees only the instance, but the class never has this attribute.
-    task = vars(component).get("_squall_task")
-    if task is None:
+    if (task := vars(component).get("_squall_task")) is None:
         kind = type(component).__name__
         first = "open" if isinstance(component, Spout) else "prepare"
         raise EmitError(

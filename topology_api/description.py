@@ -96,10 +96,9 @@ class _Reader:
         return StreamSpec(self.strings(raw, "fields", place), self.get(raw, "direct", bool, place))
 
     def input(self, raw: object, place: str) -> Subscription:
-        encoded = self.get(raw, "custom", str, place)
         custom = b""
         try:
-            custom = b64decode(encoded, validate=True)
+            custom = b64decode(self.get(raw, "custom", str, place), validate=True)
         except ValueError:
             self.problem(f"{place}custom", "is not base64")
         kind = self.get(raw, "grouping", str, place)

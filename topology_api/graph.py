@@ -38,8 +38,7 @@ def closing_edges(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[Edge, ...]
         on_path.add(root)
         while path:
             component, rest = path[-1]
-            edge = next(rest, None)
-            if edge is None:
+            if (edge := next(rest, None)) is None:
                 path.pop()
                 on_path.discard(component)
                 done.add(component)

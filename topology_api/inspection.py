@@ -8,7 +8,7 @@ Must not know: the graph.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from topology_api.components import BatchBolt, Bolt, Spout
@@ -72,8 +72,7 @@ def output_streams(component: object) -> tuple[dict[str, StreamSpec] | None, lis
     Names of streams and fields are checked later, with the whole topology.
     """
     problems: list[str] = []
-    outputs = _read(component, "outputs", problems)
-    if outputs is _Missing:
+    if (outputs := _read(component, "outputs", problems)) is _Missing:
         return None, problems
     if not isinstance(outputs, Mapping):
         outputs = {DEFAULT_STREAM: outputs}
@@ -135,14 +134,10 @@ def bolts_own_problems(
     bolt: Bolt, inputs: Mapping[tuple[str, str], Fields], earlier: Mapping[str, Bolt]
 ) -> list[str]:
     """Return the problems that a bolt itself finds in its input streams and in the bolts declared before it."""
-    asked: tuple[tuple[str, Callable[[], Iterable[str]]], ...] = (
-        ("input_problems", lambda: bolt.input_problems(inputs)),
-        ("topology_problems", lambda: bolt.topology_problems(earlier)),
-    )
     problems: list[str] = []
-    for name, ask in asked:
+    for name, argument in (("input_problems", inputs), ("topology_problems", earlier)):
         try:
-            said = ask()
+            said = getattr(bolt, name)(argument)
             problems += [str(problem) for problem in ((said,) if isinstance(said, str) else said)]
         except Exception as error:  # user code
             problems.append(f"its {name}() raised {type(error).__name__}: {error}")
@@ -184,8 +179,7 @@ def _check_methods(
                 kind = type(component).__name__
                 problems.append(f"{kind} has no {name}({', '.join(calls[name])}): it must have one")
             continue
-        method = _read(component, name, problems)
-        if method is _Missing:
+        if (method := _read(component, name, problems)) is _Missing:
             continue
         if not callable(method):
             problems.append(
@@ -203,11 +197,8 @@ def _check_call(
     elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         problems.append(f"{name} contains yield, so calling it would do nothing: emit with self.emit(...)")
     elif inspect.iscoroutinefunction(method) and name != "execute":
-        instead = (
-            "use threaded = True for code that blocks"
-            if isinstance(component, (Spout, Bolt))
-            else "make it def"
-        )
+        in_task = isinstance(component, (Spout, Bolt))
+        instead = "use threaded = True for code that blocks" if in_task else "make it def"
         problems.append(f"{name} is async: only a bolt's execute may be; {instead}")
     try:
         signature = inspect.signature(method, follow_wrapped=False)  # a wrapper may supply arguments
@@ -220,8 +211,7 @@ def _check_call(
 
 
 def _check_flag(component: object, name: str, problems: list[str]) -> None:
-    value = _read(component, name, problems)
-    if value is not _Missing and not isinstance(value, bool):
+    if (value := _read(component, name, problems)) is not _Missing and not isinstance(value, bool):
         problems.append(f"{name} is {typed(value)}: give True or False")
 
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from topology_api.values import MAX_SECONDS, number_problem
@@ -57,31 +58,30 @@ class Option:
     problem: Check
 
 
-def _seconds(*, optional: bool = False, above: bool = True) -> Check:
-    return _number("seconds", MAX_SECONDS, optional=optional, above=above)
+def _seconds(*, above: bool = True) -> Check:
+    return _number("seconds", MAX_SECONDS, above=above)
 
 
-def _number(unit: str, high: float, *, optional: bool = False, above: bool = False) -> Check:
+def _number(unit: str, high: float, *, above: bool = False) -> Check:
+    return partial(number_problem, low=0, high=high, unit=unit, above=above)
+
+
+def _whole(low: int, high: int, unit: str) -> Check:
     def check(value: object) -> str | None:
-        if optional and value is None:
-            return None
-        problem = number_problem(value, 0, high, unit, above=above)
-        return f"{problem}, or null for none" if problem and optional else problem
-
-    return check
-
-
-def _whole(low: int, high: int, unit: str, *, optional: bool = False) -> Check:
-    def check(value: object) -> str | None:
-        if optional and value is None:
-            return None
         if type(value) is int and low <= value <= high:
             return None
         found = shown(value) if type(value) is int else typed(value)
-        other = ", or null for no limit" if optional else ""
-        return f"is {found}: give a whole number of {unit} from {low} to {high}{other}"
+        return f"is {found}: give a whole number of {unit} from {low} to {high}"
 
     return check
+
+
+def _or_null(check: Check, meaning: str) -> Check:
+    def check_or_null(value: object) -> str | None:
+        problem = None if value is None else check(value)
+        return problem and f"{problem}, or null for {meaning}"
+
+    return check_or_null
 
 
 def _truth(value: object) -> str | None:
@@ -136,7 +136,7 @@ _TABLE = (
     Option(
         "topology.max.spout.pending", (int, type(None)), 1000, "tuple trees", "both",
         "How many trees of a spout task may be open; at the limit next_tuple is not called. Null: no limit.",
-        _whole(1, _MAX_TUPLES, "tuple trees", optional=True),
+        _or_null(_whole(1, _MAX_TUPLES, "tuple trees"), "no limit"),
     ),
     Option(
         "topology.message.timeout.secs", (int, float), 30, "seconds", "topology",
@@ -151,7 +151,7 @@ _TABLE = (
     Option(
         "topology.tick.tuple.freq.secs", (int, float, type(None)), None, "seconds", "both",
         "The time between calls of a bolt's tick(), for bolts without their own tick_interval. Null: never.",
-        _seconds(optional=True),
+        _or_null(_seconds(), "none"),
     ),
     Option(
         "topology.debug", (bool,), False, "", "both",

@@ -44,8 +44,7 @@ def dumps_by_value(
     """
     import cloudpickle
 
-    data: bytes = cloudpickle.dumps(value, protocol=protocol, buffer_callback=buffer_callback)
-    return data
+    return bytes(cloudpickle.dumps(value, protocol=protocol, buffer_callback=buffer_callback))
 
 
 def _fault(value: object) -> str | None:

@@ -153,8 +153,7 @@ class Topology:
             return pickle.loads(self.pickles[component_id])
         except Exception as error:
             raise SquallError(
-                f"topology {self.name!r}: component {component_id!r} cannot be unpickled here:"
-                f" {type(error).__name__}: {error}"
+                f"topology {self.name!r}: component {component_id!r} cannot be unpickled here: {type(error).__name__}: {error}"
             ) from error
 
     def renamed(self, name: str) -> Topology:

@@ -86,8 +86,7 @@ def _place(component: ComponentSpec) -> str:
 def _topology_problems(name: object, conf: object, components: Sequence[ComponentSpec]) -> Iterator[str]:
     if problem := name_problem(name):
         yield f"the topology's name {problem}"
-    for problem in problems_of(conf, "topology"):
-        yield f"the topology's configuration: {problem}"
+    yield from (f"the topology's configuration: {problem}" for problem in problems_of(conf, "topology"))
     if not components:
         yield "the topology is empty: declare at least one spout with set_spout"
     elif not any(component.kind == "spout" for component in components):
@@ -123,8 +122,7 @@ def _component_problems(component: ComponentSpec) -> Iterator[str]:
         yield f"{place}: its kind is {component.kind!r}, which is neither spout nor bolt"
     if problem := _parallelism_problem(component.parallelism):
         yield f"{place}: {problem}"
-    for problem in problems_of(component.conf, "component"):
-        yield f"{place}, configuration: {problem}"
+    yield from (f"{place}, configuration: {problem}" for problem in problems_of(component.conf, "component"))
     for stream, spec in component.outputs.items():
         for problem in _stream_problems(component, stream, spec):
             yield f"{place}, stream {shown(stream)}: {problem}"
@@ -135,9 +133,7 @@ def _stream_problems(component: ComponentSpec, stream: str, spec: StreamSpec) ->
         return
     if problem := id_problem(stream):
         yield f"its name {problem}"
-    for name in spec.fields:
-        if problem := field_problem(name):
-            yield f"the name of a field {problem}"
+    yield from (f"the name of a field {problem}" for name in spec.fields if (problem := field_problem(name)))
     yield from _repeated(spec.fields)
 
 
@@ -200,8 +196,7 @@ def _stream_use_problems(subscription: Subscription, source: ComponentSpec) -> I
 def _repeated_inputs(component: ComponentSpec) -> Iterator[str]:
     first: dict[tuple[str, str], Subscription] = {}
     for subscription in component.inputs:
-        key = (subscription.source, subscription.stream)
-        if key in first:
+        if (key := (subscription.source, subscription.stream)) in first:
             yield (
                 f"{_place(component)}: it reads stream {shown(key[1])} of {shown(key[0])} twice,"
                 f" by {call_text(first[key])} and by {call_text(subscription)}: drop one, or use two bolts"

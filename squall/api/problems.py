@@ -43,7 +43,8 @@ def problems_of(kind: type[Struct], body: object) -> tuple[dict[str, Any], list[
             wrong = _wrong(name, plain_type(field.type), body[name])
             problems += wrong.values()
             if None not in wrong:
-                values[name] = _without(body[name], wrong)
+                given = body[name]
+                values[name] = {key: given[key] for key in given if key not in wrong} if wrong else given
     return values, problems
 
 
@@ -84,15 +85,10 @@ def _wrong(name: str, kind: inspect.Type, value: Any) -> dict[object, str]:
         if len(value) != len(kind.fields) or any(type(number) is not int for number in value):
             return {None: f"{name!r} is {value!r:.80}, it must be {len(kind.fields)} whole numbers"}
     elif isinstance(kind, inspect.ListType) and isinstance(kind.item_type, inspect.StructType):
-        rows = (
-            (row, problem)
+        problems = [
+            f"{name}[{row}]: {problem}"
             for row, each in enumerate(value)
             for problem in problems_of(kind.item_type.cls, each)[1]
-        )
-        problems = [f"{name}[{row}]: {problem}" for row, problem in rows]
+        ]
         return dict(zip((None, *range(1, len(problems))), problems, strict=False))
     return {}
-
-
-def _without(value: Any, wrong: Mapping[object, str]) -> Any:
-    return {key: each for key, each in value.items() if key not in wrong} if wrong else value

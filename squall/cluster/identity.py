@@ -26,8 +26,7 @@ class OtherCluster(SquallError):
 def check(store: Store, remembered: str | None) -> str:
     """Return the id of the store's cluster, "" if the store has no id and none is remembered. Raises `OtherCluster` if the two
     ids differ."""
-    found = store.get(paths.CLUSTER)
-    if found is None:
+    if (found := store.get(paths.CLUSTER)) is None:
         if remembered:
             raise OtherCluster(
                 f"the store is empty, but this daemon belongs to cluster {remembered}: if the data comes back, the daemon"

@@ -34,8 +34,7 @@ class Tree:
     def check(self, path: str, expected: int | None, guard: Guard | None) -> None:
         if guard is not None and self.version(guard.path) != guard.version:
             raise guard.broken(path)
-        found = self.version(path)
-        if expected is not None and found != expected:
+        if expected is not None and (found := self.version(path)) != expected:
             raise store.Conflict(path, expected, found)
 
     def write(self, path: str, data: bytes, owner: object | None = None) -> int:

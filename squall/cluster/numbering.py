@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from squall.cluster import paths
@@ -43,7 +43,8 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
     path = paths.counter(name)
     while True:
         found = store.get(path)
-        last = -1 if found is None else _number_in(found[0])
+        text = b"" if found is None else found[0].strip()
+        last = int(text) if _NUMBER.fullmatch(text) else -1
         right = last >= above
         number = (last if right else max((above, *_IN_USE[name](store)))) + 1
         try:
@@ -54,12 +55,6 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
             held = "nothing" if found is None else repr(found[0][:40])
             _log.error("%s held %s: it goes on with %d, above every number in use", path, held, number)
         return number
-
-
-def _number_in(data: bytes) -> int:
-    """Return the number that a counter holds, -1 if it holds no number."""
-    text = data.strip()
-    return int(text) if _NUMBER.fullmatch(text) else -1
 
 
 def _of_submissions(store: Store) -> Iterator[int]:
@@ -78,10 +73,7 @@ def _of_assignments(store: Store) -> Iterator[int]:
 
 
 #: For each counter, the function that finds its numbers in the store.
-_IN_USE: Final[Mapping[str, Callable[[Store], Iterator[int]]]] = {
-    SUBMISSIONS: _of_submissions,
-    ASSIGNMENTS: _of_assignments,
-}
+_IN_USE: Final = {SUBMISSIONS: _of_submissions, ASSIGNMENTS: _of_assignments}
 
 
 def _values(store: Store, tops: Iterable[str]) -> Iterator[bytes]:

@@ -79,8 +79,7 @@ class RecordSet(Generic[R]):
     def get(self, key: str) -> R | None:
         """Return a record, None if there is none; raise `BadRecord` if it cannot be read."""
         path, all_known = self.path(key), self.known.by_path
-        found = self.known.store.get(path)
-        if found is None:
+        if (found := self.known.store.get(path)) is None:
             all_known.pop(path, None)
             return None
         data, version = found

@@ -239,15 +239,11 @@ def decode(kind: type[R], data: bytes) -> R:
     except WrongValue as error:
         raise BadRecord(str(error)) from error
     if isinstance(record, TopologyRecord):
-        _check_conf(record.conf)
+        for key, least in _RECKONED_WITH.items():
+            value = record.conf.get(key)
+            if type(value) not in (int, float) or not least <= cast(float, value) < math.inf:
+                raise BadRecord(f"TopologyRecord.conf[{key!r}] cannot be {value!r:.80}")
     return record
-
-
-def _check_conf(conf: Mapping[str, object]) -> None:
-    for key, least in _RECKONED_WITH.items():
-        value = conf.get(key)
-        if type(value) not in (int, float) or not least <= cast(float, value) < math.inf:
-            raise BadRecord(f"TopologyRecord.conf[{key!r}] cannot be {value!r:.80}")
 
 
 def _json_values(value: object) -> dict[str, object]:

@@ -222,8 +222,7 @@ def _commit(nodes: Nodes, guard: Guard | None, *steps: Step) -> int:
 
 def _expect(nodes: Nodes, path: str, expected: int, guard: Guard | None) -> None:
     """Raise `Conflict` unless there is a value at the expected version; an empty node is not a value."""
-    found = _version(nodes.read_node(path))
-    if found != expected:
+    if (found := _version(nodes.read_node(path))) != expected:
         if guard is not None:
             _commit(nodes, guard)  # a deposed leader gets `Deposed`, not `Conflict`
         raise Conflict(path, expected, found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,8 +38,7 @@ def stat_of(pid: int) -> Stat | None:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The second field is the name of the program, in brackets, and may hold anything.
-    fields = text.rpartition(b")")[2].split()
-    if len(fields) < 20:
+    if len(fields := text.rpartition(b")")[2].split()) < 20:
         return None
     return Stat(pid, fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
 
@@ -52,10 +52,7 @@ def runs(pid: int, started: int) -> bool:
 
 def all_processes() -> Iterator[Stat]:
     """Yield every process; none if the system does not list them."""
-    try:
-        names = os.listdir("/proc")
-    except FileNotFoundError:
-        return
-    for name in names:
-        if name.isdecimal() and (stat := stat_of(int(name))) is not None:
-            yield stat
+    with suppress(FileNotFoundError):
+        for name in os.listdir("/proc"):
+            if name.isdecimal() and (stat := stat_of(int(name))) is not None:
+                yield stat

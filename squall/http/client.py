@@ -103,8 +103,7 @@ def read_json(response: http.client.HTTPResponse) -> Any:
 
 def read_all(response: http.client.HTTPResponse) -> bytes:
     """Return all bytes of an answer; raise IncompleteRead if it ended early."""
-    data = response.read(LONGEST_ANSWER + 1)
-    if len(data) > LONGEST_ANSWER:
+    if len(data := response.read(LONGEST_ANSWER + 1)) > LONGEST_ANSWER:
         raise SquallError(f"the answer is longer than {LONGEST_ANSWER} bytes: it is not read")
     if response.length:
         raise http.client.IncompleteRead(data, response.length)

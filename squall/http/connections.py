@@ -103,8 +103,7 @@ class Connection(H11Protocol):
         return False  # otherwise uvicorn would log the advice to install a library for upgrades
 
     def _look(self) -> None:
-        awaited = self._what_is_awaited()
-        if awaited is not self._awaited:
+        if (awaited := self._what_is_awaited()) is not self._awaited:
             self._wait_for(awaited)
 
     def _what_is_awaited(self) -> Awaited | None:

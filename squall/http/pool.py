@@ -50,8 +50,7 @@ class Address:
         if parts.username or parts.password or parts.query or parts.fragment or parts.path:
             # The URL is not shown: it may hold a password.
             raise SquallError(
-                f"the URL of {parts.hostname} holds more than scheme, host and port:"
-                " write it as in https://host:6627"
+                f"the URL of {parts.hostname} holds more than scheme, host and port: write it as in https://host:6627"
             )
         return cls(text, parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80))
 

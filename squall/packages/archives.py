@@ -146,8 +146,7 @@ def _write(target: Path, member: Member, members: Members) -> None:
 
 def _opened(path: Path, limit: int) -> BinaryIO:
     file = open(path, "rb")  # noqa: SIM115 - the caller closes it
-    size = os.fstat(file.fileno()).st_size
-    if size > limit:
+    if (size := os.fstat(file.fileno()).st_size) > limit:
         file.close()
         raise BadArchive(f"it has {size:,} bytes, of at most {limit:,}")
     return file

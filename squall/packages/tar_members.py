@@ -191,8 +191,7 @@ class Members:
 
     def _header(self) -> bytes | None:
         """Return the next header; None at the end, which is two blocks of zeros."""
-        block = self._whole(BLOCK)
-        if not block.strip(b"\0"):
+        if not (block := self._whole(BLOCK)).strip(b"\0"):
             if self._whole(BLOCK).strip(b"\0"):
                 raise BadArchive("it has an empty block in its middle")
             self._bytes.end()

@@ -126,8 +126,7 @@ def _without_rest(line: str) -> str:
 
 
 def _reads_files(option: str) -> bool:
-    name = option.partition("=")[0]
-    if name.startswith("--"):
+    if (name := option.partition("=")[0]).startswith("--"):
         return len(name) > len("--") and any(each.startswith(name) for each in _LONG)
     return name.startswith(_SHORT)
 
@@ -137,9 +136,5 @@ def _is_path(requirement: str) -> bool:
     like the name of an archive."""
     if "://" in requirement:
         return False
-    return (
-        requirement.startswith((".", "~"))
-        or "/" in requirement
-        or "\\" in requirement
-        or requirement.lower().endswith(_ARCHIVES)
-    )
+    name = requirement.lower()
+    return name.startswith((".", "~")) or "/" in name or "\\" in name or name.endswith(_ARCHIVES)

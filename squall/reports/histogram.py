@@ -76,8 +76,7 @@ class LatencyHistogram:
             raise ValueError(f"a percentile is between 0 and 100, not {p!r}")
         if not self.count:
             return None
-        rank = max(1, ceil(self.count * p / 100))
-        if rank == self.count:
+        if (rank := max(1, ceil(self.count * p / 100))) == self.count:
             return self.greatest
         seen = 0
         for index in sorted(self.buckets):
@@ -99,11 +98,8 @@ class LatencyHistogram:
         """Return the extremes, and pairs of a bucket's index and count in ascending order, as JSON values."""
         if not self.count:
             return {"buckets": []}
-        return {
-            "least": self.least,
-            "greatest": self.greatest,
-            "buckets": sorted(map(list, self.buckets.items())),
-        }
+        pairs = sorted(map(list, self.buckets.items()))
+        return {"least": self.least, "greatest": self.greatest, "buckets": pairs}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LatencyHistogram:

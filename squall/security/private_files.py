@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from topology_api.errors import SquallError
@@ -72,11 +72,9 @@ def make_private_folder(folder: Path) -> None:
     """Make a missing folder and its missing parents, with access for their owner only."""
     # `mkdir(parents=True)` applies the mode only to the last folder.
     for path in reversed([path for path in (folder, *folder.parents) if not path.exists()]):
-        try:
+        with suppress(FileExistsError):  # another process was faster: its folder is used
             path.mkdir(mode=0o700)
-        except FileExistsError:
-            continue  # another process was faster: its folder is used
-        path.chmod(0o700)  # whatever the umask
+            path.chmod(0o700)  # whatever the umask
 
 
 def _problem(state: os.stat_result, path: Path | str) -> str | None:

@@ -81,8 +81,7 @@ class KeyPair:
         Raises `BadPrivateFile` if others may read the file, `BadKey` if it holds no key.
         """
         what = "the daemon's key pair"
-        text = read_private(path, what)
-        if text is None:
+        if (text := read_private(path, what)) is None:
             make_private(path, bytes(nacl.public.PrivateKey.generate()).hex())
             text = read_private(path, what) or ""  # another process may have been first
         try:

@@ -13,6 +13,7 @@ import socket
 import ssl
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
@@ -85,10 +86,8 @@ def check_bind(host: str, tls: bool, insecure: bool, at_stake: AtStake = TOKEN) 
 
 def is_loopback(host: str) -> bool:
     """Return whether a server on `host` (a name or an address) can be reached from this machine only."""
-    try:
+    with suppress(ValueError):
         return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        pass
     if not host:  # every address
         return False
     try:
@@ -127,8 +126,7 @@ def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
 
 def ca(conf: Mapping[str, object]) -> str | None:
     """Return the file with the CA certificates for HTTPS, None for the system's certificates. Raises `BadCertificate`."""
-    path = conf.get(CA)
-    if not path:
+    if not (path := conf.get(CA)):
         return None
     client_context(str(path))
     return str(path)

@@ -133,12 +133,10 @@ def _place_name(url: str) -> str | None:
 def _is_here(host: str) -> bool:
     """Return whether a host is this machine: a loopback name or address, or "all addresses", which include the loopback
     address."""
-    if host == "localhost":
-        return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return False
+        return host == "localhost"
     return address.is_loopback or address.is_unspecified
 
 

@@ -123,8 +123,7 @@ def _pickle(columns: list[Column], dumps: Callable[..., bytes] = pickle.dumps) -
     apart: list[Column] = []
     shared: set[int] = set()
     for column in columns:
-        kinds = set(map(type, column))
-        if kinds == _TEXT:
+        if (kinds := set(map(type, column))) == _TEXT:
             whole.append(_joined(column) or column)
         elif kinds <= _ATOMS:
             whole.append(_with_large_apart(column) if bytes in kinds else column)
@@ -162,9 +161,8 @@ def _unpickled_rows(rows: Iterable[bytes], large: Iterator[Part]) -> Iterator[Ro
         try:
             yield pickle.loads(row, buffers=large)
         except BaseException as error:
-            reason = f"{type(error).__name__}: {error}"
             raise BadFrame(
-                f"the values of tuple {position} of a batch cannot be unpickled: {reason}"
+                f"the values of tuple {position} of a batch cannot be unpickled: {type(error).__name__}: {error}"
             ) from error
 
 
@@ -264,8 +262,7 @@ class _NotOfTheSet(Exception):
 def _msgpack(columns: list[Column]) -> list[Part]:
     packed: list[Column] = []
     for column in columns:
-        kinds = set(map(type, column))
-        if kinds == _TEXT:
+        if (kinds := set(map(type, column))) == _TEXT:
             packed.append(_joined(column) or column)
         elif kinds <= _PLAIN:
             packed.append(column)
@@ -283,8 +280,7 @@ def _unmsgpack(parts: Sequence[Part]) -> list[Column]:
 
 def _marked(value: Any) -> Any:
     """Return the value with extensions for types that msgpack lacks. Raises `_NotOfTheSet` for other types."""
-    kind = type(value)
-    if kind in _PLAIN:
+    if (kind := type(value)) in _PLAIN:
         return value
     if kind is list:
         return [_marked(item) for item in value]
@@ -319,8 +315,4 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _DECODER: Final = msgspec.msgpack.Decoder(ext_hook=_unmarked)
 
 _PACK: Final[dict[str, Callable[[list[Column]], list[Part]]]] = {"pickle": _pickle, "msgpack": _msgpack}
-_UNPACK: Final[dict[str, Callable[[Sequence[Part]], list[Column]]]] = {
-    "pickle": _unpickle,
-    "msgpack": _unmsgpack,
-}
-CODECS: Final = tuple(_PACK)
+_UNPACK: Final = {"pickle": _unpickle, "msgpack": _unmsgpack}

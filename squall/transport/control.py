@@ -59,11 +59,9 @@ def unpack_control(sender: str, body: memoryview) -> tuple[Control, int]:
         at += XOR_HEAD.size
         if len(body) - at < 16 * count:
             raise BadFrame("a control frame that ends in its XORs")
-        control.xors[spout] = (
-            from_raw(body[at : at + 8 * count]),
-            from_raw(body[at + 8 * count : at + 16 * count]),
-        )
-        at += 16 * count
+        middle, end = at + 8 * count, at + 16 * count
+        control.xors[spout] = from_raw(body[at:middle]), from_raw(body[middle:end])
+        at = end
     if len(body) - at != size:
         raise BadFrame("a control frame whose lengths do not add up")
     if size:

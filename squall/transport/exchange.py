@@ -120,8 +120,7 @@ class Exchange:
             self._apply(peer, peer.link.supersede(Incarnation(0, 0), now))
             del self.peers[worker]
         for worker, place in peers.items():
-            known = self.peers.get(worker)
-            if known is None:
+            if (known := self.peers.get(worker)) is None:
                 known = self.peers[worker] = Peer(worker, Link(self.local, worker, place.incarnation, now))
             self._apply_and_flush(known, known.link.assign(place.incarnation, place.address, now))
 
@@ -174,11 +173,8 @@ class Exchange:
             if peer is None:
                 self._lose([SentBatch.of(frame)], GONE)
                 return
-            if (
-                not frame.frame
-                and not frame.ended
-                and peer.link.in_flight.uncredited_tuples >= self.loop_buffer
-            ):
+            uncredited = peer.link.in_flight.uncredited_tuples
+            if not frame.frame and not frame.ended and uncredited >= self.loop_buffer:
                 self.listener.overflow(frame)
                 if not frame.rows:
                     return
@@ -219,8 +215,7 @@ class Exchange:
         except BadFrame as error:
             self._refuse("garbage", "?", str(error))
             return
-        peer = self.peers.get(header.sender)
-        if peer is None:
+        if (peer := self.peers.get(header.sender)) is None:
             self._refuse("unknown worker", header.sender, "it is not in the assignment")
         else:
             self._apply_and_flush(peer, peer.link.step(header, body, parts[1:], self.now()))

@@ -180,11 +180,8 @@ class Link:
         self._begin(incarnation, now)
         # Messages queued for the old process must neither reach the new process nor wait for it at the old address.
         self.address = None
-        return [
-            effects.PeerSuperseded(),
-            *([effects.LoseBatches(lost, GONE)] if lost else []),
-            effects.Disconnect(),
-        ]
+        losses = [effects.LoseBatches(lost, GONE)] if lost else []
+        return [effects.PeerSuperseded(), *losses, effects.Disconnect()]
 
     def tick(self, now: float, control_blocked: bool, data_blocked: bool) -> list[effects.Effect]:
         """Do what is due: send heartbeats, request missing messages, reconnect. `*_blocked`: whether messages already wait

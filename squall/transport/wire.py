@@ -117,8 +117,7 @@ class Streams:
 
     def source(self, task: int, number: int) -> Source:
         """Return the source of a task's stream, the same object each time. Raises `BadFrame` if there is no such stream."""
-        found = self._sources.get((task, number))
-        if found is None:
+        if (found := self._sources.get((task, number))) is None:
             if number >= len(self._all) or task not in self.component_of:
                 raise BadFrame(f"a batch of stream {number} of task {task}, which does not exist")
             component, stream, fields = self._all[number]
@@ -150,8 +149,7 @@ def open_header(parts: Parts) -> tuple[Header, memoryview]:
     if kind not in KINDS or crc32(rest, kind) != checksum:
         raise BadFrame(f"a message of kind {kind} whose checksum is wrong")
     fields = HEADER.unpack_from(rest)
-    end = HEADER.size + fields[6]
-    if end > len(rest):
+    if (end := HEADER.size + fields[6]) > len(rest):
         raise BadFrame("a message that ends in its sender's name")
     try:
         sender = str(rest[HEADER.size : end], "utf-8")
@@ -237,8 +235,7 @@ def pack_encodable(
     note: Control | None = None
     while True:
         try:
-            body, further = pack_batch(batch, codec, streams.numbers)
-            return body, further, note
+            return *pack_batch(batch, codec, streams.numbers), note
         except Unencodable as error:
             note = note or Control(worker)
             _leave_out(batch, error, note)

@@ -120,8 +120,7 @@ class ZooKeeperStore:
     def get(self, path: str) -> tuple[bytes, int] | None:
         """Return the value and its version, or None if there is no value."""
         call = self._call(store.checked_path(path))
-        known = self._cache.find(ReadCache.VALUE, path)
-        if known is not None:
+        if (known := self._cache.find(ReadCache.VALUE, path)) is not None:
             answer: tuple[bytes, int] | None = known.answer
             return answer
         asked = self._cache.begin(ReadCache.VALUE, path)
@@ -156,8 +155,7 @@ class ZooKeeperStore:
     def children(self, path: str) -> list[str]:
         """Return the names directly below `path` that hold a value or have values below them, sorted."""
         call = self._call(store.checked_path(path))
-        known = self._cache.find(ReadCache.CHILDREN, path)
-        if known is not None:
+        if (known := self._cache.find(ReadCache.CHILDREN, path)) is not None:
             return list(known.answer)
         asked = self._cache.begin(ReadCache.CHILDREN, path)
         names = call.names(path)
@@ -176,8 +174,7 @@ class ZooKeeperStore:
     # Calls
 
     def _call(self, path: str) -> TimedCall:
-        client = self._client
-        if client is None:
+        if (client := self._client) is None:
             raise store.Unavailable(f"{path}: the store is closed")
         if not client.connected or self._overdue is not None:
             raise store.Unavailable(f"{path}: ZooKeeper at {self.servers} does not answer")
@@ -249,8 +246,7 @@ class ZooKeeperStore:
 
     def _look_after(self) -> None:
         self._cache.purge()
-        client = self._client
-        if client is None:
+        if (client := self._client) is None:
             return
         if client.dead:
             _log.warning("the connection to ZooKeeper at %s is opened again", self.servers)

@@ -53,8 +53,7 @@ class Loopback:
     def batch_through_codec(self, batch: Batch) -> Batch:
         """Return the batch after encoding and decoding; tuples with a value that cannot be encoded fail and are left out."""
         body, further, note = wire.pack_encodable(batch, self.codec, self.streams, batch.sender)
-        own = self.workers.get(batch.sender)
-        if note is not None and own is not None:
+        if note is not None and (own := self.workers.get(batch.sender)) is not None:
             own(note)
         kind = wire.END if batch.ended else wire.BATCH
         first = wire.seal(Header(kind, batch.sender, NO_INCARNATION, NO_INCARNATION, 0, batch.frame), body)

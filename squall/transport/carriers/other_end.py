@@ -32,8 +32,7 @@ def other_end(descriptor: int, endpoint: str) -> str | None:
 
 def _here(connection: socket.socket) -> str:
     """Return a text that names the user and the process on this host."""
-    which = getattr(socket, "SO_PEERCRED", None)
-    if which is None:
+    if (which := getattr(socket, "SO_PEERCRED", None)) is None:
         return "this host:a process"
     credentials = connection.getsockopt(socket.SOL_SOCKET, which, _CREDENTIALS.size)
     process, user, _ = _CREDENTIALS.unpack(credentials)

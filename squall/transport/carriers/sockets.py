@@ -149,7 +149,12 @@ class Sockets:
         self.ports = bound[DATA], bound[CONTROL]
         #: The endpoints at which peers reach this worker: data and control.
         self.address: Address = f"tcp://{host}:{bound[DATA]}", f"tcp://{host}:{bound[CONTROL]}"
-        self._listen_here()
+        # Also Unix sockets, for peers on this host; if they are impossible, these peers connect over TCP.
+        for pull, endpoint in zip(self._pulls, self.address, strict=True):
+            try:
+                same_host.listen(keys, endpoint, pull.bind)
+            except (OSError, zmq.ZMQError) as error:
+                _LOG.info("peers on this host connect over TCP, not by a Unix socket: %s", error)
         wake_reader = self._wake_reader.fileno()
         watched: list[_Socket | int] = [*self._pulls, wake_reader]
         self._watched = [(source, _POLLIN) for source in watched]
@@ -285,14 +290,6 @@ class Sockets:
             " and a worker needs two. See which programs use them (ss -tlnp), or allow more ports"
         )
 
-    def _listen_here(self) -> None:
-        """Also listen on Unix sockets for peers on this host; if that is impossible, these peers connect over TCP."""
-        for pull, endpoint in zip(self._pulls, self.address, strict=True):
-            try:
-                same_host.listen(self._keys, endpoint, pull.bind)
-            except (OSError, zmq.ZMQError) as error:
-                _LOG.info("peers on this host connect over TCP, not by a Unix socket: %s", error)
-
 
 class Side:
     """Sends control messages from another thread, over separate connections: they may overtake messages of the worker's
@@ -312,8 +309,7 @@ class Side:
             if self._closed:
                 return False
             endpoint = same_host.nearest(self._keys, address[CONTROL])
-            push = self._pushes.pop(endpoint, None)
-            if push is None:
+            if (push := self._pushes.pop(endpoint, None)) is None:
                 try:
                     push = _push(self._context, self._keys, CONTROL, endpoint)
                 except zmq.ZMQError:  # the worker's own connection to that peer reports the error

@@ -18,8 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.transport.columns import CODECS, LARGE, pack_rows, unpack_rows
+from squall.transport.columns import LARGE, pack_rows, unpack_rows
 from squall.transport.errors import BadFrame, Unencodable
+
+CODECS = ("pickle", "msgpack")
 
 ATOM = (
     st.none()
