@@ -68,8 +68,7 @@ def merged(of_workers: Iterable[list[LogEntry]]) -> list[LogEntry]:
     """Merge the entries of several logs by time; each log keeps its own order."""
     keyed: list[tuple[str, LogEntry]] = []
     for found in of_workers:
-        latest = accumulate((entry.time for entry in found), max)
-        keyed += zip(latest, found)
+        keyed += zip(accumulate((entry.time for entry in found), max), found)
     return [entry for _, entry in sorted(keyed, key=lambda pair: pair[0])]
 
 

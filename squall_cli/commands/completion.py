@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
 #: Seconds to wait for the cluster's answer; the user waits meanwhile.
 MOST_SECONDS: Final = 0.5
-SHELLS: Final = ("bash", "zsh", "fish")
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the shell code that completes commands, options, files, and names of topologies, components and hosts.

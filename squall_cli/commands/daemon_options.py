@@ -129,8 +129,7 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperS
     credentials: tuple[str, str] | None = None
     path = settings["squall.zookeeper.credentials.file"]
     if path is not None:
-        text = read_private(str(path), "ZooKeeper's credentials")
-        user, colon, password = (text or "").partition(":")
+        user, colon, password = (read_private(str(path), "ZooKeeper's credentials") or "").partition(":")
         if not (colon and user and password):
             raise SquallError(f"{path} does not contain ZooKeeper's credentials: one line USER:PASSWORD")
         credentials = user, password

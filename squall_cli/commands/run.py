@@ -136,8 +136,7 @@ def run_topology(
             if isinstance(view, PlainLines):  # before any component can print
                 write(view.progress, opening(topology, conf, logs is not None))
             cluster.submit(topology, layers.overrides)
-            run = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds, logs)
-            ended = run.follow()
+            ended = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds, logs).follow()
         except EndNow:  # a signal between two steps
             interrupts.ignore()
             ended = Ended("cut off", status_at_end(cluster, topology.name, interrupts, logs), 0.0)

@@ -200,8 +200,7 @@ def print_summary(found: TableSummary) -> None:
         more = len(found.partitions) - len(shown)
         if more:
             click.echo(f"and {formats.plural(more, 'partition')} before them (--json has all)")
-    notes = list(stream_notes(found.stream)) if found.stream else []
-    if notes:
+    if found.stream and (notes := list(stream_notes(found.stream))):
         click.echo("\n" + "\n".join(notes))
 
 

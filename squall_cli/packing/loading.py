@@ -279,10 +279,9 @@ def check_arguments(source: SourceName, function: Any, arguments: tuple[str, ...
         signature.bind(*arguments)
     except TypeError as error:
         given = f"given: {listed(arguments)}" if arguments else "none were given"
-        place = defined_at(function)
         raise WrongSource(
             f"the arguments after -- do not fit {source.name}{signature} in {source.shown}:"
-            f" {error} ({given}){place}"
+            f" {error} ({given}){defined_at(function)}"
         ) from None
 
 

@@ -126,12 +126,11 @@ def _applied(function: Callable[[Any, Any], Any], path: Path) -> Callable[[Any, 
     """Return the function, wrapped so that it raises readable errors."""
 
     def apply(spark: Any, rows: Any) -> Any:
-        head = f"{FUNCTION}() in {path} failed"
         try:
             return function(spark, rows)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raise JobFailed(_described(head, error)) from None
+            raise JobFailed(_described(f"{FUNCTION}() in {path} failed", error)) from None
 
     return apply

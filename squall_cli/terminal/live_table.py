@@ -142,8 +142,7 @@ def picture(moment: Moment, width: int, height: int) -> list[Line]:
     foot = footer(moment, width)
     rows = rows_of(moment.status.components, moment.rates)
     room = height - 1 - 2 - len(foot) - height // SHARE_ABOVE  # 2: the title and the table's head
-    body = live_table(rows, width, max(1, room))
-    lines = [title(moment, width), *body, *foot]
+    lines = [title(moment, width), *live_table(rows, width, max(1, room)), *foot]
     if len(lines) > height - 1:  # idle reasons below the table, in a low window
         lines = [title(moment, width), *live_table(rows, width, max(1, room - 3)), *foot]
     return lines[: max(1, height - 1)]
