@@ -25,25 +25,12 @@ from squall.cluster.registry import Registry
 from squall.http.host_names import reached_at
 from squall.reports.event_text import sentence
 from squall.values import Incarnation
-from supervisor import exits
+from supervisor import exits, plan
 from supervisor.artifacts import Failed, Pending, Provision
 from supervisor.desired_state import TopologyView
 from supervisor.managed_worker import ManagedWorker, died, not_started
 from supervisor.orders import HostSettings, Own, occasion_of, orders_for
-from supervisor.plan import (
-    Action,
-    Backoff,
-    DesiredState,
-    Goal,
-    Key,
-    Phase,
-    Timeouts,
-    after_death,
-    goal_of,
-    phase_of,
-    plan,
-    soon,
-)
+from supervisor.plan import Action, Backoff, DesiredState, Goal, Key, Phase, Timeouts, soon
 from supervisor.process_host import ProcessHost
 from supervisor.reporter import NimbusLink, Reporter
 from supervisor.store_view import StoreView
@@ -240,7 +227,7 @@ class Supervisor:
         return replace(want, stop=True) if want is not None and self._closing else want
 
     def _goal(self, store_view: StoreView, hosted: ManagedWorker) -> Goal:
-        return goal_of(self._wanted(store_view, hosted.key), hosted)
+        return plan.goal_of(self._wanted(store_view, hosted.key), hosted)
 
     # Actions
 
@@ -252,7 +239,7 @@ class Supervisor:
             if (want := self._wanted(store_view, key))
         }
         done = False
-        for action, key in plan(wanted, self._hosted, self._time, self.timeouts):
+        for action, key in plan.plan(wanted, self._hosted, self._time, self.timeouts):
             try:
                 done |= self._do(store_view, action, key, now)
             except Exception:  # the error concerns one worker; the others continue
@@ -271,7 +258,7 @@ class Supervisor:
         elif action is Action.STOP:
             hosted.stop(self._time)
         elif action is Action.KILL:
-            silent = phase_of(hosted, self._time, self.timeouts) is Phase.SILENT
+            silent = plan.phase_of(hosted, self._time, self.timeouts) is Phase.SILENT
             hosted.kill(self._time, hosted.why_killed(self._time, None if silent else self.timeouts.stop))
         elif action is Action.BURY:
             self._bury(store_view, hosted)
@@ -300,7 +287,7 @@ class Supervisor:
         try:
             self._start_process(view, hosted, state)
         except Exception as error:  # after any error, back off before the next try
-            backoff = after_death(hosted.backoff, self._time, self._time, unstarted=True)
+            backoff = plan.after_death(hosted.backoff, self._time, self._time, unstarted=True)
             self._rest(hosted, "", str(error), backoff)
         return True
 
@@ -339,7 +326,7 @@ class Supervisor:
             _log.info("%s: ended as ordered", hosted.label)
             hosted.bury(hosted.backoff, hosted.event, again)
             return
-        backoff = after_death(hosted.backoff, hosted.started, self._time, exit.innocent)
+        backoff = plan.after_death(hosted.backoff, hosted.started, self._time, exit.innocent)
         event = died(hosted.named("died"), exits.cause(exit), backoff if again else None, self._time)
         _log.warning("%s", sentence(event), extra={"event": event})
         hosted.bury(backoff, event, again)

@@ -20,7 +20,7 @@ import logging
 import os
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -103,36 +103,34 @@ def no_files(sha256: str, target: Path) -> None:
     raise NotFetched(f"there is no Nimbus to fetch the file {sha256[:16]}... from")
 
 
+@dataclass(eq=False, repr=False)
 class Artifacts:
-    """The artifacts of one supervisor."""
+    """The artifacts of one supervisor. `threads`: prepare artifacts off the loop, and call `done` from a thread when an
+    artifact is ready."""
 
-    def __init__(
-        self,
-        state: Path,
-        store: Store,
-        fetch: FetchFile = no_files,
-        *,
-        threads: bool = False,
-        done: Callable[[], object] = lambda: None,
-        limits: PackageLimits | None = None,
-        environments: Environments | None = None,
-        removals: Removals | None = None,
-    ) -> None:
-        """`state`: the supervisor's own directory. `threads`: prepare artifacts off the loop, and call `done` from a thread
-        when an artifact is ready."""
-        self._directories = Directories(state)
+    #: The supervisor's own directory.
+    home: Path
+    store: Store
+    fetch: FetchFile = no_files
+    _: KW_ONLY
+    threads: bool = False
+    done: Callable[[], object] = lambda: None
+    limits: PackageLimits = PackageLimits()
+    environments: Environments | None = None
+    removals: Removals | None = None
+    _needs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    _kept: tuple[frozenset[str], frozenset[str]] | None = None
+
+    def __post_init__(self) -> None:
+        self._directories = Directories(self.home)
         state = self._directories.root.parent
-        self._store = store
-        self._fetch = fetch
-        self._limits = PackageLimits() if limits is None else limits
         self._code = state / "code"
-        self._environments = environments or Environments(state / "environments")
+        self._environments = self.environments or Environments(state / "environments")
+        threads, done = self.threads, self.done
         self._bundles: Jobs[Path] = Jobs("bundles", FETCHES * threads, done, has_bundle)
         self._codes: Jobs[Path] = Jobs("code", FETCHES * threads, done, os.path.isdir)
         self._builds: Jobs[str] = Jobs("environments", BUILDS * threads, done, os.path.exists)
-        self._removals = removals or Removals(state, threads)
-        self._needs: dict[str, Mapping[str, str]] = {}
-        self._kept: tuple[frozenset[str], frozenset[str]] | None = None
+        self._removals = self.removals or Removals(state, threads)
 
     def close(self) -> None:
         """Start no more preparations, and end running builds."""
@@ -145,7 +143,7 @@ class Artifacts:
     def state(self, record: TopologyRecord, now: float) -> State:
         """Return whether workers of a topology can start; begin to prepare missing artifacts."""
         jobs: dict[Part, Path | str | JobUnderWay | BackgroundJobFailed] = {}
-        fetch_bundle = partial(self._directories.make_bundle, self._store, record.id)
+        fetch_bundle = partial(self._directories.make_bundle, self.store, record.id)
         jobs["bundle"] = self._bundles.state(record.id, fetch_bundle, now)
         code, environment = record.files.get("code"), self._environments.of(record.files)
         if code is not None:
@@ -180,7 +178,7 @@ class Artifacts:
         try:
             with self._fetched(sha256) as archive:
                 beside.mkdir(mode=0o700)
-                archives.unpack(archive, beside, self._limits.packed, self._limits.unpacked)
+                archives.unpack(archive, beside, self.limits.packed, self.limits.unpacked)
             _write_protect(beside)
             os.rename(beside, target)
         except BaseException:
@@ -194,7 +192,7 @@ class Artifacts:
         make_private_folder(self._code)
         target = self._code / f"{sha256}{_NEW}{secrets.token_hex(4)}.file"
         try:
-            self._fetch(sha256, target)
+            self.fetch(sha256, target)
             found = archives.digest_of(target)
             if found != sha256:
                 raise NotFetched(

@@ -28,14 +28,8 @@ from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.http.client import Client, Refused, Unreachable, at
 from squall.packages.file_sources import FileSources
-from squall.security.sealing import (
-    NIMBUS_TO_SUPERVISOR,
-    SUPERVISOR_TO_NIMBUS,
-    BadKey,
-    KeyPair,
-    daemon_header,
-    read_daemon_header,
-)
+from squall.security import sealing
+from squall.security.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, BadKey, KeyPair
 from squall.values import Incarnation
 from topology_api.errors import SquallError
 
@@ -110,12 +104,12 @@ class Nimbuses:
                     token = self._pair.token_with(record.public_key, SUPERVISOR_TO_NIMBUS)
                 except BadKey:
                     return None
-                return daemon_header(self._supervisor, token)
+                return sealing.daemon_header(self._supervisor, token)
         return None
 
     def comes_from_one(self, header: str) -> bool:
         """Return whether a request with this Authorization header comes from a Nimbus."""
-        found = read_daemon_header(header)
+        found = sealing.read_daemon_header(header)
         if found is None:
             return False
         name, token = found

@@ -198,10 +198,9 @@ class WorkerContainer:
 
     def _write_started(self, process: WorkerProcess, incarnation: Incarnation, slot: int) -> None:
         """Record which process runs, for the next supervisor."""
+        started = Started(process.pid, process.started, incarnation, slot)
         try:
-            directories.write_started(
-                self.directory, Started(process.pid, process.started, incarnation, slot)
-            )
+            directories.write_started(self.directory, started)
         except OSError as error:  # the process continues; the next supervisor finds it by its mark
             _log.warning("%s: its process cannot be recorded: %s", self.directory, error)
 

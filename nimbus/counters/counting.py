@@ -17,7 +17,7 @@ from typing import Any
 
 from nimbus.counters import topology_counters
 from nimbus.counters.topology_counters import Counted
-from nimbus.lifecycle.cleanup import BadTopology, readable_record, view_of
+from nimbus.lifecycle.cleanup import BadTopology, existing_record, view_of
 from nimbus.lifecycle.notes import current_events
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.counters import SUMS, BadCounters, ComponentCounters, WorkerCounters
@@ -174,11 +174,9 @@ class Statuses:
         """Return the status of a topology; the state is BAD if the topology cannot be read. Raises NoSuchTopology for an
         unknown name."""
         try:
-            record = readable_record(self._registry, name)
+            record = existing_record(self._registry, name)
         except BadTopology as error:
             return TopologyStatus(name, BAD, {}, 0, (), error.reason, 0.0)
-        if record is None:
-            raise NoSuchTopology(name)
         try:
             components = self.components(record.id)
         except BadBlob:
@@ -192,8 +190,7 @@ class Statuses:
         try:
             return self.status(name)
         except NoSuchTopology:
-            final = self._counters.last(name, self._now())
-            if final is None:
+            if (final := self._counters.last(name, self._now())) is None:
                 raise
             return final
 

@@ -117,12 +117,8 @@ def _tell(sha256: str, lack: _Lack) -> None:
     file = f"the file {sha256} of topology {lack.topology!r}"
     unheard = "".join(f"; {nimbus} did not answer ({why})" for nimbus, why in sorted(lack.silent.items()))
     if lack.holders:
-        _log.error(
-            "%s cannot be fetched from %s: this Nimbus may lead without it%s",
-            file,
-            _named(lack.holders),
-            unheard,
-        )
+        holders = _named(lack.holders)
+        _log.error("%s cannot be fetched from %s: this Nimbus may lead without it%s", file, holders, unheard)
         return
     _log.error(
         "%s is lost: %s has it%s. The topology's running workers continue, but none can be started on a host that lacks"

@@ -103,6 +103,7 @@ class Services:
 Plain = ApiCall[None, None]
 #: The status, and the struct that is sent as JSON.
 Reply = tuple[int, Struct]
+Change = Callable[[Nimbus, str], object]
 
 
 # The cluster
@@ -199,37 +200,29 @@ def topology(services: Services, call: Plain) -> Reply:
 
 
 def kill(services: Services, call: ApiCall[requests.KillQuery, None]) -> Reply:
-    return _changed(
-        services, call, lambda nimbus: nimbus.kill(call.path["name"], call.query.wait_secs), gone=KILLED
-    )
+    return _changed(services, call, lambda nimbus, name: nimbus.kill(name, call.query.wait_secs), gone=KILLED)
 
 
 def activate(services: Services, call: ApiCall[None, requests.NoFields]) -> Reply:
-    return _changed(services, call, lambda nimbus: nimbus.activate(call.path["name"]))
+    return _changed(services, call, Nimbus.activate)
 
 
 def deactivate(services: Services, call: ApiCall[None, requests.NoFields]) -> Reply:
-    return _changed(services, call, lambda nimbus: nimbus.deactivate(call.path["name"]))
+    return _changed(services, call, Nimbus.deactivate)
 
 
 def rebalance(services: Services, call: ApiCall[None, requests.RebalanceRequest]) -> Reply:
-    name, asked = call.path["name"], call.body
-    return _changed(
-        services,
-        call,
-        lambda nimbus: nimbus.rebalance(name, asked.workers, asked.parallelism, asked.wait_secs),
-    )
+    asked = call.body.workers, call.body.parallelism, call.body.wait_secs
+    return _changed(services, call, lambda nimbus, name: nimbus.rebalance(name, *asked))
 
 
-def _changed(
-    services: Services, call: ApiCall[Query, Body], change: Callable[[Nimbus], object], gone: str = "GONE"
-) -> Reply:
+def _changed(services: Services, call: ApiCall[Query, Body], change: Change, gone: str = "GONE") -> Reply:
     """Change a topology and answer with its state. `gone`: the answer if the topology had no workers and was removed at
     once."""
     name = call.path["name"]
 
     def command(nimbus: Nimbus) -> str:
-        change(nimbus)
+        change(nimbus, name)
         try:
             return nimbus.topology(name).state
         except NoSuchTopology:

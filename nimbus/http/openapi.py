@@ -102,10 +102,8 @@ def _operation(endpoint: AnyEndpoint) -> dict[str, Any]:
         if part.startswith("{")
     ]
     for name, schema in fields_of(endpoint.query).items():
-        text = schema["description"]
-        parameters.append(
-            {"name": name, "in": "query", "required": False, "description": text, "schema": schema}
-        )
+        described = {"description": schema["description"], "schema": schema}
+        parameters.append({"name": name, "in": "query", "required": False, **described})
     responses = {str(status): _response(endpoint, status) for status in endpoint.answers}
     if endpoint.leads or endpoint.id == "get_file":
         location = {"schema": {"type": "string", "format": "uri"}}

@@ -101,7 +101,11 @@ class KeyRing:
         Nimbus, which then has more secrets than the leader. So this method says that the other Nimbus should lead.
         """
         topology_ids = set(topology_ids)
-        self._forget_all_but(topology_ids)
+        # Forget topologies that are gone, even if a different Nimbus dropped their keys.
+        there = {*topology_ids, paths.OPERATOR}
+        self._opened = {what: known for what, known in self._opened.items() if what in there}
+        self._damaged = {what: sealed for what, sealed in self._damaged.items() if what in there}
+        self._given = {given for given in self._given if given[0] in there}
         others = [record for record in self._registry.all_nimbuses() if record.id != self._id]
         if not others:
             return None
@@ -114,13 +118,6 @@ class KeyRing:
                 which = "the operators' token" if more[0] == paths.OPERATOR else f"the keys of {more[0]}"
                 return f"lacks {which}, which {other.id} has"
         return None
-
-    def _forget_all_but(self, topology_ids: set[str]) -> None:
-        """Forget topologies that are gone, even if a different Nimbus dropped their keys."""
-        there = {*topology_ids, paths.OPERATOR}
-        self._opened = {what: known for what, known in self._opened.items() if what in there}
-        self._damaged = {what: sealed for what, sealed in self._damaged.items() if what in there}
-        self._given = {given for given in self._given if given[0] in there}
 
     # The operators' token
 

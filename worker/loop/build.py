@@ -20,19 +20,11 @@ from worker.errors.reports import failure_text
 from worker.loop.plan import WorkerPlan
 from worker.routing.outbox import Outbox
 from worker.routing.router import Reader, StreamOutput, add_route
+from worker.tasks import hooks
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
-from worker.tasks.hooks import (
-    DebugLog,
-    Hooks,
-    Observed,
-    ObservedBoltEmitter,
-    ObservedSpoutEmitter,
-    load_hooks,
-    watchers,
-)
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver
 from worker.tasks.scratch import make_scratch
@@ -79,16 +71,17 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
         stopped=lambda: made.stopped,
     )
     outputs = build_outputs(plan, context, index)
-    hooks: list[Any] = [*load_hooks(conf["topology.auto.task.hooks"]), *watchers(plan.observers, context)]
+    own = hooks.load_hooks(conf["topology.auto.task.hooks"])
+    observers: list[Any] = [*own, *hooks.watchers(plan.observers, context)]
     if conf["topology.debug"]:
-        hooks.append(DebugLog())
+        observers.append(hooks.DebugLog())
     setup = TaskSetup(spec, instance, context, plan.limits_of(component), environment.now)
     build = build_spout if spec.kind == "spout" else build_bolt
-    made = build(environment, setup, outputs, random, bool(hooks))
+    made = build(environment, setup, outputs, random, bool(observers))
     made.metrics = metrics
-    if hooks:
-        made.observer = Hooks(hooks, made.report)
-        assert isinstance(made.emitter, Observed)
+    if observers:
+        made.observer = hooks.Hooks(observers, made.report)
+        assert isinstance(made.emitter, hooks.Observed)
         made.emitter.observer = made.observer
     return made
 
@@ -132,7 +125,7 @@ def build_spout(
         first = Random(f"{plan.seed}/{plan.incarnation}/{task}").getrandbits(GENERATION_BITS)
     tracker = Tracker(task, timeout, environment.now(), first)
     tracker.acking = bool(conf["topology.acking"])
-    kind = ObservedSpoutEmitter if observed else SpoutEmitter
+    kind = hooks.ObservedSpoutEmitter if observed else SpoutEmitter
     made = SpoutTask(setup, kind(setup.spec.id, task, outputs, random, tracker))
     made.wait.calls_an_instant = plan.calls_an_instant
     return made
@@ -143,7 +136,7 @@ def build_bolt(
 ) -> BoltTask:
     """Build the task of a bolt, of the kind that its class needs."""
     plan, component = environment.plan, setup.spec.id
-    kind = ObservedBoltEmitter if observed else BoltEmitter
+    kind = hooks.ObservedBoltEmitter if observed else BoltEmitter
     emitter = kind(component, setup.context.task, outputs, random)
     inputs = BoundedInputs(plan.end_sources(component), component in plan.cycle_of)
     if isinstance(setup.instance, BatchBolt):

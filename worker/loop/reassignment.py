@@ -42,9 +42,8 @@ class Reassignment:
 
     def leaving(self, tasks: Iterable[Task]) -> list[Task]:
         """Return the tasks that have to be closed here."""
-        return [
-            task for task in tasks if task.spec.id in self.renumbered or task.id not in self.plan.tasks_here
-        ]
+        here = self.plan.tasks_here
+        return [task for task in tasks if task.spec.id in self.renumbered or task.id not in here]
 
     def reroute(self, task: Task) -> list[SentBatch]:
         """Replace the routes of a task that stays, where the assignment changes them; waiting tuples stay in their outboxes.

@@ -101,9 +101,8 @@ class Worker:
     def open_tasks(self, rows: list[TaskRow]) -> None:
         """Create tasks, and begin to open them: bolts first, so that they are prepared when a spout's first tuple arrives."""
         made: list[Task] = []
-        for task_id, component, index in sorted(
-            rows, key=lambda row: self.plan.topology.component(row[1]).kind
-        ):
+        rows = sorted(rows, key=lambda row: self.plan.topology.component(row[1]).kind)
+        for task_id, component, index in rows:
             try:
                 task = build_task(self.environment, task_id, component, index)
             except BaseException as error:

@@ -19,19 +19,12 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final, NoReturn, Protocol
 
+from squall import worker_files
 from squall.cluster.counters import WorkerCounters
 from squall.transport.exchange import Exchange
 from squall.transport.frames import KeepAlive
 from squall.values import TaskRow
-from squall.worker_files import (
-    EXIT_DRAINED,
-    EXIT_STOPPED,
-    EXIT_SUPERSEDED,
-    EXIT_UNOPENED,
-    SCRATCH,
-    BadFile,
-    Orders,
-)
+from squall.worker_files import EXIT_DRAINED, EXIT_STOPPED, EXIT_SUPERSEDED, EXIT_UNOPENED, BadFile, Orders
 from topology_api import Topology
 from worker.errors.error_lines import ErrorLines
 from worker.errors.reports import FILE, MODULE, short_line
@@ -204,9 +197,8 @@ class Daemon:
         """
         crash = self.worker.crash
         assert crash is not None
-        where = (
-            f"{crash.component}[{crash.task}] cannot start: {crash.call}() raised {short_line(crash.text)}"
-        )
+        raised = f"{crash.call}() raised {short_line(crash.text)}"
+        where = f"{crash.component}[{crash.task}] cannot start: {raised}"
         where += f" ({crash.place})" if crash.place else ""
         hints = [line for line in crash.frames[:1] if line in (MODULE, FILE)]
         self.stop(EXIT_UNOPENED, " ".join([where, *hints]))
@@ -252,8 +244,7 @@ class Daemon:
         self.asked = asked
         worker = self.worker
         if asked == "stop":
-            reason = "stopped as ordered" + (", after a crash" if worker.crash else "")
-            self.stop(EXIT_STOPPED, reason)
+            self.stop(EXIT_STOPPED, "stopped as ordered" + (", after a crash" if worker.crash else ""))
         if self.leaving_since is not None:
             return
         if asked == "run":
@@ -297,7 +288,7 @@ class Daemon:
         if self.exchange.counters:
             counted = ", ".join(f"{name}: {count}" for name, count in sorted(self.exchange.counters.items()))
             _log.info("counters of the links: %s", counted)
-        shutil.rmtree(os.path.join(self.directory, SCRATCH), ignore_errors=True)
+        shutil.rmtree(os.path.join(self.directory, worker_files.SCRATCH), ignore_errors=True)
         self.heartbeat.stop(self.flags(stopped=True))
         self.end(status, reason)
 

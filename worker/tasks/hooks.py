@@ -57,17 +57,14 @@ def load_hooks(names: Sequence[str]) -> list[Hook]:
     """Return new hooks for one task, of the classes in `topology.auto.task.hooks` ("package.module:Class")."""
     hooks = []
     for name in names:
+        what = f"topology.auto.task.hooks: {name!r}"
         module, _, attribute = str(name).partition(":")
         try:
             made = getattr(importlib.import_module(module), attribute)()
         except Exception as error:
-            raise InvalidConfig(
-                [f"topology.auto.task.hooks: {name!r} cannot be made: {type(error).__name__}: {error}"]
-            ) from error
+            raise InvalidConfig([f"{what} cannot be made: {type(error).__name__}: {error}"]) from error
         if not isinstance(made, Hook):
-            raise InvalidConfig(
-                [f"topology.auto.task.hooks: {name!r} is not a subclass of topology_api.Hook"]
-            )
+            raise InvalidConfig([f"{what} is not a subclass of topology_api.Hook"])
         hooks.append(made)
     return hooks
 
