@@ -26,7 +26,7 @@ from squall.http.host_names import reached_at
 from squall.reports.event_text import sentence
 from squall.values import Incarnation
 from supervisor import exits, plan
-from supervisor.artifacts import Failed, Pending, Provision
+from supervisor.artifacts import Failed, Pending
 from supervisor.desired_state import TopologyView
 from supervisor.managed_worker import ManagedWorker, died, not_started
 from supervisor.orders import HostSettings, Own, occasion_of, orders_for
@@ -285,19 +285,16 @@ class Supervisor:
         if not store_view.may_start(now):
             return store_view.changed  # plan again after the next read
         try:
-            self._start_process(view, hosted, state)
+            incarnation = hosted.next_incarnation()
+            hosted.container.prepare(self._lease)
+            own = Own(hosted.worker, incarnation, str(state.bundle), hosted.ports, secrets.randbits(62))
+            siblings = self._incarnations().get(hosted.topology_id, {})
+            orders = orders_for(view, own, self._host_settings, siblings)
+            hosted.start(state, orders, occasion_of(view), self._time)
         except Exception as error:  # after any error, back off before the next try
             backoff = plan.after_death(hosted.backoff, self._time, self._time, unstarted=True)
             self._rest(hosted, "", str(error), backoff)
         return True
-
-    def _start_process(self, view: TopologyView, hosted: ManagedWorker, provision: Provision) -> None:
-        incarnation = hosted.next_incarnation()
-        hosted.container.prepare(self._lease)
-        own = Own(hosted.worker, incarnation, str(provision.bundle), hosted.ports, secrets.randbits(62))
-        siblings = self._incarnations().get(hosted.topology_id, {})
-        orders = orders_for(view, own, self._host_settings, siblings)
-        hosted.start(provision, orders, occasion_of(view), self._time)
 
     def _rest(self, hosted: ManagedWorker, part: str, why: str, backoff: Backoff) -> None:
         """Report a failed start. The start is retried after the back-off."""

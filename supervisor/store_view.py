@@ -173,16 +173,13 @@ class StoreView:
     def _note(self, path: str) -> None:
         """Wake the supervisor for a change that concerns it. Most changes do not."""
         top, _, rest = path[1:].partition("/")
-        if top == "reports" and not self._concerns(paths.unquoted(rest.partition("/")[0])):
+        view = self.views.get(paths.unquoted(rest.partition("/")[0]))
+        if top == "reports" and view is not None and not view.concerns(self.record.id):
             return
         if path != "/" and not path.startswith((*_OF_ALL, paths.REPORTS, paths.supervisor(self.record.id))):
             return
         self.changed = True
         self.wake()
-
-    def _concerns(self, topology_id: str) -> bool:
-        view = self.views.get(topology_id)
-        return view is None or view.concerns(self.record.id)
 
     def _be_known(self, now: float) -> None:
         self._presence.keep(now)

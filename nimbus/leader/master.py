@@ -118,7 +118,11 @@ class Nimbus:
             self.due = sweep_at if self.due is None else min(self.due, sweep_at)
             raise
         self._follow_up()
-        return self._now_known(record)
+        try:
+            known = readable_record(self.registry, record.name)
+        except (StoreError, BadTopology):  # the current record cannot be read
+            return record
+        return known if known is not None and known.id == record.id else record
 
     def submitted(self, submission: str) -> TopologyRecord | None:
         """Return the topology that was submitted with this key, or None."""
@@ -314,14 +318,6 @@ class Nimbus:
                 raise  # the steps of other topologies would fail, too
             except Exception as error:
                 self._backoff.add(record.id, record.name, error, now)
-
-    def _now_known(self, record: TopologyRecord) -> TopologyRecord:
-        """Return the topology's current record; if it cannot be read, return the given record."""
-        try:
-            known = readable_record(self.registry, record.name)
-        except (StoreError, BadTopology):
-            return record
-        return known if known is not None and known.id == record.id else record
 
     def _command(self, name: str, event: str, *, wait: float | None = None, **changes: object) -> None:
         record = existing_record(self.registry, name)
