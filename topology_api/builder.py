@@ -90,13 +90,10 @@ class _Build:
         self.problems.append(f"{declaration.place}: {problem}")
 
     def spec(self, declaration: Declaration) -> topology.ComponentSpec:
-        conf: Mapping[str, object] = {}
-        if isinstance(declaration.conf, Mapping):
-            conf = declaration.conf
-        elif declaration.conf is not None:
-            self._problem(
-                declaration, f"its conf is {typed(declaration.conf)}: give a dict from keys to values"
-            )
+        conf = {} if declaration.conf is None else declaration.conf
+        if not isinstance(conf, Mapping):
+            self._problem(declaration, f"its conf is {typed(conf)}: give a dict from keys to values")
+            conf = {}
         outputs = self._outputs_and_pickle(declaration)
         inputs = []
         for entry in declaration.inputs:

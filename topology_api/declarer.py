@@ -148,6 +148,4 @@ _METHODS: Final = {
 #: The possible values of GroupingSpec.kind. Each kind is documented by its method: `fields` by `fields_grouping`.
 KINDS: Final = tuple(_METHODS)
 #: The groupings by fields.
-KEYED_KINDS: Final = tuple(
-    kind for kind, method in _METHODS.items() if "fields" in signature(method).parameters
-)
+KEYED_KINDS: Final = tuple(kind for kind, call in _METHODS.items() if "fields" in signature(call).parameters)

@@ -107,9 +107,8 @@ class _Reader:
                 f"{place}custom", "must hold a pickle if the grouping is custom, and must be empty otherwise"
             )
         grouping = GroupingSpec(kind, self.strings(raw, "fields", place), custom)
-        return Subscription(
-            self.get(raw, "source", str, place), self.get(raw, "stream", str, place), grouping
-        )
+        source = self.get(raw, "source", str, place)
+        return Subscription(source, self.get(raw, "stream", str, place), grouping)
 
 
 def parse(description: object, pickles: Mapping[str, bytes]) -> Topology:

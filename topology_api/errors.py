@@ -55,9 +55,8 @@ class InvalidConfig(SquallError):
         super().__init__(self.problems, name)
 
     def __str__(self) -> str:
-        return _listed(
-            "the configuration" if self.name is None else f"the configuration of {self.name}", self.problems
-        )
+        head = "the configuration" if self.name is None else f"the configuration of {self.name}"
+        return _listed(head, self.problems)
 
 
 class EmitError(SquallError):

@@ -222,8 +222,7 @@ def _check_whole(component: object, name: str, high: int, problems: list[str]) -
 
 
 def _check_seconds(component: object, name: str, problems: list[str], *, optional: bool = False) -> None:
-    value = _read(component, name, problems)
-    if value is _Missing or (optional and value is None):
+    if (value := _read(component, name, problems)) is _Missing or (optional and value is None):
         return
     if problem := number_problem(value, 0, MAX_SECONDS, "seconds", above=True):
         problems.append(f"{name} {problem}{', or None' if optional else ''}")

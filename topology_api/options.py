@@ -311,8 +311,7 @@ def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
     """
     if not isinstance(conf, Mapping):
         return [f"the configuration is {typed(conf)}: give a dict from keys to values"]
-    found = (_problem_of(key, value, scope) for key, value in conf.items())
-    return [problem for problem in found if problem is not None]
+    return [problem for key, value in conf.items() if (problem := _problem_of(key, value, scope)) is not None]
 
 
 def json_copy(conf: Mapping[str, object]) -> dict[str, object]:
@@ -374,5 +373,4 @@ def _json_problem(value: object, depth: int = 0) -> str | None:
         parts = list(value.values())
     else:
         return f"holds {typed(value)}: a configuration can hold only what JSON has"
-    found = (_json_problem(part, depth + 1) for part in parts)
-    return next((problem for problem in found if problem is not None), None)
+    return next(filter(None, (_json_problem(part, depth + 1) for part in parts)), None)

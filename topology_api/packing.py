@@ -152,8 +152,7 @@ def _object_parts(value: object) -> Iterator[tuple[str, object]]:
 
 
 def _state_parts(state: object) -> Iterator[tuple[str, object]]:
-    pieces = state if isinstance(state, tuple) and len(state) == 2 else (state,)
-    for piece in pieces:
+    for piece in state if isinstance(state, tuple) and len(state) == 2 else (state,):
         if isinstance(piece, dict):
             yield from ((f".{name}", part) for name, part in list(piece.items()))
         elif piece is not None:
@@ -161,8 +160,6 @@ def _state_parts(state: object) -> Iterator[tuple[str, object]]:
 
 
 def _argument_parts(reduced: tuple[Any, ...]) -> Iterator[tuple[str, object]]:
-    make: Callable[..., Any] = reduced[0]
-    arguments = reduced[1] if isinstance(reduced[1], tuple) else ()
-    for position, part in enumerate(arguments):
+    for position, part in enumerate(reduced[1] if isinstance(reduced[1], tuple) else ()):
         if not isinstance(part, type):  # the class, an argument of copyreg.__newobj__, is searched last
-            yield f" (argument {position + 1} of its {getattr(make, '__name__', 'reduce')})", part
+            yield f" (argument {position + 1} of its {getattr(reduced[0], '__name__', 'reduce')})", part

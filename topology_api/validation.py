@@ -40,9 +40,8 @@ def problems_of_topology(
             known.setdefault(component.id, []).append(component)
     for component in components:
         problems += _component_problems(component)
-        problems += _shape_problems(
-            component, isinstance(component.id, str) and component.id in unread_inputs
-        )
+        unread = isinstance(component.id, str) and component.id in unread_inputs
+        problems += _shape_problems(component, unread)
         for subscription in component.inputs if component.kind == "bolt" else ():
             for problem in _subscription_problems(subscription, known, unread_outputs):
                 problems.append(f"{_place(component)}, {call_text(subscription)}: {problem}")

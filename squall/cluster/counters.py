@@ -131,13 +131,9 @@ class WorkerCounters:
                 return cls({})
             if body["format"] != FORMAT:
                 raise ValueError(f"their format is {body['format']!r:.40}, this Squall reads {FORMAT}")
-            return cls(
-                components={
-                    name: ComponentCounters.from_dict(values) for name, values in body["components"].items()
-                },
-                reports=tuple(ErrorReport.from_dict(values) for values in body["reports"]),
-                number=_whole(body["number"]),
-            )
+            counted = {name: ComponentCounters.from_dict(each) for name, each in body["components"].items()}
+            reports = tuple(ErrorReport.from_dict(values) for values in body["reports"])
+            return cls(counted, reports, _whole(body["number"]))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
             raise BadCounters(f"these bytes hold no counters: {error!r:.300}") from error
 

@@ -158,12 +158,10 @@ class Leadership(_Rounds):
             self._end("its session has ended")
             return
         self._until = self._end_of(asked)
-        found = self._store.get(paths.LEADER)
-        if found is not None and found[0] != self._id.encode():
+        if (found := self._store.get(paths.LEADER)) is not None and found[0] != self._id.encode():
             _log.error("%s held %r and not this Nimbus: it is written again", paths.LEADER, found[0][:80])
             self._store.put(paths.LEADER, self._id.encode(), guard=guard)
-        found = self._store.get(paths.EPOCH)
-        if found is None or found[1] != guard.version:
+        if (found := self._store.get(paths.EPOCH)) is None or found[1] != guard.version:
             self._end(f"another process has written {paths.EPOCH}")
 
     def _try(self) -> None:
@@ -311,8 +309,7 @@ class Presence(_Rounds):
 
     def _stand(self, now: float) -> None:
         if self._store.owns(self._path):
-            found = self._store.get(self._path)
-            if found is None or found[0] != self._data:
+            if (found := self._store.get(self._path)) is None or found[0] != self._data:
                 self._store.put(self._path, self._data)
             return
         try:

@@ -174,6 +174,5 @@ class RecordSet(Generic[R]):
     def _expect(self, was: R) -> None:
         """Raise `Conflict` unless this is the record that was read last."""
         path = self.path(self.key_of(was))
-        known = self.known.by_path.get(path)
-        if known is None or known.record is not was:
+        if (known := self.known.by_path.get(path)) is None or known.record is not was:
             raise Conflict(path, None, None if known is None else known.version)

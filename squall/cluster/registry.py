@@ -143,10 +143,9 @@ class Registry:
         ids = self.supervisors.names()
         self.supervisors.forget_others(ids)
         found = {id: self.supervisors.last_readable(id) for id in ids}
+        known = self._known.by_path
         unread = (id for id, record in found.items() if record is None)
-        self.unread_supervisors = frozenset(
-            id for id in unread if self.supervisors.path(id) in self._known.by_path
-        )
+        self.unread_supervisors = frozenset(id for id in unread if self.supervisors.path(id) in known)
         return sorted((record for record in found.values() if record is not None), key=lambda each: each.id)
 
     def drained_supervisors(self) -> set[str]:

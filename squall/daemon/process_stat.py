@@ -46,8 +46,7 @@ def stat_of(pid: int) -> Stat | None:
 def runs(pid: int, started: int) -> bool:
     """Return whether the process that began at the time `started` still runs: the kernel may have given its pid to a different
     process."""
-    stat = stat_of(pid)
-    return stat is not None and stat.started == started and stat.living
+    return (stat := stat_of(pid)) is not None and stat.started == started and stat.living
 
 
 def all_processes() -> Iterator[Stat]:

@@ -211,9 +211,8 @@ class Client:
         how long to wait for this answer, in seconds."""
         data = json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
-        return self._ask(
-            _Request("POST", _target(path), headers, lambda: data, read_json, repeatable, timeout)
-        )
+        request = _Request("POST", _target(path), headers, lambda: data, read_json, repeatable, timeout)
+        return self._ask(request)
 
     def delete(self, path: str, **query: object) -> Any:
         """Send DELETE for a path."""

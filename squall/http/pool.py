@@ -103,8 +103,7 @@ class ConnectionPool:
         """Keep a connection for the next request if its answer was read to the end and there is room; otherwise close it."""
         if response.isclosed() and not response.will_close:
             with self._lock:
-                kept = self._idle.setdefault(address, [])
-                if len(kept) < _IDLE_CONNECTIONS:
+                if len(kept := self._idle.setdefault(address, [])) < _IDLE_CONNECTIONS:
                     kept.append(connection)
                     return
         connection.close()

@@ -110,9 +110,7 @@ class Streams:
             for spec in topology.components
             for stream, declared in spec.outputs.items()
         ]
-        self.numbers = {
-            (component, stream): number for number, (component, stream, _) in enumerate(self._all)
-        }
+        self.numbers = {entry[:2]: number for number, entry in enumerate(self._all)}
         self._sources: dict[tuple[int, int], Source] = {}
 
     def source(self, task: int, number: int) -> Source:
@@ -214,8 +212,7 @@ def unpack_batch(
     batch.ended = header.kind == END
     if tuples:
         try:
-            values = [body[at + more_size :], *further]
-            batch.rows = unpack_rows(codec, values, tuples, len(source.fields))
+            batch.rows = unpack_rows(codec, [body[at + more_size :], *further], tuples, len(source.fields))
         except BaseException as error:  # the classes of values are the user's, and may raise anything
             held = batch.waiting_roots(0)
             batch.roots, batch.edges, batch.more = Ids(), Ids(), NO_MORE
