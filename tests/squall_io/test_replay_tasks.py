@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 from local_cluster.testing import complete_topology
 from squall_io.spark.replay.plan import plan_replay
 from squall_io.spark.replay.records import Checked, arrived
-from squall_io.spark.replay.tasks import route_rows
+from squall_io.spark.replay.tasks import TaskRun, route_rows
 from tests.squall_io.replay_in_memory import Replayed, replay
 from tests.squall_io.replay_topologies import (
     Batches,
@@ -32,6 +34,8 @@ from tests.squall_io.replay_topologies import (
     word_count,
 )
 from topology_api import Bolt, Context, EmitError, Fields, TopologyBuilder, Tuple
+from worker.tasks.async_bolt import AsyncBoltTask
+from worker.tasks.bolt import BoltTask
 
 LINES = [("the quick brown fox",), ("jumps over the lazy dog",), ("the end",), ("",)]
 
@@ -97,6 +101,24 @@ def test_coroutines_give_their_tuples_in_the_order_of_their_input() -> None:
     batch = numbers(Slow(), 40)
     assert [n for (n,) in batch.output] == [n for n in range(40) if n % 10 != 9]
     assert [note.values for note in batch.errors] == ["(9,)", "(19,)", "(29,)", "(39,)"]
+
+
+def test_a_coroutine_that_ends_early_waits_for_the_earlier_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Early(Bolt):
+        outputs = Fields("n")
+
+        async def execute(self, tup: Tuple) -> None:
+            await asyncio.sleep(0 if tup["n"] % 3 else 0.2)
+            self.emit((tup["n"],))
+
+    def collect_late(run: TaskRun, task: BoltTask, everything: bool = False) -> None:
+        while isinstance(task, AsyncBoltTask) and task.in_flight and not task.over:
+            time.sleep(0.001)
+        collect(run, task, everything)
+
+    collect = TaskRun.collect
+    monkeypatch.setattr(TaskRun, "collect", collect_late)
+    assert numbers(Early(), 6).output == [(n,) for n in range(6)]
 
 
 def test_time_does_not_advance() -> None:

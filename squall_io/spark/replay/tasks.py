@@ -167,13 +167,12 @@ class TaskRun:
     def run(self, task: BoltTask) -> None:
         """Run the task while there is something to do."""
         while not self.given_up:
-            if task.wants_run():
-                task.run()
-                self.collect(task)
-            elif isinstance(task, AsyncBoltTask) and task.in_flight:
+            if isinstance(task, AsyncBoltTask):
                 self.await_calls(task)
-            else:
+            if not task.wants_run():
                 return
+            task.run()
+            self.collect(task)
 
     def await_calls(self, task: AsyncBoltTask) -> None:
         """Wait until all running calls have ended, and put them into the order of their tuples."""
