@@ -35,7 +35,8 @@ from squall.cluster.identity import OtherCluster
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.store import Store
 from squall.daemon.command_loop import Driver
-from squall.daemon.state_directory import BadStateDirectory, StateDirectory, state_mark
+from squall.daemon.state_directory import BadStateDirectory, StateDirectory
+from squall.daemon.state_mark import state_mark
 from squall.http.client import Client
 from squall.http.host_names import is_local_name, reached_at
 from squall.http.pool import Address

@@ -26,7 +26,7 @@ from squall import worker_files
 from squall.cluster import paths
 from squall.cluster.blobs import MANIFEST, write_bundle
 from squall.cluster.store import Store
-from squall.daemon.state_directory import state_mark
+from squall.daemon.state_mark import state_mark
 from squall.security.private_files import make_private_folder
 from squall.values import Incarnation
 from supervisor.removals import delete

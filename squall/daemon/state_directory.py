@@ -1,4 +1,4 @@
-"""A daemon's state directory: the daemon's identity, which outlives its process, the lock on the directory, and its mark.
+"""A daemon's state directory: the daemon's identity, which outlives its process, and the lock on the directory.
 
 ```
 <state>/lock       holds the pid of the process that uses the directory; that process locks this file and the directory
@@ -16,7 +16,6 @@ import fcntl
 import os
 import re
 import secrets
-import socket
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -151,18 +150,3 @@ def _taken(descriptor: int) -> bool:
             if time.monotonic() >= end:
                 return False
             time.sleep(0.02)
-
-
-def state_mark(directory: Path) -> str:
-    """Return a mark that distinguishes a directory from every copy, until its host is restarted. A copy has the same files,
-    including a daemon's id and keys, but it is a different directory, or on a different host."""
-    found = os.stat(directory)
-    return f"{_boot_id()}/{found.st_dev}:{found.st_ino}"
-
-
-def _boot_id() -> str:
-    """Return the id of this boot of the operating system."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return socket.gethostname()

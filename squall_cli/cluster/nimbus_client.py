@@ -49,9 +49,12 @@ class NimbusClient(Client):
                 return None
             raise
 
-    def change(self, name: str, change: str, **options: Any) -> tuple[answers.StateAnswer, Any]:
-        """Request a change of a topology: activate, deactivate or rebalance. `options`: as for `Client.post`."""
-        return self.post_json(answers.StateAnswer, "topologies", name, change, **options)
+    def change(
+        self, name: str, change: str, body: object = None, repeatable: bool = False
+    ) -> tuple[answers.StateAnswer, Any]:
+        """Request a change of a topology: activate, deactivate or rebalance. `repeatable`: see `Client.post`."""
+        place = "topologies", name, change
+        return self.post_json(answers.StateAnswer, *place, body=body, repeatable=repeatable)
 
     def read(self, kind: type[A], *place: str, **query: object) -> A:
         """Send GET."""
@@ -61,9 +64,16 @@ class NimbusClient(Client):
         """Send GET, for a command that prints the JSON."""
         return _decoded(kind, self.get(at(*place), **query), at(*place))
 
-    def post_json(self, kind: type[A], *place: str, **options: Any) -> tuple[A, Any]:
-        """Send POST. `options`: as for `Client.post`."""
-        return _decoded(kind, self.post(at(*place), **options), at(*place))
+    def post_json(
+        self,
+        kind: type[A],
+        *place: str,
+        body: object = None,
+        repeatable: bool = False,
+        timeout: float | None = None,
+    ) -> tuple[A, Any]:
+        """Send POST. `repeatable`, `timeout`: see `Client.post`."""
+        return _decoded(kind, self.post(at(*place), body, repeatable, timeout), at(*place))
 
     def delete_json(self, kind: type[A], *place: str, **query: object) -> tuple[A, Any]:
         """Send DELETE."""
