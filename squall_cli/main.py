@@ -38,9 +38,9 @@ COMMANDS: Final = {
     "list": Entry("List the topologies of a cluster.", "listing"),
     "status": Entry("Show state, counters and workers of a topology.", "status"),
     "kill": Entry("Drain a topology and remove it.", "lifecycle:kill"),
-    "activate": Entry("Let the spouts of a topology run.", "lifecycle:activate"),
+    "activate": Entry("Start the spouts of a topology.", "lifecycle:activate"),
     "deactivate": Entry(
-        "Stop the spouts of a topology; tuples in flight are finished.", "lifecycle:deactivate"
+        "Stop the spouts of a topology; tuples in flight are processed.", "lifecycle:deactivate"
     ),
     "rebalance": Entry("Change the number of workers or tasks of a topology.", "lifecycle:rebalance"),
     "errors": Entry("Show the errors that a topology's components reported.", "status:errors"),
@@ -48,11 +48,11 @@ COMMANDS: Final = {
     "top": Entry("Watch the busiest components of a cluster.", "top"),
     "drain": Entry("Move all work away from a host.", "supervisors:drain"),
     "supervisors": Entry("List the hosts of a cluster and their slots.", "supervisors"),
-    "nimbus": Entry("Start a master.", "daemons:nimbus"),
-    "supervisor": Entry("Start the agent of a host that runs workers.", "daemons:supervisor"),
+    "nimbus": Entry("Start a Nimbus, a master of a cluster.", "daemons:nimbus"),
+    "supervisor": Entry("Start the daemon that runs workers on a host.", "daemons:supervisor"),
     "dev": Entry("Start a small cluster on this machine.", "dev"),
     "zookeeper": Entry("Start a ZooKeeper server for development.", "zookeeper"),
-    "config": Entry("Show the current settings and where each comes from.", "config"),
+    "config": Entry("Show the current settings, and where each setting comes from.", "config"),
     "version": Entry("Show the version of Squall, and of a cluster.", "version"),
     "table": Entry("Show the contents of a table that Spark wrote, and check its files.", "table"),
     "reprocess": Entry("Run a PySpark job over committed rows and publish its result.", "reprocess"),
@@ -121,7 +121,7 @@ class Squall(click.Group):
 
 
 def with_the_way_out(error: click.NoSuchOption) -> click.NoSuchOption:
-    """Return the error. If the command takes a name, the error says how to give a name that begins with a dash."""
+    """Return the error. If the command takes a name, the error's text also says how to give a name that begins with a dash."""
     command = None if error.ctx is None else error.ctx.command
     arguments = [each for each in command.params if isinstance(each, click.Argument)] if command else []
     if error.possibilities or not arguments or any(each.nargs != 1 for each in arguments):
@@ -139,7 +139,7 @@ click.version_option(__version__, prog_name="squall", message="%(prog)s %(versio
 
 
 def fill_closed_streams() -> None:
-    """Open /dev/null for each standard stream that is None because the process was started with its descriptor closed."""
+    """Open /dev/null for each standard stream that is None, because its descriptor was closed when the process was started."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open as long as the process runs

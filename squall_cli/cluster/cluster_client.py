@@ -39,13 +39,14 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 nimbus_option = click.option(
     "--nimbus",
     metavar="URL",
-    help=f"Where Nimbus is; several addresses with commas.  [default: {VARIABLE}, else the site's file, else {DEFAULT_URL}]",
+    help="The address of Nimbus, or several addresses, separated by commas."
+    f"  [default: {VARIABLE}, else the site's file, else {DEFAULT_URL}]",
 )
 config_option = click.option(
     "--config",
     metavar="FILE",
     shell_complete=files,
-    help="The site's file.  [default: conf/squall.yaml, if there]",
+    help="The site's file.  [default: conf/squall.yaml, if it exists]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 
@@ -174,7 +175,7 @@ def _advice(client: NimbusClient, refused: Refused, name: str | None) -> str:
 
 
 def topology_names(client: NimbusClient) -> list[str]:
-    """Return the names of the topologies, for suggestions; none if they cannot be read."""
+    """Return the names of the topologies, for suggestions; return no names if they cannot be read."""
     return [topology.name for topology in _topologies(client)]
 
 

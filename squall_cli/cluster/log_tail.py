@@ -1,7 +1,7 @@
-"""The end of a remote log: read in pieces, followed while it grows, and split into entries.
+"""The end of a remote log. It is read in pieces, followed while the log grows, and split into entries.
 
-A log is read by byte offsets (negative offsets count from the end). Offsets may restart at any time, when the file is rotated.
-A worker that restarts on the same host continues the same file; on a different host it has a new file.
+A log is read by byte offsets (negative offsets count from the end). When the file is rotated, which may happen at any time,
+offsets restart at 0. A worker that restarts on the same host continues the same file; on a different host it has a new file.
 Must not know: how the log is reached, where entries are shown.
 """
 
@@ -15,10 +15,11 @@ from typing import Final
 
 from squall.api.answers import LogAnswer
 
-#: In bytes: the first read from the end of a log (FIRST), each later request (PIECE), and the most that is read from the end of
-#: a log (MOST).
+#: Bytes of the first read from the end of a log.
 FIRST: Final = 16 * 1024
+#: Bytes of each later request.
 PIECE: Final = 256 * 1024
+#: The most bytes that are read from the end of a log.
 MOST: Final = 4 * 1024 * 1024
 
 #: A line of a worker's log: `2026-03-01 12:00:00,123 INFO count[4] text`.
@@ -30,7 +31,7 @@ Ask = Callable[[int, int], "LogAnswer"]
 
 @dataclass(frozen=True)
 class LogEntry:
-    """One log entry. `text` may have several lines; time, level and place are "" if the line has none."""
+    """One log entry. `text` may have several lines. `time`, `level` and `place` are "" if the log does not have them."""
 
     worker: str
     host: str
@@ -40,7 +41,7 @@ class LogEntry:
     text: str
 
     def of(self, component: str | None) -> bool:
-        """Whether a task of this component logged the entry; always true for None."""
+        """Whether a task of this component logged the entry; always true if `component` is None."""
         return component is None or self.place.startswith(f"{component}[")
 
     @property
@@ -102,7 +103,7 @@ class Tail:
             window *= 4
 
     def end_of_log(self, window: int) -> tuple[int, str]:
-        """Return the offset of the last bytes, and their text."""
+        """Return the last bytes as text, with their offset in the log; `window` is their number."""
         answer = self.ask(-window, window)
         start, text = answer.offset, answer.text
         self.offset = answer.next_offset
@@ -129,7 +130,7 @@ class Tail:
         return [entry for entry in self.entries(lines) if entry.of(component)]
 
     def close(self) -> list[str]:
-        """Return the unfinished last line. Call this when the log has ended."""
+        """Return the unfinished last line, if there is one. Call this when the log has ended."""
         lines = [self.rest] if self.rest else []
         self.rest = ""
         return lines

@@ -1,7 +1,8 @@
-"""A client that decodes answers to structs of the API. An answer that does not fit raises an error before a command uses it.
+"""A client that decodes answers into structs of the API. If an answer does not fit its struct, the client raises an error
+before a command uses the answer.
 
-Any program may listen at the address of a Nimbus and answer in JSON. Unknown fields are ignored, since a newer Nimbus sends
-more fields.
+The checks are necessary because any program may listen at the address of a Nimbus and answer in JSON. Unknown fields are
+ignored, since a newer Nimbus sends more fields.
 Must not know: the commands.
 """
 
@@ -21,7 +22,7 @@ A = TypeVar("A", bound=Struct)
 
 
 class NoNimbus(SquallError):
-    """The answer does not come from a Nimbus of this version."""
+    """The answer does not fit the API: perhaps the program that answered is not a Nimbus of this version."""
 
 
 class NimbusClient(Client):

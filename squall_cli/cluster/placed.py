@@ -1,4 +1,4 @@
-"""Sentences about a topology's workers: whether it has as many workers as it wants, and whether these run.
+"""Sentences about a topology's workers: whether the topology has as many workers as it asks for, and whether they run.
 
 Must not know: HTTP, terminals.
 """
@@ -31,7 +31,7 @@ def has_fewer_workers(status: TopologyAnswer) -> bool:
 
 
 def fewer_workers(status: TopologyAnswer, supervisors: Sequence[SupervisorEntry]) -> str:
-    """Return `4 of 9 workers: ...` and the reason if a topology has fewer workers than it asks for; else ""."""
+    """Return `4 of 9 workers: REASON` if a topology has fewer workers than it asks for; else ""."""
     if not has_fewer_workers(status):
         return ""
     return _fewer(_workers_there(status), status.workers_wanted, tasks_of(status, {}), supervisors)
@@ -48,7 +48,7 @@ def fewer_to_come(
     parallelism: Mapping[str, int],
 ) -> str:
     """Like `fewer_workers`, for a topology that is REBALANCING: an estimate from the slots that are free now. If `workers` is
-    None, the number does not change; `parallelism` has the new numbers of tasks of some components."""
+    None, the number of workers does not change; `parallelism` has the new numbers of tasks of some components."""
     wanted = workers or status.workers_wanted
     tasks = tasks_of(status, parallelism)
     connected = [supervisor for supervisor in supervisors if supervisor.connected]
@@ -62,7 +62,7 @@ def fewer_to_come(
 
 
 def tasks_of(status: TopologyAnswer, parallelism: Mapping[str, int]) -> int:
-    """Return the topology's number of tasks, with the new numbers of some components."""
+    """Return how many tasks the topology will have when some components get new numbers of tasks (`parallelism`)."""
     return sum(parallelism.get(name, each.tasks) for name, each in status.components.items())
 
 
@@ -97,8 +97,8 @@ def no_workers(supervisors: Sequence[SupervisorEntry]) -> str:
 
 
 def free_slots(supervisors: Sequence[SupervisorEntry]) -> tuple[str, str]:
-    """Return two phrases, each "" if it has no slots: the free slots that can get workers, and the free slots of drained
-    hosts."""
+    """Return two phrases: the free slots that can get workers, and the free slots of drained hosts. A phrase is "" if there are
+    no such slots."""
     open_slots, drained = _free_by_host(supervisors, False), _free_by_host(supervisors, True)
     count = plural(sum(open_slots.values()), "slot is", "slots are")
     hosts = "the drained host" if len(drained) == 1 else "drained hosts:"
@@ -117,13 +117,13 @@ def _free_by_host(supervisors: Sequence[SupervisorEntry], drained: bool) -> Coun
 
 
 def _named(hosts: Collection[str]) -> str:
-    """Return the first hosts by name, and the number of further hosts."""
+    """Return the names of the first hosts in alphabetical order, and the number of the others."""
     names, more = sorted(hosts)[:MOST_HOSTS], len(hosts) - MOST_HOSTS
     return ", ".join(names) + (f" and {plural(more, 'other')}" if more > 0 else "")
 
 
 def held_up(topology: TopologySummary) -> str:
-    """Return a sentence that workers of a topology do not run, with the reason; "" if all run, or if no reason is known."""
+    """Return a sentence saying how many workers of a topology do not run, and why; "" if all run, or if no reason is known."""
     held = topology.held_up
     if not held:
         return ""
@@ -132,8 +132,7 @@ def held_up(topology: TopologySummary) -> str:
 
 
 def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
-    """Return a sentence that the previous version may return, with the time that is left; "" if there is no previous
-    version."""
+    """Return a sentence saying how long the previous version may still return; "" if there is no previous version."""
     before = topology.stands_by
     if not before:
         return ""

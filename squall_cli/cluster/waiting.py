@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Progress = TypeVar("Progress", bound="WaitProgress")
 
-#: Seconds between two requests: at first, and after a while.
+#: Seconds between two requests, at the beginning and later.
 PAUSES: Final = (0.1, 1.0)
 #: Seconds without an answer after which waiting ends.
 PATIENCE: Final = 60.0
@@ -38,11 +38,11 @@ NO_LEADER: Final = "NoLeader"
 
 
 class Interrupted(SquallError):
-    """Ctrl-C during a wait."""
+    """The user pressed Ctrl-C during a wait."""
 
 
 class WaitProgress:
-    """Shows the latest text."""
+    """Shows the latest text of the progress."""
 
     shown = ""
     status: Status | None = None
@@ -114,8 +114,8 @@ def patiently(
     passes: Callable[[Unreachable | Refused], bool] = is_away,
     within: float = PATIENCE,
 ) -> T:
-    """Return the result of `ask`. Repeat the call for `within` seconds while `passes` is true of its error: by default, while
-    no Nimbus leads or answers."""
+    """Return the result of `ask`. If `ask` raises an error that will pass, call it again, for at most `within` seconds.
+    `passes` says which errors will pass: by default, those that mean that no Nimbus leads or answers."""
     from squall.http.client import Refused, Unreachable
 
     began = time.monotonic()

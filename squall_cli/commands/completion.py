@@ -1,6 +1,7 @@
 """Shell completion: names of topologies, components and supervisors, requested from the cluster while the user types.
 
-If anything fails, nothing is completed and nothing is printed: an error message, or a long wait, would disturb the user more.
+If anything fails, nothing is completed and nothing is printed: an error message or a long wait would disturb the user more than
+a missing completion.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from topology_api.options import OPTIONS
 if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
 
-#: Seconds to wait for the cluster's answer; the user waits meanwhile.
+#: Seconds to wait for the cluster's answer. The value is small because the user waits too.
 MOST_SECONDS: Final = 0.5
 
 
@@ -105,12 +106,12 @@ settings_option = click.option(
     multiple=True,
     callback=well_formed,
     shell_complete=settings,
-    help="A setting, or COMPONENT:KEY=VALUE; overrides all others. May be repeated.",
+    help="A setting (COMPONENT:KEY=VALUE for one component); overrides all other settings. May be repeated.",
 )
 
 
 def not_empty(ctx: click.Context, argument: click.Parameter, name: str | None) -> str | None:
-    """Refuse an empty NAME, which usually comes from an unset shell variable. A callback of click."""
+    """Raise an error for an empty NAME, which usually comes from an unset shell variable. A callback of click."""
     if name == "":
         raise click.BadParameter("it is empty: give the name of a topology")
     return name

@@ -1,8 +1,8 @@
-"""`squall config`: the current settings and where each comes from. It also checks the settings.
+"""`squall config`: the current settings, and where each setting comes from. The command also checks the settings.
 
-Without a name or --nimbus the command shows the settings of this machine. They lack the settings that a topology and its
-components make in code, which are known only when the topology is built. For a topology on a cluster, and for a Nimbus, it asks
-the cluster, which has merged all settings. Secrets are hidden, so the output can be shared.
+Without a name or --nimbus the command shows the settings of this machine. Settings that a topology and its components make in
+code are not among them, since these are known only when the topology is built. For a topology on a cluster, and for a Nimbus,
+the command asks the cluster, which has merged all settings. Secrets are hidden, so the output can be shared.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def settings_of(conf: Mapping[str, object]) -> list[Setting]:
 @settings_option
 @cluster_options
 def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...]) -> None:
-    """Show the current settings and where each comes from.
+    """Show the current settings, and where each setting comes from.
 
     Settings come from the defaults, the site's file, the environment (SQUALL_TOPOLOGY_WORKERS=2) and -o; each of these
-    overrides the previous ones. A topology's own settings come between the environment and -o. If settings are wrong, all wrong
-    settings are named, and the exit status is 1, or 2 if all of them are from -o.
+    overrides the previous ones. A topology's own settings come between the environment and -o. If settings are wrong, the
+    command names all wrong settings and exits with 1, or with 2 if all wrong settings are from -o.
 
     With the NAME of a topology, the command shows the topology's settings on its cluster; with --nimbus but no NAME, the
     settings of that Nimbus. Secrets are always hidden.
@@ -103,7 +103,7 @@ def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...])
     """
     if name is not None or cluster.nimbus is not None:
         if settings:
-            raise click.UsageError("-o applies only to the settings here, not to those of a cluster")
+            raise click.UsageError("-o applies only to settings of this machine, not to those of a cluster")
         show(settings_there(cluster, name), cluster.as_json)
         return
     layers = read_layers(cluster.config, os.environ, settings)

@@ -30,9 +30,9 @@ HOST: Final = re.compile(r"(?=.{1,253}$)(?!-)[\w-]{1,63}(\.[\w-]{1,63})*", re.AS
 #: A wildcard address: a daemon can listen on it, but clients cannot connect to it.
 EVERYWHERE: Final = "0.0.0.0"
 
-#: Seconds that a daemon waits for ZooKeeper before it logs a warning and starts (FIRST_SECS), and seconds between two such
-#: warnings.
+#: Seconds that a daemon waits for ZooKeeper before it logs a warning and starts.
 FIRST_SECS: Final = 3.0
+#: Seconds between two such warnings.
 AGAIN_SECS: Final = 60.0
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def state_option(text: str) -> Callable[[Command], Command]:
 
 
 def directory(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Check --state: a directory, or a path where a directory can be made. A callback of click."""
+    """Check --state: its value must be a directory, or a path that does not exist yet. A callback of click."""
     if value == "":  # from an unset shell variable; it does not mean the working directory
         raise click.BadParameter("it is empty: give a directory, or leave the option out")
     if value is not None and os.path.exists(value) and not os.path.isdir(value):
@@ -82,7 +82,7 @@ def directory(ctx: click.Context, option: click.Parameter, value: str | None) ->
 
 
 def host_name(ctx: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Check --host: a name or an IPv4 address to which other hosts can connect. A callback of click."""
+    """Check --host: its value must be a name or an IPv4 address to which other hosts can connect. A callback of click."""
     if value is not None and (HOST.fullmatch(value) is None or value == EVERYWHERE):
         raise click.BadParameter(
             f"other hosts cannot reach this host by {value!r}: give its name or its IPv4 address, without a port"
@@ -150,8 +150,8 @@ def run_daemon(
 ) -> None:
     """Connect the store, and run a daemon until it ends. Then call `release`, which frees the daemon's resources.
 
-    If ZooKeeper refuses access, call `stop`, which makes the daemon end, and raise the error after its end. If the daemon is
-    still `needed`, only log the error."""
+    If ZooKeeper refuses access, call `stop`, which makes the daemon end, and raise the error when the daemon has ended.
+    But if the daemon is still `needed`, only log the error."""
     refusals: list[SquallError] = []
 
     def refused(error: SquallError) -> None:
@@ -172,8 +172,9 @@ def run_daemon(
 
 
 def connect(store: ZooKeeperStore, refused: Callable[[SquallError], None]) -> None:
-    """Connect to ZooKeeper. A daemon may start before ZooKeeper; until it is connected, it behaves as it does while ZooKeeper
-    is down. Raises an error if ZooKeeper refuses access. If ZooKeeper refuses access later, another thread calls `refused`."""
+    """Connect to ZooKeeper. A daemon may start before ZooKeeper; until the daemon is connected, it behaves as it does while
+    ZooKeeper is down. Raises an error if ZooKeeper refuses access. If ZooKeeper refuses access later, another thread calls
+    `refused`."""
     from squall.cluster.store import Unavailable
 
     def connect_later() -> None:
@@ -207,7 +208,7 @@ def check_servers(servers: str) -> None:
 
 
 def log_to(*handlers: logging.Handler) -> None:
-    """Log to these handlers. Of libraries, only warnings and errors are logged."""
+    """Log to these handlers. Log only warnings and errors of libraries."""
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     for handler in handlers:

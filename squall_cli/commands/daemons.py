@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--advertise",
     metavar="URL",
-    help="The URL at which others reach this Nimbus.  [default: from --listen and this host's name]",
+    help="The URL at which other machines reach this Nimbus.  [default: from --listen and this host's name]",
 )
 @daemon_options.state_option("Where Nimbus keeps its files.  [default: ~/.local/state/squall/nimbus]")
 @daemon_options.insecure_option
@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 def nimbus(
     zookeeper: str | None, listen: tuple[str, int], state: str | None, config: str | None, **others: Any
 ) -> None:
-    """Start a master of a cluster, until Ctrl-C or SIGTERM.
+    """Start a Nimbus, a master of a cluster. It runs until Ctrl-C or SIGTERM.
 
-    Several masters may run for one cluster, each with its own --state: one leads, and if it dies, another takes over. Each of
-    them answers requests that only read; requests that change something are redirected to the leader. Topologies continue to
-    run while no Nimbus is up.
+    Several masters may run for one cluster, each with its own --state: one leads, and if the leader dies, another master takes
+    over. Every master answers requests that only read; it redirects requests that change something to the leader. Topologies
+    continue to run while no Nimbus is up.
 
     \b
     Examples:
@@ -80,9 +80,11 @@ _log = logging.getLogger(__name__)
 LEASE: Final = "supervisor.worker.lease.secs"
 TIMEOUT: Final = "nimbus.supervisor.timeout.secs"
 PORTS: Final = "supervisor.worker.ports"
-#: The number of ports on which a worker listens: one for tuples, one for messages that must not queue behind tuples.
+#: The number of ports on which a worker listens: one port is for tuples, the other for messages that must not queue behind
+#: tuples.
 PORTS_OF_ONE: Final = 2
-#: The minimum number of seconds between the end of its workers' leases and the timeout after which a supervisor is given up.
+#: The minimum number of seconds between the end of the workers' leases and the moment at which Nimbus gives their supervisor
+#: up.
 MARGIN: Final = 2.0
 
 
@@ -93,14 +95,14 @@ MARGIN: Final = 2.0
     "--host",
     metavar="NAME",
     callback=daemon_options.host_name,
-    help="The name or IPv4 address at which others reach this host.  [default: its own name]",
+    help="The name or IPv4 address at which other hosts reach this host.  [default: the host's own name]",
 )
 @click.option(
     "--bind",
     metavar="ADDRESS",
     default="127.0.0.1",
     show_default=True,
-    help="The address that workers listen on; 0.0.0.0 for all. Their links are always encrypted.",
+    help="The address that workers listen on; 0.0.0.0: all addresses. Workers' links are always encrypted.",
 )
 @daemon_options.state_option(
     "Where the supervisor keeps its files and workers.  [default: ~/.local/state/squall/supervisor]"
@@ -125,11 +127,11 @@ def supervisor(
     config: str | None,
     **others: Any,
 ) -> None:
-    """Start the agent of a host that runs workers, until Ctrl-C or SIGTERM.
+    """Start a supervisor, the daemon that runs workers on a host. It runs until Ctrl-C or SIGTERM.
 
     The workers do not end with the supervisor: they run until their lease ends (supervisor.worker.lease.secs), and the next
     supervisor with the same --state takes them over. So a supervisor can be restarted or upgraded under load. To move the work
-    away first, drain it: squall drain SUPERVISOR.
+    to other hosts first: squall drain SUPERVISOR.
 
     \b
     Examples:
@@ -191,7 +193,8 @@ def listen_by(bind: str) -> tuple[str, int]:
 
 
 def unreached(said: str | None, host: str, bind: str, listen: str, servers: str) -> list[str]:
-    """Return a sentence for each address that other hosts cannot reach, or that means, on another host, that host itself.
+    """Return a sentence for each address that other hosts cannot reach, or that every host uses for itself, such as
+    `localhost`.
 
     `said` is --host. If it is None, `host` is the host's own name, and other hosts matter only if one of the ZooKeeper
     `servers` runs on another host."""
@@ -204,13 +207,13 @@ def unreached(said: str | None, host: str, bind: str, listen: str, servers: str)
         if is_local_name(address):
             if meant and not local:
                 found.append(
-                    f"{whose} of host {host!r} are reached from this machine only ({option} {address}): {here} give {option} an"
-                    " address that other hosts reach, or 0.0.0.0"
+                    f"{whose} of host {host!r} can be reached only from this machine ({option} {address}): {here}"
+                    f" give {option} an address that other hosts reach, or 0.0.0.0"
                 )
         elif address in EVERYWHERE and local:
             found.append(
-                f"other hosts look for {whose} of this host at {host!r}, which to each of them is its own address: {here} give"
-                " --host NAME, a name at which they reach this host"
+                f"other hosts look for {whose} of this host at {host!r}, which each of them takes for its own"
+                f" address: {here} give --host NAME, a name at which they reach this host"
             )
     return found
 
@@ -225,8 +228,9 @@ def check_ports(conf: Mapping[str, Any], slots: int) -> None:
     ports = None if conf[PORTS] is None else port_range(str(conf[PORTS]))
     if ports is not None and len(ports) < PORTS_OF_ONE * slots:
         problem = (
-            f"{PORTS!r} is {conf[PORTS]}, which are {len(ports)} ports, and {slots} slots take {PORTS_OF_ONE * slots}:"
-            f" {PORTS_OF_ONE} for each worker. Give more ports, or --slots {max(len(ports) // PORTS_OF_ONE, 1)}"
+            f"{PORTS!r} is {conf[PORTS]}, which has {len(ports)} ports, but {slots} slots need"
+            f" {PORTS_OF_ONE * slots}: {PORTS_OF_ONE} for each worker."
+            f" Give more ports, or --slots {max(len(ports) // PORTS_OF_ONE, 1)}"
         )
         raise InvalidConfig([problem])
 

@@ -1,8 +1,8 @@
 """`squall dev`: a small cluster on this machine. Nimbus and a supervisor run in this process; the supervisor starts workers as
 processes.
 
-The store is embedded, so neither ZooKeeper nor Java is needed. With --state, the next start restores the
-topologies; without it, all files are in a temporary directory that is removed at the end. Ctrl-C also ends the workers.
+The store is embedded, so neither ZooKeeper nor Java is needed. With --state, the next start restores the topologies; without
+--state, all files are in a temporary directory, which is removed at the end. Ctrl-C also ends the workers.
 Must not know: how Nimbus and the supervisor work.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from squall.cluster.memory import InMemoryStore
     from supervisor.daemon import SupervisorSettings
 
-#: Seconds within which Nimbus must lead. It has no rival.
+#: Seconds within which this Nimbus must become the leader. It has no rival.
 START_SECS: Final = 20.0
 #: Seconds between two checks for a signal.
 PAUSE: Final = 0.1
@@ -54,7 +54,7 @@ STORE: Final = "store.sqlite"
 def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, config: str | None) -> None:
     """Start a small cluster on this machine, for trying things: Nimbus and a supervisor in one process, without ZooKeeper.
 
-    Ctrl-C ends the cluster with all its workers. With --state, the next start continues the topologies; without it,
+    Ctrl-C ends the cluster with all its workers. With --state, the next start continues the topologies; without --state,
     nothing is kept.
 
     \b
@@ -84,7 +84,7 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
 
 
 class DevCluster:
-    """Nimbus and a supervisor over a store of their own."""
+    """A Nimbus and a supervisor in this process, with a store that only they use."""
 
     def __init__(self, store: InMemoryStore, nimbus: NimbusSettings, supervisor: SupervisorSettings) -> None:
         from nimbus.daemon import NimbusDaemon
@@ -184,8 +184,8 @@ def forget_token(url: str, token: str | None) -> None:
 
 
 def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
-    """Return whether commands of this user find the token without configuration. If the home directory is not writable, they do
-    not."""
+    """Return whether commands of this user find the token without configuration. They do not if the home directory is not
+    writable."""
     from squall.security.tokens import user_place
 
     place = user_place(url, os.environ)

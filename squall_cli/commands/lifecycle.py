@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from squall.api.answers import TopologyAnswer
     from squall_cli.cluster.nimbus_client import NimbusClient
 
-#: Idle reasons of a spout that has no open trees: deactivated, finished, or not open yet.
+#: The reasons why a spout that has no open trees is idle.
 AT_REST: Final = ("inactive", "finished", "not open yet")
 
 
@@ -61,7 +61,7 @@ def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: boo
 
 
 def wait_until_gone(client: NimbusClient, name: str, killed: str) -> None:
-    """Wait until the name is free, or a different submission has it."""
+    """Wait until the name is free, or until a different submission has the name."""
 
     def check() -> tuple[bool | None, str]:
         status = client.topology_or_none(name)
@@ -85,7 +85,7 @@ def pending_trees(status: TopologyAnswer) -> int:
 @completion.name_argument
 @cluster_options
 def activate(cluster: ClusterOptions, name: str) -> None:
-    """Let the spouts of a topology run.
+    """Start the spouts of a topology.
 
     \b
     Example:
@@ -102,9 +102,9 @@ def activate(cluster: ClusterOptions, name: str) -> None:
 @waits_option("Return when no tree is in flight any more.")
 @cluster_options
 def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
-    """Stop the spouts of a topology; tuples in flight are finished.
+    """Stop the spouts of a topology; tuples in flight are processed.
 
-    The topology's workers keep running, and its bolts keep their memory. `squall activate` lets the spouts run again.
+    The topology's workers keep running, and its bolts keep their memory. `squall activate` starts the spouts again.
 
     \b
     Examples:
@@ -173,10 +173,10 @@ def rebalance(
     """Change the number of workers or tasks of a topology, or spread it over the current hosts.
 
     The topology's spouts stop, and tuples in flight are processed for at most SECS seconds; then all tasks are placed as if
-    they were new. A worker keeps its process if its slot still has all of its tasks. Every other worker is replaced by a new
-    process: the worker's tasks are opened or prepared again, and the tasks' memory and the old worker's log are lost. A change
-    of the number of workers replaces most workers, often all. If a component's number of tasks changes, all of its tasks are
-    new.
+    they were new. A worker keeps its process if its slot still has all of the worker's tasks. Every other worker is replaced by
+    a new process: its tasks are opened or prepared again, their memory is lost, and squall logs no longer shows the old
+    worker's log. If you change the number of workers, most workers are replaced, often all. If a component's number of tasks
+    changes, all of its tasks are new.
 
     \b
     Examples:

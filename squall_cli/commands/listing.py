@@ -66,8 +66,8 @@ def listing(cluster: ClusterOptions) -> None:
 
 
 def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[SupervisorEntry]) -> list[str]:
-    """Return one line for each topology that does not run or lacks workers, with the reason, and one for each new version that
-    is on trial."""
+    """Return a line with the reason for each topology that does not run or lacks workers, and a line for each new version that
+    may still be rolled back."""
     found = []
     for each in topologies:
         waits = waits_for_slots(each, each.workers)
@@ -78,5 +78,5 @@ def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[Supervi
 
 
 def waits_for_slots(topology: TopologyAnswer | TopologySummary, workers: int) -> bool:
-    """Whether the topology should have workers by now, but none is placed."""
+    """Whether the topology should have workers by now, but has none."""
     return topology.state in PLACED and workers == 0 and topology.uptime_secs > SOON_SECS

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 FILES: Final = ("worker", "output", "build")
 LINES: Final = 100
-#: Seconds between two reads of the logs (PAUSE), and of the list of workers.
+#: Seconds between two reads of the logs.
 PAUSE: Final = 0.5
+#: Seconds between two reads of the list of workers.
 FIND: Final = 3.0
-#: States in which no worker of a topology will run any more; and the seconds after which the workers' last lines are in their
-#: logs.
+#: States in which no worker of a topology will run any more.
 OVER: Final = tuple(state for state in TopologyState if state.asks == "stop")
+#: Seconds after the end of a topology within which the last lines of its workers reach their logs.
 LAST_WORDS: Final = 5.0
 LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT": "bad", "DEBUG": "dim"}
 
@@ -46,11 +47,17 @@ LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT":
     "--component",
     metavar="ID",
     shell_complete=completion.components,
-    help="Only lines that tasks of this component logged.",
+    help="Show only lines that tasks of this component logged.",
 )
-@click.option("--worker", metavar="NAME", shell_complete=completion.workers, help="Only this worker's log.")
 @click.option(
-    "--file", type=click.Choice(FILES), default=FILES[0], show_default=True, help="Which log of each worker."
+    "--worker", metavar="NAME", shell_complete=completion.workers, help="Show only this worker's log."
+)
+@click.option(
+    "--file",
+    type=click.Choice(FILES),
+    default=FILES[0],
+    show_default=True,
+    help="Which log of each worker to show.",
 )
 @click.option(
     "--lines",
@@ -73,9 +80,9 @@ def logs(
     """Show the logs of a topology's workers, read through Nimbus and the workers' supervisors.
 
     A log has the lines that components print and log; each line has a time and a task. Lines of several workers are merged
-    according to the clocks of their hosts, each line with its worker's name in front. --file output shows output that bypassed
-    Python; --file build shows how the environment of --requirements was built. Logs of a COMPLETED or FAILED topology stay
-    until it is killed.
+    according to the clocks of their hosts, and each line begins with its worker's name. --file output shows output that
+    bypassed Python; --file build shows how the environment of --requirements was built. Logs of a COMPLETED or FAILED topology
+    stay until it is killed.
 
     \b
     Examples:
@@ -111,7 +118,7 @@ def logs(
 
 @dataclass(eq=False)
 class LogReader:
-    """The logs of a topology's current workers; `find` adds new workers and drops those that are gone."""
+    """Reads the logs of a topology's current workers; `find` adds new workers and drops workers that are gone."""
 
     client: NimbusClient
     name: str
@@ -119,14 +126,15 @@ class LogReader:
     worker: str | None
     file: str
     tails: dict[str, Tail] = field(default_factory=dict)
-    #: Workers whose log could not be read, and why; each is shown once.
+    #: Workers whose log could not be read -> the reason. Each reason is shown once.
     silent: dict[str, str] = field(default_factory=dict)
     could_read: bool = False
     has_found: bool = False
 
     @property
     def whose(self) -> str:
-        """Whose name distinguishes lines of several logs: "worker", or "host" for build logs; "" if there is only one log."""
+        """The kind of name that distinguishes lines of several logs: "worker", or "host" for build logs; "" if there is only
+        one log."""
         if len(self.tails) < 2:
             return ""
         return "host" if self.file == "build" else "worker"
@@ -169,7 +177,7 @@ class LogReader:
         return f"{self.name} is {self.client.topology(self.name).state} and has no workers at the moment"
 
     def over(self) -> str:
-        """Return the reason why nothing will be logged any more; "" while entries may still come."""
+        """Return a sentence saying that nothing more will be logged, and why; "" while entries may still come."""
         found = self.client.topology(self.name)
         if found.state not in OVER or (found.state_secs is not None and found.state_secs < LAST_WORDS):
             return ""
@@ -227,7 +235,7 @@ class LogReader:
 
 
 def follow_on(reader: LogReader, as_json: bool) -> None:
-    """Show new entries until the topology is gone, or until its state is final and all its logs are read."""
+    """Show new entries until the topology is gone, or until it has ended and all its logs are read."""
     from squall.http.client import Refused, Unreachable
 
     found_at: float | None = None
@@ -259,8 +267,8 @@ def follow_on(reader: LogReader, as_json: bool) -> None:
 
 
 def show(found: Iterable[LogEntry], as_json: bool, whose: str, one_document: bool = False) -> None:
-    """Print entries, with the name of their worker or host in front, as `whose` says. As JSON: one document, or one object on
-    each line, when the entry arrives."""
+    """Print entries. If `whose` is not "", each line begins with the name of its worker or host. As JSON, print one document
+    (`one_document`), or one object on a line for each entry."""
     if as_json and one_document:
         echo_json({"lines": [asdict(entry) for entry in found]})
         return

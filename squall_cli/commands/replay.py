@@ -1,7 +1,7 @@
 """`squall replay FILE --source lines=PATH --output count=PATH`: a topology's bolts over stored rows, as a Spark job.
 
-Reads the options, finds out whether the results exist already, runs the job with a progress bar, publishes each output as a
-version of its table, and prints the numbers of read, written and failed tuples.
+The command reads the options, finds out whether the results exist already, runs the job with a progress bar, publishes each
+output as a version of its table, and prints how many rows were published and how many tuples failed.
 Must not know: how a replay runs, how a result is published (see the imported modules).
 """
 
@@ -68,7 +68,7 @@ class Outcome:
 
     published: Mapping[str, Published]
     errors: int | None
-    #: The numbers of failed tuples, and of tuples neither acked nor failed, when the outputs were made; None: unknown.
+    #: The number of tuples that were neither acked nor failed when the outputs were made; None: unknown.
     unsettled: int | None
 
 
@@ -89,7 +89,7 @@ def _paths(
     multiple=True,
     required=True,
     callback=partial(_paths, check=check_path),
-    help="Rows that replace a component's tuples. May be repeated; COMPONENT:STREAM=PATH for another stream.",
+    help="Rows that replace a component's tuples (COMPONENT:STREAM=PATH: the tuples of one stream). May be repeated.",
 )
 @click.option(
     "--output",
@@ -100,8 +100,8 @@ def _paths(
     callback=partial(_paths, check=check_table_path),
     help="A component whose tuples are wanted, and the table for them. May be repeated.",
 )
-@click.option("--since", metavar="TIME", help="Of tables, only rows committed at or after TIME.")
-@click.option("--until", metavar="TIME", help="Of tables, only rows committed before TIME.")
+@click.option("--since", metavar="TIME", help="From tables, read only rows committed at or after TIME.")
+@click.option("--until", metavar="TIME", help="From tables, read only rows committed before TIME.")
 @click.option(
     "--max-errors",
     metavar="N",
@@ -129,10 +129,10 @@ def _paths(
 def replay(since: str | None, until: str | None, as_json: bool, **others: Any) -> None:
     """Run the bolts of a topology over stored rows, as a Spark job, so that the same code processes history and stream.
 
-    FILE defines `topology`, as for squall run; its arguments follow --. Each --source replaces the tuples of a component with
-    rows, and each --output names a component whose tuples are wanted. The bolts between sources and outputs run; spouts and
-    sinks do not. A source is a table that a SparkSink writes, or files (.parquet, .orc, .json, .csv; else lines of text). The
-    result of each output is published as the newest version of a table.
+    FILE defines `topology`, as for squall run; arguments of a function follow --. Each --source replaces the tuples of a
+    component with rows, and each --output names a component whose tuples are wanted. The bolts between sources and outputs run;
+    spouts and sinks do not. A source is a table that a SparkSink writes, or files (.parquet, .orc, .json, .csv; all other files
+    are read as lines of text). The result of each output is published as the newest version of a table.
 
     \b
     Examples:
@@ -143,7 +143,7 @@ def replay(since: str | None, until: str | None, as_json: bool, **others: Any) -
           --max-errors 100 --errors hdfs://nn:9000/failed \\
           --master spark://host:7077
 
-    Nothing is published before all outputs are written.
+    The command publishes nothing before all outputs are written.
 
     Exit status: 0 published, now or by an earlier run; 1 failed, and only the outputs that the error message names were
     published; 2 wrong usage.
@@ -161,7 +161,8 @@ def replay(since: str | None, until: str | None, as_json: bool, **others: Any) -
 
 
 def check_paths(options: ReplayOptions) -> None:
-    """Raise `UsageError` if a result would be written into a source or another result, or if Spark cannot reach a path."""
+    """Raise `UsageError` if a result would be written into a source or into a different result, or if Spark cannot reach a
+    path."""
     read = list(options.sources.values())
     written = [*options.outputs.values(), *([] if options.errors is None else [options.errors])]
     check_places(options.master, options.conf, reads=read, writes=written)
@@ -239,7 +240,7 @@ class ReplayJob:
         return Run("replay", options.source, self.code(), tuple(reads.values()), settings, table.table)
 
     def code(self) -> str:
-        """Return a digest of the user's modules, and of the topology that these made."""
+        """Return a digest of the user's modules, and of the topology that these modules made."""
         parts = {place: file.read_bytes() for place, file in self.modules.items()}
         parts |= {f":{component}": data for component, data in self.topology.pickles.items()}
         parts[":"] = json.dumps(self.topology.describe(), sort_keys=True, default=str).encode()
@@ -266,8 +267,8 @@ class ReplayJob:
         return self.replayed.errors if output == ERRORS else self.replayed[output]
 
     def check_columns(self, frames: Mapping[str, Any]) -> None:
-        """Raise `CannotReplay` for columns that sources lack, with advice for this command. `replay_topology` checks them too,
-        but its advice cannot name paths or options."""
+        """Raise `CannotReplay`, with advice for this command, if a source lacks columns. `replay_topology` checks the columns
+        too, but its advice cannot name paths or options."""
         from squall_io.spark.replay.inputs import FileSource
         from squall_io.spark.replay.problems import CannotReplay
         from squall_io.spark.replay.run import missing_columns
@@ -278,10 +279,12 @@ class ReplayJob:
             problem = missing_columns(self.plan, key, frame.columns)
             if problem is None:
                 continue
-            help_ = "give files with such columns, or replay from Python: replay_topology takes any DataFrame"
+            help_ = (
+                "give files with these columns, or replay from Python: replay_topology takes any DataFrame"
+            )
             if not isinstance(self.given[name], FileSource):
                 help_ = (
-                    "make a table that has them, and give it as the source: squall reprocess"
+                    "make a table that has these columns, and give that table as the source: squall reprocess"
                     f" --sql 'select ... as {self.plan.fields_of(key)[0]}, ... from rows' --input {self.options.sources[name]}"
                     " --output PATH"
                 )
@@ -342,7 +345,7 @@ def show(out: IO[str], options: ReplayOptions, outcome: Outcome, seconds: float,
         write(out, f"{formats.plural(outcome.errors, 'error')} (of at most {options.max_errors:,}){where}")
     if outcome.unsettled:
         tuples = formats.plural(outcome.unsettled, "tuple")
-        write(out, f"{tuples} neither acked nor failed, which would time out in a stream")
+        write(out, f"{tuples} neither acked nor failed: in a stream, these would time out")
     write(out, f"done in {formats.duration(seconds)}")
 
 

@@ -1,8 +1,9 @@
 """`squall reprocess JOB.py --input PATH --output PATH`: run a PySpark job over committed rows and publish its result
 atomically.
 
-Reads the options, checks in the manifest whether the result exists already, runs the job with a progress bar, and prints the
-numbers of read and written rows. Must not know: how a result is published, or how a job is found (see the imported modules).
+The command reads the options, checks in the manifest whether the result exists already, runs the job with a progress bar, and
+prints how many rows were read and written. Must not know: how a result is published, or how a job is found (see the imported
+modules).
 """
 
 from __future__ import annotations
@@ -45,14 +46,17 @@ class ReprocessOptions(ResultOptions):
 @click.command()
 @click.argument("job_file", metavar="[JOB.py]", required=False, shell_complete=files)
 @click.option("--sql", metavar="TEXT", help="A query of the table `rows`, instead of JOB.py.")
-@table_option("--input", "source", "A table that a SparkSink writes, or one of results.")
+@table_option("--input", "source", "A table that a SparkSink writes, or a table of results.")
 @table_option("--output", "target", "The table for the result.")
 @click.option(
     "--since", metavar="TIME", help="Only rows committed at or after TIME, such as 2026-03-01T12:00:00Z."
 )
 @click.option("--until", metavar="TIME", help="Only rows committed before TIME.")
 @click.option(
-    "--key", metavar="NAMES", callback=names, help="Leave out replays: rows equal in these columns."
+    "--key",
+    metavar="NAMES",
+    callback=names,
+    help="Columns: of rows that are equal in these, leave out all but the first.",
 )
 @result_options(
     again="Run even if the same job made the newest version from the same rows, for example"
@@ -70,8 +74,8 @@ def reprocess(
 
     JOB.py defines  def reprocess(spark, rows)  which returns a DataFrame; --sql is one query of the table `rows` instead. A
     reader of the output sees the previous version or the new version, and nothing in between. If the command is killed and
-    repeated, or runs twice, it publishes only once: if the newest version was made by the same job from the same rows, nothing
-    is done.
+    repeated, or runs twice, it publishes only once: it does nothing if the newest version was made by the same job from the
+    same rows.
 
     \b
     Examples:

@@ -1,6 +1,7 @@
 """`squall run FILE`: run a topology on this machine, in this process or in worker processes, until it is completed or stopped.
 
-Reads the command line, chooses where output goes, runs the topology, prints the summary, and exits with its status.
+The command reads its options, chooses where output goes, runs the topology, prints the summary, and exits with the status of
+the run.
 Must not know: how topologies are found, watched, drawn or summarised (see the imported modules).
 """
 
@@ -43,7 +44,7 @@ WORKERS = "topology.workers"
     "--workers",
     metavar="N",
     type=Whole(1),
-    help="The number of worker processes. With 1, all runs in this process.  [default: 1]",
+    help="The number of worker processes. With 1, everything runs in this process.  [default: 1]",
 )
 @click.option("--seconds", metavar="S", type=Seconds(above=True), help="Drain after S seconds.")
 @settings_option
@@ -109,7 +110,7 @@ def with_workers(layers: Layers, workers: int | None) -> Layers:
 
 
 def streams(json_wanted: bool) -> tuple[IO[str], RunView]:
-    """Return where the summary goes, and the view of the run. From now on, user code may write to stdout."""
+    """Return the stream for the summary, and the view of the run. After this call, user code may write to stdout."""
     if json_wanted:
         out = user_output.keep_stdout()
         return out, PlainLines(sys.stderr, sys.stderr)
@@ -175,7 +176,7 @@ def status_at_end(
 
 
 def close(cluster: LocalCluster, ended: Ended, interrupts: Interrupts, processes: bool) -> Ended:
-    """End the cluster. Return the final counters, which include trees that were cut off by the end."""
+    """End the cluster. Return how the run ended, with the final counters, which include trees that the end has cut off."""
     how = ended.how
     if how == "cut off":
         end_at_once(cluster, interrupts, processes)

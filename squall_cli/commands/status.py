@@ -1,5 +1,5 @@
-"""`squall status`: the current state of one topology, its components' counters, its workers and its errors.
-`squall errors`: its error reports in full, the newest last.
+"""`squall status`: the current state of one topology, its components' counters, its workers and its errors. `squall errors`: a
+topology's error reports in full, the newest last.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from squall_cli.terminal.formats import columns_of, cropped_inside, duration, mo
 from squall_cli.terminal.lines import Line, harmless, plain, width_of, write_lines
 from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table_of
 
-#: How many of the latest notes about a topology's workers are shown; --json has all notes that are kept.
+#: How many notes about a topology's workers are shown: the latest ones. --json has all notes that are kept.
 MOST_NOTES: Final = 3
 #: The most lines of a note on a screen; a note may end with a long text that a worker wrote.
 MOST_LINES: Final = 10
@@ -95,7 +95,7 @@ def head(found: TopologyAnswer, width: int) -> list[Line]:
 
 
 def how_long(found: TopologyAnswer) -> str:
-    """Return ` for 12.3 s, submitted 28 min 05 s ago`; only the first part if its state never changed."""
+    """Return ` for 12.3 s, submitted 28 min 05 s ago`; only the first part if the topology's state never changed."""
     if found.state == "BAD":
         return ""
     age, stayed = found.uptime_secs, found.state_secs
@@ -164,13 +164,16 @@ def wrapped(text: str, width: int) -> list[str]:
 @click.command()
 @completion.name_argument
 @click.option(
-    "--component", metavar="ID", shell_complete=completion.components, help="Only errors of this component."
+    "--component",
+    metavar="ID",
+    shell_complete=completion.components,
+    help="Show only errors of this component.",
 )
 @cluster_options
 def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
     """Show the errors that a topology's components reported, the newest last.
 
-    Only the latest errors of each component are kept. Times are from the clocks of the hosts where the errors happened.
+    Only the latest errors of each component are kept. The times come from the clocks of the hosts where the errors happened.
 
     \b
     Examples:

@@ -1,5 +1,5 @@
-"""`squall submit FILE`: loads a topology, packs its modules and files, sends all to Nimbus; with --wait, shows the topology's
-start.
+"""`squall submit FILE`: loads a topology, packs its modules and files, and sends all of this to Nimbus. With --wait, it also
+shows how the topology starts.
 
 Must not know: which modules are shipped, how they are sent, when a topology has come up (see the imported modules).
 """
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 #: Libraries that are installed with Squall on every host.
 WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "uvicorn")
-#: Seconds between two lines that differ only in their numbers.
+#: The minimum number of seconds between two lines that differ only in their numbers.
 LINE_SECS: Final = 5.0
 NUMBER: Final = re.compile(r"[\d,.]+(?:st|nd|rd|th)?")
 #: Seconds between two requests for the status of a topology that is coming up.
@@ -51,7 +51,7 @@ LOOK_SECS: Final = 0.25
 
 @dataclass(frozen=True)
 class SubmitOptions:
-    """The options and arguments, except those of the cluster."""
+    """The options and arguments of the command, except the options that name the cluster."""
 
     source: str
     arguments: tuple[str, ...]
@@ -73,7 +73,7 @@ class SubmitOptions:
 )
 @click.option("--name", metavar="NAME", help="The name on the cluster.  [default: the name in FILE]")
 @click.option("--wait", is_flag=True, help="Show how the topology comes up; return when a tree is acked.")
-@click.option("--inactive", is_flag=True, help="Start no spout before `squall activate`.")
+@click.option("--inactive", is_flag=True, help="Do not start the spouts; `squall activate` starts them.")
 @click.option(
     "--replace",
     "replaces",
@@ -88,7 +88,7 @@ class SubmitOptions:
     metavar="PATH",
     shell_complete=kinds.files,
     multiple=True,
-    help="Also ship this module, package or folder, which the code imports only dynamically.",
+    help="Also ship this module, package or folder: for imports that Squall cannot find in the code.",
 )
 @click.option(
     "--resource",
@@ -128,14 +128,14 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
       squall submit clicks.py --requirements requirements.txt --wheels wheels
       squall submit clicks.py --replace --wait
 
-    --wait returns when the first tree is acked or the topology is completed. Exit status: 0 done; 1 if Nimbus refused
-    the topology, or with --wait it did not come up; 2 wrong usage.
+    --wait returns when the first tree is acked or the topology is completed. Exit status: 0 done; 1 if Nimbus refused the
+    topology or if, with --wait, the topology did not come up; 2 wrong usage.
     """
     asked = SubmitOptions(**typed)
     if asked.wait_secs is not None and not asked.replaces:
-        raise click.UsageError("-w sets how long the replaced topology may drain: it needs --replace")
+        raise click.UsageError("-w says how long a replaced topology may drain, so it needs --replace")
     if asked.wheels is not None and asked.requirements is None:
-        raise click.UsageError("--wheels has the packages that --requirements lists: give both")
+        raise click.UsageError("--wheels holds the packages that --requirements lists: give both options")
     with all_as_ctrl_c():
         go(cluster, asked, settings)
 
@@ -177,8 +177,8 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
 
 
 def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
-    """Load the topology of the user's file, and find the files that are shipped with it. All paths are read before the user's
-    file runs, since the file may change the working directory."""
+    """Load the topology of the user's file, and find the files that are shipped with the topology. All paths are read before
+    the user's file runs, since the file may change the working directory."""
     source = parse_source(asked.source)
     if source.file is not None:
         source = replace(source, file=Path(os.path.abspath(source.file)))
@@ -248,7 +248,7 @@ class Steps(WaitProgress):
     said = 0.0
 
     def now(self, text: str) -> None:
-        """Show a short step, if a later step can overwrite it."""
+        """Show a short step if the output is a terminal, where the next step overwrites the text."""
         if self.status is not None:
             self.show(text)
 
@@ -283,7 +283,7 @@ def hints(package: Package) -> list[str]:
         ways = "--include PATH ships a module, --requirements FILE installs a package on the hosts"
         if package.requirements is not None:
             ways = "list it in --requirements, or ship it with --include PATH"
-        found.append(f"imported, but not found here: {names}; {ways}")
+        found.append(f"imported, but not found on this machine: {names}; {ways}")
     return found
 
 

@@ -71,14 +71,14 @@ def resource(supervisor: SupervisorEntry, name: str, unit: int, form: str) -> st
 
 
 def workers_of(supervisor: SupervisorEntry) -> str:
-    """Return the topologies that have workers there, each with the number of its workers."""
+    """Return the names of the topologies that have workers on a supervisor, each with the number of these workers."""
     workers = Counter(worker.topology for worker in supervisor.workers)
     return ", ".join(f"{name} {number}" for name, number in sorted(workers.items()))
 
 
 def state_of(supervisor: SupervisorEntry) -> Cell:
-    """Return a supervisor's state. `away`: it sends no heartbeats; its workers run until their lease ends, then their tasks
-    move."""
+    """Return a supervisor's state. `away`: the supervisor sends no heartbeats; its workers run until their lease ends, and
+    after that the workers' tasks move."""
     if not supervisor.connected:
         return "away", "bad"
     if supervisor.drained:
@@ -111,7 +111,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
 
     \b
     Examples:
-      squall drain host-3 --wait      # then its supervisor may be stopped
+      squall drain host-3 --wait      # afterwards you may stop its supervisor
       squall drain host-3 --undo      # a rebalance may place work there again
     """
     if undo and waits:
@@ -130,7 +130,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
     used = sum(each.used for each in found)
     full = "" if undo or not used else no_room(there, meant)
     if undo:
-        text = f"Work may be placed on {supervisor} again; `squall rebalance NAME` spreads a topology over it, too."
+        text = f"Work may be placed on {supervisor} again; `squall rebalance NAME` also uses this host again."
     elif used:
         but = f", but {full}" if full else ""
         text = f"{supervisor} is being drained: {plural(used, 'worker')} to move{but}."
@@ -142,8 +142,8 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
 
 
 def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntry]:
-    """Return the supervisors to which a text refers: a host's name, an id, or the beginning of an id. Raises SquallError if
-    there is none, or if the text is ambiguous."""
+    """Return the supervisors that a text names. The text is a host's name, an id, or the beginning of an id. Raises SquallError
+    if there is no such supervisor, or if the text is ambiguous."""
     found = [each for each in there if text in (each.id, each.host)]
     if found:
         return found
@@ -169,9 +169,9 @@ def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
     """Return why the workers of these supervisors cannot move now; "" if the workers can move."""
     others = others_of(there, meant)
     if not others:
-        return "there is no other host for them: they stay until a supervisor is started on another host"
+        return "there is no other host for these workers: they stay until a supervisor is started on another host"
     if not free_slots(others):
-        return "no slot is free on another host: they stay until a slot is free, or a supervisor is started there"
+        return "no slot is free on another host: the workers stay until a slot is free, or until a new supervisor is started"
     return ""
 
 

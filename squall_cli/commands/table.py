@@ -1,7 +1,8 @@
-"""`squall table PATH`: the contents of a table, whether its files are unchanged since their commit, how many of its rows are
-replays.
+"""`squall table PATH`: shows the contents of a table, whether its files are unchanged since their commit, and how many of its
+rows are replays.
 
-Reads only the manifest, without Spark. `--verify` reads the files, `--key` counts rows with Spark, `--sweep` deletes leftovers.
+Without options the command reads only the manifest, without Spark. `--verify` also reads the files, `--key` counts rows with
+Spark, and `--sweep` deletes leftovers.
 Must not know: how a table is stored on its file system.
 """
 
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: How many partitions are shown at most: the last by name. --json has all.
+#: The most partitions that are shown: the last ones by name. --json has all partitions.
 MOST_PARTITIONS: Final = 20
-#: How many problems, or files that belong to no batch, are named at most.
+#: The most problems that are named, and the most files that belong to no batch.
 MOST_NAMED: Final = 50
 
 WRITERS: Final[tuple[TableColumn[WriterSummary], ...]] = (
@@ -70,16 +71,24 @@ PARTITIONS: Final[tuple[TableColumn[PartitionSummary], ...]] = (
 
 @click.command("table")
 @click.argument("path", metavar="PATH", callback=table_path, shell_complete=folders)
-@click.option("--verify", "verifying", is_flag=True, help="Read every file, and compare its digest.")
 @click.option(
-    "--key", metavar="NAMES", callback=names, help="Count rows that are equal in these columns: replays."
+    "--verify",
+    "verifying",
+    is_flag=True,
+    help="Read every file, and compare its digest with the committed one.",
+)
+@click.option(
+    "--key",
+    metavar="NAMES",
+    callback=names,
+    help="Count replays: rows that are equal to an earlier row in these columns.",
 )
 @click.option("--sweep", "sweeping", is_flag=True, help="Delete leftovers of topologies that have ended.")
 @click.option(
     "--older-than",
     metavar="SECS",
     type=Seconds(),
-    help="A topology has ended if it wrote nothing for this long.  [default: 86400, a day]",
+    help="Sweep only topologies that have written nothing for this long.  [default: 86400, a day]",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what --sweep would delete.")
 @spark_options
@@ -98,9 +107,10 @@ def table(
     """Show the contents of the table at PATH: a table of a SparkSink, or of results.
 
     Without options the command reads only the manifest: that needs no Spark, and no Java for a table on this machine. --verify
-    reads every committed file and compares its digest. --key lets Spark count the rows that are replays of other rows. --sweep
-    deletes leftovers of topologies that ended in the middle of a batch: a topology counts as ended if it wrote nothing for a
-    day, or for --older-than seconds. If a sink of such a topology is still alive, it writes its batch again; no row is lost.
+    reads every committed file and compares its digest with the committed one. --key lets Spark count the rows that are replays
+    of other rows. --sweep deletes leftovers of topologies that ended in the middle of a batch: the command assumes that a
+    topology has ended if it wrote nothing for a day, or for --older-than seconds. If a sink of such a topology is still alive,
+    it writes its batch again; no row is lost.
 
     \b
     Examples:
@@ -114,7 +124,7 @@ def table(
     from squall_io.spark.reading.committed import key_names
 
     if not sweeping and (dry_run or older_than is not None):
-        raise click.UsageError("--older-than and --dry-run are options of --sweep: give it, too")
+        raise click.UsageError("--older-than and --dry-run work only with --sweep: give --sweep, too")
     check_places(master, conf, reads=[path], writes=[path] if sweeping else [])
     with StartedSpark(master, conf) as started:
         files = started.store(path)
@@ -205,7 +215,7 @@ def print_summary(found: TableSummary) -> None:
 
 
 def print_rows(columns: Sequence[TableColumn[T]], things: Sequence[T]) -> None:
-    """Print things, if there are any, as the rows of a table below an empty line."""
+    """Print an empty line and a table with a row for each thing; print nothing if there are no things."""
     if things:
         click.echo()
         show(table_of(columns, things), sys.stdout)
@@ -227,7 +237,7 @@ def totals(found: TableSummary) -> str:
 
 
 def stream_notes(stream: StreamSummary) -> Iterator[str]:
-    """Yield further facts about a stream's table."""
+    """Yield sentences with further facts about a table that a stream writes."""
 
     def batches(number: int, verb: str, verbs: str) -> str:
         return f"{formats.plural(number, 'batch', 'batches')} {verb if number == 1 else verbs}"

@@ -1,4 +1,4 @@
-"""`squall top`: the busiest components of a cluster, measured repeatedly on a terminal, else once."""
+"""`squall top`: the busiest components of a cluster. On a terminal they are measured repeatedly, elsewhere once."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ COLUMNS: Final[tuple[TableColumn[Busy], ...]] = (
     TableColumn("ERRORS", lambda each: bad_when_some(each.component.errors), number=True, rank=1),
     TableColumn("WHY IDLE", lambda each: (each.component.idle, "dim"), elastic=True, rank=5),
 )
-#: How many rows of the window the summary, the table's header and the footer take.
+#: How many rows of the window are taken by the summary, the table's header and the footer.
 AROUND: Final = 5
 
 
@@ -110,7 +110,8 @@ class WatchedCluster:
 
     def __init__(self, client: NimbusClient) -> None:
         self.client = client
-        #: By submission id, since the counters of a new submission under an old name begin at zero.
+        #: The rates of each submission, by id. Not by name, since the counters of a new submission with an old name begin at
+        #: zero.
         self.rates: dict[str, Rates] = {}
 
     def measure(self, now: float) -> ClusterMoment:

@@ -13,14 +13,14 @@ from squall.api.answers import NimbusEntry, SupervisorEntry
 from squall_cli.cluster.cluster_client import VARIABLE, ClusterOptions, cluster_options, echo_json
 from topology_api.core_choice import CHOICE
 
-#: The fields that are shown of each daemon. A supervisor has no URL, and does not lead.
+#: The fields of a daemon that are shown. A supervisor lacks `url` and `leader`.
 SHOWN: Final = ("host", "id", "url", "leader", "versions")
 
 
 @click.command()
 @cluster_options
 def version(cluster: ClusterOptions) -> None:
-    """Show the version of Squall and of Python here, whether the core runs compiled or as plain Python, and, if you
+    """Show the versions of Squall and Python on this machine, whether the core runs compiled or as plain Python, and, if you
     name a cluster, the versions of its daemons.
 
     \b
@@ -56,7 +56,7 @@ def _in_json(daemon: NimbusEntry | SupervisorEntry) -> dict[str, object]:
 
 
 def _line(daemon: NimbusEntry | SupervisorEntry) -> str:
-    """Return one daemon with its versions. The URL tells the Nimbuses of one host apart."""
+    """Return a line with a daemon and its versions. The URL distinguishes several Nimbuses on one host."""
 
     place = f"supervisor on {daemon.host}"
     if isinstance(daemon, NimbusEntry):

@@ -1,4 +1,4 @@
-"""`squall zookeeper`: a ZooKeeper server in the foreground, for development, for tests and for trying a cluster.
+"""`squall zookeeper`: runs a ZooKeeper server in the foreground, for development, for tests and for trying a cluster.
 
 The server is a separate Java process; signals to this process end both processes. Must not know: the server's data.
 """
@@ -24,7 +24,7 @@ from squall.security.tls import InsecureBind, is_loopback
 from squall_cli.commands.daemon_options import listen_option, state_option, state_place
 from squall_cli.options.kinds import Whole, folders
 
-#: Seconds that the server has for ending in an orderly way.
+#: Seconds that the server has for an orderly end.
 _END_SECS: Final = 5.0
 _LOOK_SECS: Final = 0.2
 _LOG_LINES: Final = 10
@@ -52,12 +52,14 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
     shell_complete=folders,
     help="Where ZooKeeper's jars are.  [default: $SQUALL_ZOOKEEPER_JARS, else PySpark's]",
 )
-@click.option("--server", metavar="N", type=Whole(1), help="Which server of --ensemble this is.")
+@click.option(
+    "--server", metavar="N", type=Whole(1), help="The position of this server in --ensemble, from 1."
+)
 @click.option(
     "--ensemble",
     callback=ensemble_of,
     metavar="HOST:PORT:PORT,...",
-    help="All servers of an ensemble, number 1 first.",
+    help="All servers of an ensemble, in the order of their numbers (--server).",
 )
 @click.option(
     "--insecure",
@@ -75,7 +77,7 @@ def zookeeper(
     """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
 
     The server needs Java and ZooKeeper's jars: PySpark has these jars, or --jars names the lib folder of a ZooKeeper release. A
-    later start with the same --state has the same data. In production, run ZooKeeper as its own documentation says; Squall
+    later start with the same --state has the same data. In production, run ZooKeeper as ZooKeeper's documentation says; Squall
     works with ZooKeeper 3.6 and later.
 
     \b
@@ -131,7 +133,7 @@ def held(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def usable(folder: Path) -> Iterator[None]:
-    """Report errors of the folder with its name and the option --state."""
+    """Turn an OSError into an error that names the folder and the option --state."""
     try:
         yield
     except OSError as error:
@@ -142,7 +144,7 @@ def usable(folder: Path) -> Iterator[None]:
 
 
 def free_port(host: str, port: int) -> int:
-    """Return the port after a check that it is free; for 0, return a free port."""
+    """Return the port if it is free, or raise `NoServer`. For port 0, return a free port."""
     bare = host.strip("[]")
     with socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET) as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
@@ -189,7 +191,7 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """In the child: let the kernel end it if the parent is killed. Only Linux supports this."""
+    """Called in the child process: make the kernel end this process if the parent is killed. Only Linux supports this."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 

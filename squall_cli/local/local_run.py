@@ -1,4 +1,4 @@
-"""Follows one topology on a local cluster from its submission to its end, shows it, and starts the drain.
+"""Follows one topology on a local cluster from its submission to its end, shows its progress, and starts the drain.
 
 The main thread reads the cluster's status a few times a second and updates the view. Everything that may take long runs in
 another thread (a drain must wait for a running user call), so that a second Ctrl-C always works.
@@ -28,20 +28,24 @@ from squall_cli.terminal.views import Moment, RunView
 from topology_api.errors import NoSuchTopology, SquallError
 from worker.errors.reports import OURS
 
-#: The longest and the shortest pause between two reads of the status, in seconds, and the share of the time that reading may
-#: take (the status of many tasks is not cheap). Pauses begin short, so that the time of a short run is measured well.
+#: The longest pause between two reads of the status, in seconds. Pauses begin short, so that the time of a short run is
+#: measured well.
 PAUSE = 0.05
+#: The shortest pause, in seconds.
 LEAST_PAUSE = 0.002
+#: The share of the time that reading the status may take; the status of many tasks is not cheap.
 SHARE = 0.05
-#: Seconds after the deadline of the drain within which the workers must end. After that they are considered hung.
+#: Seconds after the deadline of the drain within which the workers must end. Workers that need longer are considered hung.
 GRACE = 3.0
 #: Seconds between two searches for new worker processes.
 FIND = 0.1
 #: Seconds for `close` and `cleanup` after a second Ctrl-C.
 LAST_SECONDS = 1.0
-#: Further seconds: without worker processes (MORE_SECONDS), and with them (KILL_SECONDS), since killing them takes longer on a
-#: busy machine, and neither they nor their files may remain. A call that hangs in this process is abandoned.
+#: Seconds that the shutdown may take in addition if there are no worker processes. A call that hangs in this process is
+#: abandoned.
 MORE_SECONDS = 0.5
+#: The same if there are worker processes: killing them takes longer on a busy machine, and neither the processes nor their
+#: files may remain.
 KILL_SECONDS = 5.0
 STDLIB = os.path.dirname(os.__file__) + os.sep
 
@@ -60,7 +64,7 @@ class Ended:
 
 @dataclass(eq=False)
 class LocalRun:
-    """Follows one submitted topology. `logs` reads the output of worker processes; None: there are none."""
+    """Follows one submitted topology. `logs` reads the output of worker processes; None: there are no worker processes."""
 
     cluster: LocalCluster
     name: str
@@ -77,13 +81,13 @@ class LocalRun:
     how: str = "completed"
 
     def __post_init__(self) -> None:
-        #: Worker processes get more time: a process in which a call hangs is killed after a while.
+        #: Like GRACE. Worker processes get more time: a process in which a call hangs is killed after STOP_SECS.
         self.grace = GRACE if self.logs is None else GRACE + STOP_SECS
         self.status = self.cluster.last_status(self.name)
         self.rates = Rates(self.started, self.status.components)
 
     def follow(self) -> Ended:
-        """Watch until the topology has ended, or until a second signal ends the wait."""
+        """Follow the topology until it has ended, or until a second signal ends the wait. Return how it ended."""
         try:
             while not self.over():
                 began = time.monotonic()
@@ -175,7 +179,7 @@ def hung_call() -> str:
 
 
 def user_place(frame: FrameType | None) -> str:
-    """Return the place in the user's code if the stack is of Squall's code that called user code; "" for any other stack."""
+    """Return the place in the user's code, if this stack has user code that Squall has called; "" for any other stack."""
     places: list[str] = []
     while frame is not None:
         code = frame.f_code
@@ -205,8 +209,8 @@ def begin_shutdown(cluster: LocalCluster) -> Future[None]:
 def end_at_once(
     cluster: LocalCluster, interrupts: Interrupts, processes: bool, begun: Future[None] | None = None
 ) -> None:
-    """Shut the cluster down without waiting for trees, or speed up a shutdown that has begun. Return when `close` and `cleanup`
-    have ended, or when their short time is over. Signals are ignored from now on."""
+    """Shut the cluster down without waiting for trees, or speed up a shutdown that has begun. Return when the calls of `close`
+    and `cleanup` have ended, or when the short time for them is over. Signals are ignored from now on."""
     interrupts.ignore()
     cluster.hurry(LAST_SECONDS)
     future = begin_shutdown(cluster) if begun is None else begun

@@ -1,6 +1,6 @@
 """The rate of each component in tuples per second, from its counters at two moments a few seconds apart.
 
-Counters of worker processes arrive once a second, so the time of a count is the moment at which its change was seen.
+Counters of worker processes arrive once a second, so a count has the time at which its last change was seen.
 Must not know: where counters come from, where rates are shown.
 """
 
@@ -33,7 +33,7 @@ class Count:
     changed: float
 
     def time(self, now: float) -> float:
-        """Return the time of the count: of its last change, or `now` if it has not changed for STILL seconds."""
+        """Return the time of the last change, or `now` if the count has not changed for STILL seconds."""
         return self.changed if now - self.changed <= STILL else now
 
 
@@ -46,7 +46,7 @@ class Rates:
         self.record(now, components)
 
     def record(self, now: float, components: Mapping[str, ComponentStatus]) -> None:
-        """Record the counters of this moment; forget those from before the window."""
+        """Record the counters of this moment; forget counters that are older than the window."""
         for name, component in components.items():
             last = self.latest.get(name)
             if last is None or last.number != done(component):

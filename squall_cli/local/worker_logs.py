@@ -1,7 +1,7 @@
 """The output and logs of worker processes, read while they grow and formatted for the terminal.
 
-It shows text that user code prints and logs, output that bypasses Python (from child processes and C code), and from a worker's
-own log only warnings and errors. An opened file is read to its end even if its directory is removed meanwhile.
+The terminal shows what user code prints and logs, output that bypasses Python (from child processes and C code), and warnings
+and errors of the workers themselves. An opened file is read to its end even if its directory is removed meanwhile.
 Must not know: clusters; where the lines are shown.
 """
 
@@ -17,8 +17,9 @@ from pathlib import Path
 from squall.worker_files import LOG, OUTPUT
 from squall_cli.terminal.formats import whole
 
-#: If more than MOST_BEHIND bytes of a file are unread, only the last AT_ONCE bytes are shown.
+#: How many bytes of a file are shown if more than MOST_BEHIND bytes are unread: the last ones.
 AT_ONCE = 64 * 1024
+#: If more bytes of a file are unread, the oldest of them are left out.
 MOST_BEHIND = 1024 * 1024
 #: A line of a worker's log: `2026-03-01 12:00:00,123 INFO count[4] text`.
 LINE = re.compile(r"\d{4}-\d\d-\d\d (\d\d:\d\d:\d\d),\d{3} ([A-Z]+) (\S+) (.*)")
@@ -64,7 +65,7 @@ class Followed:
         return self.file.read(MOST_BEHIND)
 
     def renamed(self) -> bool:
-        """Return whether another file now has this path."""
+        """Return whether a different file now has this path."""
         if self.file is None:
             return False
         try:
@@ -85,7 +86,7 @@ class WorkerLogs:
     """The logs of all workers that have run for a topology."""
 
     workers: dict[Path, tuple[str, Followed, Followed]] = field(default_factory=dict)
-    #: Whether the last entry of each log was shown. The entry's continuation lines are then shown, too.
+    #: By directory: whether the last entry of the log was shown. If it was, its continuation lines are shown, too.
     shown: dict[Path, bool] = field(default_factory=dict)
 
     def follow(self, workers: Iterable[tuple[str, Path]]) -> None:

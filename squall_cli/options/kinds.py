@@ -96,5 +96,5 @@ def task_counts(ctx: click.Context, option: click.Parameter, given: Sequence[str
     found = pairs(given, "COMPONENT=N", str.rpartition)  # a name may have a "="
     for name, number in found.items():
         if not (number.isascii() and number.isdigit() and int(number) > 0):
-            raise click.BadParameter(f"{name}={number}: N is a whole number from 1 on")
+            raise click.BadParameter(f"{name}={number}: N must be a whole number, 1 or more")
     return {name: int(number) for name, number in found.items()}

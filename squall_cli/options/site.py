@@ -19,7 +19,7 @@ SITE_FILE = Path("conf/squall.yaml")
 
 
 def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str, ...]) -> tuple[str, ...]:
-    """Refuse settings of `-o` that are not KEY=VALUE as wrong usage, before anything is loaded. A callback of click."""
+    """Check, before anything is loaded, that each value of `-o` has the form KEY=VALUE. A callback of click."""
     for text in settings:
         try:
             parse_override(text)

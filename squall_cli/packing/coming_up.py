@@ -1,4 +1,5 @@
-"""Decides whether a submitted topology has started: scheduled, workers up, first tree acked. Makes sentences from values.
+"""Decides how far the start of a submitted topology has come: scheduled, workers up, first tree acked. Makes sentences from
+values.
 
 `Arrival` receives one status after the other. For each status it returns the progress; the last progress says that the topology
 runs, or why it does not run.
@@ -58,9 +59,9 @@ class Arrival:
         self._trial = self.began  # when the topology was last seen on trial
 
     def missing(self, now: float) -> Seen:
-        """Process the answer that no topology has this name."""
+        """Process an answer of Nimbus saying that no topology has this name."""
         if not self._taken_over and now - self.began < LAG_SECS:
-            return Seen("waiting for Nimbus to list it")
+            return Seen("waiting for Nimbus to list the topology")
         return Seen("", failure=f"topology {self._name!r} is gone: it was killed")
 
     def update(self, status: TopologyAnswer, now: float) -> Seen:
@@ -74,7 +75,7 @@ class Arrival:
         if failure is not None:
             self._failed = now if self._failed is None else self._failed
             if self.replaces and status.state == "FAILED" and now - self._failed < ROLLBACK_SECS:
-                return Seen("it failed: waiting for the previous version")
+                return Seen("the new version failed: waiting for the previous version")
             return Seen("", failure=failure)
         workers = [worker for worker in status.workers if worker.state not in LEAVING]
         up = sum(worker.opened for worker in workers)
@@ -113,7 +114,8 @@ class Arrival:
         return Seen(waiting_for(status, len(workers), up, trouble), tuple(stages))
 
     def _on_trial(self, status: TopologyAnswer, trial: str, spouts: Sequence[ComponentStatus]) -> list[str]:
-        """Return the meaning of errors that would end the wait if there were no previous version; return it only once."""
+        """Return what the errors so far mean while the previous version may return (without such a version they would end the
+        wait). Return each text only once."""
         texts: dict[str, str] = {}
         if failed_build(status) is not None:
             texts["build"] = shows_build(self._name)
@@ -129,7 +131,7 @@ class Arrival:
         return new
 
     def _other(self, status: TopologyAnswer, now: float) -> Seen:
-        """Process a status of a different submission: the previous version still has the name, or has it again."""
+        """Process a status of a different submission: the previous version still has the topology's name, or has it again."""
         if self._taken_over:
             return Seen("", failure=rolled_back(status, self._id))
         if status.state == "REPLACING":
@@ -214,7 +216,7 @@ def all_fail(status: TopologyAnswer, spouts: Sequence[ComponentStatus]) -> str:
 
 
 def shows_build(name: str) -> str:
-    return f"{to_type('logs', name, '--file', 'build')} shows all of it"
+    return f"{to_type('logs', name, '--file', 'build')} shows the whole output"
 
 
 def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
@@ -222,7 +224,7 @@ def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
     mentioned."""
     back = [event for event in status.events if event.kind == "rolled_back" and event.version == topology_id]
     why = f": {own_paths(back[-1].error)}" if back else ""
-    return f"the new version of {status.name!r} did not start, the previous one has the name again{why}"
+    return f"the new version of {status.name!r} did not start, the previous version has the name again{why}"
 
 
 def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:

@@ -42,7 +42,7 @@ class CannotLoad(SquallError):
 
 @dataclass(frozen=True)
 class SourceName:
-    """The place where a topology is searched. `file` is None for a module on Python's path."""
+    """A parsed FILE[:NAME] or package.module[:NAME]. `file` is None for a module on Python's path."""
 
     file: Path | None
     module: str
@@ -80,8 +80,8 @@ def parse_source(text: str) -> SourceName:
 
 
 def check_file(path: Path, or_else: str = "") -> None:
-    """Raise WrongSource if the file cannot be imported. `or_else`: a suggestion, besides a file, for a user who gives a
-    folder."""
+    """Raise WrongSource if the file does not exist or is not a Python file. `or_else`: a further suggestion for a user who
+    gives a folder."""
     if not path.exists():
         folder = path.parent
         beside = [entry.name for entry in folder.glob("*.py")] if folder.is_dir() else []
@@ -114,7 +114,8 @@ def name_conflict(path: Path) -> str | None:
 
 
 def neighbour_conflict(folder: Path) -> str | None:
-    """Return the problem if a module beside the file has the name of one of Squall's packages."""
+    """Return the problem if a module in the file's folder has the name of one of Squall's packages, or if the folder is a
+    checkout of Squall; else None."""
     if folder == HOME:
         return None
     if (folder / "squall_cli" / "main.py").exists():
@@ -186,7 +187,7 @@ def imported(source: SourceName) -> ModuleType:
 
 
 def trouble(head: str, error: BaseException) -> str:
-    """Return an error in the user's code as text: at most 15 lines, of which the last names the user's file and line."""
+    """Return an error in the user's code as text of at most 15 lines. The last line names the user's file and line."""
     if isinstance(error, SyntaxError) and error.filename is not None:
         lines = "".join(traceback.format_exception_only(error)).rstrip().splitlines()
         inside = [line for line in lines[1:-1] if line.strip()]
@@ -226,7 +227,7 @@ def is_import_machinery(file: str) -> bool:
 
 
 def find(source: SourceName, module: ModuleType) -> Any:
-    """Return the value of the name in the module. If there is none, raise CannotLoad with names that exist."""
+    """Return the value of the name in the module. If the module lacks the name, raise CannotLoad with names that exist."""
     missing = object()
     value = getattr(module, source.name, missing)
     if value is not missing:

@@ -57,7 +57,9 @@ class Resource:
             name_problem(name) if name else "there is no name after the '=': write PATH=NAME, or PATH alone"
         )
         if problem is not None and name != ".":
-            raise CannotShip(f"--resource {text}: NAME is a place beside the file, and {problem}")
+            raise CannotShip(
+                f"--resource {text}: NAME must be a place beside the topology's file, but {problem}"
+            )
         return cls(Path(os.path.abspath(path)), name)
 
 
@@ -99,9 +101,9 @@ class Packed:
 
 
 def included(paths: Iterable[str], home: Path) -> dict[str, Path]:
-    """Return the files of --include by their paths in the archive; there, the same imports find them. `home` is the folder from
-    which the submitted file imports. Other folders that contain the included files are appended to sys.path, so that the
-    submitted file can import them here as well."""
+    """Return the files of --include by their paths in the archive. The paths are chosen so that the same imports find the files
+    in the archive. `home` is the folder from which the submitted file imports. Other folders that contain the included files
+    are appended to sys.path, so that the submitted file can import them here as well."""
     found = Modules()
     home = Path(os.path.abspath(home))
     for text in paths:
@@ -185,7 +187,7 @@ def add_resource(modules: Modules, resource: Resource, source: SourceName) -> No
     elif not path.is_dir():
         raise CannotShip(f"{text}: it is neither a file nor a folder")
     elif not modules.add_folder(name, path):
-        raise CannotShip(f"{text}: it contains no file (hidden files are left out)")
+        raise CannotShip(f"{text}: the folder contains no file to ship (hidden files are left out)")
 
 
 def check_names(files: Mapping[str, Path]) -> None:
@@ -196,7 +198,8 @@ def check_names(files: Mapping[str, Path]) -> None:
 
 
 def read_requirements(path: Path) -> Path:
-    """Return the path of a requirements file. Raises CannotShip, with the line, if the file refers to other files."""
+    """Return the absolute path of a requirements file. Raises CannotShip, with the line, if a line is malformed or refers to a
+    file of this machine."""
     try:
         problem = problem_of_requirements(path.read_bytes())
     except OSError as error:
@@ -214,7 +217,7 @@ def find_wheels(folder: Path) -> tuple[Path, ...]:
     wheels = tuple(sorted(path for path in files if path.suffix == ".whl" and path.is_file()))
     if not wheels:
         raise CannotShip(
-            f"--wheels {folder}: it contains no wheel (*.whl); `pip wheel -r requirements.txt -w {folder}` makes them"
+            f"--wheels {folder}: it contains no wheel (*.whl); `pip wheel -r requirements.txt -w {folder}` makes wheels"
         )
     return wheels
 

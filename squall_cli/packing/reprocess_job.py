@@ -1,7 +1,7 @@
 """Loads the job in `JOB.py`: imports the file, finds its function, and computes a digest of the modules imported with it.
 
-Modules beside the file, or below its folder, belong to the job: if one of them changes, the job is a different job, and all of
-them are sent to Spark's workers with the job. Errors name the user's file and line, without frames of Squall.
+Modules beside the file, or below its folder, belong to the job: if one of these modules changes, the job is a different job.
+All of them are sent to Spark's executors with the job. Errors name the user's file and line, without frames of Squall.
 Must not know: tables, sessions.
 """
 
@@ -59,13 +59,14 @@ def _imported(path: Path) -> ModuleType:
         place = place_of(error)
         raise CannotLoad(
             f"{path} cannot be imported: it uses Spark, which starts after the import\n"
-            f"  make columns in {FUNCTION}(), and UDFs there, too, or with a type that is not text: @udf(LongType()), not"
-            " @udf('long')" + (f"\n  at {place}" if place else "")
+            f"  make columns and UDFs in {FUNCTION}(); a UDF outside of {FUNCTION}() needs a type that is not text:"
+            " @udf(LongType()), not @udf('long')" + (f"\n  at {place}" if place else "")
         ) from None
 
 
 def _is_too_early(error: BaseException) -> bool:
-    """Whether an error is PySpark's for a call that needs a session: an error with a condition, or an assertion for columns."""
+    """Whether PySpark raised the error because a call needs a session: an error with this condition, or, for columns, an
+    AssertionError."""
     frames = list(walk_tb(error.__traceback__))
     where = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
     asserts = isinstance(error, AssertionError) and where.partition(".")[0] == "pyspark"
@@ -114,7 +115,7 @@ def _digest(modules: Iterable[ModuleType], folder: Path) -> str:
 
 
 def _described(head: str, error: BaseException) -> str:
-    """Return an error of the user's function as text. Of Spark's errors, only the first line is used."""
+    """Return an error of the user's function as text. If Spark raised the error, only its first line is used."""
     reason = reason_in(error)
     if reason is None:
         return loading.trouble(head, error)

@@ -26,17 +26,17 @@ from squall_cli.terminal.formats import in_bytes, to_type
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
-#: For how many seconds a file or a submission without an answer is sent again. A standby takes over well within this time.
+#: Seconds during which a file or a submission that gets no answer is sent again. A standby takes over well within this time.
 PATIENCE: Final = 30.0
 PAUSE: Final = 1.0
 #: The error kind in Nimbus's answer when a request took too long; the request may or may not have been carried out.
 BUSY: Final = "Busy"
-#: The error kind if the store did not answer Nimbus; the outcome is unknown, too. Usually Nimbus's connection to the store
-#: broke and is restored at once; if not, a retry soon gets the answer that the cluster is unavailable.
+#: The error kind if the store did not answer Nimbus. The outcome is unknown in this case too. Usually Nimbus's connection to
+#: the store broke and is restored at once; if it is not restored, a retry soon gets the answer that the cluster is unavailable.
 STORE_AWAY: Final = "StoreUnavailable"
 STORE_PATIENCE: Final = 2.0
-#: How many times files and submission are sent at most when another Nimbus takes over: the new leader may lack files that were
-#: sent before.
+#: How many times the files and the submission are sent at most. If another Nimbus takes over, the new leader may lack files
+#: that were sent before.
 ATTEMPTS: Final = 3
 #: Seconds to wait for Nimbus's answer to a request with a file or a submission: Nimbus checks the whole archive before it
 #: answers.
@@ -51,7 +51,8 @@ class NotSubmitted(SquallError):
 
 @dataclass(frozen=True)
 class OutgoingSubmission:
-    """The name of a topology, the body of the request to Nimbus, a `SubmitRequest`, and the files that are sent before it."""
+    """The name of a topology, the body of the request to Nimbus (a `SubmitRequest`), and the files that are sent before the
+    request."""
 
     name: str
     body: dict[str, Any]
@@ -59,8 +60,8 @@ class OutgoingSubmission:
 
 
 def request_body(topology: Topology, files: Sequence[Packed] = (), **fields: Any) -> dict[str, Any]:
-    """Return the body of the request to Nimbus, a `SubmitRequest`. `fields`: those that follow from neither topology nor
-    files."""
+    """Return the body of the request to Nimbus, a `SubmitRequest`. `fields`: the fields of the request that follow from neither
+    topology nor files."""
     versions = own_versions()
     fields |= versions | {"python": minor(versions["python"])}
     request = SubmitRequest(
@@ -105,8 +106,8 @@ def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: 
 
 
 def upload(client: NimbusClient, files: tuple[Packed, ...], say: Say, now: Say) -> int:
-    """Send the files that Nimbus lacks; return the number of bytes. It is harmless to send a file twice: its name is its
-    digest."""
+    """Send the files that Nimbus lacks; return the number of bytes sent. Sending a file twice is harmless, since the file's
+    name is its digest."""
     sent = 0
     began = time.monotonic()
     for file in files:

@@ -1,11 +1,11 @@
-"""Finds the user's own modules: modules that the import of the user's file has loaded, and modules that the source of these
-imports.
+"""Finds the user's own modules: those that were loaded when the user's file was imported, and those that the source of these
+modules imports.
 
 A module is the user's if its file is not in Python's library, not in a folder of installed packages and not in Squall. A user's
-package is shipped whole. Imports inside functions have not run yet, so the source of all shipped modules is read, too: modules
-that these imports would find beside the file, or in a folder that the user added to the path, are also shipped. Imports that
-only a file's own command line uses (`if __name__ == "__main__":`) are ignored. This module imports and runs none of the user's
-code.
+package is shipped whole. Imports inside functions have not run yet, so this module also reads the source of all shipped
+modules: if such an import would find a module beside the file, or in a folder that the user added to the path, that module is
+shipped too. Imports in code that only runs when the file is a script (`if __name__ == "__main__":`) are ignored. This module
+itself imports and runs none of the user's code.
 Must not know: archives, options, the receiver of the files.
 """
 
@@ -32,7 +32,7 @@ from topology_api.errors import SquallError
 
 #: Folders with these names contain no files that were written for the topology.
 SKIPPED_FOLDERS = ("__pycache__", "node_modules", "site-packages", "dist-packages")
-#: Modules that Python imports on its own, from any folder.
+#: Modules that Python imports by itself, from any folder.
 NOBODYS = ("__main__", "__mp_main__", "sitecustomize", "usercustomize")
 
 
@@ -96,9 +96,9 @@ def find_modules(
     given: Mapping[str, Path] | None = None,
     entry: str = DEFAULT_NAME,
 ) -> Modules:
-    """Return all of the user's modules. `before`: the names of the modules that were loaded before the user's file;
-    `also`: names that are imported later; `given`: files that are shipped in any case;
-    `entry`: the name in the user's file that is submitted."""
+    """Return all of the user's modules. `before`: the names of the modules that were loaded before the user's file; `also`:
+    names of modules that are imported later; `given`: files that are shipped in any case; `entry`: the name in the user's file
+    that is submitted."""
     found = Modules(dict(given or {}))
     for name in sorted(set(sys.modules).difference(before)):
         if name not in NOBODYS:
@@ -148,7 +148,7 @@ def add_loaded(found: Modules, name: str) -> None:
 
 
 def digest_of_parts(parts: Iterable[tuple[str, bytes]]) -> str:
-    """Return a digest of files, or of other parts, that includes their places."""
+    """Return a digest of files, or of other parts. It covers their contents and their places."""
     found = hashlib.sha256()
     for place, data in parts:
         found.update(f"{place} {len(data)}\n".encode("utf-8", "surrogateescape") + data)
@@ -164,7 +164,7 @@ def file_of(module: object) -> str | None:
 
 
 def portions_of(module: object) -> list[Path]:
-    """Return the folders of a package that are the user's; none for a plain module."""
+    """Return the folders of a package that belong to the user; return none for a plain module."""
     folders = vars(module).get("__path__") if isinstance(module, ModuleType) else None
     return [Path(folder) for folder in folders or () if os.path.isdir(folder) and not is_installed(folder)]
 
@@ -253,7 +253,7 @@ def is_main_block(node: ast.stmt) -> bool:
 
 
 def mentioned(body: Iterable[ast.AST]) -> set[str]:
-    """Return all names that code uses, and all its strings, since strings may be names, too."""
+    """Return all names in the code, and all strings, since a string may be a name."""
     names: set[str] = set()
     for statement in body:
         for node in ast.walk(statement):
@@ -267,8 +267,8 @@ def mentioned(body: Iterable[ast.AST]) -> set[str]:
 
 
 def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[str]) -> None:
-    """Note imports inside functions of an imported file that find no module here: a call of such a function would raise.
-    Imports outside of functions have already run; if such an import failed, the file has handled the failure."""
+    """Note imports inside functions of an imported file for which this machine has no module: a call of such a function would
+    raise. Imports outside of functions have already run; if such an import failed, the file has handled the failure."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     lost = {name for name in names if name not in there and name not in found.libraries and is_nowhere(name)}
     if not lost:
@@ -281,7 +281,7 @@ def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[
 
 
 def is_nowhere(name: str) -> bool:
-    """Whether an import of a top-level name would find nothing."""
+    """Whether an import of this top-level name would find nothing."""
     if name in sys.modules or name in OURS or name in sys.stdlib_module_names:
         return False
     try:
@@ -291,7 +291,7 @@ def is_nowhere(name: str) -> bool:
 
 
 def unguarded_imports(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
-    """Yield (top-level name, line) of the imports in a body, except those inside code that handles their failure."""
+    """Yield (top-level name, line) of the imports in a body, except imports inside a `try` that handles their failure."""
     for node in body:
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from ((name, node.lineno) for name in top_names(node))
@@ -303,7 +303,8 @@ def unguarded_imports(body: Iterable[ast.AST]) -> Iterator[tuple[str, int]]:
 
 def look_up(found: Modules, names: Iterable[str], folders: list[str], in_use: bool) -> None:
     """Add the modules that imports of these names would find in the user's folders. If the importing code is `in_use`, also
-    note the libraries that it imports. Code that is shipped only with its package, such as its tests, is not in use."""
+    note the libraries that it imports. Code that is shipped only because its package is shipped, such as the package's tests,
+    is not in use."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     for name in sorted(set(names)):
         if name in there or name in OURS or name in sys.stdlib_module_names:
@@ -321,7 +322,7 @@ def look_up(found: Modules, names: Iterable[str], folders: list[str], in_use: bo
 
 
 def add_spec(found: Modules, name: str, spec: importlib.machinery.ModuleSpec) -> bool:
-    """Add the module that an import would find, if it is the user's; return whether it is."""
+    """Add the module that an import would find, if the module is the user's; return whether it was added."""
     portions = [Path(folder) for folder in spec.submodule_search_locations or () if not is_installed(folder)]
     if spec.origin is not None and not portions and spec.has_location and not is_installed(spec.origin):
         found.add(name + suffix_of(Path(spec.origin)), Path(spec.origin))

@@ -1,7 +1,7 @@
 """The session of a command that uses Spark, and the file systems of its tables. Each is started when it is first needed.
 
-Spark's progress is shown on standard error: a bar on a terminal, otherwise a line every few seconds. Commands that publish
-results also share their options, and the JSON form of a run's outcome.
+Spark's progress is shown on standard error: as a bar on a terminal, elsewhere as a line every few seconds. This module also has
+the options that all commands that publish results share, and the JSON form of a run's outcome.
 Must not know: the results of commands.
 """
 
@@ -113,7 +113,7 @@ def _bar(out: IO[str]) -> Bar:
     return Bar(*columns, console=console(out), transient=True)
 
 
-#: The error of an interrupted command that publishes results. Whether its last step was done is unknown.
+#: The error text of an interrupted command that publishes results. It is unknown whether the command's last step was done.
 INTERRUPTED: Final = (
     "interrupted. The table is unchanged, unless the result was just being published; run the same command again to finish"
     " the work"
@@ -149,7 +149,7 @@ class ResultOptions:
 
 
 def version_in_json(published: Published) -> dict[str, Any]:
-    """Return a run's version as JSON values."""
+    """Return the version that a run has published as JSON values."""
     version = published.version
     return {
         "published": published.ours,
@@ -181,7 +181,7 @@ class StartedSpark:
             self.progress.__exit__(*raised)
 
     def watched(self, text: str = "") -> Any:
-        """Return the session; from now on its progress is shown below the current step."""
+        """Return the session. From now on the session's progress is shown below the current step."""
         session = self.session()
         if text:
             self.progress.announce(text)

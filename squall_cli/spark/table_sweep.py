@@ -50,14 +50,14 @@ def sweep(files: Files, age: float, dry: bool) -> Sweep:
 
     if read_table(files).holds != ROWS:
         raise SquallError(
-            f"{files.root} holds versions of a result: there, the next run deletes leftovers that are a day old;"
+            f"{files.root} holds versions of a result: in such a table, the next run deletes leftovers that are a day old;"
             " --sweep is for tables that sinks write"
         )
     try:
         found = find_leftovers(files, age)
     except UnreadableManifest as problem:
         raise SquallError(
-            f"{problem}\nNothing is swept: an unreadable record may say that a batch counts."
+            f"{problem}\nNothing is swept: an unreadable record may say that a batch is committed."
         ) from None
     if not dry:
         owner = f"squall table --sweep on {socket.gethostname()}, process {os.getpid()}"

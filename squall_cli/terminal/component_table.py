@@ -1,4 +1,4 @@
-"""The components of a topology as a table of a given width, both for a running topology and for the summary.
+"""The table of a topology's components, in a given width: for a running topology, and for the summary.
 
 If all columns fit the window, counts are shown in full. In a narrower window, counts are shortened first, then columns are
 dropped. While a topology runs, columns have fixed widths, so that the table does not jump when numbers grow.
@@ -16,10 +16,11 @@ from squall_cli.terminal import formats
 from squall_cli.terminal.lines import NO_LIMIT, Line, Piece, harmless
 from squall_cli.terminal.tables import GAP, Cell, TableColumn, lines_of, table_of, total
 
-#: Head and width of the column with the reason why a spout is idle or a bolt waits. Longer reasons get separate lines.
+#: The head of the column with the reason why a spout is idle or a bolt waits.
 WHY_IDLE: Final = "WHY IDLE"
+#: The width of this column. Longer reasons get separate lines below the table.
 IDLE_WIDTH: Final = 19
-#: The most lines with longer reasons below a table on a terminal.
+#: The most lines below a table on a terminal for reasons that are too long for the column.
 MOST_REASONS: Final = 3
 #: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
@@ -45,7 +46,7 @@ IN_FULL: Final = {"EMITTED": 11, "EXECUTED": 11, "ACKED": 11, "FAILED": 9, "RATE
 
 @dataclass(frozen=True)
 class Row:
-    """One component's figures. `rate` is None if it is unknown; `count` makes the text of a count."""
+    """One component's figures. `rate` is None if the rate is unknown; `count` turns a count into text."""
 
     name: str
     component: ComponentStatus
@@ -90,7 +91,7 @@ def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float
 
 
 def with_left(component: ComponentStatus) -> ComponentStatus:
-    """Return the figures to show: trees that a stop cut off are counted as pending, not as failed."""
+    """Return the figures to show: trees that were cut off when the topology stopped are pending, not failed."""
     stopped = component.failures.get("stopped", 0) if component.kind == "spout" else 0
     return replace(component, failed=component.failed - stopped, pending=component.pending + stopped)
 
@@ -118,7 +119,7 @@ def table_without_rates(rows: Sequence[Row], width: int) -> list[Line]:
 def _table(
     rows: Sequence[Row], width: int, running: bool = False, without: Collection[str] = ()
 ) -> tuple[list[Line], int]:
-    """Return the widest table that fits, and the width that it has for an idle reason."""
+    """Return the widest table that fits, and the width of its column for idle reasons (0: it has no such column)."""
     for count, widths in ((_in_full, IN_FULL), (formats.short, {})):
         columns = [
             replace(column, width=widths.get(column.head, column.width) if running else None)

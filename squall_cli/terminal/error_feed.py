@@ -1,7 +1,7 @@
-"""Chooses the error reports to show, and the error report that ends a run.
+"""Chooses which error reports are shown, and which error report ends a run.
 
-The first report from each place in the user's code is shown; later reports from the same place are only counted. Errors come by
-the thousand, mostly from one line: the first report explains the error, and the count shows how frequent it is.
+The first report from each place in the user's code is shown; later reports from the same place are only counted. There may be
+thousands of errors, mostly from one line of code: the first report explains the error, and the count shows how frequent it is.
 
 A worker whose component cannot be opened (`open` or `prepare` raises) is started again, since a service that it needs may
 become available. In `squall run`, it is more useful to end the run with the error: a task that fails with the same error for
@@ -64,7 +64,7 @@ class ErrorFeed:
         return found
 
     def has_shown(self, text: str, status: TopologyStatus) -> bool:
-        """Whether `fresh` has returned a report with this text, regardless of its present count."""
+        """Whether `fresh` has returned a report with this text, even if the report's count has changed since then."""
         return any(_is(report, text) for report in status.errors if place_of(report) in self.seen)
 
 
@@ -74,7 +74,7 @@ def report_of_failure(status: TopologyStatus) -> ErrorReport | None:
 
 
 def _is(report: ErrorReport, text: str) -> bool:
-    """Whether a text is this report, regardless of the report's present count."""
+    """Whether a text is the text of this report, with the report's present count or with the count 1."""
     return text in (report.render(), replace(report, times=1).render())
 
 
@@ -89,16 +89,16 @@ def troubles(status: TopologyStatus) -> list[Trouble]:
     return sorted(found, key=lambda trouble: trouble.newest.time, reverse=True)
 
 
-#: How many starts must fail with the same error before a task is given up. The second start is immediate, the third is a second
-#: later.
+#: How many starts must fail with the same error before a task is given up. The second start follows at once, the third after a
+#: second.
 ENOUGH: Final = 3
 
 
 class FailedStarts:
-    """Counts the failed starts of each task with the same error since the task was last opened."""
+    """Counts, for each task and error, the starts that have failed since the task was last opened."""
 
     def __init__(self) -> None:
-        #: By the gist of a report: the newest report that was counted, and the number of starts that failed with it.
+        #: By the gist of a report: the newest report that was counted, and the number of starts that failed with this error.
         self._counted: dict[tuple[str, ...], tuple[ErrorReport, int]] = {}
 
     def opened(self, tasks: Iterable[int]) -> None:

@@ -102,7 +102,8 @@ def cropped(text: str, width: int) -> str:
 
 
 def cropped_inside(text: str, width: int) -> str:
-    """Return the text as one line of at most `width` columns, cut in the middle: the end of an error says what to do next."""
+    """Return the text as one line of at most `width` columns, cut in the middle, because the end of an error says what to do
+    next."""
     line = " ".join(text.split())
     if columns_of(line) <= width:
         return line

@@ -1,8 +1,9 @@
-"""Ctrl-C, SIGTERM and SIGHUP: the first signal requests an orderly end, the second ends at once, further signals are ignored.
+"""Ctrl-C, SIGTERM and SIGHUP: the first signal requests an orderly end, the second ends the command at once, further signals
+are ignored.
 
 The end after the second signal takes a bounded time. If it were interrupted, files and processes would be left behind.
 
-Must not know: the thing that is ended.
+Must not know: the work that is ended.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def all_as_ctrl_c() -> Iterator[None]:
 
 
 class EndNow(BaseException):
-    """The second signal: interrupts the main thread."""
+    """Raised in the main thread by the second signal."""
 
 
 class Interrupts:

@@ -1,9 +1,10 @@
 """The live table of a running topology, redrawn a few times a second at the bottom of the terminal.
 
 Error reports, log lines and the components' output scroll above the table. The table is cut to the window in both directions,
-because a wrapped line or a table that is too high could not be erased. Each drawing is one write (erase, text, lines), so that
-nothing flickers. The scrolling text passes through unchanged. The terminal's line wrapping is off during a drawing, so that
-each line takes one row. (rich's Live does not pass text through, and does not erase lines that a narrower window has wrapped.)
+because it would be impossible to erase a wrapped line, or a table higher than the window. Each drawing is one write (erase,
+text, lines), so that nothing flickers. The scrolling text passes through unchanged. The terminal's line wrapping is off during
+a drawing, so that each line takes one row. (rich's Live does not pass text through, and does not erase lines that a narrower
+window has wrapped.)
 Must not know: clusters.
 """
 
@@ -27,13 +28,14 @@ HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 WRAP_OFF, WRAP_ON = "\x1b[?7l", "\x1b[?7h"
 ERASE_BELOW = "\x1b[J"
 
-#: Seconds before the first drawing. Of a topology that ends sooner, only the summary is shown.
+#: Seconds before the first drawing. If a topology ends sooner, only its summary is shown.
 FIRST = 0.3
-#: Seconds between two drawings, and between two reads of the components' output.
+#: Seconds between two drawings.
 EVERY = 0.25
+#: Seconds between two reads of the components' output.
 OUTPUT_EVERY = 0.1
 MOST_TROUBLES = 3
-#: The share of the window's height (1/4) that is left for scrolling text.
+#: One of this many parts of the window's height (1/4) is left for scrolling text.
 SHARE_ABOVE = 4
 
 
@@ -65,8 +67,8 @@ class Screen:
         self.terminal.flush()
 
     def erasure(self) -> str:
-        """Return the sequence that erases the drawn lines. A window that became narrower has wrapped the lines into several
-        rows."""
+        """Return the sequence that erases the drawn lines. If the window became narrower, it has wrapped each long line into
+        several rows."""
         if not self.there:
             return ""
         width = max(1, self.size()[0])
@@ -85,7 +87,7 @@ class LiveTable:
     next_drawing: float = FIRST
     next_output: float = 0.0
     closed: bool = False
-    #: Held while drawing, since the thread of a component that prints much text draws, too.
+    #: The lock of a drawing: the thread of a component that prints much text draws, too.
     drawing: threading.RLock = field(default_factory=threading.RLock)
 
     def show(self, moment: Moment) -> None:
@@ -120,7 +122,7 @@ class LiveTable:
             self.redraw(f"{self.gathered.pop()}{text}\n")
 
     def output(self, text: str) -> None:
-        """Print lines of worker processes among the output of this process."""
+        """Print lines of worker processes in their place among the output of this process."""
         if self.gathered.takes():
             self.gathered.add(text)
         else:
@@ -161,7 +163,7 @@ def title(moment: Moment, width: int) -> Line:
 
 
 def footer(moment: Moment, width: int) -> list[Line]:
-    """Return the newest errors, and what Ctrl-C does."""
+    """Return lines with the newest errors, and a line that says what Ctrl-C does."""
     lines: list[Line] = []
     found = troubles(moment.status)
     for trouble in found[:MOST_TROUBLES]:

@@ -1,8 +1,8 @@
 """Completion in bash, zsh and fish: the scripts that the shells evaluate, and the data that they exchange when Tab is pressed.
 
 The scripts replace click's own, which have faults: bash breaks words at `:` and `=`, so URLs were cut; names with a blank were
-not quoted for bash; in zsh, completing `--component=co` removed `--component=`, and a blank was added after `count=`. The
-import of this module registers the shells with click. Must not know: the names that are completed.
+not quoted for bash; in zsh, completing `--component=co` removed `--component=`, and a blank was added after `count=`. Importing
+this module registers the shells with click. Must not know: the names that are completed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Bash(shell_completion.BashComplete):
         return words, self.typed
 
     def format_completion(self, item: shell_completion.CompletionItem) -> str:
-        """Strip the prefix up to `:` or `=`, which bash does not treat as part of the word."""
+        """Strip the prefix up to the last `:` or `=`: bash treats only the rest as the word."""
         broken_at = max(map(self.typed.rfind, ":="))
         return f"{item.type},{item.value.removeprefix(self.typed[: broken_at + 1])}"
 

@@ -28,8 +28,9 @@ _BREAK: Final = re.compile(r"[^\S ]+")
 
 @dataclass(frozen=True)
 class TableColumn(Generic[T]):
-    """A column: its head, a function that makes the cell of a row, whether it holds numbers, whether it may be cut, its rank
-    (0: never dropped), the least width to which it is cut, and its width if that is fixed (then longer cells are cut)."""
+    """A column of a table. `cell` makes the cell of a row. `elastic`: the column may be cut, but not below the width
+    `shortest`. `rank`: columns with the highest rank are dropped first; 0: never. `width`: a fixed width, to which longer cells
+    are cut."""
 
     head: str
     cell: Callable[[T], Cell] = str
@@ -111,7 +112,7 @@ def fitted(made: Table, width: int, gap: int = GAP) -> tuple[Table, list[int]]:
 
 
 def lines_of(made: Table, width: int = NO_LIMIT, gap: int = GAP, note: bool = False) -> list[Line]:
-    """Return the table as lines, fitted to the window. The lines are wider than the window only if the remaining columns cannot
+    """Return the table as lines that fit the window. The lines are wider than the window only if the remaining columns cannot
     be cut. With `note`, a last line names the columns that did not fit."""
     shown, given = fitted(made, width, gap)
     heads = tuple((column.head, "") for column in shown.columns)

@@ -20,7 +20,7 @@ from typing import IO, Any
 from squall.reports.events import Event, subject
 from squall.worker_files import EXIT_UNOPENED
 
-#: The most characters that wait for the next drawing. A thread that writes more draws at once.
+#: The most characters that wait for the next drawing. If there are more, the thread that wrote them draws at once.
 MOST_WAITING = 64 * 1024
 
 
@@ -36,7 +36,7 @@ class Gathered:
         self.process = os.getpid()
 
     def takes(self) -> bool:
-        """Whether text is gathered. It is not gathered in a forked child, which writes directly."""
+        """Whether text is gathered. A forked child does not gather text, but writes directly."""
         return self.show is not None and self.process == os.getpid()
 
     def add(self, text: str) -> None:
@@ -108,7 +108,7 @@ def let_debugger_in(give_back: Callable[[], None]) -> None:
 
 
 def keep_stdout() -> IO[str]:
-    """Reserve stdout: the returned stream writes to it, and everything else in this process goes to stderr."""
+    """Reserve stdout: only the returned stream writes to stdout; everything else in this process goes to stderr."""
     sys.stdout.flush()
     try:
         number = sys.stdout.fileno()
@@ -122,7 +122,7 @@ def keep_stdout() -> IO[str]:
 
 
 class ToStderr(logging.Handler):
-    """Writes to the current sys.stderr, which may have been replaced since the start."""
+    """Writes to the current sys.stderr, which may have been replaced since this handler was made."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -141,8 +141,8 @@ def show_log(topology: str) -> None:
 
 
 def show_supervisor() -> None:
-    """Show starts and ends of worker processes, unless the user's file has configured logging. A component that cannot be
-    opened is shown only once, with its error."""
+    """Show when worker processes start and end, unless the user's file has configured logging. If a component cannot be opened,
+    this is shown only once."""
     _show_records(logging.getLogger("supervisor"), "%(asctime)s %(message)s", NoUnopenedAgain().filter)
 
 

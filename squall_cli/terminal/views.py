@@ -1,5 +1,5 @@
-"""The interface of the views of a run, the moments that views show, and the view for output that is not a terminal: a progress
-line every few seconds, for a file, a pipe or the log of a CI job.
+"""The interface of the views of a run, the moments that views show, and the view for a file, a pipe or the log of a CI job: a
+progress line every few seconds.
 
 Must not know: clusters, colours, how the live table is drawn.
 """
@@ -43,23 +43,23 @@ class RunView(Protocol):
     """A view that shows a run."""
 
     def show(self, moment: Moment) -> None:
-        """Show a moment. This method is called many times a second, but draws less often."""
+        """Show a moment. This method may be called many times a second, and shows only some of the moments."""
 
     def notice(self, text: str) -> None:
         """Show a notice, such as an error report, immediately and only once."""
 
     def output(self, text: str) -> None:
-        """Show whole lines that components wrote in worker processes; works after `close` too."""
+        """Show whole lines that components wrote in worker processes. May be called after `close` too."""
 
     def close(self) -> None:
-        """Restore the terminal; may be called twice."""
+        """Restore the terminal. May be called twice."""
 
 
 #: Seconds between two lines.
 EVERY = 3.0
 #: The most components in one line.
 MOST = 12
-#: How many characters of a counted error are shown at most; the error's report was printed in full.
+#: The most characters that are shown of an error beside its count; the error's report was printed in full before.
 MOST_TROUBLE = 300
 
 

@@ -192,7 +192,7 @@ def test_files_are_read_by_their_suffixes_and_missing_ones_are_reported(
     wrong = run("--source", "split=wrong.json", "--output", "count=wrong")
     assert (wrong.exit_code, "toDF" in wrong.output) == (1, False), wrong.output
     assert "source 'split' has no column 'word'" in wrong.output and "(it has 'wrod')" in wrong.output
-    assert "give files with such columns" in wrong.output
+    assert "give files with these columns" in wrong.output
     from_table = run("--source", "lines=counts", "--output", "count=wrong")
     assert "source 'lines' has no column 'line'" in from_table.output
     assert f"--sql 'select ... as line, ... from rows' --input {folder}/counts" in from_table.output

@@ -8,7 +8,7 @@ import pytest
 
 from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, Squall, supervisor, worker
 
-NO_OTHER = "there is no other host for them: they stay until a supervisor is started on another host"
+NO_OTHER = "there is no other host for these workers: they stay until a supervisor is started on another host"
 
 
 def test_rebalance_sends_workers_tasks_and_the_wait(nimbus: FakeNimbus, run: Squall) -> None:
@@ -118,9 +118,7 @@ def test_drain_of_the_last_host_is_not_waited_for(nimbus: FakeNimbus, run: Squal
 
 def test_drain_without_wait_reports_at_once_that_there_is_no_room(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.supervisors[1].update(used=4)
-    for_now = (
-        "no slot is free on another host: they stay until a slot is free, or a supervisor is started there"
-    )
+    for_now = "no slot is free on another host: the workers stay until a slot is free, or until a new supervisor is started"
     assert run("drain host-1").stdout == f"host-1 is being drained: 1 worker to move, but {for_now}.\n"
     told = run("drain host-1 --json")
     assert (json.loads(told.stdout)["supervisors"][0]["used"], told.stderr) == (1, f"host-1: {for_now}\n")

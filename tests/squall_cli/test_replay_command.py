@@ -55,7 +55,7 @@ def run(*arguments: object) -> Result:
         (["--source", "lines=/a", "--source", "lines=/b"], "'lines' is given twice"),
         (["--source", "lines=hdfs://nn:9000"], "the root of a file system"),
         (["--max-errors", "-1"], "whole number"),
-        (["--parallelism", "split=none"], "N is a whole number from 1 on"),
+        (["--parallelism", "split=none"], "N must be a whole number, 1 or more"),
         (["--schema", "split"], "write OUTPUT=DDL"),
         (["--since", "yesterday"], "yesterday"),
         (["--output", "split=/data/lines/deeper"], "sources and results must be in separate places"),

@@ -196,7 +196,7 @@ def test_a_replacement_waits_for_the_drain_and_reports_when_the_old_one_has_the_
     failure = coming.update(status(worker("w1"), id="words-0", **events), 91).failure
     assert (
         failure
-        == "the new version of 'words' did not start, the previous one has the name again: it did not open"
+        == "the new version of 'words' did not start, the previous version has the name again: it did not open"
     )
 
 
@@ -217,7 +217,7 @@ def test_a_failed_build_that_has_succeeded_since_is_no_failure() -> None:
     [
         (
             happened(NO_BUILD),
-            (sentence(NO_BUILD), "`squall logs words --file build` shows all of it", STANDS_BY),
+            (sentence(NO_BUILD), "`squall logs words --file build` shows the whole output", STANDS_BY),
         ),
         (happened(DIED), (sentence(DIED), STANDS_BY)),
         ({"spout": {"emitted": 2, "failed": 2}}, (STANDS_BY,)),
@@ -237,7 +237,7 @@ def test_errors_on_trial_are_reported_once_and_the_outcome_is_waited_for(
     seen = coming.update(
         status(worker("w1"), id="words-0", **happened(rolled_back("words-1", "w2 was not up"))), 301
     )
-    assert str(seen.failure).endswith("the previous one has the name again: w2 was not up")
+    assert str(seen.failure).endswith("the previous version has the name again: w2 was not up")
 
 
 def test_acked_trees_are_no_success_while_the_previous_version_may_come_back() -> None:
@@ -263,7 +263,7 @@ def test_the_cause_of_an_earlier_rollback_is_not_that_of_this_one() -> None:
     coming.update(status(), 0)
     earlier = happened(rolled_back("words-9", "no such table"))
     failure = coming.update(status(id="words-0", **earlier), 1).failure
-    assert failure == "the new version of 'words' did not start, the previous one has the name again"
+    assert failure == "the new version of 'words' did not start, the previous version has the name again"
 
 
 def test_a_replacement_that_failed_is_waited_for_until_the_previous_version_is_there_again() -> None:
@@ -272,7 +272,7 @@ def test_a_replacement_that_failed_is_waited_for_until_the_previous_version_is_t
     assert coming.update(failed, 1.0).failure is None
     back = happened(rolled_back("words-1", "no such table"))
     seen = coming.update(status(id="words-0", **back), 3.0)
-    assert "the previous one has the name again: no such table" in str(seen.failure)
+    assert "the previous version has the name again: no such table" in str(seen.failure)
     late = arrival(replaces=True)
     late.update(failed, 1.0)
     assert "no such table" in str(late.update(failed, 1.0 + ROLLBACK_SECS).failure)

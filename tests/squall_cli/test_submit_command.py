@@ -117,7 +117,7 @@ def test_files_that_are_already_there_are_not_sent_again(nimbus: TakingNimbus, p
 def test_an_import_that_finds_nothing_is_named_with_advice(nimbus: TakingNimbus, project: Path) -> None:
     code = TOPOLOGY.replace("        self.finish()", "        import no_such_module\n        self.finish()")
     (project / "my_words.py").write_text(code)
-    said = "imported, but not found here: no_such_module (my_words.py:9); "
+    said = "imported, but not found on this machine: no_such_module (my_words.py:9); "
     assert f"{said}--include PATH ships" in submit(nimbus, project).stderr
     again = submit(nimbus, project, "--requirements", "requirements.txt", "--name", "again")
     assert f"{said}list it in --requirements" in again.stderr
@@ -380,7 +380,7 @@ def test_wait_reports_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, p
     assert done.returncode == 1
     assert done.stderr.count("the previous version (words-1) runs again unless") == 1
     assert (
-        "the new version of 'words' did not start, the previous one has the name again: w1 died"
+        "the new version of 'words' did not start, the previous version has the name again: w1 died"
         in done.stderr
     )
 

@@ -471,7 +471,7 @@ def test_a_resource_that_cannot_travel_is_refused(tmp_path: Path) -> None:
             submitted(str(tmp_path / "my_topology.py"), resources=(str(tmp_path / name),))
     for name, problem in (("../up.txt", r"holds '\.\.'"), ("/etc/x", "absolute"), ("a//b", "an empty part")):
         with pytest.raises(
-            CannotShip, match=rf"--resource .*x.txt={name}: NAME is a place .* name .*{problem}"
+            CannotShip, match=rf"--resource .*x.txt={name}: NAME must be a place .* name .*{problem}"
         ):
             Resource.parse(f"{tmp_path}/x.txt={name}")
     with pytest.raises(

@@ -66,7 +66,7 @@ def test_squall_dev_keeps_to_the_ports_too(tmp_path: Path) -> None:
     config = ("--config", str(tmp_path / "squall.yaml"), "--state", str(tmp_path / "state"))
     result = CliRunner().invoke(squall, ["dev", "--listen", "127.0.0.1:0", "--slots", "2", *config])
     assert result.exit_code == 1
-    assert "which are 2 ports, and 2 slots take 4" in f"{result.output} {result.exception}"
+    assert "which has 2 ports, but 2 slots need 4" in f"{result.output} {result.exception}"
 
 
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
@@ -89,7 +89,7 @@ def test_a_bind_to_all_addresses_without_a_certificate_asks_for_one_since_logs_a
 def test_fewer_ports_than_the_slots_need_are_refused_with_a_possible_number(tmp_path: Path) -> None:
     code, said = run(tmp_path, "--slots", "4")
     assert code == 1
-    assert "'supervisor.worker.ports' is 6700-6705, which are 6 ports, and 4 slots take 8" in said
+    assert "'supervisor.worker.ports' is 6700-6705, which has 6 ports, but 4 slots need 8" in said
     assert "--slots 3" in said
 
 

@@ -165,14 +165,16 @@ def test_nothing_is_swept_while_a_record_is_unreadable(files: OpenStore, tmp_pat
     result = run("--sweep", "--older-than", "0")
     assert (result.exit_code, everything(tmp_path)) == (1, before)
     assert f"_squall/commits/{record.name} is truncated or damaged" in result.stderr
-    assert result.stderr.endswith("Nothing is swept: an unreadable record may say that a batch counts.\n")
+    assert result.stderr.endswith(
+        "Nothing is swept: an unreadable record may say that a batch is committed.\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("options", "status", "said"),
     [
-        (["--dry-run"], 2, "--older-than and --dry-run are options of --sweep"),
-        (["--older-than", "0"], 2, "--older-than and --dry-run are options of --sweep"),
+        (["--dry-run"], 2, "--older-than and --dry-run work only with --sweep"),
+        (["--older-than", "0"], 2, "--older-than and --dry-run work only with --sweep"),
         (["--sweep", "--older-than", "1d"], 2, "'1d': give a number of seconds"),
         (["--sweep"], 1, "--sweep is for tables that sinks write"),
     ],

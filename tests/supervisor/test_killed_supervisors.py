@@ -193,5 +193,5 @@ def test_a_supervisor_that_is_asked_to_end_leaves_its_workers_and_reports_it(
     assert not [line for line in lines if "Traceback" in line or "ERROR" in line], said
     warnings = [line for line in lines if "WARNING" in line]
     assert len(warnings) == 2 and all(
-        "of host 'here' are reached from this machine only" in each for each in warnings
+        "of host 'here' can be reached only from this machine" in each for each in warnings
     ), said
