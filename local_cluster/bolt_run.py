@@ -48,8 +48,8 @@ Item = Any
 
 
 class InputRecording(Hook):
-    """Records which inputs were acked or failed. Tuples are executed in the order of the inputs, so the order identifies the
-    inputs."""
+    """Records which inputs were acked or failed. Tuples are executed in the order of the inputs, so a tuple's number identifies
+    its input."""
 
     def __init__(self, items: list[Item]) -> None:
         self.items = items
@@ -113,8 +113,8 @@ def run_bolt(
     """Run one bolt: call `prepare`, pass the inputs, call `end_of_input` and `cleanup`. Return the record of the run.
 
     inputs: value tuples (or lists); dicts from field to value; TICK, which lets the bolt's tick interval pass, if it has one,
-    and then calls `tick` (nothing else calls `tick`); Pause(seconds), which lets time pass. Except for this, time passes only
-    while an asynchronous bolt sleeps: `context.now()` does not change.
+    and then calls `tick` (nothing else calls `tick`); Pause(seconds), which lets time pass. Apart from TICK and Pause, time
+    passes only while an asynchronous bolt sleeps; at all other times `context.now()` does not change.
     source_fields: the names of the values. Without source_fields, dicts name their own fields, and the values of tuples are
     named "0", "1", ... (`tup[0]` works, too).
     conf: configuration of the bolt.
@@ -181,7 +181,7 @@ def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row
 
 
 class _Run:
-    """One run: a worker with one bolt task, which a driver runs; the test acts as the worker that sends to it."""
+    """One run: a worker with one bolt task, run by a driver. The test acts as a second worker, which sends the input."""
 
     def __init__(self, plan: WorkerPlan, recording: Recording, input_recording: InputRecording) -> None:
         self.recording = recording

@@ -122,7 +122,7 @@ class LocalCluster:
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology. Its spouts stop, and pending tuples may be processed for `wait_secs` (default: the message timeout);
-        trees still open then fail as "stopped". Returns at once; the name is free when the topology is gone."""
+        trees that are open after that time fail as "stopped". Returns at once; the name is free when the topology is gone."""
         self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
 
     def fail(self, name: str, error: str) -> None:
@@ -131,7 +131,7 @@ class LocalCluster:
         self._driver.call(lambda: self._engine.nimbus.fail(name, error))
 
     def activate(self, name: str) -> None:
-        """Let a topology's spouts emit, or emit again."""
+        """Start a topology's spouts, or start them again."""
         self._driver.call(lambda: self._engine.nimbus.activate(name))
 
     def deactivate(self, name: str) -> None:
@@ -154,8 +154,8 @@ class LocalCluster:
         return self._engine.statuses.status(name)
 
     def last_status(self, name: str) -> TopologyStatus:
-        """As `status`, but for a topology that is gone return its final status, while it is among the topologies that ended
-        most recently."""
+        """Like `status`. For a topology that is gone, return its final status, as long as the topology is one of those that
+        ended most recently."""
         self._engine.count(name)
         return self._engine.statuses.last_status(name)
 
@@ -307,8 +307,9 @@ def refuse_inside_a_worker() -> None:
 
 
 def check_arguments(processes: object, numbers: Mapping[str, object], inside: Mapping[str, object]) -> None:
-    """Raise `InvalidConfig` for bad numbers, for switches that are neither True nor False (a text such as "no" would mean
-    True), and, with `processes`, for arguments in `inside` that are set: these are only for workers in this process."""
+    """Raise `InvalidConfig` for bad numbers, and for switches that are neither True nor False (a text such as "no" would mean
+    True). With `processes`, also raise it for each argument in `inside` that is set: these are valid only for workers in this
+    process."""
     problems = [
         f"LocalCluster({name}={value!r}): it must be True or False"
         for name, value in {"processes": processes, **inside}.items()

@@ -88,7 +88,7 @@ def complete_topology(
     conf: overrides the topology's configuration. timeout: in real seconds; the timeout does not interrupt a call of user code.
 
     InvalidTopology, InvalidConfig: all problems of the arguments. TimeoutError: the topology is not completed in time, or
-    (raised at once) nothing can happen any more; the text says what blocks the topology. TopologyFailed: as
+    (raised at once) nothing can happen any more; the text says what blocks the topology. TopologyFailed: as for
     `LocalCluster.wait`. MutatedValue: a component changed a value of a tuple.
     """
     if not isinstance(topology, Topology):

@@ -1,6 +1,6 @@
 """The drivers of an engine: a thread in real time, or calls of `advance` in simulated time.
 
-Both run commands between two rounds, so that only one thread at a time uses the engine.
+Both drivers run commands between two rounds, so that only one thread at a time uses the engine.
 Must not know: topologies, the work of commands.
 """
 
@@ -80,7 +80,7 @@ class SimulatedDriver:
         return result
 
     def settle(self) -> int:
-        """Run rounds until nothing more happens at this instant; return their number."""
+        """Run rounds until nothing more happens at this instant; return how many rounds did something."""
         assert self.engine is not None
         for number in range(ROUNDS_AN_INSTANT):
             if self.between_rounds is not None:

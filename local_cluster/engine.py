@@ -1,7 +1,8 @@
 """The engine of a local cluster in one process: a driver runs Nimbus, the supervisors and all virtual workers in turn.
 
-`round` does all work that is due now; `next_time` gives the time at which more is due. One driver (`driver.py`) runs the engine
-in a thread, in real time; the other driver moves a manual clock, and so simulates time. The engine cannot distinguish the two.
+`round` does all work that is due now; `next_time` returns the time at which more work will be due. One driver (`driver.py`)
+runs the engine in a thread, in real time; the other driver moves a manual clock, and so simulates time. The engine cannot
+distinguish the two.
 Must not know: threads, real time, the user's calls.
 """
 
@@ -22,7 +23,7 @@ from worker.loop.worker import Worker
 
 #: How many rounds busy workers get between two turns of the control plane.
 ROUNDS_BETWEEN_SYNCS = 64
-#: The most calls of each supervisor within one round, while one call makes the next necessary.
+#: The most calls of each supervisor's `sync` within one round; each call may make the next one necessary.
 MOST_SYNCS = 8
 #: Supervisors of a local cluster work only when they are called, and send no heartbeats: nothing becomes due only because time
 #: passes.
@@ -78,7 +79,7 @@ class Engine:
         return busy
 
     def sync(self) -> bool:
-        """Let Nimbus do its due work and the supervisors follow; return whether anything changed."""
+        """Let Nimbus do its due work, then let the supervisors carry out the changes; return whether anything changed."""
         changed, self.changed = self.changed, False
         now = self.clock.now()
         if changed or self.nimbus_is_due():

@@ -39,7 +39,7 @@ def sweep(folder: Path) -> None:
     except OSError:
         return
     for path in left:
-        # If there is an error, another process sweeps or wrote the directory.
+        # An error means that a different process is sweeping this directory, or that no cluster has written it.
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             if _is_ours(path) and _owner_is_gone(path) and not _has_workers(path):
                 _remove(path)
@@ -73,7 +73,8 @@ def _has_workers(path: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """Remove a directory, its owner's record last: if this process dies meanwhile, the next process continues."""
+    """Remove a directory. The owner's record is removed last, so that if this process dies meanwhile, the next one
+    continues."""
     for entry in list(path.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -65,7 +65,7 @@ class MutatedValue(SquallError, AssertionError):
             f" field {self.field!r} of {self.source!r}, stream {self.stream!r}\n"
             f"  was {short(self.before, MOST_TEXT)}\n"
             f"  is  {short(self.after, MOST_TEXT)}\n"
-            "the values of a tuple are shared by all that receive it: change a copy, or emit one"
+            "the values of a tuple are shared by all tasks that receive it: change a copy, or emit a copy"
         )
 
 
@@ -165,8 +165,8 @@ class MutationWatch:
             lately.append(watched)
 
     def judge(self, watched: WatchedValue) -> None:
-        """Decide who made a change that was found outside of a bolt's call. Values are checked around these calls, so most
-        likely the component that emitted the value changed it."""
+        """Decide who made a change that was found outside of a bolt's call. Values are checked before and after each call of a
+        bolt, so most likely the component that emitted the value changed it."""
         if self.found is None and watched.changed():
             self.found = self.blame(watched)
 

@@ -35,7 +35,7 @@ from topology_api import InvalidConfig, SquallError
 
 _log = logging.getLogger(__name__)
 
-#: The id of the only Nimbus; under this name it seals the keys of topologies for itself.
+#: The id of the only Nimbus, which seals the keys of topologies for itself under this id.
 NIMBUS_ID = "local"
 #: For how many seconds workers continue without this process: longer than a call that holds the interpreter's lock.
 LEASE_SECS = 10.0
@@ -44,7 +44,7 @@ LEASE_SECS = 10.0
 MARGIN = 2.0
 #: Seconds between two checks of workers that are being stopped.
 PAUSE = 0.01
-#: How many rounds may follow each other without a pause, while each makes the next necessary.
+#: The most rounds that follow each other without a pause when each round makes the next one necessary.
 ROUNDS = 8
 #: Seconds before work that the disk or the system refused is tried again.
 RETRY_SECS = 1.0
@@ -182,7 +182,7 @@ class ProcessEngine:
         left = [supervisor.id for supervisor in open_still if not supervisor.kill_all()]
         shutil.rmtree(self.state, ignore_errors=True)
         if left:
-            raise SquallError(f"workers of {', '.join(left)} do not end though they were killed")
+            raise SquallError(f"workers of {', '.join(left)} have not ended, although they were killed")
 
     def close(self, supervisor: Supervisor) -> bool:
         """Let a supervisor stop its workers; return whether all have ended."""

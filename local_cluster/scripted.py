@@ -43,7 +43,7 @@ class Tick:
         return "TICK"
 
 
-#: An input of `run_bolt` that means a call of the bolt's `tick`.
+#: An input of `run_bolt` that calls the bolt's `tick`.
 TICK = Tick()
 
 
@@ -135,7 +135,7 @@ def with_sources(topology: Topology, sources: Mapping[str, Any]) -> Topology:
 
 
 def near_or_all(name: object, known: Collection[str], there: str = "it has") -> str:
-    """Return a hint for an unknown name: the nearest known name, or all of them, introduced by `there`."""
+    """Return a hint for an unknown name: the nearest known name, or all known names, introduced by the text `there`."""
     near = nearest(name, known) if isinstance(name, str) else ""
     return near or f" ({there}: {listed(known)})"
 

@@ -53,11 +53,11 @@ class WorkerSettings:
 
 @dataclass
 class VirtualTopology:
-    """A topology with workers here."""
+    """A topology that has workers in this process."""
 
     topology: Topology
     loopback: Loopback
-    #: The containers whose workers run, by worker.
+    #: The containers whose workers run, by the worker's name.
     running: dict[str, VirtualContainer] = field(default_factory=dict)
     #: Tuples that waited in workers when the workers stopped: these tuples are lost.
     left: list[SentBatch] = field(default_factory=list)
