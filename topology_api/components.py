@@ -8,13 +8,15 @@ module and names that begin with `_squall_` are reserved. Must not know: the cla
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from topology_api.context import Context
 from topology_api.errors import EmitError, SquallError
 from topology_api.fields import DEFAULT_STREAM, Fields, Stream
-from topology_api.tuples import Tuple
 from topology_api.values import Failure, Replay
+
+if TYPE_CHECKING:
+    from topology_api.context import Context
+    from topology_api.tuples import Tuple
 
 Outputs = Fields | Stream | str | Sequence[str] | Mapping[str, Fields | Stream | str | Sequence[str]]
 

@@ -8,10 +8,12 @@ Must not know: how the task runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from topology_api.context import Context
-from topology_api.tuples import Tuple
-from topology_api.values import Failure
+if TYPE_CHECKING:
+    from topology_api.context import Context
+    from topology_api.tuples import Tuple
+    from topology_api.values import Failure
 
 
 class Hook:

@@ -132,8 +132,7 @@ class Leadership(_Rounds):
 
     def leader(self) -> str | None:
         """Return the id of the leading Nimbus, None if there is none; raise `Unavailable` if the store does not answer."""
-        found = self._store.get(paths.LEADER)
-        return None if found is None else found[0].decode(errors="replace")
+        return None if (found := self._store.get(paths.LEADER)) is None else found[0].decode(errors="replace")
 
     def step_aside(self, why: str) -> None:
         """End this term so that another Nimbus may lead. `why_not` decides whether this Nimbus is a candidate again."""

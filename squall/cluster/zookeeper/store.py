@@ -106,14 +106,12 @@ class ZooKeeperStore:
     @property
     def connected(self) -> bool:
         """Whether a server answers, as far as is known."""
-        client = self._client
-        return client is not None and client.connected and self._overdue is None
+        return (client := self._client) is not None and client.connected and self._overdue is None
 
     @property
     def session_secs(self) -> float:
         """The session length that the server has granted."""
-        client = self._client
-        return self._wanted_secs if client is None else client.session_secs
+        return self._wanted_secs if (client := self._client) is None else client.session_secs
 
     # The store
 
