@@ -1,7 +1,7 @@
 """`run_bolt` runs one bolt over inputs from a test, without a topology.
 
-The bolt runs in a real `worker.Worker`, in the kind of task that the bolt's class needs. The test acts as another worker, which
-sends the input as frames. Time, threads and the asyncio loop are simulated. Must not know: the store, the local cluster.
+The bolt runs in a real `worker.Worker`, in the kind of task that the bolt's class needs. The test acts as a second worker,
+which sends the input as frames. Time, threads and the asyncio loop are simulated. Must not know: the store, the local cluster.
 """
 
 from __future__ import annotations

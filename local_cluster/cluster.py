@@ -194,7 +194,7 @@ class LocalCluster:
         engine = self._engine
         if isinstance(engine, Engine):
             raise SquallError(
-                "workers of this cluster are not processes: those of LocalCluster(processes=True) are"
+                "the workers of this cluster are not processes: use LocalCluster(processes=True)"
             )
         if engine.registry.topologies.get(name) is None:
             raise NoSuchTopology(name)
@@ -207,7 +207,7 @@ class LocalCluster:
                 "this cluster runs in real time: only LocalCluster(simulated_time=True) can advance()"
             )
         if not 0 <= seconds < float("inf"):
-            raise InvalidConfig([f"advance({seconds!r}): it takes seconds, 0 or more"])
+            raise InvalidConfig([f"advance({seconds!r}): give a number of seconds, 0 or more"])
         self._driver.advance(seconds)
 
     def hurry(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """Checks that no component changes the values of a tuple that it has emitted or received.
 
-Within one process there is one object of a value: in all tasks that receive it, in bolts that keep it, and in replays. Between
+Within one process, tasks that receive a value, bolts that keep it, and replays of its tuple all share one object. Between
 processes a value is copied. So code that changes a value behaves differently in a test and on a cluster. Each mutable value is
 pickled when it is emitted, and before and after each execution of its tuple; if the pickles differ, `MutatedValue` is raised.
 Values that cannot be pickled, or whose pickles differ each time, are not checked. Attributes stored by
@@ -40,8 +40,8 @@ MOST_TEXT = 400
 class MutatedValue(SquallError, AssertionError):
     """A component changed a value of a tuple.
 
-    `component`: the component that changed the value. `field`, `stream`, `source`: the place of the value. `before`, `after`:
-    the value when it was emitted (a copy), and now. `others`: components that also had the value and may have changed it
+    `component`: the component that changed the value. `field`, `stream`, `source`: the place of the value. `before`: a copy of
+    the value as it was emitted. `after`: the value now. `others`: components that also had the value and may have changed it
     instead; empty when `component` is certain.
     """
 
@@ -105,7 +105,8 @@ class MutationWatch:
         self.found: MutatedValue | None = None
 
     def emitted(self, component: str, stream: str, fields: Sequence[str], row: Sequence[Any]) -> None:
-        """Watch emitted values. If a component emits a value again after a change, that component changed the value."""
+        """Watch emitted values. If a value has changed when it is emitted again, blame the component that emits it if this
+        component had the value before; otherwise blame all components that had it."""
         for field, value in zip(fields, row):
             watched = self.watched.get(id(value))
             if watched is None:

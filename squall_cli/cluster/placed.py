@@ -82,7 +82,7 @@ def _fewer(workers: int, wanted: int, tasks: int, supervisors: Sequence[Supervis
     elif closed:
         why = f"{closed}, where nothing new is placed; its tasks are spread over more workers when another slot is free"
     else:
-        why = "no slot is free for more; its tasks are spread over more workers when one is"
+        why = "no slot is free for more; its tasks are spread over more workers when a slot is free"
     return f"{workers} of {plural(wanted, 'worker')}: {why}"
 
 

@@ -33,7 +33,7 @@ PAUSES: Final = (0.1, 1.0)
 PATIENCE: Final = 60.0
 #: Seconds that a command waits for a leader. By default, a standby leads about 11 s after the leader was killed.
 TAKEOVER_SECS: Final = 30.0
-#: The kind of a refusal because no Nimbus leads; nothing was changed.
+#: The error kind of a request that was refused because no Nimbus leads; nothing was changed.
 NO_LEADER: Final = "NoLeader"
 
 
@@ -86,7 +86,7 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
                 pause = min(PAUSES[1], max(PAUSES[0], waited / 10))
                 time.sleep(pause if within is None else min(pause, max(0.0, within - waited)))
     except KeyboardInterrupt:
-        raise Interrupted("stopped waiting; the cluster continues with it") from None
+        raise Interrupted("stopped waiting; the cluster continues the work") from None
 
 
 def obeyed(command: Callable[[], T]) -> T:
@@ -125,5 +125,5 @@ def patiently(
         except (Unreachable, Refused) as error:
             if not passes(error) or time.monotonic() - began > within:
                 raise
-            show(f"asked again in a moment: {error}")
+            show(f"asking again in a moment: {error}")
         time.sleep(PAUSES[1])

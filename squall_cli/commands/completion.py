@@ -92,7 +92,7 @@ def supervisors(client: NimbusClient, ctx: click.Context) -> list[str]:
 
 
 def settings(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the keys that `-o` takes, for the topology or after `COMPONENT:`."""
+    """Complete the keys of `-o`: those of a topology or, after `COMPONENT:`, those of a component."""
     component, colon, typed = incomplete.rpartition(":")
     scopes = ("component", "both") if colon else ("topology", "both")
     keys = [key for key, option in OPTIONS.items() if option.scope in scopes and key.startswith(typed)]

@@ -131,7 +131,7 @@ def supervisor(
 
     The workers do not end with the supervisor: they run until their lease ends (supervisor.worker.lease.secs), and the next
     supervisor with the same --state takes them over. So a supervisor can be restarted or upgraded under load. To move the work
-    to other hosts first: squall drain SUPERVISOR.
+    to other hosts first, run squall drain SUPERVISOR.
 
     \b
     Examples:

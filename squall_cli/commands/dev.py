@@ -193,7 +193,7 @@ def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
 
 
 def opening(url: str, slots: int, directory: Path, state: str | None, conf: Mapping[str, Any]) -> str:
-    """Return the text that is printed when the cluster is ready: one screen."""
+    """Return the text that is printed when the cluster is ready. It fits on one screen."""
     where = "" if url == DEFAULT_URL else f"  export SQUALL_NIMBUS={url}\n"
     if state is None:
         kept = f"Files, gone at the end:  {directory}   (--state DIR keeps them)"

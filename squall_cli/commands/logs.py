@@ -261,7 +261,7 @@ def follow_on(reader: LogReader, as_json: bool) -> None:
             if not is_away(error):
                 raise
             if not away:
-                click.echo(f"{error}; asked again", err=True)
+                click.echo(f"{error}; asking again", err=True)
             away = True
         time.sleep(PAUSE)
 

@@ -1,5 +1,5 @@
 """`squall supervisors`: the hosts of a cluster, their slots, and the workers in them. `squall drain`: move all work away from a
-host, or let work return."""
+host, or allow work there again."""
 
 from __future__ import annotations
 

@@ -274,7 +274,7 @@ def print_swept(swept: table_sweep.Sweep | None) -> None:
 
 
 def key_lines(counts: KeyCounts | None) -> Iterator[str]:
-    """Yield the number of rows that are replays."""
+    """Yield a line with the number of rows that are replays."""
     if counts is None:
         return
     key = harmless(", ".join(counts.key))

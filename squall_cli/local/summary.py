@@ -1,4 +1,4 @@
-"""The end of a run: its summary as text and as JSON, and its exit status, decided from the final status.
+"""The end of a run: its summary as text and as JSON, and its exit status, which follows from the topology's final status.
 
 Must not know: terminals, clusters.
 """

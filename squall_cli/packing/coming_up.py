@@ -21,7 +21,8 @@ from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import LAG_SECS, LEAVING, on_trial
 from squall_cli.terminal.formats import plural, to_type, whole
 
-#: If a topology has errors or events (such as a worker's death): seconds without progress after which it is given up.
+#: Seconds without progress after which the command stops waiting for a topology that has errors or events, such as a worker's
+#: death.
 TROUBLE_SECS: Final = 30.0
 #: Seconds within which the workers of a failed version stop, and the previous version gets the name back.
 ROLLBACK_SECS: Final = 20.0
@@ -166,7 +167,7 @@ class Arrival:
         return None
 
     def _trouble(self, status: TopologyAnswer, now: float) -> str | None:
-        """Return why to stop waiting, or None."""
+        """Return why the command should stop waiting, or None."""
         build = failed_build(status)
         if build is not None:
             return f"{sentence(build)}\n{shows_build(self._name)}"
@@ -195,8 +196,8 @@ def failed_build(status: TopologyAnswer) -> Event | None:
 
 
 def all_fail(status: TopologyAnswer, spouts: Sequence[ComponentStatus]) -> str:
-    """Return a sentence saying that no tree was acked, and why, if the reason is known. If a component cannot start, all other
-    failures follow from this."""
+    """Return a sentence saying that no tree was acked, and why, if the reason is known. If a component cannot start, that is
+    the reason: all other failures follow from it."""
     name, reports = status.name, status.error_reports
     failed = sum(spout.failed for spout in spouts)
     stopped = sum(spout.failures.get("stopped", 0) for spout in spouts)

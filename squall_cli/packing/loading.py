@@ -1,8 +1,8 @@
 """Loads a Topology from a user's input: `FILE[:NAME]` or `package.module[:NAME]`, and the arguments after `--`.
 
 A file's folder goes to the front of sys.path and the file is imported under its own name, so that its classes are pickled by
-reference, as for a cluster. Errors name the user's file and line, never a frame of Squall's. There are two classes of errors:
-`WrongSource` for a wrong command line, `CannotLoad` for errors in the file.
+reference, as they are for a cluster. Errors name the user's file and line, never a frame of Squall's. There are two classes of
+errors: `WrongSource` for a wrong command line, `CannotLoad` for errors in the file.
 Must not know: the use of the topology.
 """
 
@@ -54,7 +54,7 @@ class SourceName:
 
 
 def load_topology(text: str, arguments: tuple[str, ...] = ()) -> Topology:
-    """Return the topology that `text` names; a function is called with these arguments."""
+    """Return the topology that `text` names. If `text` names a function, call it with these arguments."""
     source = parse_source(text)
     module = import_module(source) if source.file is None else import_file(source)
     return topology_of(source, find(source, module), arguments)
@@ -134,7 +134,7 @@ def same_file(one: str, other: Path) -> bool:
     return os.path.exists(one) and other.exists() and os.path.samefile(one, other)
 
 
-# Importing it
+# Importing the module
 
 
 def import_file(source: SourceName) -> ModuleType:

@@ -74,7 +74,7 @@ def request_body(topology: Topology, files: Sequence[Packed] = (), **fields: Any
 
 
 class Accepted(SubmittedAnswer, frozen=True):
-    """Nimbus's answer. `uploaded`: the bytes of files that were sent."""
+    """Nimbus's answer. `uploaded`: how many bytes of files were sent."""
 
     uploaded: int
 
@@ -131,7 +131,7 @@ def passes(error: Unreachable | Refused) -> bool:
 
 
 def progress_of(file: Packed, now: Say) -> Callable[[int], None]:
-    """Return a callback that shows how much of a file was sent, for files that take several pieces."""
+    """Return a callback that shows how much of a file was sent, for files that are sent in several pieces."""
     size = file.size
 
     def progress(done: int) -> None:

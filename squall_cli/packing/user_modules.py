@@ -156,7 +156,7 @@ def digest_of_parts(parts: Iterable[tuple[str, bytes]]) -> str:
 
 
 def file_of(module: object) -> str | None:
-    """Return the file of a module. Other objects in sys.modules may do anything when an attribute is read."""
+    """Return the file of a module. Return None for any other object in sys.modules: reading its attributes may do anything."""
     if not isinstance(module, ModuleType):
         return None
     file = vars(module).get("__file__")

@@ -24,7 +24,7 @@ IDLE_WIDTH: Final = 19
 MOST_REASONS: Final = 3
 #: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
-#: Columns that only wide windows have. All other columns are dropped by rank.
+#: Columns that are shown only in wide windows. All other columns are dropped by rank.
 WIDE: Final = ("KIND", WHY_IDLE)
 COLUMNS: Final[tuple[TableColumn[Row], ...]] = (
     TableColumn("COMPONENT", lambda row: row.name, elastic=True, shortest=10),

@@ -21,7 +21,7 @@ def all_as_ctrl_c() -> Iterator[None]:
     before = {
         number: signal.signal(number, signal.default_int_handler)
         for number in (signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) == signal.SIG_DFL  # otherwise ignored, for example under nohup
+        if signal.getsignal(number) == signal.SIG_DFL  # not if the signal is ignored, for example under nohup
     }
     try:
         yield

@@ -84,7 +84,8 @@ class Bash(shell_completion.BashComplete):
 
 
 class WholeWord(shell_completion.ShellComplete):
-    """For shells that replace the whole word: in `--option=value` click completes only the value, so the option is added."""
+    """For shells that replace the whole word: in `--option=value` click completes only the value, so this class adds the
+    option."""
 
     option = ""
 

@@ -242,7 +242,7 @@ def test_commands_survive_a_moment_without_a_leader(
     nimbus.refused_changes += [Refusal(503, "NoLeader", "no Nimbus leads at this moment")] * 3
     result = run(line)
     assert result.exit_code == 0, result.stderr
-    assert "asked again in a moment: no Nimbus leads at this moment" in result.stderr
+    assert "asking again in a moment: no Nimbus leads at this moment" in result.stderr
     assert nimbus.refused_changes == []
 
 

@@ -41,7 +41,7 @@ def test_rebalance_wait_returns_when_the_new_workers_run(nimbus: FakeNimbus, run
     ("tasks", "why"),
     [
         (1, "it has only 2 tasks"),
-        (9, "no slot is free for more; its tasks are spread over more workers when one is"),
+        (9, "no slot is free for more; its tasks are spread over more workers when a slot is free"),
     ],
 )
 def test_fewer_workers_than_requested_are_reported_with_the_reason(

@@ -200,4 +200,4 @@ def test_ctrl_c_while_waiting_reports_that_the_cluster_goes_on(nimbus: FakeNimbu
         terminal.wait_for("30 trees pending")
         terminal.process.send_signal(2)
         assert terminal.end() == 1
-        assert "squall kill: stopped waiting; the cluster continues with it" in terminal.plain
+        assert "squall kill: stopped waiting; the cluster continues the work" in terminal.plain

@@ -43,7 +43,7 @@ def test_fewer_workers_than_wanted_are_explained_by_the_free_slots() -> None:
     status = topology("words", workers_wanted=3)
     again = "its tasks are spread over more workers"
     for supervisors, why in (
-        ([full("a")], f"no slot is free for more; {again} when one is"),
+        ([full("a")], f"no slot is free for more; {again} when a slot is free"),
         (
             [full("a", 1)],
             f"1 slot is free on a; {again} as soon as no other topology is being moved",
