@@ -286,7 +286,7 @@ def test_types_that_do_not_fit_in_one_column_are_reported_with_advice(spark: Spa
     with pytest.raises(ReplayFailed) as caught:
         replay_topology(spark, one_bolt(Mixed()), {"numbers": numbers}, ["it"])
     assert "field 'x': some values are bigint, some string" in str(caught.value)
-    assert "schemas={'it': ...}, on the command line --schema 'it=...'" in str(caught.value)
+    assert "schemas={'it': ...}, or on the command line --schema 'it=...'" in str(caught.value)
     with replay_topology(
         spark, one_bolt(Mixed()), {"numbers": numbers}, ["it"], schemas={"it": "x string"}, max_errors=2
     ) as done:
