@@ -130,7 +130,7 @@ def test_a_topology_is_submitted_watched_changed_and_killed(tmp_path: Path) -> N
         assert "ready to halve" in cluster.run("logs", "halves", "--component", "halve").stdout
         assert "process" in cluster.run("logs", "halves", "--worker", "w1").stdout
         wait_until(lambda: "fifty is not halved" in cluster.run("errors", "halves").stdout)
-        wait_until(lambda: 0 < cast(float, cluster.ask("top", "--delay", "1")["rate"]))
+        wait_until(lambda: cast(float, cluster.ask("top", "--delay", "1")["rate"]) > 0)
         used = cluster.run("supervisors")
         assert "halves 2" in used.stdout
         assert "2 of 3 slots used, 1 free" in used.stderr
