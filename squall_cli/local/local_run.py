@@ -172,8 +172,10 @@ class LocalRun:
 def hung_call() -> str:
     """Return a text with the place of a user's call that does not return, in a thread that runs tasks; "" if there is no such
     call."""
-    for thread, frame in sys._current_frames().items():
-        if thread != threading.main_thread().ident and (place := user_place(frame)):
+    frames = sys._current_frames()
+    for thread in threading.enumerate():  # the thread that was started first comes first
+        place = user_place(frames.get(thread.ident or 0))
+        if place and thread is not threading.main_thread():
             return f", because a call has not returned: it is at {place}"
     return ""
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from squall_cli.terminal.component_table import rows_of
 from squall_cli.terminal.error_feed import ErrorFeed, troubles
 from squall_cli.terminal.lines import plain
 from squall_cli.terminal.views import component_text
+from tests.squall_cli.run_process import CAP, environment
 
 SPOUT = ComponentStatus(
     "spout", 1, emitted=10, executed=0, acked=10, failed=0, replayed=0, pending=0, errors=0
@@ -157,6 +161,36 @@ def test_errors_are_counted_with_the_newest_one() -> None:
 
 def test_the_place_of_a_stack_outside_user_code_is_unknown() -> None:
     assert user_place(None) == ""
+
+
+TWO_HANG = """
+import threading
+from types import SimpleNamespace
+from squall_cli.local.local_run import begin_shutdown, hung_call
+
+both = threading.Barrier(3)
+
+def first():
+    both.wait()
+    threading.Event().wait()
+
+def second():
+    both.wait()
+    threading.Event().wait()
+
+begin_shutdown(SimpleNamespace(shutdown=first))
+begin_shutdown(SimpleNamespace(shutdown=second))
+both.wait()
+print(hung_call())
+"""
+
+
+def test_of_several_calls_that_hang_the_one_in_the_oldest_thread_is_shown(tmp_path: Path) -> None:
+    file = tmp_path / "two_hang.py"
+    file.write_text(TWO_HANG)
+    shown = subprocess.check_output([sys.executable, file], env=environment(), text=True, timeout=CAP)
+    assert f"it is at {file}:" in shown
+    assert shown.endswith(", in first\n")
 
 
 def test_a_component_that_could_not_be_opened_and_did_nothing_is_no_success() -> None:
