@@ -242,8 +242,9 @@ def find(source: SourceName, module: ModuleType) -> Any:
 
 def is_candidate(name: str, value: object, module: ModuleType) -> bool:
     """Return whether a user may have meant this name."""
-    own_function = inspect.isfunction(value) and value.__module__ == module.__name__
-    return not name.startswith("_") and (own_function or isinstance(value, Topology))
+    if name.startswith("_"):
+        return False
+    return isinstance(value, Topology) or (inspect.isfunction(value) and value.__module__ == module.__name__)
 
 
 def topology_of(source: SourceName, value: Any, arguments: tuple[str, ...]) -> Topology:

@@ -239,6 +239,12 @@ def test_a_file_without_a_topology_is_answered_with_its_contents(tmp_path: Path)
     assert cannot_load(file).endswith("it must hold a Topology of that name, or a function that returns one")
 
 
+def test_private_names_of_a_file_without_a_topology_are_not_looked_at(tmp_path: Path) -> None:
+    lazy = "class Lazy:\n    @property\n    def __class__(self): raise RuntimeError('too early')\n_lazy = Lazy()\n"
+    file = written(tmp_path, f"def topologie(): pass\n{lazy}")
+    assert cannot_load(file) == f"{file} has no 'topology'; did you mean 'topologie'?"
+
+
 def test_a_function_that_raises_shows_the_users_frames_only(tmp_path: Path) -> None:
     file = written(tmp_path, "def topology():\n    return int('x')\n")
     message = cannot_load(file)
