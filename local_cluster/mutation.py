@@ -14,7 +14,7 @@ import io
 import pickle
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -55,7 +55,7 @@ class MutatedValue(SquallError, AssertionError):
 
     def __post_init__(self) -> None:
         self.others = tuple(self.others)
-        self.args = tuple(vars(self).values())
+        self.args = tuple(getattr(self, each.name) for each in fields(self))
 
     def __str__(self) -> str:
         when = "after it had emitted it" if self.component == self.source else "that it got in a tuple"

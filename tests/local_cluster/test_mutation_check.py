@@ -353,6 +353,18 @@ def test_replays_of_unchanged_values_accuse_no_component() -> None:
     assert done.status.components["spout"].replayed == 2
 
 
+class OwnError(MutatedValue):
+    def __init__(self, *args: Any) -> None:
+        self.seen = True
+        super().__init__(*args)
+
+
+def test_the_error_of_a_subclass_with_an_attribute_of_its_own_can_be_pickled() -> None:
+    error = OwnError("b", "a", "default", "x", [1], [2], ["c"])
+    assert error.args == ("b", "a", "default", "x", [1], [2], ("c",))
+    assert pickle.loads(pickle.dumps(error)).args == error.args
+
+
 @pytest.mark.parametrize("value", [1, "a", b"a", None, True, 1.5, (1, ("a", None)), frozenset((1, 2)), int])
 def test_immutable_values_are_not_watched(value: Any) -> None:
     assert is_plain(value)
