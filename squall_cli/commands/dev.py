@@ -63,12 +63,12 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
       squall dev --slots 8 --state ~/squall-dev
       squall dev --listen 127.0.0.1:0    # a free port; the first line says which
     """
-    from nimbus.daemon import NimbusSettings
-    from squall_cli.commands.daemons import configured
-
     conf, (host, port) = daemon_options.daemon_settings(config), listen
     with Interrupts() as interrupts, ExitStack() as stack:
         interrupts.hold()  # the end is orderly in any case; a second signal only makes the workers end faster
+        from nimbus.daemon import NimbusSettings  # takes a while: a signal may arrive meanwhile
+        from squall_cli.commands.daemons import configured
+
         directory = stack.enter_context(state_directory(state))
         stack.enter_context(log_to(directory / LOG))
         nimbus = NimbusSettings(directory / "nimbus", host, port, insecure=insecure, conf=conf)
@@ -155,8 +155,14 @@ def state_directory(given: str | None) -> Iterator[Path]:
             raise SquallError(f"the state directory {given} cannot be used: {error.strerror}") from None
         yield directory
         return
-    with tempfile.TemporaryDirectory(prefix="squall-dev-", ignore_cleanup_errors=True) as made:
-        yield Path(made)
+    # TemporaryDirectory also removes protected folders, but may change the modes of files to which their links lead, or fail.
+    from supervisor.removals import delete
+
+    directory = Path(tempfile.mkdtemp(prefix="squall-dev-"))
+    try:
+        yield directory
+    finally:
+        delete(directory)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import pytest
 
 from squall.daemon.process_stat import all_processes
 from squall.security.tokens import user_place
-from squall_cli.commands.dev import opening
+from squall_cli.commands.dev import opening, state_directory
 from tests.squall_cli.run_process import CAP, ROOT, Running, environment, running_squall
 
 TOPOLOGY = '''
@@ -249,6 +249,52 @@ def test_listening_to_other_machines_without_tls_is_refused(tmp_path: Path) -> N
     assert result.returncode == 1
     assert result.stderr.startswith("squall dev: 0.0.0.0 can be reached from other machines")
     assert list(tmp_path.iterdir()) == []
+
+
+#: `squall dev`, to which SIGTERM comes while it imports Nimbus.
+EARLY_SIGNAL = """
+import signal
+import sys
+
+class Early:
+    def find_spec(self, name, path=None, target=None):
+        if name == "nimbus.daemon":
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGTERM)
+
+sys.meta_path.insert(0, Early())
+from squall_cli.main import main
+main(["dev", "--listen", "127.0.0.1:0"])
+"""
+
+
+def test_a_signal_while_modules_are_imported_ends_the_cluster_in_order(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    result = subprocess.run(
+        [sys.executable, "-c", EARLY_SIGNAL],
+        env=environment(HOME=str(home), TMPDIR=str(home)),
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=CAP,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("SIGTERM: ending, with all workers")
+    assert files(home) == []
+
+
+def test_the_temporary_directory_is_removed_with_its_protected_folders(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.touch(mode=0o640)
+    with state_directory(None) as directory:
+        protected = directory / "protected"
+        protected.mkdir()
+        (protected / "link").symlink_to(elsewhere)
+        protected.chmod(0o500)
+    assert not directory.exists()
+    assert elsewhere.stat().st_mode & 0o777 == 0o640
 
 
 def test_the_place_of_the_token_is_shown_when_commands_would_not_find_it(
