@@ -138,7 +138,7 @@ class WorkerProcesses:
         try:
             orders = worker_files.read_orders(directory)
         except BadFile as error:
-            _log.warning("%s; its process is ended", error)
+            _log.warning("%s; ending the worker process of this directory", error)
             orders = None
         if orders is None:
             _end_unknown(directory, started)

@@ -56,7 +56,7 @@ class ReprocessOptions(ResultOptions):
     "--key",
     metavar="NAMES",
     callback=names,
-    help="Columns: of rows that are equal in these, leave out all but the first.",
+    help="Columns: of several rows with equal values in all of these, read only the first.",
 )
 @result_options(
     again="Run even if the same job made the newest version from the same rows, for example"
@@ -117,7 +117,7 @@ def check_paths(options: ReprocessOptions) -> None:
     problem = overlap(options.source, options.target)
     if problem is not None:
         raise click.UsageError(
-            f"--input and --output must be two tables, and {problem}: give another --output"
+            f"--input and --output must be separate tables, but {problem}: give another --output"
         )
 
 

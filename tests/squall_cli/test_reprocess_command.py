@@ -140,7 +140,7 @@ def test_a_result_among_the_rows_is_refused_also_through_a_link(table: str, tmp_
     done = reprocess("--sql", "select 1", "--input", table, "--output", str(tmp_path / "link" / "out"))
 
     assert done.exit_code == 2
-    assert "--input and --output must be two tables" in " ".join(done.output.split())
+    assert "--input and --output must be separate tables" in " ".join(done.output.split())
 
 
 def test_an_invalid_table_and_one_of_another_kind_are_named(table: str, tmp_path: Path) -> None:
