@@ -25,11 +25,13 @@ def _outgoing(ids: Sequence[str], edges: Iterable[Edge]) -> dict[str, list[Edge]
     return outgoing
 
 
-def closing_edges(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[Edge, ...]:
-    """Return the back edges of a depth-first search in order of declaration: without them the graph is acyclic."""
+def _search(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[list[Edge], list[str]]:
+    """Search depth-first in order of declaration. Return the back edges, and the components in the order in which the search
+    finished them.
+    """
     outgoing = _outgoing(ids, edges)
     found: list[Edge] = []
-    done: set[str] = set()
+    done: dict[str, None] = {}
     on_path: set[str] = set()
     for root in ids:
         if root in done:
@@ -41,36 +43,38 @@ def closing_edges(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[Edge, ...]
             if (edge := next(rest, None)) is None:
                 path.pop()
                 on_path.discard(component)
-                done.add(component)
+                done[component] = None
             elif edge.target in on_path:
                 found.append(edge)
             elif edge.target not in done:
                 on_path.add(edge.target)
                 path.append((edge.target, iter(outgoing[edge.target])))
-    return tuple(found)
+    return found, list(done)
 
 
-def _reachable(start: str, outgoing: dict[str, list[Edge]]) -> set[str]:
-    reached, ends = {start}, [start]
-    while ends:
-        further = {edge.target for edge in outgoing[ends.pop()]} - reached
-        reached |= further
-        ends += further
-    return reached
+def closing_edges(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[Edge, ...]:
+    """Return the back edges of a depth-first search in order of declaration: without them the graph is acyclic."""
+    return tuple(_search(ids, edges)[0])
 
 
 def cycles(ids: Sequence[str], edges: Sequence[Edge]) -> tuple[tuple[str, ...], ...]:
     """Return the groups of components that can reach each other, and components that read themselves, in order of
-    declaration. Each group contains an edge that closes a cycle: the group is the set of components that can be reached from
-    this edge's target, and from which the target can be reached.
+    declaration. By Kosaraju's algorithm, in linear time: take the component that the search finished last, among those
+    without a group; its group is the components without a group that can reach it. A group with a closing edge is a cycle.
     """
-    forwards = _outgoing(ids, edges)
+    closing, finished = _search(ids, edges)
     backwards = _outgoing(ids, [Edge(edge.source, edge.target, edge.stream) for edge in edges])
-    found: set[str] = set()
-    groups = []
-    for end in dict.fromkeys(edge.target for edge in closing_edges(ids, edges)):
-        if end not in found:
-            group = _reachable(end, forwards) & _reachable(end, backwards)
-            found |= group
-            groups.append(tuple(component for component in forwards if component in group))
-    return tuple(sorted(groups, key=lambda group: ids.index(group[0])))
+    group_of: dict[str, str] = {}  # component -> the member of its group that the search finished last
+    for last in reversed(finished):
+        ends = [last]
+        while ends:
+            component = ends.pop()
+            if component not in group_of:
+                group_of[component] = last
+                ends += (edge.target for edge in backwards[component])
+    groups: dict[str, list[str]] = {}
+    with_cycle = {group_of[edge.target] for edge in closing}
+    for component in ids:
+        if group_of[component] in with_cycle:
+            groups.setdefault(group_of[component], []).append(component)
+    return tuple(map(tuple, groups.values()))

@@ -38,7 +38,8 @@ def stat_of(pid: int) -> Stat | None:
     except (FileNotFoundError, ProcessLookupError, PermissionError):
         return None
     # The second field is the name of the program, in brackets, and may hold anything.
-    if len(fields := text.rpartition(b")")[2].split()) < 20:
+    fields = text.rpartition(b")")[2].split()
+    if len(fields) < 20:
         return None
     return Stat(pid, fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
 

@@ -90,7 +90,8 @@ class InFlight:
         """Number a batch that is being sent, and remember it."""
         self.sent += 1
         sent = self.by_number[self.sent] = SentBatch.of(batch, self.sent, size_bytes)
-        (self.by_target[sent.target] if sent.frame else self.uncredited).append(sent)
+        waiting = self.by_target[sent.target] if sent.frame else self.uncredited
+        waiting.append(sent)
 
     def confirm(self, target: int, executed: int) -> None:
         """Forget the frames to a task up to number `executed`: the peer has executed them."""
