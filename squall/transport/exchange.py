@@ -293,9 +293,8 @@ class Exchange:
         self.last_advance = now
         busy = False
         for peer in self.peers.values():
-            if (
-                pause > OWN_PAUSE
-            ):  # a user's call was running, and the peer may have sent messages all the time
+            if pause > OWN_PAUSE:
+                # A user's call was running, and the peer may have sent messages all the time.
                 peer.link.watch.last_heard += pause
             data, control = peer.queues
             self._apply(peer, peer.link.tick(now, control_blocked=bool(control), data_blocked=bool(data)))

@@ -218,8 +218,9 @@ class Daemon:
     def follow(self, orders: Orders) -> None:
         """Follow orders."""
         mine = self.orders
-        same = orders.topology_id == mine.topology_id and orders.worker == mine.worker
-        if not same or orders.incarnation != mine.incarnation:  # another process has replaced this process
+        own = mine.topology_id, mine.worker, mine.incarnation
+        # Orders for another process mean that it has replaced this process.
+        if (orders.topology_id, orders.worker, orders.incarnation) != own:
             self.end(EXIT_SUPERSEDED, f"the orders are for {describe(orders)}; this is {describe(mine)}")
         place = own_place(orders)
         if place is None and orders.asked != "stop":

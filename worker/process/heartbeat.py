@@ -131,16 +131,16 @@ class Heartbeat:
 
     def check(self) -> None:
         """Do the checks that cannot wait for the next heartbeat."""
-        self.loop.lease.renew()
-        now = self.loop.lease.now()
         loop = self.loop
+        loop.lease.renew()
+        now = loop.lease.now()
         if loop.must_end_by is not None and now >= loop.must_end_by:
-            self.loop.process_exit.end(
+            loop.process_exit.end(
                 worker_files.EXIT_STOPPED,
                 "a second SIGTERM came while a call was still running",
                 all_stacks(),
             )
-        mark = file_mark(os.path.join(self.loop.directory, worker_files.ORDERS))
+        mark = file_mark(os.path.join(loop.directory, worker_files.ORDERS))
         if mark != self.orders_file:
             self.orders_file = mark
             loop.on_new_orders()
@@ -171,7 +171,7 @@ class Heartbeat:
             task = call.task
             if task.spec.kind == "bolt" and task.opened and not task.closed:
                 reason = (
-                    f"a call of {task_name(call.task)} has not returned for {call.seconds:.0f} s"
+                    f"a call of {task_name(task)} has not returned for {call.seconds:.0f} s"
                     f" (topology.bolt.hang.secs: {task.hang_secs:g})"
                 )
                 self.loop.process_exit.end(worker_files.EXIT_HUNG, reason, all_stacks())
@@ -180,7 +180,7 @@ class Heartbeat:
                 self.warned.add(key)
                 _log.warning(
                     "a call of %s has been running for %.0f s\n%s",
-                    task_name(call.task),
+                    task_name(task),
                     call.seconds,
                     all_stacks(),
                 )
