@@ -7,6 +7,7 @@ Must not know: commands, when a topology's steps are checked.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -98,9 +99,11 @@ class TopologySteps:
 
     def view(self, record: TopologyRecord) -> LifecycleView:
         """Return all that is known about a topology at this moment."""
-        drains = record.state in (KILLED, REBALANCING, REPLACING)
-        silent = self.counters.silent(record.id) if drains else None
-        return view_of(self.registry, record, self.assigner.supervisors.keys(), silent)
+        view = view_of(self.registry, record, self.assigner.supervisors.keys())
+        if record.state in (KILLED, REBALANCING, REPLACING):
+            # Other threads count meanwhile: counters that are read after the reports are at least as new.
+            return dataclasses.replace(view, silent=self.counters.silent(record.id))
+        return view
 
     def _forget_gone(self, view: LifecycleView) -> bool:
         """Forget the withdrawn workers that are gone, and their reports; return whether any were gone."""

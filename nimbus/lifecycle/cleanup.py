@@ -74,16 +74,10 @@ def existing_record(registry: Registry, name: str) -> TopologyRecord:
     return record
 
 
-def view_of(
-    registry: Registry,
-    record: TopologyRecord,
-    supervisors: Collection[str],
-    silent: Collection[str] | None = None,
-) -> LifecycleView:
-    """Return all that the store holds about a topology. `supervisors`: the ids of the registered supervisors; `silent`: see
-    `LifecycleView`."""
+def view_of(registry: Registry, record: TopologyRecord, supervisors: Collection[str]) -> LifecycleView:
+    """Return all that the store holds about a topology. `supervisors`: the ids of the registered supervisors."""
     assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
-    return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors, silent)
+    return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors)
 
 
 def remove_all_of(registry: Registry, keys: TopologyKeys | None, topology_id: str) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nimbus.counters.counting import PAST, Counters, Statuses, component_status
 from nimbus.leader.master import Nimbus
@@ -231,3 +234,29 @@ def test_a_total_never_falls(readings: list[tuple[str, int, int]]) -> None:
         total = counters.status(record, (("lines", "spout"),), {}, 0.0).components["lines"].emitted
         assert last <= total <= sum(counts.values())
         last = total
+
+
+def test_a_drain_sees_counters_that_arrive_while_it_reads_the_reports(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id, registry = cluster.submit(), cluster.nimbus.registry
+    ready, coming = (
+        WorkerReport(name, Incarnation(1, 0), name == "w1", False, False, False, None)
+        for name in ("w1", "w2")
+    )
+    for report in (ready, coming):
+        cluster.nimbus.report("words", report.worker, report)
+    cluster.count(id, "w1", (1, 0))
+    cluster.nimbus.kill("words", 60)
+    cluster.nimbus.report("words", "w1", replace(ready, drained=True))
+    read = registry.reports
+
+    def reports(topology_id: str) -> Mapping[str, WorkerReport]:
+        found = read(topology_id)
+        cluster.count(id, "w1", (1, 0), emitted=1, number=1)  # from another thread
+        return found
+
+    monkeypatch.setattr(registry, "reports", reports)
+    cluster.clock.move_to(30)
+    cluster.nimbus.tick()
+    assert registry.assignments.get(id) is not None, "w2 may have tuples in its tasks, and has time to answer"
