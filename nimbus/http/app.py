@@ -132,7 +132,7 @@ class Pages:
                 raise self._authenticator.refusal()
             caller = await run_in_threadpool(self._authenticator.daemon, header)
         if caller.kind not in endpoint.who:
-            raise Unauthorized(f"{caller.kind}s may not send this request")
+            raise Unauthorized(f"this sender ({caller.kind}) may not make this request")
         return caller
 
     async def _redirect(self, request: Request) -> Response:

@@ -120,6 +120,8 @@ def test_a_daemon_may_use_only_routes_for_daemons(app: Any, endpoint: AnyEndpoin
     for kind, header in ((SUPERVISOR, of_supervisor()), (NIMBUS, of_nimbus)):
         answer = asked(app, endpoint, header)
         assert (answer.status != 401) == (kind in endpoint.who), (kind, answer)
+        if answer.status == 401 and endpoint.who - {OPERATOR} and endpoint.method != "HEAD":
+            assert f"this sender ({kind}) may not" in answer.error["message"]
 
 
 @pytest.mark.parametrize("endpoint", CLOSED)
