@@ -75,6 +75,7 @@ class Nimbus:
         which stays unique even if the store forgets its counters (default: the second of `wall_clock`)."""
         self._clock = clock
         self._wall_clock = clock.now if wall_clock is None else wall_clock
+        #: The records in the store. Other objects only read it.
         self.registry = registry = Registry(store)
         #: The counters of workers; may be read from any thread.
         self.counters = Counters() if counters is None else counters

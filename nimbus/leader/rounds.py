@@ -63,7 +63,9 @@ class DirtySet:
     def pop(self) -> set[str] | None:
         """Return and clear the ids of the topologies that may have changed; None: all topologies."""
         everything, self.all = self.all, False
-        ids = {self._reported.popleft() for _ in range(len(self._reported))}
+        ids: set[str] = set()
+        while self._reported:
+            ids.add(self._reported.popleft())
         return None if everything else ids
 
 

@@ -26,7 +26,7 @@ def with_news(
 ) -> TopologyRecord:
     """Add the finished spouts and the event of a report to a record; return the new record. `time`: seconds since 1970."""
     # Components whose number of tasks has changed since the assignment to which a late report refers.
-    earlier = {component for component, last in record.renumbered.items() if 0 < report.version <= last}
+    earlier = {component for component, since in record.renumbered.items() if 0 < report.version <= since}
     tasks = {task for task, component, _ in record.tasks if component not in earlier}
     finished = (*record.finished, *sorted(tasks.intersection(report.finished).difference(record.finished)))
     notes = record.notes

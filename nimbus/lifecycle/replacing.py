@@ -195,7 +195,7 @@ class Replacements:
     #: Gives seconds since 1970.
     wall_clock: Callable[[], float]
     #: Names that no topology has, and whose unreadable versions have been logged.
-    _logged: set[str] = field(default_factory=set)
+    _logged: set[str] = field(default_factory=set, init=False)
 
     def check(self, record: TopologyRecord) -> None:
         """Raise if the topology that has the name cannot be replaced now."""
