@@ -90,15 +90,15 @@ class Supervisor:
     admit: Callable[[], object] = lambda: None
     wake: Callable[[], object] = lambda: None
     last_words: Callable[[], object] = lambda: None
-    _hosted: dict[Key, ManagedWorker] = field(default_factory=dict)
-    _store_view: StoreView | None = None
-    _closing: bool = False
-    _left: bool = False
+    _hosted: dict[Key, ManagedWorker] = field(default_factory=dict, init=False)
+    _store_view: StoreView | None = field(default=None, init=False)
+    _closing: bool = field(default=False, init=False)
+    _left: bool = field(default=False, init=False)
     # The supervisor's own time (see above), and the clock's time at the last `sync`.
-    _time: float = 0.0
-    _looked: float | None = None
-    _lease: int = 0
-    _warn_again: float = 0.0
+    _time: float = field(default=0.0, init=False)
+    _looked: float | None = field(default=None, init=False)
+    _lease: int = field(default=0, init=False)
+    _warn_again: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self.id, terms = self.record.id, self.terms

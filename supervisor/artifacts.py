@@ -118,8 +118,8 @@ class Artifacts:
     limits: PackageLimits = PackageLimits()
     environments: Environments | None = None
     removals: Removals | None = None
-    _needs: dict[str, Mapping[str, str]] = field(default_factory=dict)
-    _kept: tuple[frozenset[str], frozenset[str]] | None = None
+    _needs: dict[str, Mapping[str, str]] = field(default_factory=dict, init=False)
+    _kept: tuple[frozenset[str], frozenset[str]] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._directories = Directories(self.home)

@@ -68,10 +68,10 @@ class Jobs(Generic[T]):
     threads: int
     done: Callable[[], object] = lambda: None
     there: Callable[[T], bool] = lambda value: True
-    _closed: bool = False
-    _jobs: dict[Hashable, _Job[T]] = field(default_factory=dict)
-    _waiting: queue.SimpleQueue[_Job[T] | None] = field(default_factory=queue.SimpleQueue)
-    _started: int = 0
+    _closed: bool = field(default=False, init=False)
+    _jobs: dict[Hashable, _Job[T]] = field(default_factory=dict, init=False)
+    _waiting: queue.SimpleQueue[_Job[T] | None] = field(default_factory=queue.SimpleQueue, init=False)
+    _started: int = field(default=0, init=False)
 
     def state(
         self, key: Hashable, work: Callable[[], T], now: float

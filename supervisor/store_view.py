@@ -50,8 +50,8 @@ class FailureStreak:
 
     #: The most seconds that a gap between two failures adds.
     most: float = EVERY
-    seconds: float = 0.0
-    _last: float | None = None
+    seconds: float = field(default=0.0, init=False)
+    _last: float | None = field(default=None, init=False)
 
     def failed(self, now: float) -> None:
         """Record a failure."""
@@ -78,26 +78,26 @@ class StoreView:
     wake: Callable[[], object]
     mark: str = ""
     reread: float = EVERY
-    views: Mapping[str, TopologyView] = field(default_factory=dict)
-    unsure: Mapping[str, str] = field(default_factory=dict)
+    views: Mapping[str, TopologyView] = field(default_factory=dict, init=False)
+    unsure: Mapping[str, str] = field(default_factory=dict, init=False)
     #: Versions that will take over the name of a topology with workers here.
-    coming: tuple[TopologyRecord, ...] = ()
+    coming: tuple[TopologyRecord, ...] = field(default=(), init=False)
     #: All records that are in use, by id.
-    used: Mapping[str, TopologyRecord] = field(default_factory=dict)
-    places: Mapping[Key, Placement] = field(default_factory=dict)
-    wanted: Mapping[Key, DesiredState] = field(default_factory=dict)
+    used: Mapping[str, TopologyRecord] = field(default_factory=dict, init=False)
+    places: Mapping[Key, Placement] = field(default_factory=dict, init=False)
+    wanted: Mapping[Key, DesiredState] = field(default_factory=dict, init=False)
     #: Whether the store has been read; before that, every recovered worker continues.
-    known: bool = False
+    known: bool = field(default=False, init=False)
     #: Whether the store may have unread changes.
-    changed: bool = True
+    changed: bool = field(default=True, init=False)
     #: Whether to keep this supervisor registered.
-    present: bool = True
-    _next: float = 0.0
-    _warned: dict[str, float] = field(default_factory=dict)
+    present: bool = field(default=True, init=False)
+    _next: float = field(default=0.0, init=False)
+    _warned: dict[str, float] = field(default_factory=dict, init=False)
     # The time of the `sync` in which the store itself was last asked.
-    _asked: float | None = None
+    _asked: float | None = field(default=None, init=False)
     # The time of the `sync` in which the store itself answered: values that are read later are at least as new.
-    _confirmed: float | None = None
+    _confirmed: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._bytes = encode(self.record)

@@ -49,11 +49,12 @@ class Arrival:
     active: bool = True
     began: float = 0.0
     replaces: bool = False
-    _best: tuple[int, ...] = (0, 0, 0)
-    _reported: set[str] = field(default_factory=set)
-    _taken_over: bool = False
-    _events: set[Event] = field(default_factory=set)
-    _failed: float | None = None  # when the topology was first seen as FAILED
+    _best: tuple[int, ...] = field(default=(0, 0, 0), init=False)
+    _reported: set[str] = field(default_factory=set, init=False)
+    _taken_over: bool = field(default=False, init=False)
+    _events: set[Event] = field(default_factory=set, init=False)
+    #: When the topology was first seen as FAILED.
+    _failed: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._better = self.began  # the time of the last progress

@@ -95,6 +95,19 @@ def test_no_constructor_takes_more_parameters_than_its_budget() -> None:
     assert too_many.keys() == MANY_PARAMETERS, f"over {MAX_CONSTRUCTOR_PARAMETERS} parameters: {too_many}"
 
 
+def test_no_constructor_of_a_data_class_takes_private_state() -> None:
+    taken = [
+        f"{path}:{field.lineno}: {ast.unparse(field.target)}"
+        for path, tree, _ in modules(*PACKAGES)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(d) for d in node.decorator_list)
+        for field in node.body
+        if isinstance(field, ast.AnnAssign) and ast.unparse(field.target).startswith("_") and field.value
+        if "init=False" not in ast.unparse(field.value)
+    ]
+    assert not taken, f"state that a caller could pass: give the field init=False: {taken}"
+
+
 def test_no_module_or_folder_has_a_catch_all_name() -> None:
     named = [
         path

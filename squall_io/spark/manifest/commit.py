@@ -82,7 +82,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.claims import require_owner
@@ -138,9 +138,9 @@ class BatchCommit:
     #: Called before each step, with the step's name: tests use it to freeze, kill or fail a commit at that step.
     at: Callable[[str], None] = lambda step: None
     #: The current path of each file, and the data file that it becomes; None: not listed yet.
-    _moves: list[tuple[str, DataFile]] | None = None
-    _entry: BatchEntry | None = None
-    _moved: bool = False
+    _moves: list[tuple[str, DataFile]] | None = field(default=None, init=False)
+    _entry: BatchEntry | None = field(default=None, init=False)
+    _moved: bool = field(default=False, init=False)
 
     def run(self) -> BatchEntry:
         """Take steps 2 to 6, and return the entry, which then counts. Raises `Superseded`, `BatchLost`, `BatchConflict`, and
