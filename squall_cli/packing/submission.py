@@ -100,7 +100,8 @@ def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: 
             answer = post(client, submission, say)
             return Accepted(answer.name, answer.id, answer.state, uploaded)
         except Refused as error:
-            if error.kind != "FileMissing" or attempt == ATTEMPTS:  # a new leader does not have the files
+            # "FileMissing": a new leader does not have the files, so they are sent once more.
+            if error.kind != "FileMissing" or attempt == ATTEMPTS:
                 raise
     raise AssertionError("the last attempt returns or raises")
 
