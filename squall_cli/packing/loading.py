@@ -33,7 +33,8 @@ MOST_FRAMES = 4
 
 
 class WrongSource(SquallError, click.UsageError):
-    """The user's input names no file or module that could define a topology, or the arguments are wrong."""
+    """The user's input names no file or module that could define a topology, or the arguments are wrong. As a `UsageError`, the
+    error ends a command with exit status 2, and click also shows the command's usage."""
 
 
 class CannotLoad(SquallError):
