@@ -8,9 +8,8 @@ Must not know: slots, the further life of a topology.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Final
 
 from nimbus.lifecycle.cleanup import TopologyKeys, readable_record, remove_all_of
@@ -75,9 +74,12 @@ class Intake:
         """Return the topology that was submitted with this key, even if it still waits for its name."""
         if not key:
             return None
-        waiting = (version for _, version in versions(self.registry) if isinstance(version, TopologyRecord))
-        records = chain(self.registry.all_topologies(), waiting)
-        return next((record for record in records if record.submission == key), None)
+        return next((record for record in self._records() if record.submission == key), None)
+
+    def _records(self) -> Iterator[TopologyRecord]:
+        """Yield all topologies, then the versions that wait for a name or may get it back; these are read together."""
+        yield from self.registry.all_topologies()
+        yield from [version for _, version in versions(self.registry) if isinstance(version, TopologyRecord)]
 
     def accept(self, submission: Submission, time: float) -> TopologyRecord:
         """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another topology has the same name.
