@@ -1,6 +1,6 @@
 """Ownership of writer ids: a claim names the owner of an epoch, and a fence fixes which batches of the previous epoch count.
 
-A task that starts takes over its writer id: it puts the claim of the next epoch (only one task can), and then makes sure that
+A task that starts takes over its writer id: it puts the next epoch's claim (only one task can do so), and then makes sure that
 the fence of each epoch exists. The fence of epoch n fixes for good which batches of epoch n - 1 count. The fence is made
 from a listing that begins after claim n was put. Any task that finds the fence missing may make it; the first fence that is put
 is final. See `commit` for the proof.

@@ -2,8 +2,9 @@
 
 Leftover data files exist only as long as the batch's staging folder: the folder is made before anything else, and the batch's
 owner deletes it last, once the batch is acked. So a sweeper only needs to check the staging folders of the writer id's earlier
-epochs. The directories in its attempts' folders show where a batch's moved files are: moving a file leaves its empty directory
-behind. Entries that do not count are found without the staging folder, and the names of temporary files contain the writer id.
+epochs. The directories in the folders of a batch's attempts show where the batch's moved files are: moving a file leaves its
+empty directory behind. Entries that do not count are found without the staging folder, and the names of temporary files contain
+the writer id.
 
 Only past epochs are swept: those with a later claim and its fence. No deleted file of a past epoch can ever count, even
 if two tasks sweep at once (see `commit`). After a task has taken over its own writer id, it sweeps that id, and the writer ids

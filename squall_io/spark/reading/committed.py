@@ -5,8 +5,8 @@ frame always shows the same moment of the table, even if it is run again after f
 
 **Replays.** A batch that counts but was never acked is replayed: its rows are written again in a later batch. With `key`, the
 row that was committed first is kept, so rows that a reader has seen do not change. The first row is that of the batch with the
-earliest `BatchEntry.committed` (by the clocks of the workers that wrote the batches); within a batch, the place in its files
-decides.
+earliest `BatchEntry.committed` (by the clocks of the workers that wrote the batches); within a batch, the row's place in the
+batch's files decides.
 
 **Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: CSV files are
 read with the schema that they were written with.

@@ -8,7 +8,8 @@ The first record of each task starts the task, so a task without input also runs
 
 Until an output is read, its tuples are bytes in Arrow's stream format, which includes the schema. If the caller gave a schema
 for the output, tuples are written with that schema, and passed to Spark unchanged. If not, every task writes with the types
-that it has seen so far; on reading, blobs that differ from the merged types are converted to values and checked again.
+that it has seen so far. When the output is read, the types of all tasks are merged; blobs with other types are converted to
+values and checked again.
 
 The functions here run on the driver; functions named `in_worker` run in Spark's workers, where Squall must be installed.
 Must not know: what tasks do, when frames are computed.

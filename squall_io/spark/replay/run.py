@@ -111,7 +111,7 @@ def replay_topology(
     if parallelism:
         topology = topology.with_parallelism(parallelism)
     now = time.time()
-    run_id = f"replay-{topology.name}-{int(now)}_{secrets.token_hex(4)}"  # unique within a second, too
+    run_id = f"replay-{topology.name}-{int(now)}_{secrets.token_hex(4)}"  # unique even within one second
     plan = plan_replay(topology, sources, outputs, max_errors, now, run_id)
     given = {key: sources[name] for name, key in plan.given.items()}
     plan = replace(plan, schemas=schemas_of(plan, given, schemas or {}))

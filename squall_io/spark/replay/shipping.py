@@ -47,7 +47,7 @@ def modules_of(topology: Topology) -> dict[str, Path]:
 
 
 def names_in(pickle: bytes) -> set[str]:
-    """Return the modules that a pickle names: those of its strings that are names of imported modules."""
+    """Return the names of modules in a pickle: each of its strings that is the name of an imported module."""
     texts = (argument for _, argument, _ in pickletools.genops(pickle) if isinstance(argument, str))
     # Older protocols write "module name" as one string.
     return {word for text in texts for word in (text, text.partition(" ")[0]) if word in sys.modules}

@@ -1,5 +1,5 @@
-"""Runs the parts of a replay: runs one task of a component over all of its input, with the worker's own task object but without
-a worker; and turns the rows of a source's frame into tuples for the tasks of its readers.
+"""Runs the parts of a replay. `run_task` runs one task of a component over all of its input, with the worker's own task object
+but without a worker. `route_rows` turns the rows of a source's frame into tuples for the tasks of its readers.
 
 A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`. The topology's groupings
 route the task's emissions. A task that runs a second time must do the same as the first time. So time stands still
@@ -51,7 +51,7 @@ _COLLECTIONS: Final = (10_000, 10, 10)
 
 
 def run_tasks(plan: ReplayPlan, arriving: Iterable[Record]) -> Iterator[Record]:
-    """Run the tasks of these records, which are sorted: all records of a task follow each other."""
+    """Run the tasks of these records. The records are sorted, so the records of one task are next to each other."""
     before = gc.get_threshold()
     gc.set_threshold(*_COLLECTIONS)
     try:

@@ -20,9 +20,9 @@ seal, and only one of them gets it. A sweeper takes the seal first and then read
 already cleared by a publisher, one of these versions is the attempt's. A publisher takes the seal first and then checks its
 files: either all of them exist, or they were swept earlier and are gone for good, together with `begun.json`.
 
-**How rows are written** (format and partition columns) is fixed when version 1 is published, and therefore in one step. Each
-record states it, and a run gives up if it finds a record with a different format or other columns. Before version 1, nothing
-is fixed, even if failed runs have left files.
+**How rows are written** (format and partition columns) is fixed by the publication of version 1, which is a single step. Each
+record states the format and the columns, and a run gives up if it finds a record with a different format or other columns.
+Before version 1, nothing is fixed, even if failed runs have left files.
 
 Must not know: Spark, how rows are computed.
 """
@@ -318,7 +318,8 @@ def _finish(files: Files, draft: Version) -> Version:
     """
     try:
         version = _numbered(files, draft)
-        tables.correct_table(files, version.table)  # it may have the format of a run that did not publish
+        # `table.json` may have the format of a run that did not publish.
+        tables.correct_table(files, version.table)
     except (AttemptLost, tables.TableMismatch, tables.FolderTaken):
         files.delete(_seal_path(draft.attempt))
         raise

@@ -1,6 +1,6 @@
 """The file formats of a table: Spark's options for writing and reading each, so that rows are read as they were written.
 
-Spark's own defaults lose data: CSV ignores a row that is an empty line and truncates microseconds, and JSON reads a broken
+Spark's own defaults lose data: CSV truncates microseconds and ignores a row that is an empty line, and JSON reads a broken
 line as nulls. With the options here, every row is read as it was written. Types that a format cannot store are refused when the
 sink is built (`format_problems`). A row with a value that its format cannot store is refused (`unkept`, called by checker.py).
 Tests verify all this with generated rows.
@@ -29,7 +29,8 @@ _LONGEST_NAME: Final = 255
 #: Characters that Spark writes as %XX in the names of partitions' folders, control characters included (its class
 #: ExternalCatalogUtils).
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
-#: The first and the last day that the Gregorian calendar reform skipped; orc reads these days and those between as a later day.
+#: The first and the last day that the Gregorian calendar reform skipped; orc reads all days from the first to the last as a
+#: later day.
 _ORC_GAP: Final = (date(1582, 10, 5), date(1582, 10, 14))
 _ORC_GAP_TEXT: Final = "orc has no 5 to 14 October 1582"
 _PARTITION_TYPES: Final = frozenset({*WHOLE, "boolean", "string", "date"})

@@ -160,7 +160,7 @@ def is_broken(session: SparkSession) -> bool:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop a session, and end its Java process if Squall started that."""
+    """Stop a session, and end its Java process if Squall started this process."""
     if not is_classic(session):
         from squall_io.spark.session.connect import stop
 
@@ -258,7 +258,7 @@ def _start_classic(request: SessionRequest, progress: Callable[[], None]) -> Spa
         with environment(before), _sigint_kept(), keep_alive(progress):
             return SparkSession.builder.config(map={**request.settings}).getOrCreate()
     except Exception as error:
-        text = _reason_of(error, jvm)  # read before Java is ended: this may call Java
+        text = _reason_of(error, jvm)  # before Java is ended, since the function may call Java
         _forget()
         raise JavaFailed(f"Spark did not start with {request}: {text}") from None
     except BaseException:

@@ -10,10 +10,10 @@ changes after its discovery is reported, together with the right way to write fi
 ```
 POSITIONS/files/<number>.json      a record of files that a task discovered; numbered without gaps, each record put once
 ```
-A task that discovers new files first reads the records that other tasks have put meanwhile, and puts the files that are in none
-of them under the next number. If two tasks try, one wins, and the other reads the winner's record. So the list grows only at
-its end: a place in the list means the same file to every task, for ever, without communication between tasks. Every hundredth
-record has the whole list, so that a starting task reads few records.
+A task that discovers new files first reads the records that other tasks have put meanwhile. It then puts the files that are in
+none of these records under the next number. If two tasks try, one wins, and the other reads the winner's record. So the list
+grows only at its end: a place in the list means the same file to every task, for ever, without communication between tasks.
+Every hundredth record has the whole list, so that a starting task reads few records.
 Must not know: how lines are cut out of a split, which splits have been read.
 """
 
@@ -143,7 +143,7 @@ def _hidden(path: str) -> bool:
 
 FOUND: Final = "files"
 KIND: Final = "reader's files"
-#: A record whose number is a multiple of this has the whole list.
+#: A record whose number is a multiple of this number has the whole list.
 WHOLE: Final = 100
 
 
@@ -221,7 +221,7 @@ class FileList:
 
 # New files
 
-#: Seconds after the first report about a file before a further change is reported; the wait doubles with each report.
+#: Seconds from the first report about a file until a further change can be reported; the wait doubles with each report.
 FIRST_WAIT: Final = 60.0
 #: The most seconds of this wait.
 LONGEST_WAIT: Final = 3600.0
@@ -265,7 +265,8 @@ class FileDiscovery:
         return self._new()
 
     def poll(self, reports: bool, now: float) -> list[FoundFile]:
-        """Return new files. reports: whether to report files that are not read or have changed; one task of the reader does."""
+        """Return new files. reports: whether to report files that are not read or have changed; only one task of the reader
+        reports them."""
         present = find_files(self._files, self._source)
         before, self._before = self._before, {status.path: _mark(status) for status in present}
         whole = (status for status in present if before.get(status.path) == _mark(status))

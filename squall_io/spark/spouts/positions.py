@@ -125,7 +125,7 @@ class OpenUnit:
         self._settled: set[int] = set()
 
     def taken(self, position: int, after: int) -> None:
-        """Record that the item at `position` was emitted; the next one is at `after` or later."""
+        """Record that the item at `position` was emitted; the next item is at `after` or later."""
         self._under_way.append(position)
         self.next = after
 
@@ -253,8 +253,8 @@ class ReaderIdentity(msgspec.Struct, frozen=True):
 
 
 def default_folder(below: str, context: Context) -> str:
-    """Return the default folder of positions below a table or a folder of text, whose readers ignore it. Each submission of a
-    topology has its own.
+    """Return the default folder of positions below a table or a folder of text. Readers of the table or of the text ignore the
+    folder of positions. Each submission of a topology has a different one.
     """
     return f"{below}/{FOLDER}/readers/{safe(context.topology_id)}.{safe(context.component)}"
 

@@ -213,7 +213,7 @@ class ReadingTask:
         self._items: Iterator[Item] = iter(())
         self._save_at = 0.0
         self._save_wait = SAVE_SECONDS
-        #: The last wait for an unavailable store, in seconds; 0: it is available.
+        #: The last wait for an unavailable store, in seconds; 0: the store is available.
         self._wait = 0.0
         #: Whether everything was emitted.
         self.finished = False

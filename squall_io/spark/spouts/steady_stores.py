@@ -140,7 +140,7 @@ class SteadyStore(OpenStore):
     def _opened(self) -> OpenStore:
         with self._lock:
             if self._closed:
-                raise FilesUnavailable(f"cannot ask {self.root}: it was closed")
+                raise FilesUnavailable(f"cannot read or write {self.root}: its store was closed")
             if self._store is None:
                 self._shared = _borrow(self._conf)
                 try:

@@ -49,8 +49,8 @@ _LAUNCH: Final = {
 #: (setting, Hadoop's default, Squall's value): Squall's values suit a caller that retries. A setting that already differs from
 #: Hadoop's default is not changed.
 _SETTINGS: Final = (
-    # The delay before the first check whether a closed file has reached its DataNodes: 400 ms would be most of the time that a
-    # small file takes.
+    # The delay before the first check whether a closed file has reached its DataNodes: with 400 ms, writing a small file would
+    # consist mostly of this delay.
     ("dfs.client.block.write.locateFollowingBlock.initial.delay.ms", "400", "10"),
     # A NameNode that is down is reported after 2 seconds instead of 10.
     ("ipc.client.connect.max.retries", "10", "2"),
@@ -173,7 +173,7 @@ class HadoopFiles(RenamingFiles):
     def read(self, path: str, offset: int = 0, length: int | None = None) -> bytes:
         """Return a file's bytes."""
         with self._translated_errors("read", path), self._opened(path) as stream:
-            if offset and stream.skip(offset) < offset:  # a file system may skip fewer bytes for no reason
+            if offset and stream.skip(offset) < offset:  # a file system is free to skip fewer bytes
                 if offset >= self._system.getFileStatus(self._at(path)).getLen():
                     return b""
                 stream.seek(offset)
