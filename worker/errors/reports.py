@@ -49,11 +49,11 @@ MOST_FRAMES: Final = 4
 MOST_LINES: Final = 10
 MOST_CAUSES: Final = 5
 MOST_TEXT: Final = 300
-#: The most characters of one of Squall's own messages, which say what to do next, some with a list.
+#: The most characters of one of Squall's own messages: they say what to do next, and some of them contain a list.
 MOST_MESSAGE: Final = 2000
 #: The most lines of such a message.
 MOST_MESSAGE_LINES: Final = 20
-#: Groups of errors, which Python has since 3.11.
+#: The class of a group of errors, which Python has since 3.11; () in older versions.
 GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", ())
 #: The most errors that are visited: a group may hold thousands, each with causes.
 MOST_VISITED: Final = 100
@@ -171,7 +171,7 @@ def is_ours(file: str) -> bool:
     """Return whether this is a file of Squall's. Cached, because an endless recursion has a thousand frames."""
     try:
         return file in COMPILED_FILES or os.path.abspath(file).startswith(OURS)
-    except OSError:  # a relative name, and the working directory is gone
+    except OSError:  # the name is relative, and the working directory no longer exists
         return False
 
 

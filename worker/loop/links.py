@@ -4,8 +4,8 @@ A link leads from this worker to one destination task. Its window (`squall.trans
 flight. Without credit an outbox keeps its tuples; when the outbox is full, the sending task is not run ("blocked") until the
 destination has executed something. For a destination in this worker, windows and batches are the same, but nothing is encoded.
 Edges that close a cycle take no credit: `topology.cycle.buffer` bounds the untracked tuples on them. Full frames leave at once.
-`Flushing` decides when partial frames leave: all of them when the loop has nothing to do, those for idle tasks from time to
-time.
+`Flushing` decides when partial frames leave: when the loop has nothing to do, all of them leave; in a busy loop, partial frames
+for idle tasks leave from time to time.
 Must not know: user code, trackers, sockets.
 """
 
@@ -270,7 +270,7 @@ class Flushing:
         return now - self.last_flush >= LONGEST_WAIT_IN_OUTBOX
 
     def idle_due(self, now: float) -> bool:
-        """Return whether partial frames for idle tasks are due: earlier if the loop would otherwise pause."""
+        """Return whether partial frames for idle tasks are due. They are due earlier if the loop would otherwise pause."""
         return now >= self.next_idle_flush or (now >= self.next_pause_flush and self.pauses)
 
     @property

@@ -1,7 +1,7 @@
 """The changes that a new assignment makes in a running worker: tasks that leave, tasks that move, routes that are replaced.
 
-Tasks that stay are not disturbed: they keep their instances, queues and trees; only their routes are replaced where a
-reader's tasks have changed. If a component's number of tasks changed, all its tasks are closed and created again.
+Tasks that stay are not disturbed: they keep their instances, queues and trees; their routes are replaced only where a reader's
+tasks have changed. If a component's number of tasks changed, all its tasks are closed and created again.
 `worker.loop.worker` carries the changes out. Must not know: links, sockets, who decides on assignments.
 """
 

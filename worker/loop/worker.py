@@ -194,7 +194,7 @@ class Worker:
     def set_active(self, active: bool) -> None:
         """Let the spouts emit, or make them pause; call their `activate` or `deactivate`. Tuples in flight are still processed.
 
-        This also ends a drain: after a rebalance that changed nothing, the worker is still draining.
+        This also ends a drain: a rebalance that changes nothing leaves the worker draining until this call.
         """
         self.draining = False
         for spout in self.spouts:

@@ -96,7 +96,7 @@ class Daemon:
     #: When the peers were asked to send no more tuples.
     asked_peers_at: float | None = None
     next_flags: float = 0.0
-    # The heartbeat reads these two as well.
+    # The heartbeat's thread also reads the next two attributes.
     #: When the current round began; None: the loop waits.
     round_began: float | None = None
     #: The time by which the process has to end after a second SIGTERM; None: there was no second SIGTERM.

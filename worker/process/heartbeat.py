@@ -127,7 +127,7 @@ class Heartbeat:
                 _log.exception("the heartbeat failed; it goes on")
             threading.Event().wait(SHORTEST_PAUSE)
 
-    # Checks, twice a second; more often where a short message timeout needs more keep-alives.
+    # Checks, twice a second; more often if a short message timeout needs more keep-alives.
 
     def check(self) -> None:
         """Do the checks that cannot wait for the next heartbeat."""
@@ -223,8 +223,8 @@ class Heartbeat:
             self.no_files_since = None
 
     def end_without_files(self, failed: OSError) -> None:
-        """End a process that cannot open files any more. So the reason is known before the supervisor would presume the process
-        dead."""
+        """End a process that cannot open files any more. This makes the reason known before the supervisor would presume the
+        process dead."""
         now = self.loop.lease.clock()
         if failed.errno != errno.EMFILE:
             self.no_files_since = None

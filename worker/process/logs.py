@@ -1,8 +1,8 @@
 """A worker process's log: one rotating file, each line with its time, its level and the task whose call wrote it.
 
-What user code prints goes there, too, line by line: `sys.stdout` and `sys.stderr` are `LogStream`s. Output of C code and child
-processes to the descriptors 1 and 2 bypasses the log, and goes to the file that these descriptors were opened on. If the disk
-is full, lines are lost, but the worker continues; the loss is reported once.
+Text that user code prints also goes to this file, line by line: `sys.stdout` and `sys.stderr` are `LogStream`s. Output of C
+code and child processes to the descriptors 1 and 2 bypasses the log, and goes to the file that these descriptors were opened
+on. If the disk is full, lines are lost, but the worker continues; the loss is reported once.
 Must not know: tasks, calls (a function returns the place of a record).
 """
 

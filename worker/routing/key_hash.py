@@ -17,8 +17,8 @@ The canonical form of a key is a tag for its domain and a number:
 - Text is the CRC-32 of its UTF-8 (lone surrogates are allowed) together with its length; bytes likewise, in another domain.
 - Instants are attoseconds since 1970, the finest unit of numpy.datetime64. Naive instants are taken as wall-clock time, and a
   date as its midnight (a numpy datetime64 can be equal to both). Aware instants are in UTC with fold=0, because `==` between
-  aware datetimes ignores fold (PEP 495). Durations are attoseconds too; numpy's years and months, which equal no number of
-  days, are months. Times of day are microseconds, less the UTC offset if they are aware.
+  aware datetimes ignores fold (PEP 495). Durations are attoseconds too; durations in numpy's years or months, which have no
+  fixed number of days, are counted in months. Times of day are microseconds, less the UTC offset if they are aware.
 - Tuples (namedtuples too), lists, frozensets and dataclasses combine the hashes of their items; a dataclass
   adds its qualified name. An Enum member without a mixed-in type is hashed by its class's qualified name and its own name. The
   module is left out: it is `__main__` in one process and has a name in another.
@@ -89,7 +89,7 @@ class UngroupableKey(GroupingError):
     def __str__(self) -> str:
         path = self.path if len(self.path) <= MAX_SHOWN_PATH else self.path[:MAX_SHOWN_PATH] + "…"
         where = f" (at {path} in the key)" if path else ""
-        return f"a value of type {self.type_name}{where} can't be grouped by: {self.reason}"
+        return f"a value of type {self.type_name}{where} can't be a grouping key: {self.reason}"
 
     def _within(self, step: str) -> None:
         self.path = step + self.path
@@ -202,7 +202,7 @@ def _decimal(key: Decimal, _depth: int) -> int:
     if Decimal.is_infinite(key):
         return _mix((_MINUS_INFINITE if Decimal.is_signed(key) else _INFINITE) ^ _NUMBER)
     sign, digits, exponent = Decimal.as_tuple(key)
-    assert isinstance(exponent, int)  # letters stand for NaN and infinity only
+    assert isinstance(exponent, int)  # the exponent is a letter only for NaN and infinity
     text = bytes(digits).translate(_DIGIT_TEXT)
     residue = 0
     for start in range(0, len(text), _DIGITS_AT_ONCE):
@@ -225,7 +225,8 @@ _UNITS = {  # numpy's linear units, in attoseconds
 }  # fmt: skip
 _MONTHS_IN = {"Y": 12, "M": 1}  # numpy's units without a fixed number of days
 _EPOCH = dt.date(1970, 1, 1).toordinal()
-_NUMPY_NAT = -(2**63)  # the count of NaT; `key != key` warns where numpy deprecates times without a unit
+#: The count of NaT. The test `key != key` is not used: some versions of numpy deprecate times without a unit, and warn there.
+_NUMPY_NAT = -(2**63)
 _NUMPY_UNIT = re.compile(r"\[(\d*)([A-Za-z]+)\]")
 
 
@@ -275,7 +276,10 @@ def _numpy_count(key: Any) -> tuple[int, str]:
         return 0, ""
     unit = _NUMPY_UNIT.search(key.dtype.str)
     if unit is None:
-        raise UngroupableKey(_name_of(type(key)), reason="without a unit it equals every unit; give it one")
+        raise UngroupableKey(
+            _name_of(type(key)),
+            reason="without a unit it equals the same number in every unit; give it a unit",
+        )
     return count * int(unit[1] or 1), unit[2]
 
 

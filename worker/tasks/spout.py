@@ -351,8 +351,8 @@ class SpoutTask(Task):
     def fail_all(self, reason: str) -> None:
         """Fail every open tree for this reason. Trees that have already ended get their final calls first.
 
-        Emissions of those calls are still accepted, and fail too. Later emissions are refused: `fail` may emit at each call,
-        and every accepted emission gets its final call.
+        Emissions of those calls are still accepted, and fail too. Later emissions are refused: every accepted emission gets
+        its final call, so there would be no end if `fail` emitted at each call.
         """
         self.emitter.open_for(threading.get_ident())
         self.make_final_calls(self.now(), float("inf"))

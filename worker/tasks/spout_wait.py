@@ -19,7 +19,7 @@ FIRST_ERROR_WAIT, LONGEST_ERROR_WAIT = 0.1, 10.0
 
 
 def seconds_of(wait: object) -> float | None:
-    """Return in seconds the wait that next_tuple returned, which may be a numpy number; None if it is not a valid wait."""
+    """Return as a float the seconds of a wait that next_tuple returned, which may be a numpy number; None if it is invalid."""
     if isinstance(wait, bool) or not isinstance(wait, Real):
         return None
     try:

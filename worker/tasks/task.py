@@ -26,8 +26,8 @@ from worker.tasks.emitter import Emitter
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import end_fork, in_main_thread
 
-#: The reference count of an instance's dictionary that nothing else uses: one each for the instance, the variable and the
-#: argument of getrefcount.
+#: The reference count of a dictionary that only its instance uses: the three references are those of the instance, of the
+#: variable and of the argument of getrefcount.
 REFERENCES = 3
 
 

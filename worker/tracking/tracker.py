@@ -183,8 +183,8 @@ class Tracker:
                     self.holders[root] = (component, task)
 
     def renew(self, tick: int, now: float) -> None:
-        """Restart the timeout of the trees that were opened in the last run of the spout. The run began in this tick of the
-        wheel, and has just ended.
+        """Restart the timeout of the trees that were opened in the spout's run that has just ended. `tick`: the tick of the
+        wheel in which this run began.
 
         Their tuples could not leave before the run ended, however long a user's call took.
         """
