@@ -155,5 +155,5 @@ class CannotPack(SquallError):
     def __str__(self) -> str:
         return (
             f"{self.component}: {self.attribute} cannot be shipped to a worker: {self.reason}"
-            " (create it in open or prepare, which run in the worker, not in the constructor)"
+            " (create it in open or prepare instead of the constructor: these two run in the worker)"
         )

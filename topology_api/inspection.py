@@ -1,7 +1,7 @@
 """Reads a user's spout, bolt or grouping instance: its kind, its output streams, its attributes and methods.
 
-Problems are returned as texts that do not name the component; the caller adds the component's id. Attributes may be properties
-of the user's (the API allows this), so any error in reading an attribute is caught.
+Problems are returned as texts that do not name the component; the caller adds the component's id. An attribute may be a
+property that the user wrote (the API allows this), so any error in reading an attribute is caught.
 Must not know: the graph.
 """
 

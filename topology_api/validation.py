@@ -30,8 +30,8 @@ def problems_of_topology(
 ) -> list[str]:
     """Return all problems of a topology, in order: its own, then those of each component in order of declaration.
 
-    unread_outputs, unread_inputs: ids of components with outputs or inputs that could not be read. These faults have been
-    reported already; problems that only follow from them are not reported.
+    unread_outputs, unread_inputs: ids of components whose outputs or inputs could not be read. These faults have been reported
+    already; problems that only follow from them are not reported.
     """
     problems = list(_topology_problems(name, conf, components))
     known: dict[str, list[ComponentSpec]] = {}
