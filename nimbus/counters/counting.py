@@ -100,8 +100,8 @@ class Counters:
             return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
 
     def silent(self, topology_id: str) -> frozenset[str] | None:
-        """Return the workers that have sent counters if their topology has never emitted anything; None if the topology has
-        emitted."""
+        """If a topology has never emitted anything, return those of its workers that have sent counters; otherwise return
+        None."""
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return None if counted.has_emitted() else frozenset(counted.workers)

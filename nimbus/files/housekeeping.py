@@ -41,7 +41,7 @@ UNSURE_SECS: Final = 120.0
 #: Seconds between two searches for files that no topology needs.
 COLLECT_SECS: Final = 60.0
 #: How many seconds a file without a topology is kept. This is longer than the time between upload and submission, even if a
-#: clock is set meanwhile.
+#: clock is changed meanwhile.
 UNUSED_SECS: Final = 2 * 3600.0
 #: Seconds between two saves of the counters.
 SAVE_SECS: Final = 5.0

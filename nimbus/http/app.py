@@ -228,7 +228,7 @@ async def _no_page(request: Request, error: Exception) -> Response:
     return _error(*answer_of(NoSuchPage(f"there is nothing at {path:.200}; the API is below /api/v1")))
 
 
-# The query and the JSON body of a request, within limits, as the structs that the table names.
+# Reads the query and the JSON body of a request, within limits. The table of endpoints says which struct each becomes.
 
 
 def read_query(shape: type[S], pairs: list[tuple[str, str]]) -> S:

@@ -45,7 +45,7 @@ Body = TypeVar("Body")
 
 #: Seconds within which a request is answered, if necessary with "unavailable".
 ANSWER_SECS: Final = 4.5
-#: The least seconds that a command gets, however long reading its request took.
+#: The minimum number of seconds that a command gets, however long it took to read its request.
 LEAST_SECS: Final = 1.5
 
 

@@ -72,8 +72,8 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
 
 
 def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:
-    """The user's own metrics. Their names may contain any characters, so they are labels. Values that are not numbers (the
-    errors of gauges' functions) are left out.
+    """Yield the user's own metrics. Their names may contain any characters, so they are labels. Values that are not numbers
+    (the errors of gauges' functions) are left out.
     """
     numbers: list[_Sample] = []
     quantiles: list[_Sample] = []

@@ -12,7 +12,8 @@ Faults:
 | the store is away | the request is tried again; the term ends according to this process's own clock |
 | another Nimbus leads | the term ends, and this Nimbus is a standby |
 | another Nimbus has keys or files that this Nimbus lacks | this Nimbus steps aside, and the other leads |
-| another Nimbus has the same id, since one has a copy of the other's state | this Nimbus waits until the other is gone |
+| another Nimbus has the same id (one runs on a copy of the other's state directory) | this Nimbus waits until the other is gone
+|
 | an unexpected error | the error is logged, and the master is rebuilt in the same term |
 
 Must not know: HTTP, files, the work of the master.
@@ -94,7 +95,7 @@ class LeaderLoop:
         return self._master is not None and self._leadership.leading(self.clock.now())
 
     def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
-        """Return the record of a supervisor that this leader has given up for its silence."""
+        """Return the record of a supervisor that this leader has given up because the supervisor was silent."""
         master = self._master
         return None if master is None else master.supervisors.given_up.get(supervisor_id)
 
@@ -140,7 +141,7 @@ class LeaderLoop:
         """Return the time at which a round is due."""
         now = self.clock.now()
         times = [self._process.next_time(now), self._leadership.next_time(now)]
-        if not self._process.occupied:  # if it is, the record is not written and would stay due
+        if not self._process.occupied:  # if it is occupied, the record is not written and would stay due
             times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)
@@ -185,7 +186,8 @@ class LeaderLoop:
             self._leadership.step_aside(aside)
         if self._master is not None:
             self._master.tick()
-        # If neither is true, this round may have sent no request, so it shows nothing about the store.
+        # If this Nimbus is neither present nor kept out by another one with its id, this round may have sent no request, so the
+        # round shows nothing about the store.
         if self._away and (self._present or self._process.occupied):
             self._away = ""
             _log.info("the store answers again")

@@ -71,8 +71,9 @@ class Nimbus:
     ) -> None:
         """Continue from the state in the store. `keyring`: makes and hands out the keys of topologies' links (None: no keys);
         `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: the most seconds between two reads of a store
-        that may lose notifications (None: read the store only after a notification); `stamp`: makes the end of a topology's id,
-        which stays unique even if the store forgets its counters (default: the second of `wall_clock`)."""
+        that may lose notifications (None: read the store only after a notification); `stamp`: makes the last part of a
+        topology's id, so that ids stay unique even if the store forgets its counters (default: the time of `wall_clock` in
+        whole seconds)."""
         self._clock = clock
         self._wall_clock = clock.now if wall_clock is None else wall_clock
         #: The records in the store. Other objects only read it.
@@ -178,7 +179,8 @@ class Nimbus:
     ) -> None:
         """Drain a topology for at most `wait_secs` seconds (default: its message timeout), then place all its tasks again.
 
-        `workers`: the new number of workers; `parallelism`: component -> its new number of tasks. What is None stays unchanged.
+        `workers`: the new number of workers; `parallelism`: component -> its new number of tasks. An argument that is None
+        changes nothing.
         """
         check_wait(wait_secs)
         record = existing_record(self.registry, name)
@@ -230,7 +232,7 @@ class Nimbus:
         report = progress.settled(report, record)
         if last != report:
             known = with_news(record, report, last, self._wall_clock())
-            if known != record:  # first: once the report is stored, it is no longer news
+            if known != record:  # before the report is stored: afterwards it is no longer news
                 self.registry.topologies.update(record, known)
             self.registry.save_report(record.id, report)
             self._dirty.mark(paths.report(record.id, worker_id))
@@ -238,7 +240,7 @@ class Nimbus:
         return True
 
     def heard(self, supervisor_id: str) -> None:
-        """Record a heartbeat of a supervisor. A supervisor that was given up for its silence may get tasks again."""
+        """Record a heartbeat of a supervisor. A supervisor that was given up because it was silent may get tasks again."""
         if self.supervisors.heard(supervisor_id, self._clock.now()):
             self._follow_up()
 
@@ -263,7 +265,7 @@ class Nimbus:
         if self._poll_at is not None and moment >= self._poll_at:
             self._dirty.supervisors = True
         try:
-            # A step writes, and so marks its topology again: the loop ends when no step is due.
+            # Each step writes to the store, which marks its topology as changed again. The loop ends when no step is due.
             while self._dirty:
                 self._round(self._dirty.pop(), moment)
         except BaseException:

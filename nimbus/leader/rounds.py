@@ -1,5 +1,5 @@
-"""Which topologies a round of the master looks at: those that may have changed in the store since the last round (all, or those
-with new reports), without those that rest after an error.
+"""Decides which topologies a round of the master looks at: those that may have changed in the store since the last round (all
+topologies, or only those with new reports), except those that rest after an error.
 
 A report changes the least and comes most often, so Nimbus looks only at the report's topology again. After an error a topology
 rests for a moment, and each error is logged once.

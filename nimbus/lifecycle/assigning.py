@@ -177,5 +177,5 @@ class Assigner:
 
 
 def _is_half_written(view: LifecycleView) -> bool:
-    """Return whether a Nimbus stopped while it wrote the assignment. Then this Nimbus may choose a different assignment."""
+    """Return whether a Nimbus stopped while it wrote the assignment. If so, this Nimbus may choose a different assignment."""
     return view.assignment is not None and view.assignment.version != view.record.version

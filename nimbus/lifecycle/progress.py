@@ -7,9 +7,9 @@ supervisor that is not registered cannot report, so Nimbus does not wait for the
 
 A drain waits until every worker reports that nothing is pending. A worker that has not opened its tasks may never do so (its
 files cannot be prepared, or its `open` hangs). The drain does not wait for such a worker if nothing was ever emitted in its
-topology, since then nothing can be in flight. The knowledge that nothing was emitted may be slightly old, so it is used only
-after workers have had `ANSWER_SECS` to report that they are up after all. The knowledge must also be complete: there is a
-report of every worker, and there are counters of each worker that is up, or whose earlier process may have been up. A new
+topology, because nothing can be in flight in that case. The knowledge that nothing was emitted may be slightly old, so it is
+used only after workers have had `ANSWER_SECS` to report that they are up after all. The knowledge must also be complete: there
+is a report of every worker, and there are counters of each worker that is up, or whose earlier process may have been up. A new
 leader waits until it has all of these reports and counters.
 Must not know: the store, how a decision is carried out.
 """
@@ -78,7 +78,7 @@ def speaks_for(report: WorkerReport, placement: Placement) -> bool:
 def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
     """Return the report in the form in which it is stored: without "drained", unless the topology drains.
 
-    Otherwise a late "drained", from a drain that has ended, would be taken for an answer to the next drain.
+    If it were stored, a late "drained", from a drain that has ended, would be taken for an answer to the next drain.
     """
     if report.drained and record.state not in (states.REBALANCING, states.REPLACING, states.KILLED):
         return replace(report, drained=False)

@@ -2,7 +2,7 @@
 
 The new version waits at /replacements/<name> while the old version drains (state REPLACING) and stops its workers. Then the old
 record moves to /replaced/<name>, and the new record takes the name, with `replaces` and a deadline, and its tasks are placed.
-The new version has proved that it runs when every worker has opened its tasks; then the old version is removed. If the new
+When every worker has opened its tasks, the new version has proved that it runs, and the old version is removed. If the new
 version fails, or is not up by its deadline, its workers stop and the old record gets the name back, in its earlier state.
 
 Each step follows only from the store, and takes effect with one write, so that another Nimbus can continue after a death at any
@@ -22,8 +22,9 @@ point. Nothing is cleaned up on the way: the values of a version without a recor
 | the previous version cannot return any more | `drop_before` |
 | a version that waits, or the previous version, cannot be read | `report`: an event says this |
 
-A version that cannot be read stays unchanged, with all its values, until an operator repairs or kills it. A waiting version is
-ignored until then. While the previous version cannot be read, nothing is replaced, and a version that FAILED on trial waits.
+A version that cannot be read stays unchanged, with all its values, until an operator repairs or kills it. If that version waits
+for the name, it is ignored until then. While the previous version cannot be read, nothing is replaced, and a version that
+FAILED on trial is not rolled back.
 Must not know: slots, callers.
 """
 
@@ -132,7 +133,7 @@ def _while_waiting(view: LifecycleView, waiting: TopologyRecord, before: Found, 
             return "withdraw" if drained_or_late(view, now) else None
         return "take_over" if is_gone(view) else None
     if "replace" not in states.allowed_events(record.state) or isinstance(before, Event):
-        return None  # a rebalance comes first; or the previous version, which cannot be read, would be overwritten
+        return None  # a rebalance must end first, or an unreadable previous version would be overwritten
     return "begin" if record.replaces is None else "drop_waiting"
 
 
@@ -143,7 +144,7 @@ def _while_proving(view: LifecycleView, before: Found, now: float) -> str | None
     if record.state not in states.RUNNING or is_up(view):
         return "prove"
     if record.deadline is not None and record.wait is not None and _is_being_prepared(view):
-        # At least half of the time remains for the workers when everything is prepared.
+        # When everything is prepared, at least half of the time remains for the workers.
         return "postpone" if now >= record.deadline - record.wait / 2 else None
     return "fail" if record.deadline is None or now >= record.deadline else None
 
@@ -237,7 +238,7 @@ class Replacements:
         unread = {name for name, version in nameless if isinstance(version, Event)}
         for name in sorted(unread - self._logged):
             _log.error(
-                "%s: no topology has this name, and a version of it cannot be read: `squall kill` removes it",
+                "%s: no topology has this name, but a stored version for it cannot be read: `squall kill` removes that version",
                 name,
             )
         self._logged = unread

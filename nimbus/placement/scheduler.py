@@ -9,11 +9,11 @@
   smaller than its number of workers gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
 
 Theory: the choice of a host, and the choice of a worker in a host, are the same question: "whose turn is it?" It is the turn of
-the host (or worker) with the fewest tasks of this component; among equals, of the least loaded, then of the first. Two heaps
-answer the question: hosts without a task of the component wait in a heap that is kept for all components (`_Turns`); all other
-hosts take turns in a second heap (`_Round`). Within a host an empty worker is always next, so a worker stays empty only if its
-host was given fewer tasks than it has empty workers. Such hosts then get tasks from hosts that have more than enough (`_fill`),
-beginning with the component for which the giving host exceeds the receiving host by the most tasks.
+the host (or worker) with the fewest tasks of this component; among equals, it is the turn of the least loaded, then of the
+first. Two heaps answer the question: hosts without a task of the component wait in a heap that is kept for all components
+(`_Turns`); all other hosts take turns in a second heap (`_Round`). Within a host an empty worker is always next, so a worker
+stays empty only if its host was given fewer tasks than it has empty workers. Such hosts then get tasks from hosts that have
+more than enough (`_fill`), beginning with the component for which the giving host exceeds the receiving host by the most tasks.
 Must not know: topologies, workers' names, versions, the store.
 """
 
@@ -210,7 +210,7 @@ def _fill(
     """Move given tasks from hosts with more given tasks than empty workers to hosts with fewer given tasks than empty workers.
 
     The least loaded of the receiving hosts gets the next task; `_rank` decides which task. No move improves the rank of a later
-    move, so an outdated rank needs to be corrected only when its turn comes.
+    move, so an outdated rank is corrected only when its move would be next.
     """
     spare = {host: sum(map(len, given.get(host, {}).values())) - empty[host] for host in {**empty, **given}}
     lacking = [(hosts.load_of(host), host) for host, more in spare.items() if more < 0]

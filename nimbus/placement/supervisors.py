@@ -29,7 +29,7 @@ class Supervisors:
 
     def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
         self._registry = registry
-        #: The records of supervisors that were given up for their silence, by id.
+        #: The records of supervisors that were given up because they were silent, by id.
         self.given_up: dict[str, SupervisorRecord] = {}
         self.timeout_secs = timeout_secs
         self._grace = timeout_secs * GRACE

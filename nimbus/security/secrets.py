@@ -57,8 +57,8 @@ class Secrets:
         self._next = -math.inf
         watched = (paths.NIMBUSES, paths.keys(paths.OPERATOR))
         self._unwatch = [self.store.watch(path, self._changed) for path in watched]
-        #: Why another Nimbus should lead, according to the last `tick`.
-        #: Why another Nimbus should lead: it has secrets that this Nimbus lacks. None: there is no such Nimbus.
+        #: Why another Nimbus should lead, according to the last `tick`: it has secrets that this Nimbus lacks. None: there is
+        #: no such Nimbus.
         self.aside: str | None = None
 
     def _make_ring(self, store: Store) -> KeyRing:

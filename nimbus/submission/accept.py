@@ -67,7 +67,7 @@ class Intake:
     registry: Registry
     keys: TopologyKeys | None
     replacements: Replacements
-    #: Makes the last part of a topology's id; None: the last part is the wall clock's second.
+    #: Makes the last part of a topology's id; None: the last part is the wall clock in whole seconds.
     stamp: Callable[[], str] | None
 
     def submitted(self, key: str) -> TopologyRecord | None:
@@ -104,7 +104,7 @@ class Intake:
         try:
             (self.registry.topologies if there is None else self.registry.replacements).create(record)
         except Exists as error:
-            # Unless the existing record is ours: written by a call whose answer was lost.
+            # No error if the existing record is this submission's own, written by a call whose answer was lost.
             if record.id not in {each.id for each in every_record(self.registry)[0]}:
                 remove_all_of(self.registry, self.keys, record.id)
                 raise NameTaken(name) from error
