@@ -83,7 +83,8 @@ class ComponentCounters:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ComponentCounters:
-        """Return the counters that `as_dict` described. Raises ValueError, TypeError or KeyError for anything else."""
+        """Return the counters from the values that `as_dict` returned. Raises ValueError, TypeError or KeyError for anything
+        else."""
         counters = cls(
             failures={str(reason): _whole(count) for reason, count in values.get("failures", {}).items()},
             idle={str(reason): _whole(count) for reason, count in values.get("idle", {}).items()},

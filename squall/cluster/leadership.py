@@ -7,8 +7,8 @@ the session's length have passed since it *sent* the last question that was answ
 the whole length has passed. Long work calls `keeps_leading` between its writes; that method asks the store again when it is
 time.
 
-Promises: no two terms have the same epoch; a leader that gets no answer from the store stops before its session can have ended;
-a write that ended in `Unavailable` does not harm an election, whether it was done or not.
+Promises: no two terms have the same epoch; a leader that gets no answer from the store stops before the store could end its
+session; a write that ended in `Unavailable` does not harm an election, whether it was done or not.
 Must not know: what a leader does, and in which thread.
 """
 
@@ -27,7 +27,7 @@ from squall.cluster.store import Cached, Conflict, Deposed, Exists, Guard, Store
 
 _log = logging.getLogger(__name__)
 
-#: The part of a session's length for which one answer is valid. The rest allows for uneven clocks, and for work that began
+#: The fraction of a session's length for which one answer is valid. The rest allows for uneven clocks, and for work that began
 #: in time.
 TERM_PART: Final = 0.6
 #: How many times per session length a leader confirms its session, so that a lost answer or two do not end the term.
@@ -169,7 +169,7 @@ class Leadership(_Rounds):
             _log.warning("Nimbus %s does not lead: %s", self._id, reason)
         self._reason = reason
         if reason is not None:
-            self._let_go()  # it may have been won by an unanswered call, or before there was a reason
+            self._let_go()  # an unanswered call may have won the place, or there was no reason then
             return
         # Read the epoch before creating the node: if another process leads in between, it has written the epoch, and the write
         # of this process is refused.
@@ -287,7 +287,8 @@ class Presence(_Rounds):
         try:
             self._stand(now)
         except (Unavailable, Exists) as error:
-            # Exists: an earlier call of this process, or another process of this name, created the value between the two steps.
+            # The node exists: an earlier call of this process, or another process of this name, created the value between the
+            # two steps.
             _log.debug("%s is not there yet: %s", self._path, error)
         except StoreError as error:  # the rest of the round goes on
             self.occupied = isinstance(error, Occupied)
@@ -314,7 +315,7 @@ class Presence(_Rounds):
         try:
             self._store.create(self._path, self._data, ephemeral=True)
         except Exists:
-            # From a session of this owner that has not expired yet, or from an earlier process.
+            # The value is from a session of this owner that has not expired yet, or from an earlier process.
             found = self._store.get(self._path)
             if found is not None and (now < self._next_replacement or not self._ours(found[0])):
                 raise Occupied(f"another process of this name is registered: {found[0]!r:.200}") from None

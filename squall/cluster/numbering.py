@@ -1,4 +1,5 @@
-"""Numbers that are never used twice: of submissions, and of assignments (whose versions rise over the whole cluster).
+"""Numbers of submissions and versions of assignments, which are never used twice. All topologies of a cluster share one
+sequence of versions.
 
 The counter /counters/<name> holds the last number. If the counter is missing, holds no number, or is lower than a number that
 the caller knows to be used, the next number is above the highest number found anywhere in the store, and the counter continues
@@ -37,8 +38,8 @@ _IN_VERSIONS: Final = re.compile(rf'"(?:version|incarnation)"\s*:\s*\[?\s*{_DIGI
 
 
 def next_number(store: Store, name: str, above: int = 0) -> int:
-    """Return 1, 2, 3, ...: a number that no other caller in any process gets from this counter, and that is higher than the
-    number `above`, which is used already.
+    """Return the next number, which no other caller in any process gets from this counter, and which is higher than `above`, a
+    number that is used already.
     """
     path = paths.counter(name)
     while True:

@@ -5,11 +5,11 @@
 /leadership/leader                 the id of the Nimbus that leads; ephemeral: the Nimbus that creates it leads
 /leadership/epoch                  written by each new leader: its version guards all writes of that leader
 /nimbuses/<id>                     NimbusRecord; ephemeral
-/supervisors/<id>                  SupervisorRecord: kept until the supervisor leaves or is given up for its silence
+/supervisors/<id>                  SupervisorRecord: kept until the supervisor leaves or is given up because it is silent
 /presence/<id>                     the state directory and the process of a supervisor or a Nimbus; ephemeral
 /drained/<id>                      present while a supervisor gets no new work
 /topologies/<name>                 TopologyRecord: the name is taken as long as the record exists
-/replacements/<name>               TopologyRecord of the version that waits until the version with this name has drained
+/replacements/<name>               TopologyRecord of a new version, which waits until the running version has drained
 /replaced/<name>                   TopologyRecord of the previous version, until the new version has proved that it runs
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and have not ended yet

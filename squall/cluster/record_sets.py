@@ -89,7 +89,7 @@ class RecordSet(Generic[R]):
             if known.version != version:
                 all_known[path] = _Known(data, version, known.record, known.record)
             return known.record
-        # Without a record, so that any value can be overwritten.
+        # Remembered without a record, so that any value can be overwritten.
         all_known[path] = _Known(data, version, record=None, last=None if known is None else known.last)
         try:
             record = decode(self.kind, data)
@@ -121,7 +121,7 @@ class RecordSet(Generic[R]):
         return record
 
     def create(self, record: R) -> None:
-        """Store a new record; raise `Exists` when its key is taken."""
+        """Store a new record; raise `Exists` if its key is taken."""
         self.known.by_path.pop(self.path(self.key_of(record)), None)
         self._write(record)
 

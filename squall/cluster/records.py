@@ -130,7 +130,8 @@ class Placement(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """Where the tasks of a topology run. Versions rise over the whole cluster and are never used twice."""
+    """Where the tasks of a topology run. All topologies of a cluster share one sequence of versions; no version is used
+    twice."""
 
     topology_id: str
     version: int
@@ -143,16 +144,16 @@ class SupervisorRecord(Struct, frozen=True):
     id: str
     host: str
     slots: int
-    #: Whether it sends heartbeats to Nimbus; such a supervisor is considered lost when its heartbeats stop.
+    #: Whether the supervisor sends heartbeats to Nimbus; if so, it is considered lost when its heartbeats stop.
     beats: bool = False
-    #: The URL at which it answers Nimbus over HTTP (logs); "": none.
+    #: The URL at which the supervisor answers Nimbus over HTTP (logs); "": none.
     url: str = ""
-    #: Its public key, with which Nimbus seals topologies' keys and recognises the supervisor's requests (see
+    #: The supervisor's public key, with which Nimbus seals topologies' keys and recognises the supervisor's requests (see
     #: `squall.security.sealing`).
     public_key: str = ""
     #: "squall", "python", "cloudpickle" -> the version that the supervisor runs.
     versions: Mapping[str, str] = {}
-    #: "cpus", "memory_bytes" of its host, as far as they are known.
+    #: "cpus", "memory_bytes" of the supervisor's host, as far as they are known.
     resources: Mapping[str, int | float] = {}
 
 
@@ -176,15 +177,15 @@ class WorkerReport(Struct, frozen=True):
     opened: bool
     #: Every task has ended: spouts have finished, no tree is open, and every bolt has had its `end_of_input`.
     ended: bool
-    #: It was asked to drain (state KILLED or REBALANCING), and has nothing pending. False in other states.
+    #: The worker was asked to drain (state KILLED or REBALANCING), and has nothing pending. False in other states.
     drained: bool
-    #: It has ended, after `close` and `cleanup`, and reports no more.
+    #: The worker has ended, after `close` and `cleanup`, and reports no more.
     stopped: bool
     #: The error that ends the topology.
     crash: str | None
-    #: The endpoints at which other workers reach it: for data and for control frames.
+    #: The endpoints at which other workers reach this worker: for data and for control frames.
     address: Address | None = None
-    #: Its spout tasks that have finished and have no open tree.
+    #: The worker's spout tasks that have finished and have no open tree.
     finished: tuple[int, ...] = ()
     #: The version of the assignment to which the flags apply. 0: the current version, whichever it is.
     version: int = 0
@@ -198,7 +199,7 @@ class WorkerReport(Struct, frozen=True):
 
     @property
     def fact(self) -> Event | None:
-        """The last event that its host reported; the note of an earlier release is an event of kind "text"."""
+        """The last event that the worker's host reported; the note of an earlier release is an event of kind "text"."""
         if self.event is not None or self.note is None:
             return self.event
         return Event("text", worker=self.worker, error=self.note)

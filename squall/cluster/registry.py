@@ -68,7 +68,7 @@ class Registry:
                     raise records.BadRecord(
                         f"{self.topologies.path(name)} holds the record of {record.name!r}"
                     )
-                self.assignments.get(record.id)  # the topology is bad also if its workers cannot be read
+                self.assignments.get(record.id)  # a topology whose workers cannot be read is bad, too
                 self.leaving.get(record.id)
                 found.append(record)
             except records.BadRecord as error:
@@ -186,8 +186,8 @@ class Registry:
 
 
 def number_of(topology_id: str) -> int:
-    """Return the number of a submission, from its id "name-<number>-<stamp>". Of two topologies submitted at the same instant,
-    the first has the lower number."""
+    """Return the number of a submission, from its id "name-<number>-<stamp>". Of two topologies with the same stamp, the one
+    that was submitted first has the lower number."""
     parts = topology_id.rsplit("-", 2)
     return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
 

@@ -121,7 +121,7 @@ class SqliteStore(InMemoryStore):
         return SqliteStore(self._saved.path, self._saved)
 
     def close(self) -> None:
-        """End this session, as in memory; the first session also closes the file."""
+        """End this session, as `InMemoryStore.close` does; the first session also closes the file."""
         if self._closed or not self._saved.open:
             return
         try:

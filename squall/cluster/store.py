@@ -4,8 +4,8 @@ Every implementation (memory, SQLite, ZooKeeper) promises:
 
 - A path is `/` and names joined by `/`; a value is one byte or more. Paths above a value need not be created first and hold no
   values: `get` returns None for them.
-- A value has a version. Each `put` changes the version, and a write that names the version it read fails with `Conflict` if
-  another process has written since. So no change is overwritten unseen.
+- A value has a version. Each `put` changes the version, and a write that names the version that was read fails with `Conflict`
+  if another process has written since. So no change is overwritten unseen.
 - `create` has one winner, even if several processes try at once; the others get `Exists`.
 - `children` lists the names with a value at or below them, sorted.
 - A watch is called with the path of every change at or below its prefix, as soon as the change can be read. The call is a hint

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotDone  # the same as the built-in only since Python 3.11
+from concurrent.futures import TimeoutError as NotDone  # since Python 3.11, this is the built-in TimeoutError
 from typing import Any, Protocol, TypeVar
 
 from squall.clock import Clock, RealClock

@@ -118,7 +118,8 @@ class ConnectionPool:
 
 
 def set_timeout(connection: http.client.HTTPConnection, seconds: float) -> None:
-    """Set the timeout of a connection, also for the case that the server closes the connection and it is opened again."""
+    """Set the timeout of a connection. The timeout stays if the server closes the connection and the connection is opened
+    again."""
     connection.timeout = seconds
     if connection.sock is not None:
         connection.sock.settimeout(seconds)
@@ -135,8 +136,8 @@ def _is_readable(connection: http.client.HTTPConnection) -> bool:
 
 
 def reason(error: Exception, ca: str | None, in_the_clear: bool = False) -> str:
-    """Return why a connection failed. `ca`: the file with the trusted certificates. `in_the_clear`: it was the first request to
-    this server, by http:."""
+    """Return why a connection failed. `ca`: the file with the trusted certificates. `in_the_clear`: whether this was the first
+    request to the server, over http:."""
     if isinstance(error, http.client.IncompleteRead):
         return "the connection ended within the answer"
     if isinstance(error, (http.client.RemoteDisconnected, ConnectionResetError)):

@@ -74,7 +74,7 @@ def _speaks_of_squall(spec: ModuleSpec, file: str) -> bool:
 
 
 def _explain(name: str, file: str | None, beside_squall: bool) -> str:
-    """`file`: what Python finds under this name, or None."""
+    """Return the text of the error. `file`: what Python finds under this name, or None."""
     if file is None:
         return (
             f"Squall's package '{name}' is missing (looked for beside {HOME}/squall).\n"

@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 SILENT_SECS: Final = 30.0
 #: For how many seconds a source is not asked for a file after it has delivered a wrong one (at first; doubled each time).
 WRONG_SECS: Final = 10.0
-#: The limit of this time, in seconds.
+#: The limit to which `WRONG_SECS` is doubled, in seconds.
 MOST_SECS: Final = 600.0
 #: The greatest number of wrong files that are remembered.
 _REMEMBERED: Final = 1000

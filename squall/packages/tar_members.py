@@ -20,8 +20,8 @@ from topology_api.wording import shown
 
 BLOCK: Final = 512  # everything in a tar is a multiple of this
 PIECE: Final = 64 * 1024
-#: Far more files than a topology has. Each file takes a header of a block, an inode and a system call. Folders are counted too,
-#: even folders without a header.
+#: Far more files than a topology has. Each file takes one block for its header, an inode and a system call. Folders are counted
+#: too, even folders without a header.
 MOST_MEMBERS: Final = 50_000
 #: The limit of file systems for one part of a path.
 MOST_PART_BYTES: Final = 255
@@ -65,7 +65,7 @@ class Member:
 
 
 class Inflated:
-    """The unpacked bytes of one gzip stream: at most `most`; a large stream may have at most `MOST_RATIO` for each compressed
+    """The unpacked bytes of one gzip stream: at most `most`, and in a large stream at most `MOST_RATIO` for each compressed
     byte."""
 
     def __init__(self, source: BinaryIO, most: int) -> None:
@@ -306,8 +306,8 @@ def name_problem(name: str) -> str | None:
 
 
 def number(field: bytes, what: str, member: str | None) -> int:
-    """Return the octal number in a field of a header. GNU tar writes numbers far above every limit here in base 256; these are
-    refused."""
+    """Return the octal number in a field of a header. GNU tar writes very large numbers in base 256. These are far above every
+    limit of this module, and are refused."""
     digits = field.strip(b" \0")
     if digits and not all(48 <= digit <= 55 for digit in digits):
         raise BadArchive(f"the {what} in its header is {field[:12]!r}, which is not an octal number", member)

@@ -1,5 +1,5 @@
 """Rules for the files that are shipped with a topology: which names an archive of code may contain, and which lines a
-requirements file.
+requirements file may contain.
 
 The packer checks the rules, so that users know at once; the receiver checks them again, since anyone may send anything.
 Must not know: archives, where files are.

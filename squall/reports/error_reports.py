@@ -76,8 +76,8 @@ class ErrorReport:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ErrorReport:
-        """Return the report that `as_dict` described. The values come from another process: raise ValueError for anything
-        else."""
+        """Return the report from the values that `as_dict` returned. The values come from another process: raise ValueError for
+        anything else."""
         try:
             if unknown := values.keys() - {field.name for field in fields(cls)}:
                 raise ValueError(f"unknown fields {sorted(unknown)}")

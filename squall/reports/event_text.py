@@ -127,7 +127,7 @@ def _label(event: Event, named: bool) -> str:
 
 
 def _preparing(event: Event, verb: str) -> str:
-    """`its environment cannot be built`; "" when the process itself is meant."""
+    """Return a text such as `its environment cannot be built`; "" when the process itself is meant."""
     if event.part not in _PARTS:
         return ""
     what, prepared = _PARTS[event.part]
@@ -135,7 +135,7 @@ def _preparing(event: Event, verb: str) -> str:
 
 
 def _retry(event: Event) -> list[str]:
-    """`its 3rd death in 4 s` and `it is started again in 2 s`; nothing if the worker is not started again."""
+    """Return `its 3rd death in 4 s` and `it is started again in 2 s`; nothing if the worker is not started again."""
     if event.retry_in_secs is None:
         return []
     died = event.kind == "died"

@@ -103,8 +103,8 @@ class LatencyHistogram:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> LatencyHistogram:
-        """Return the histogram that `as_dict` described. The values come from another process: raise ValueError for anything
-        else."""
+        """Return the histogram from the values that `as_dict` returned. The values come from another process: raise ValueError
+        for anything else."""
         histogram = cls()
         try:
             for index, count in values["buckets"]:

@@ -1,10 +1,10 @@
 """The parts of a configuration that may be shown: everything except secrets.
 
 A value is hidden, at any depth, if a word of its key suggests a secret (`db.password`, `apiKey`, `aws_secret_access_key`). The
-word `key` suggests a secret too, unless the word before it is harmless (`partition_key`). Where words are joined without a
-separator (`privatekey`), a list says which suggest a secret. In other texts, the usual places of credentials are hidden: the
-user part of a URL, and `password=...` in a query or a connection string. Squall's own options hold no secrets, only the paths
-of files.
+word `key` suggests a secret too, unless the word before it is harmless (`partition_key`). If words are joined without a
+separator (`privatekey`), a list says which of them suggest a secret. In other texts, the usual places of credentials are
+hidden: the user part of a URL, and `password=...` in a query or a connection string. Squall's own options hold no secrets, only
+the paths of files.
 Must not know: who asks, where the configuration comes from.
 """
 
@@ -28,8 +28,8 @@ _SECRET_PARTS: Final = (
     "password", "passwd", "passphrase", "secret", "token", "credential", "accesskey", "accountkey", "apikey", "authkey",
     "encryptionkey", "masterkey", "privatekey", "sharedkey", "signingkey", "sshkey",
 )  # fmt: skip
-#: After one of these words, `key` means a field of the user's data or a public key. The list has no `primary` and no `routing`:
-#: such a key of a service is a secret.
+#: After one of these words, `key` means a field of the user's data or a public key. `primary` and `routing` are not in the
+#: list, because a service's primary key or routing key is a secret.
 _HARMLESS_BEFORE_KEY: Final = frozenset({
     "dedup", "foreign", "grouping", "join", "message", "partition", "public", "range", "record", "row", "shard", "sort",
 })  # fmt: skip

@@ -87,7 +87,8 @@ def read_token(path: Path) -> str | None:
 def write_token(
     token: str, state: Path, urls: Iterable[str], environ: Mapping[str, str], site: Mapping[str, object]
 ) -> Path:
-    """Write the token to the files in which commands look for it, unless it is there; return the file to name to operators.
+    """Write the token to the files in which commands look for it, unless the files hold it already; return the file whose path
+    operators are shown.
 
     Raises `OSError` if the returned file cannot be written. The files of the user are a convenience: if one cannot be written,
     it is skipped.
@@ -99,7 +100,7 @@ def write_token(
         if (place := user_place(url, environ)) is not None:
             with suppress(
                 OSError
-            ):  # for example a home that cannot be written: its user is shown the file above
+            ):  # for example a home that is not writable: the user is shown the file above
                 _put(place, token)
     return file
 

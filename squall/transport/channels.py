@@ -36,7 +36,7 @@ class Arrivals:
     missing: list[tuple[int, int]] = field(default_factory=list)
     #: Batches without credit received since the last heartbeat.
     unreported: int = 0
-    #: The number of the peer's last batch, once the peer knows that this worker accepts no more.
+    #: The number of the peer's last batch, once the peer knows that this worker accepts no more batches.
     last: int | None = None
 
     @property

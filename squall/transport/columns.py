@@ -180,7 +180,7 @@ def _keeper(large: list[Part]) -> Callable[[pickle.PickleBuffer], bool]:
 
 
 def _writable(part: Part) -> Part:
-    """Return a received part as a writable buffer; pickle makes arrays read-only again that were read-only when they were
+    """Return a received part as a writable buffer; pickle makes an array read-only again if it was read-only when it was
     sent."""
     return bytearray(part) if isinstance(part, bytes) or memoryview(part).readonly else part
 

@@ -2,7 +2,7 @@
 
 `send` sends a frame, `receive` processes the messages that have arrived, `advance` does what is due. Links decide: they take
 events and return effects (see `squall.transport.link`). The exchange carries out the effects: it passes messages to the
-carrier, and reports received frames, lost trees, and peers that come and go to the `PeerListener`, which is the worker. Refused
+carrier, and reports to the `PeerListener` (the worker) received frames, lost trees, and peers that come and go. Refused
 messages (garbage, from a superseded incarnation, from a worker that is not in the assignment) are counted by kind and do no
 harm.
 Must not know: sockets (see `carrier`), tasks, user code, what links remember.
@@ -303,7 +303,7 @@ class Exchange:
         return busy
 
     def next_time(self) -> float | None:
-        """Return the time at which `advance` is due if no message arrives before."""
+        """Return the time at which `advance` is due if no message arrives before that time."""
         return min((peer.link.next_heartbeat for peer in self.peers.values()), default=None)
 
     def heartbeats_aside(self, held: Mapping[str, Sequence[KeepAlive]]) -> list[tuple[Address, Parts]]:

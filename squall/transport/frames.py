@@ -23,7 +23,7 @@ from topology_api.tuples import Source
 #: Further trees of the tuples of a batch: position -> (root, edge XOR the first edge) pairs.
 More = dict[int, tuple[tuple[int, int], ...]]
 
-#: Shared by all batches without tuples of several trees; never written to.
+#: Shared by all batches in which no tuple belongs to several trees; never written to.
 NO_MORE: Final[More] = {}
 
 
@@ -71,7 +71,7 @@ class Batch:
         self.frame = 0
         self.cycle = -1
         self.ended = False
-        #: How many of its tuples have been executed.
+        #: How many of the batch's tuples have been executed.
         self.position = 0
         #: The limit that is adapted to the batch's size in bytes; None: no limit depends on this batch.
         self.limit: FrameLimit | None = None
@@ -112,7 +112,7 @@ class CycleProbe:
 
 @dataclass(frozen=True)
 class CycleReply:
-    """A worker's answer: whether its tasks of the cycle are idle, and how many tuples they sent and executed in it."""
+    """A worker's answer: whether its tasks of the cycle are idle, and how many tuples they sent and executed in the cycle."""
 
     cycle: int
     round: int

@@ -1,4 +1,4 @@
-"""Columns of root and edge ids, which are signed 64-bit integers. A batch has one column of each, and so have XORs in transit.
+"""Columns of root and edge ids, which are signed 64-bit integers. A batch has one column of each, and so does an ack batch.
 
 `Ids` is the type of a column. In plain Python it is `list`, because no class written in Python is nearly as fast. In the
 compiled core it is `IdColumn`: bare integers side by side, read and written without a Python object for each (measured: this

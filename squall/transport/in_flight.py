@@ -1,4 +1,4 @@
-"""The batches that one process of a peer was sent and has not confirmed, with the data needed to fail their trees.
+"""The batches that were sent to one process of a peer and are not confirmed yet, with the data needed to fail their trees.
 
 A batch that takes credit is confirmed by its grant; a batch that takes none is confirmed by its arrival.
 Must not know: messages, clocks, who the peer is.
@@ -21,7 +21,7 @@ RENUMBERED: Final = "its task was created again"
 
 @dataclass(slots=True)
 class SentBatch:
-    """The data kept of a batch until it is confirmed: enough to fail its trees and to fill its place."""
+    """The data that is kept of a batch until the batch is confirmed: enough to fail its trees and to fill its place."""
 
     number: int
     source: Source
@@ -32,7 +32,7 @@ class SentBatch:
     ended: bool
     roots: list[int]
     more: More
-    #: Its size on the wire.
+    #: The batch's size on the wire.
     size_bytes: int = 0
     lost: bool = False
 
@@ -53,7 +53,7 @@ class SentBatch:
         )
 
     def trees(self) -> set[int]:
-        """Return the root ids of its tuples' trees."""
+        """Return the root ids of the batch's trees."""
         roots = set(self.roots)
         for pairs in self.more.values():
             roots.update(root for root, _ in pairs)

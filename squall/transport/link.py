@@ -54,14 +54,14 @@ class LocalWorker:
 
     name: str
     incarnation: Incarnation
-    #: The endpoints at which it receives: data and control.
+    #: The endpoints at which this worker receives: data and control.
     address: Address
     codec: str
     streams: Streams
     #: Returns the most frames that may be in flight to a task.
     window_of: Callable[[int], int]
     version: int = -1
-    #: Whether its tasks are prepared, so that peers may send tuples.
+    #: Whether this worker's tasks are prepared, so that peers may send tuples.
     ready: bool = False
     #: Whether peers must send no more tuples.
     leaving: bool = False
@@ -94,7 +94,7 @@ class Link:
         #: Batches that wait until the link is open.
         self.waiting: deque[Batch] = deque()
         self.watch = ConnectionWatch(now)
-        #: The time at which `tick` is due if no message arrives before.
+        #: The time at which `tick` is due if no message arrives before that time.
         self.next_heartbeat = now
         self.next_ping = now + HEARTBEAT_SECONDS
 
@@ -166,7 +166,7 @@ class Link:
         return [] if self.state == GREETING else [effects.SendMessage(CONTROL, message)]
 
     def lose_target(self, target: int) -> list[effects.Effect]:
-        """Lose the batches that a task has not executed, because it is created again; no empty frame takes their place."""
+        """A task is created again: lose the batches that it has not executed. No empty frame takes their place."""
         lost = self.in_flight.lose_target(target)
         waiting = [batch for batch in self.waiting if batch.target == target]
         self.in_flight.uncredited_tuples -= sum(len(batch.rows) for batch in waiting if not batch.frame)

@@ -2,9 +2,9 @@
 
 Kazoo has no persistent watches (one request, after which every change at or below a path is reported as long as the connection
 lasts), and restores no watch after a reconnect. So `ZooKeeperClient` sends that request and reads the events itself instead of
-using kazoo's watches. It also records the session length that the server grants, names its threads, and limits the time for one
-host, so that a silent host cannot use up a session. Requests are sent without kazoo's retries, because a request of one session
-must not be repeated in the next session. Must not know: values, the cache.
+using kazoo's watches. It also records the session length that the server grants, names its threads, and limits the time to
+connect to one host, so that one silent host cannot take the whole session length. Requests are sent without kazoo's retries,
+because a request of one session must not be repeated in the next session. Must not know: values, the cache.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _WHY: Final = {
 _BYSTANDERS: Final = (exceptions.RolledBackError, exceptions.RuntimeInconsistency)
 #: The most seconds that a server which has accepted a connection may take to open the session.
 _HANDSHAKE_SECS: Final = 4.0
-#: The most that this may take as a part of the session's length. By default kazoo waits for the whole length, so that a session
-#: ends if one handshake gets no answer, as happens when a server has just started.
+#: The largest fraction of the session's length that this handshake may take. By default kazoo waits for the whole length, so
+#: that a session ends if one handshake gets no answer, as happens when a server has just started.
 _HANDSHAKE_PART: Final = 1 / 3
 
 
@@ -108,8 +108,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             limit = min(timeout, _HANDSHAKE_SECS, _HANDSHAKE_PART * self.client.session_secs)
             answer = super()._invoke(limit, request, xid)
         except exceptions.ConnectionDropped:
-            # A server rejects a client that has seen later changes than the server. If all servers reject it, they have lost
-            # these changes (they are empty, or restored from a backup), and would reject the client for ever.
+            # A server rejects a client that has seen later changes than the server. If all servers reject the client, they have
+            # lost these changes (they are empty, or restored from a backup), and would reject the client for ever.
             self._turned_away += 1
             if self._turned_away >= 2 * len(self.client.hosts):
                 self.client.last_zxid = 0
@@ -128,8 +128,9 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     """A client that begins to connect at once, and continues until `end`. Its own threads call both callbacks before they pass
     on any later answer of the server; so callbacks must return at once.
 
-    changed(path, data): a node was made, changed or removed. If `data` is false, the node was made without a value; if it was
-    made for a value, a second call follows (`squall.cluster.znodes`). state(text): "connected", "suspended" or "lost".
+    changed(path, data): a node was made, changed or removed. If `data` is false, the node has just been made and has no value
+    yet; if a value is to be written to it, a second call follows (`squall.cluster.znodes`). state(text): "connected",
+    "suspended" or "lost".
     """
 
     def __init__(
@@ -189,8 +190,8 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 class TimedCall:
     """One call of the store. It may send several requests, with one deadline for all of them.
 
-    overdue(result) is called when an answer did not arrive in time; by `result.rawlink` it can learn of an answer that arrives
-    later.
+    overdue(result) is called when an answer has not arrived in time; this callback can use `result.rawlink` to learn of an
+    answer that arrives later.
     """
 
     client: ZooKeeperClient
@@ -297,8 +298,8 @@ class TimedCall:
         return (self.root + path).rstrip("/") or "/"
 
     def _ask(self, result: Any) -> Any:
-        """Wait for an answer. If the state of a node forbids the request, raise kazoo's error; for all other failures, a
-        `StoreError`.
+        """Wait for an answer. Raises kazoo's error if the state of a node forbids the request, and a `StoreError` for all other
+        failures.
         """
         try:
             return result.get(timeout=max(0.0, self._deadline - time.monotonic()))

@@ -1,10 +1,11 @@
 """A store in ZooKeeper, which caches reads until the values change.
 
 One watch at the root reports every change. Changed values are dropped from the cache before any watch is called, and before any
-later answer of the server is returned. After each connect everything is read again, and every watch is called with its prefix.
-Calls never wait for a connection: without a connection they raise `Unavailable` at once. With a connection, they wait at most
-`call_secs` for an answer. Once an answer is overdue, further calls fail at once until it arrives, so that a frozen server
-delays no caller twice. A lost session is followed by a new session; the owners of ephemeral values must create them again.
+later answer of the server is returned. Each time the client connects, everything is read again, and every watch is called with
+its prefix. Calls never wait for a connection: without a connection they raise `Unavailable` at once. With a connection, they
+wait at most `call_secs` for an answer. Once an answer is overdue, further calls fail at once until it arrives, so that a frozen
+server delays no caller twice. A lost session is followed by a new session; the owners of ephemeral values must create them
+again.
 Must not know: how requests are sent (`client`), how values are stored in nodes (`squall.cluster.znodes`).
 """
 
@@ -39,8 +40,8 @@ _log = logging.getLogger(__name__)
 class ZooKeeperStore:
     """`squall.cluster.store.Store` in ZooKeeper, below `root`. Begins with `start`, ends with `close`.
 
-    servers: HOST:PORT separated by commas. credentials: user and password of ZooKeeper's digest scheme; values that are written
-    with them can be read and changed only with them. Any number of threads may call the methods.
+    servers: HOST:PORT separated by commas. credentials: user and password of ZooKeeper's digest scheme; a value that is written
+    with credentials can be read and changed only with the same credentials. Any number of threads may call the methods.
     """
 
     def __init__(
@@ -256,7 +257,7 @@ class ZooKeeperStore:
             self._settle(client)
 
     def _settle(self, client: ZooKeeperClient) -> None:
-        """Set the watch, open the cache, and make callers read everything again. Called after each connect."""
+        """Set the watch, open the cache, and make callers read everything again. Called each time the client has connected."""
         call = TimedCall(client, self._root, "/", self._call_secs, self._is_overdue)
         self._settled = True  # until the state changes, which may happen at any moment
         try:
@@ -273,7 +274,7 @@ class ZooKeeperStore:
             self._settled = False
             return
         self._cache.open()
-        if not self._settled:  # lost just now: changes are no longer notified
+        if not self._settled:  # the connection was lost just now: changes are no longer reported
             self._cache.close()
         self._ready.set()
         self._tell_watches(None)

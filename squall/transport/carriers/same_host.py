@@ -79,7 +79,7 @@ def sweep() -> None:
             if _state(path) == errno.ECONNREFUSED:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(path)
-        os.rmdir(folder())  # not empty: other workers run
+        os.rmdir(folder())  # fails if the folder is not empty, because other workers run
 
 
 def _is_ours() -> bool:

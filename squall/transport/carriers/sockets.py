@@ -3,9 +3,9 @@
 A worker binds one PULL socket per channel, to a TCP endpoint and, for peers on its host, to a Unix socket whose path
 `squall.transport.carriers.same_host` chooses. It connects one PUSH socket per peer and channel. Links are encrypted and
 authenticated by CURVE: the workers of a topology, and no others, share one key pair; a ZAP handler accepts only peers that
-prove that they have this key pair. Other connections are refused before any of their data reaches a worker, counted, and logged
-at most once a minute (`squall.transport.refusals`). The handler runs in a thread of its own, so that links come up even while
-the worker is inside a long user call.
+prove that they have this key pair. Other connections are refused before any of their data reaches a worker; refusals are
+counted, and logged at most once a minute (`squall.transport.refusals`). The handler runs in a thread of its own, so that links
+come up even while the worker is inside a long user call.
 
 Everything is bounded: queued messages, their size, the time for a handshake and for closing. A message may be lost with its
 connection; `squall.transport.link` handles that. ZeroMQ's own heartbeats stay off: with them, libzmq aborts the process when
@@ -122,8 +122,8 @@ class Sockets:
         ports: tuple[int, int] = (0, 0),
         within: range | None = None,
     ) -> None:
-        """`bind`: the host to listen on; `host`: its name for peers; `ports`: the ports to use if they are free. `within`: the
-        ports to choose from (default: any free port).
+        """`bind`: the host to listen on; `host`: the name under which peers reach this host; `ports`: the preferred ports, used
+        if they are free; `within`: the ports to choose from (default: any free port).
 
         Without keys the links are neither encrypted nor authenticated: for tests only.
         """
@@ -149,7 +149,7 @@ class Sockets:
         self.ports = bound[DATA], bound[CONTROL]
         #: The endpoints at which peers reach this worker: data and control.
         self.address: Address = f"tcp://{host}:{bound[DATA]}", f"tcp://{host}:{bound[CONTROL]}"
-        # Also Unix sockets, for peers on this host; if they are impossible, these peers connect over TCP.
+        # Listen on Unix sockets too, for peers on this host. If Unix sockets are impossible, these peers connect over TCP.
         for pull, endpoint in zip(self._pulls, self.address, strict=True):
             try:
                 same_host.listen(keys, endpoint, pull.bind)
@@ -337,7 +337,7 @@ class ZapAuthenticator:
         self._refusals = refusals
         self._wake_reader, self._wake_writer = _wake_pair()
         self._asked = context.socket(zmq.REP)
-        self._asked.bind(_ZAP)  # before the first socket that needs it listens
+        self._asked.bind(_ZAP)  # must happen before the first socket listens
         self._handshakes: dict[_Socket, Handshakes] = {}
         self._watched: list[_Socket] = []
         self._thread = threading.Thread(target=self._run, name="squall-zap-authenticator", daemon=True)
