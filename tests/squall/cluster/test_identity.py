@@ -45,9 +45,9 @@ def test_an_emptied_store_is_refused_by_daemons_that_remember_it() -> None:
 def test_an_invalid_id_is_refused(data: bytes) -> None:
     store = InMemoryStore()
     store.put(paths.CLUSTER, data)
-    with pytest.raises(identity.OtherCluster, match="/cluster holds .* instead of a cluster's id"):
+    with pytest.raises(identity.OtherCluster, match=r"/cluster holds .* instead of a cluster's id"):
         identity.check(store, None)
-    with pytest.raises(identity.OtherCluster, match="/cluster holds .* instead of a cluster's id"):
+    with pytest.raises(identity.OtherCluster, match=r"/cluster holds .* instead of a cluster's id"):
         identity.establish(store)
 
 
