@@ -210,3 +210,23 @@ def test_a_jvm_that_does_not_start_is_an_error_of_files(monkeypatch: pytest.Monk
         FilesUnavailable, match=r"cannot start a JVM for access to file systems: .* no memory"
     ):
         hadoop.Jvm.own({})
+
+
+@pytest.mark.parametrize(
+    ("deletion", "raised"),
+    [(FilesUnavailable("no answer"), FilesRefused), (RuntimeError("a bug"), RuntimeError)],
+)
+def test_after_a_refusal_only_errors_of_storage_are_passed_over(
+    deletion: Exception, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: str, data: bytes) -> None:
+        raise FilesRefused("no permission")
+
+    def delete(path: str) -> None:
+        raise deletion
+
+    files = WebHdfsFiles("hdfs://host/table", "host:9870")
+    monkeypatch.setattr(files, "_write", write)
+    monkeypatch.setattr(files, "delete", delete)
+    with pytest.raises(raised):
+        files.put_if_absent("a", b"")

@@ -10,26 +10,21 @@ from __future__ import annotations
 import builtins
 import secrets
 from abc import abstractmethod
-from contextlib import suppress
-from typing import Protocol, TypeVar
+from contextlib import AbstractContextManager, suppress
+from typing import Protocol
 
 from squall_io.spark.concurrently import map_concurrently
-from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused, FileStatus, FilesUnavailable
+from squall_io.spark.manifest import files
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores.hadoop_errors import FileTaken
 
-_Own = TypeVar("_Own", bound="OpenStore")
 
-
-class OpenStore(Files, Protocol):
+class OpenStore(files.Files, AbstractContextManager["OpenStore"], Protocol):
     """`Files` that may own connections or a JVM."""
 
     def close(self) -> None:
         """Close the connections and the JVM that this store started, but not a session that was passed in. May be called
         twice."""
-
-    def __enter__(self: _Own) -> _Own:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.close()
@@ -59,9 +54,9 @@ class RenamingFiles(OpenStore):
     def _make_folder(self, path: str) -> None:
         """Create a folder and those above it."""
 
-    def walk(self, folder: str) -> builtins.list[FileStatus]:
+    def walk(self, folder: str) -> builtins.list[files.FileStatus]:
         """Return everything below a folder, by path."""
-        found: builtins.list[FileStatus] = []
+        found: builtins.list[files.FileStatus] = []
         level = [folder]
         while level:
             entries = [status for statuses in map_concurrently(self.list, level) for status in statuses]
@@ -87,10 +82,10 @@ class RenamingFiles(OpenStore):
         try:
             self._write(written, data)
             done = self._move(written, path, over)
-        except AbsentFile as error:
-            raise FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
-        except FilesRefused:
-            with suppress(Exception):  # the first error is raised, even if this call fails too
+        except files.AbsentFile as error:
+            raise files.FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
+        except files.FilesRefused:
+            with suppress(files.FilesError):  # the first error is raised, even if this call fails too
                 self.delete(written)
             raise
         if not done:
@@ -102,7 +97,7 @@ class RenamingFiles(OpenStore):
         try:
             try:
                 self._rename(source, target, over)
-            except AbsentFile:
+            except files.AbsentFile:
                 self._make_folder(target.rpartition("/")[0])
                 self._rename(source, target, over)
         except FileTaken:
