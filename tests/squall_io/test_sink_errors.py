@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
@@ -9,7 +11,7 @@ from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavai
 from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.sink.errors import ErrorClass, classify, reason_of
+from squall_io.spark.sink.errors import ErrorClass, Retries, classify, reason_of
 from squall_io.spark.stores.hadoop_errors import causes_in
 
 AGAIN, REFUSED, UNKNOWN = ErrorClass.AGAIN, ErrorClass.REFUSED, ErrorClass.UNKNOWN
@@ -150,3 +152,14 @@ def test_the_cause_of_a_failed_job_on_a_spark_connect_server_decides() -> None:
     traced._stacktrace = TRACE.format(cause="java.net.ConnectException: Connection refused")
     assert classify(traced) is AGAIN
     assert "Connection refused (ConnectException)" in reason_of(traced)
+
+
+def test_the_waiting_time_may_be_read_while_the_retries_end() -> None:
+    def end_meanwhile() -> float:
+        retries.since = None
+        return 7.0
+
+    retries = Retries("the batch", logging.getLogger("test"), progress=lambda doing: None, now=end_meanwhile)
+    retries.since = 5.0
+    assert retries.trouble == 2.0
+    assert retries.trouble == 0.0

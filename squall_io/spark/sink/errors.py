@@ -132,7 +132,8 @@ def reason_of(error: BaseException, call: str = WRITE) -> str:
 
 def _meaning(error: BaseException, call: str = WRITE) -> FilesError | None:
     """Return the error of a file system or the network that made a Spark job fail; None if there was none."""
-    if any(map(_is_no_storage, causes := _causes_of(error))):
+    causes = _causes_of(error)
+    if any(map(_is_no_storage, causes)):
         return None
     outside = [cause for cause in causes if cause.classes[0].startswith(_OUTSIDE)]
     return error_of(call, outside[::-1]) if outside else None
@@ -221,7 +222,8 @@ class Retries:
     @property
     def trouble(self) -> float:
         """Seconds since the first failure; 0 if there was none."""
-        return 0.0 if self.since is None else self.now() - self.since
+        # Read once: metrics are read in another thread, while the task's thread sets `since`.
+        return 0.0 if (since := self.since) is None else self.now() - since
 
     def pause(self, seconds: float, reason: str) -> None:
         """Sleep, and report progress and the reason. Raises `NotCommitted` once the worker is ending."""
