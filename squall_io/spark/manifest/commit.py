@@ -112,11 +112,6 @@ class Owner:
     component: str
     incarnation: tuple[int, int]
 
-    @property
-    def names(self) -> tuple[str, str, str, tuple[int, int]]:
-        """The names for an entry, in the order of its fields."""
-        return self.topology, self.topology_id, self.component, self.incarnation
-
 
 @dataclass
 class BatchCommit:
@@ -207,8 +202,17 @@ class BatchCommit:
 
     def _publish(self) -> BatchEntry:
         """Put the manifest entry; return the entry that is then in the table."""
-        files = tuple(file for _, file in self._moves or ())
-        entry = BatchEntry(self.name, *self.owner.names, self.schema, self.rows, files, self.wall())
+        entry = BatchEntry(
+            batch=self.name,
+            topology=self.owner.topology,
+            topology_id=self.owner.topology_id,
+            component=self.owner.component,
+            incarnation=self.owner.incarnation,
+            schema=self.schema,
+            rows=self.rows,
+            files=tuple(file for _, file in self._moves or ()),
+            committed=self.wall(),
+        )
         path = self.name.commit
         if self.files.put_if_absent(path, encode_entry(entry)):
             return entry

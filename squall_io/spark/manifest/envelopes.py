@@ -86,7 +86,8 @@ def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
     if type(number) is int and number > FORMAT:
         why = f"has format {number}; this Squall reads formats up to {FORMAT}: read it with a newer Squall"
         raise UnreadableRecord(path, why, newer=True)
-    if inside.pop("digest", None) != digest_of(canonical(inside)):
+    digest = inside.pop("digest", None)
+    if digest != digest_of(canonical(inside)):
         raise UnreadableRecord(path, "is damaged: its digest does not fit what it holds")
     if inside.pop("kind", None) != kind or inside.pop("format", None) != FORMAT:
         raise UnreadableRecord(path, _invalid(kind))

@@ -167,8 +167,8 @@ def _writers(entries: Iterable[BatchEntry]) -> Iterator[WriterSummary]:
         found[entry.topology, entry.component].append(entry)
     for (topology, component), own in sorted(found.items()):
         rows, size = sum(entry.rows for entry in own), sum(entry.size for entry in own)
-        last_commit = max(entry.committed for entry in own)
-        yield WriterSummary(topology, component, len(own), rows, size, last_commit)
+        last = max(entry.committed for entry in own)
+        yield WriterSummary(topology, component, batches=len(own), rows=rows, size=size, last_commit=last)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,7 +69,7 @@ _process: Final = _Process()
 
 
 @dataclass(eq=False, repr=False)
-class SessionLease:
+class SessionLease(AbstractContextManager["SessionLease"]):
     """The right to use the shared session, from any thread."""
 
     _shared: _SharedSession | None
@@ -108,9 +108,6 @@ class SessionLease:
             _process.shared = None
             if shared.owned:
                 stop_session(shared.session)
-
-    def __enter__(self) -> SessionLease:
-        return self
 
     def __exit__(self, *raised: object) -> None:
         self.release()

@@ -203,16 +203,16 @@ class SplitUnits(Units):
             yield place, after, UnreadableLines(f"{text}, as 'lines left out'")
 
 
-def _path_problems(path: object, positions: Any) -> Iterator[str]:
+def _path_problems(path: object, positions: object) -> Iterator[str]:
     try:
         source = discovery.source_of(path)  # type: ignore[arg-type]
     except (InvalidPath, TypeError) as error:
         yield str(error) if isinstance(error, InvalidPath) else f"path is {typed(path)}: give a str"
         return
-    is_path = isinstance(positions, str) and not list(path_problems(positions, ""))
-    if is_path and discovery.covers(source, positions):
+    folder = positions if isinstance(positions, str) and not list(path_problems(positions, "")) else None
+    if folder is not None and discovery.covers(source, folder):
         yield (
-            f"positions: {positions} would be read as part of {path}: give a folder elsewhere, or a folder whose name begins"
+            f"positions: {folder} would be read as part of {path}: give a folder elsewhere, or a folder whose name begins"
             ' with "_"'
         )
 

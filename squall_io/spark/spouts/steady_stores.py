@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from squall_io.spark.stores.hadoop import Jvm
 
 _Result = TypeVar("_Result")
-_Key = tuple[tuple[str, str], ...]
 
 
 @dataclass
@@ -35,7 +34,7 @@ class _SharedJvm:
 
 _lock: Final = threading.Lock()
 #: The JVMs, by the settings that they were started with.
-_shared: Final[dict[_Key, _SharedJvm]] = {}
+_shared: Final[dict[tuple[tuple[str, str], ...], _SharedJvm]] = {}
 
 
 def open_steady(path: str, conf: Mapping[str, str]) -> OpenStore:
@@ -64,9 +63,8 @@ def _give_back(shared: _SharedJvm) -> None:
         shared.users -= 1
         if shared.users:
             return
-        for key, each in list(_shared.items()):
-            if each is shared:
-                del _shared[key]
+        for key in [key for key, each in _shared.items() if each is shared]:
+            del _shared[key]
         shared.jvm.close()
 
 
