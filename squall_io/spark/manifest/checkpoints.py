@@ -132,7 +132,7 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
         except AbsentFile:
             return False
     if _numbers(files)[:1] != [number]:
-        return False  # there is a newer checkpoint: this one is late, and may be void
+        return False  # there is a newer checkpoint: this checkpoint is late, and may be void
     map_concurrently(files.delete, [entry.batch.commit for entry in added])
     _delete_old(files, number - KEPT)
     return True

@@ -235,7 +235,7 @@ class BatchCommit:
     def _lost(self, path: str) -> BatchLost:
         """Return the error for a file that is gone. Raises `Superseded` if a new owner may have swept the file."""
         self._look()
-        return BatchLost(f"batch {self.name}: {self.files.root}/{path} is gone, or a file in it")
+        return BatchLost(f"batch {self.name}: {self.files.root}/{path}, or a file in it, is gone")
 
 
 def is_data(status: FileStatus, below: int) -> bool:

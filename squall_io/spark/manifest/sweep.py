@@ -62,7 +62,7 @@ def sweep_gone(
 
     A writer id whose newest owner left something is taken over first, unless a task with a newer incarnation owns it.
     """
-    # The newest epoch of each writer id.
+    # The newest epoch in which each writer id left a staging folder.
     left = {batch.writer_id: batch.epoch for batch in sorted(staged_batches(files))}
     listing = list_claims(files)
     epochs: dict[WriterId, int] = {}

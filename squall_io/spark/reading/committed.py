@@ -141,7 +141,7 @@ class Selection:
     source: TableContents
     span: Span
     inside: tuple[CommittedBatch, ...]
-    #: Batches from before `span`, which may have the first row of a key; rows of `inside` with such a key are left out.
+    #: Batches committed before `span`. They may have the first row of a key; rows of `inside` with such a key are left out.
     before: tuple[CommittedBatch, ...] = ()
     key: tuple[str, ...] = ()
 
@@ -295,7 +295,7 @@ def _load(
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
             raise CannotRead(
-                f"a file of a committed batch is gone: {error}. `squall table {source.root} --verify` names all"
+                f"a file of a committed batch is gone: {error}. `squall table {source.root} --verify` names all such files"
             ) from error
     columns = [
         F.lit(None).cast(str(column.type)).alias(column.name)

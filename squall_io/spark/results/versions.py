@@ -405,7 +405,7 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
 
 
 def _dead(files: Files, attempts: list[str]) -> list[str]:
-    """Return the attempts without a recent keepalive, by the file system's clock alone."""
+    """Return the attempts without a recent keepalive. Only the file system's clock is used."""
     now = now_of(files)
     signs = {name: [status.modified for status in files.list(f"{RESULTS}/{name}")] for name in attempts}
     return [name for name, times in signs.items() if now - max(times, default=now) > DEAD_AFTER]

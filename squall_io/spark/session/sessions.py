@@ -157,7 +157,7 @@ def is_broken(session: SparkSession) -> bool:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop a session, and end its Java process if Squall started this process."""
+    """Stop a session, and end its Java process if Squall started that Java process."""
     if not is_classic(session):
         from squall_io.spark.session.connect import stop
 

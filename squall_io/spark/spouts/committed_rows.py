@@ -177,7 +177,7 @@ class BatchUnits(Units):
                 raise UnreadableFile(f"batch {entry.batch} is no longer complete: {error}") from None
         if place != entry.rows:
             raise UnreadableFile(
-                f"batch {entry.batch} has {place} rows in its files, and {entry.rows} were committed"
+                f"batch {entry.batch} has {place} rows in its files, but {entry.rows} were committed"
             )
 
     def close(self) -> None:
