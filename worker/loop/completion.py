@@ -1,7 +1,7 @@
 """How a worker's tasks complete: end marks, quiet cycles, and flush requests to batch bolts that hold tuples back.
 
-The worker's loop checks for completion when the loop has nothing else to do, and from time to time while a source keeps it
-busy.
+The worker's loop checks for completion when the loop has nothing else to do, and from time to time while a source keeps the
+loop busy.
 Must not know: frames, credit, user code.
 """
 
@@ -137,7 +137,7 @@ class Completion:
 
     def cycle_idle(self, index: int) -> bool:
         """Return whether this worker's part of a cycle is idle: no arrived frame waits, and each of the cycle's bolts here is
-        at rest, has no open inputs from outside, and has completed the last phase.
+        at rest, has no open inputs from outside, and has called `end_of_input` if the cycle has reached phase 1.
         """
         phase = self.cycles.cycles[index].phase
         return not self.arrived and all(

@@ -110,7 +110,7 @@ class Links:
         return sent
 
     def takes_any(self, box: Outbox, what: Flush) -> bool:
-        """Return whether a frame may leave an outbox before it is full."""
+        """Return whether a partial frame may leave an outbox."""
         if what is Flush.IDLE:
             return box.credited and self.window(box.target).idle
         return what is Flush.ALL

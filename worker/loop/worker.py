@@ -150,7 +150,7 @@ class Worker:
 
     def remove(self, task: Task) -> None:
         """Close a task that leaves this worker. The tuples in its inbox are lost, but its counters and acks are kept."""
-        self.ack_router.finish()  # trees of a spout that have already been acked must not fail now
+        self.ack_router.finish()  # a spout's trees that have already been acked must not fail now
         if task.threaded and not self.inline:
             self.runner.finish(task.id, task.close)
         else:

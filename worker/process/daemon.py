@@ -219,7 +219,7 @@ class Daemon:
         """Follow orders."""
         mine = self.orders
         own = mine.topology_id, mine.worker, mine.incarnation
-        # Orders for another process mean that it has replaced this process.
+        # If the orders are for a different process, that process has replaced this process.
         if (orders.topology_id, orders.worker, orders.incarnation) != own:
             self.end(EXIT_SUPERSEDED, f"the orders are for {describe(orders)}; this is {describe(mine)}")
         place = own_place(orders)

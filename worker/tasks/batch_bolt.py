@@ -29,7 +29,7 @@ class BatchBoltTask(BoltTask):
         self.being_executed: list[Tuple] = []
         #: Whether any tuple so far was in a tree.
         self.tracked = False
-        #: The latest time at which the gathered tuples are executed.
+        #: The time by which the gathered tuples have to be executed.
         self.deadline: float | None = None
         self.flush_requested = False
         self.batch_size = int(self.instance.batch_size)
