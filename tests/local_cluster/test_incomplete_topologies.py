@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
+from local_cluster import complete
 from local_cluster.testing import ScriptedSpout, complete_topology
 from tests.local_cluster.small_topologies import Idle, Keeps, Lines, Unlucky, one_bolt, word_count
 from topology_api import (
@@ -117,22 +119,27 @@ def test_with_on_error_crash_the_first_error_fails_the_topology() -> None:
 
 
 class Closes(Bolt):
+    executed = 0
     calls: list[str] = []
 
     def execute(self, tup: Tuple) -> None:
-        """Does nothing."""
+        Closes.executed += 1
 
     def cleanup(self) -> None:
         self.calls.append("cleanup")
 
 
-def test_components_are_cleaned_up_whether_the_topology_completes_or_not() -> None:
+def test_components_are_cleaned_up_whether_the_topology_completes_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Closes.calls.clear()
     complete_topology(one_bolt(Closes(), [(1,)]))
     assert Closes.calls == ["cleanup"]
     builder = TopologyBuilder("endless")
     builder.set_spout("lines", Lines())
     builder.set_bolt("closes", Closes()).shuffle_grouping("lines")
+    # A clock on which each executed tuple takes a second, so that the time is over after the bolt was prepared.
+    monkeypatch.setattr(complete, "time", SimpleNamespace(monotonic=lambda: float(Closes.executed)))
     with pytest.raises(TimeoutError):
-        complete_topology(builder.build(), timeout=0.2)
+        complete_topology(builder.build(), timeout=10)
     assert Closes.calls == ["cleanup"] * 2
