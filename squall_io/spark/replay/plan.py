@@ -209,7 +209,7 @@ def key_of(topology: Topology, name: object) -> StreamKey | str:
     if stream in streams:
         return StreamKey(component, stream)
     if not own:
-        return f"{component!r} emits nothing; a replay runs no sinks: ask for the streams that they read"
+        return f"{component!r} emits nothing; a replay runs no sinks: ask for the streams that the sinks read"
     near = nearest(stream, own) or f" (it has: {listed(own)})"
     return f"component {component!r} has no stream {stream!r}{near}"
 

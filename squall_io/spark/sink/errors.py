@@ -93,8 +93,8 @@ def classify(error: BaseException) -> ErrorClass:
     if isinstance(error, (FilesUnavailable, JavaFailed, NoConnectServer, ConnectionError)):
         return ErrorClass.AGAIN
     if isinstance(error, SquallError):
-        # The loss of a batch's files may have been an accident. If something deletes or hides the files of each batch, this
-        # error will come again. Waiting does not help either if files are missing, or exist already.
+        # A batch's files may have been lost by accident. But if something deletes or hides the files of each batch, the error
+        # comes again. Nor does waiting help against a file that is missing, or that exists already. So retries are limited.
         unknown = isinstance(error, (BatchLost, FilesError)) and not isinstance(error, FilesRefused)
         return ErrorClass.UNKNOWN if unknown else ErrorClass.REFUSED
     module = type(error).__module__.partition(".")[0]

@@ -169,7 +169,7 @@ class SplitUnits(Units):
             yield from self._texts(lines, unit, path)
         except (ShortFile, Damaged) as error:
             raise UnreadableFile(
-                f"{path} cannot be read: {error}. The lines before that were read. If you repair the file, reading continues"
+                f"{path} cannot be read: {error}. All earlier lines were read. If you repair the file, reading continues"
             ) from None
 
     def _texts(self, lines: Iterator[Line], unit: Unit, path: str) -> Iterator[Item]:

@@ -149,8 +149,8 @@ def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
     if scheme in _ATOMIC or conf.get(UNSAFE) == "true":
         return None
     return (
-        f"Squall knows of no rename on {scheme}:// that has one winner: without one, {_RISK}; reading is safe. Give an"
-        f" hdfs:// path, or write in spite of the risk with the setting {UNSAFE}=true"
+        f"Squall knows of no rename on {scheme}:// that has one winner: without such a rename, {_RISK}; reading is safe."
+        f" Give an hdfs:// path, or write in spite of the risk with the setting {UNSAFE}=true"
     )
 
 

@@ -125,7 +125,7 @@ class WebHdfsFiles(RenamingFiles):
             while data := response.read(_SLICE):
                 yield data
             if response.length:
-                # `read(_SLICE)` does not raise this error.
+                # The answer ended too early; `read(_SLICE)` itself raises no error then.
                 raise http.client.IncompleteRead(b"", response.length)
 
     def _ask(self, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
