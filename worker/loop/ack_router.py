@@ -75,7 +75,7 @@ class AckRouter:
             self.keep_alive(KeepAlive(task.spec.id, task.id, tuple(roots)), now)
 
     def collect_acks(self, batch: AckBatch) -> None:
-        """Route a batch. A large batch is routed in portions, one in each of the next rounds."""
+        """Route a batch. A large batch is routed in portions, at least one in each of the next rounds."""
         if len(batch.roots) > PORTION:
             self.queued += batch.portions(PORTION)
         else:
