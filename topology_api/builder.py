@@ -63,7 +63,7 @@ class TopologyBuilder:
         specs = [build.spec(declaration) for declaration in self._declarations]
         specs = [build.with_dead_letters(spec) for spec in specs]
         conf = {} if self.conf is None else self.conf
-        # First the problems of single components, then those of the whole topology and of its connections.
+        # List the problems of single components first, then those of the whole topology and of its connections.
         problems = build.problems + problems_of_topology(
             self.name, conf, specs, unread_outputs=build.unread_outputs, unread_inputs=build.unread_inputs
         )

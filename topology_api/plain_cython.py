@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 Defined = TypeVar("Defined")
 
-#: Whether this code is compiled. Code that uses this module never is.
+#: Whether this code is compiled. Code that uses this module is never compiled.
 compiled: Final = False
 
 

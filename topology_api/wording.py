@@ -26,7 +26,7 @@ def typed(value: object) -> str:
 
 
 def listed(names: Iterable[object]) -> str:
-    """Return `'a', 'b', 'c'`, or `none` for an empty list; of a long list only the first 20."""
+    """Return `'a', 'b', 'c'`, or `none` for an empty list; a long list is cut to its first 20 names."""
     quoted = [shown(name) for name in names]
     more = f", and {len(quoted) - 20} more" if len(quoted) > 20 else ""
     return (", ".join(quoted[:20]) or "none") + more
