@@ -2,8 +2,8 @@
 
 A Nimbus has three threads: control (elections, and the master while this Nimbus leads), housekeeping (files, counters), and
 HTTP. With `start` and `stop` the Nimbus runs inside another program; `run` serves HTTP in the calling thread until
-`ask_to_stop`. The state directory (`squall.daemon.state_directory`) also holds `files/` (the files of topologies, by their
-SHA-256), `counters/` (the counters of topologies), and, unless squall.token.file names a different place, `token` (the
+`ask_to_stop` is called. The state directory (`squall.daemon.state_directory`) also holds `files/` (the files of topologies, by
+their SHA-256), `counters/` (the counters of topologies), and, unless squall.token.file names a different place, `token` (the
 operators' token, mode 0600).
 Must not know: the kind of store, the command line, signals.
 """
@@ -170,7 +170,7 @@ class NimbusDaemon:
         self._server.start()
 
     def run(self) -> None:
-        """Start, and serve HTTP in this thread until `ask_to_stop`. Call `stop` afterwards."""
+        """Start, and serve HTTP in this thread until `ask_to_stop` is called. Call `stop` afterwards."""
         self._begin()
         self._server.run()
 

@@ -47,7 +47,7 @@ class _Lack:
     #: The start of the present wait: the Nimbuses that have the file have not changed since.
     since: float
     holders: frozenset[str] = frozenset()
-    #: One of the holders that should lead instead of this Nimbus.
+    #: A Nimbus that has the file and should lead instead of this Nimbus.
     better: str | None = None
     silent: Mapping[str, str] = field(default_factory=dict)
     #: Whether this Nimbus has waited for the file long enough.

@@ -141,7 +141,7 @@ class LeaderLoop:
         """Return the time at which a round is due."""
         now = self.clock.now()
         times = [self._process.next_time(now), self._leadership.next_time(now)]
-        if not self._process.occupied:  # if it is occupied, the record is not written and would stay due
+        if not self._process.occupied:  # if occupied, the record is not written, so it would stay due
             times.append(self._presence.next_time(now))
         if now < self._retry_at:
             return min(*times, self._retry_at)

@@ -86,7 +86,7 @@ class TopologySteps:
     def spread_again(self, record: TopologyRecord, now: float) -> None:
         """Rebalance a topology that was squeezed into too few slots, if more slots are free now."""
         if record.state in RUNNING and self.assigner.is_squeezed(record):
-            self._move(record, now, "there are slots again for more workers than it has")
+            self._move(record, now, "there are free slots for more workers again")
 
     def _move(self, record: TopologyRecord, now: float, reason: str) -> None:
         """Rebalance a topology although no user asked for it, but not while a different topology is moving: that topology may
@@ -101,7 +101,7 @@ class TopologySteps:
         """Return all that is known about a topology at this moment."""
         view = view_of(self.registry, record, self.assigner.supervisors.keys())
         if record.state in (KILLED, REBALANCING, REPLACING):
-            # Other threads count meanwhile: counters that are read after the reports are at least as new.
+            # The counters are read after the reports, so they are at least as new: other threads update them meanwhile.
             return dataclasses.replace(view, silent=self.counters.silent(record.id))
         return view
 

@@ -12,8 +12,9 @@ Theory: the choice of a host, and the choice of a worker in a host, are the same
 the host (or worker) with the fewest tasks of this component; among equals, it is the turn of the least loaded, then of the
 first. Two heaps answer the question: hosts without a task of the component wait in a heap that is kept for all components
 (`_Turns`); all other hosts take turns in a second heap (`_Round`). Within a host an empty worker is always next, so a worker
-stays empty only if its host was given fewer tasks than it has empty workers. Such hosts then get tasks from hosts that have
-more than enough (`_fill`), beginning with the component for which the giving host exceeds the receiving host by the most tasks.
+stays empty only if its host was given fewer tasks than the host has empty workers. Such hosts then get tasks from hosts that
+have more than enough (`_fill`), beginning with the component for which the giving host exceeds the receiving host by the most
+tasks.
 Must not know: topologies, workers' names, versions, the store.
 """
 

@@ -131,7 +131,7 @@ def _check_size(record: TopologyRecord) -> None:
     if size > _MOST_AT_FIRST:
         raise TooBig(
             f"topology {record.name!r} is too large: its configuration and the list of its {len(record.tasks):,} tasks have"
-            f" {size:,} bytes, of at most {_MOST_AT_FIRST:,}"
+            f" {size:,} bytes, but at most {_MOST_AT_FIRST:,} are allowed"
         )
 
 

@@ -154,6 +154,6 @@ def _check_size(description: Mapping[str, object], pickles: Mapping[str, bytes])
     largest = max(pickles, key=lambda component: len(pickles[component]), default="")
     share = f"; the largest is {largest!r} with {len(pickles[largest]):,}" if largest else ""
     raise TooLarge(
-        f"description and pickled components are {size:,} bytes, of at most {PACKAGE_LIMIT:,}{share}: ship big values as"
-        " files (squall submit --resource), and open them in `open` or `prepare`"
+        f"description and pickled components have {size:,} bytes, but at most {PACKAGE_LIMIT:,} are allowed{share}:"
+        " ship big values as files (squall submit --resource), and open them in `open` or `prepare`"
     )
