@@ -63,7 +63,7 @@ class _Rounds:
         try:
             self._let_go()
         except StoreError as error:
-            _log.info("%s goes when its session has ended: %s", self._path, error)
+            _log.info("%s will disappear when its session has ended: %s", self._path, error)
 
     def _let_go(self) -> None:
         if self._store.owns(self._path):
@@ -158,7 +158,9 @@ class Leadership(_Rounds):
             return
         self._until = self._end_of(asked)
         if (found := self._store.get(paths.LEADER)) is not None and found[0] != self._id.encode():
-            _log.error("%s held %r and not this Nimbus: it is written again", paths.LEADER, found[0][:80])
+            _log.error(
+                "%s held %r instead of this Nimbus's id, which is written again", paths.LEADER, found[0][:80]
+            )
             self._store.put(paths.LEADER, self._id.encode(), guard=guard)
         if (found := self._store.get(paths.EPOCH)) is None or found[1] != guard.version:
             self._end(f"another process has written {paths.EPOCH}")
@@ -200,12 +202,12 @@ class Leadership(_Rounds):
                 return asked
             except Exists:
                 asked = self._clock.now()
-                if self._store.owns(paths.LEADER):  # from a call that was not answered
+                if self._store.owns(paths.LEADER):  # an unanswered call won the place
                     return asked
             first, self._first = self._first, False
             if not first or self.leader() != self._id:
                 return None
-            # This process was restarted, and the session of the previous one has not expired yet.
+            # This process was restarted, and the session of the earlier process has not expired yet.
             self._store.delete(paths.LEADER)
         return None
 
@@ -288,7 +290,7 @@ class Presence(_Rounds):
             self._stand(now)
         except (Unavailable, Exists) as error:
             # The node exists: an earlier call of this process, or another process of this name, created the value between the
-            # two steps.
+            # removal and the creation.
             _log.debug("%s is not there yet: %s", self._path, error)
         except StoreError as error:  # the rest of the round goes on
             self.occupied = isinstance(error, Occupied)

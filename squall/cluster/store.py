@@ -63,7 +63,7 @@ class Exists(StoreError):
         self.path = path
 
     def __str__(self) -> str:
-        return f"{self.path} exists already: only its first creator has it"
+        return f"{self.path} exists already: it belongs to its first creator"
 
 
 class Unavailable(StoreError):
@@ -158,7 +158,7 @@ def checked_path(path: str) -> str:
     if path == "/":
         return path
     if not path.startswith("/") or any(name in ("", ".", "..") for name in path[1:].split("/")):
-        raise ValueError(f"not a path of the store: {path!r}; it looks like /topologies/word-count")
+        raise ValueError(f"not a path of the store: {path!r}; a path looks like /topologies/word-count")
     return path
 
 

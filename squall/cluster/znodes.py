@@ -74,7 +74,7 @@ Step = Check | Make | Write | Remove
 class Why(enum.Enum):
     """The reasons why a step was not done."""
 
-    MISSING = "there is no such node, or none above it"
+    MISSING = "there is no such node, or no node above it"
     THERE = "there is a node already"
     VERSION = "the node is at another version"
     CHILDREN = "there are nodes below"

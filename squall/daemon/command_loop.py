@@ -145,7 +145,7 @@ class Driver:
         while self.commands:
             command, future = self.commands.popleft()
             if not future.set_running_or_notify_cancel():
-                continue  # its caller has given up
+                continue  # the caller of this command has given up
             try:
                 future.set_result(command())
             except BaseException as error:

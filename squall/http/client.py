@@ -98,7 +98,9 @@ def read_json(response: http.client.HTTPResponse) -> Any:
     try:
         return json.loads(data) if data else None
     except (ValueError, RecursionError) as error:
-        raise SquallError(f"the answer is not JSON ({error}): is a Squall there? {data[:80]!r}") from None
+        raise SquallError(
+            f"the answer is not JSON ({error}): is this a Squall server? {data[:80]!r}"
+        ) from None
 
 
 def read_all(response: http.client.HTTPResponse) -> bytes:
@@ -293,7 +295,7 @@ class Client:
         leader = Address.of(result)
         if (address.scheme, leader.scheme) == ("https", "http"):
             raise SquallError(
-                f"{address.url} redirects to {leader.url}, which is not encrypted: not followed"
+                f"{address.url} redirects to {leader.url}, which is not encrypted, so the redirect is not followed"
             )
         own = self.authorization(leader.url)
         try:
@@ -301,8 +303,8 @@ class Client:
         except Unreachable as error:
             if error.sent:
                 raise
-            # The leader has died and the redirecting Nimbus does not know it yet: nothing was done, another Nimbus is about to
-            # lead.
+            # The leader has died, and the redirecting Nimbus has not noticed yet. Nothing was done, and another Nimbus is about
+            # to lead.
             raise _no_leader(
                 f"{leader.url} cannot be reached; according to {address.url} it is the leader"
             ) from error

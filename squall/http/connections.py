@@ -140,7 +140,7 @@ class Connection(H11Protocol):
         if self._awaited is not Awaited.TAKING:
             return self._received
         # The bytes of the answer that have not left this process. With TLS, most of these bytes are in the transport below TLS,
-        # and TLS does not include them in its own number.
+        # and TLS does not count them.
         below = getattr(getattr(self.transport, "_ssl_protocol", None), "_transport", None)
         lower: int = 0 if below is None else below.get_write_buffer_size()
         return -(self.transport.get_write_buffer_size() + lower)

@@ -45,7 +45,7 @@ class Address:
             raise SquallError(f"{url!r:.200} is not a URL: {error}") from None
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise SquallError(
-                f"{url!r} is not the URL of a Nimbus: it looks like http://127.0.0.1:6627 or https://host:6627"
+                f"{url!r} is not the URL of a Nimbus, which looks like http://127.0.0.1:6627 or https://host:6627"
             )
         if parts.username or parts.password or parts.query or parts.fragment or parts.path:
             # The URL is not shown: it may hold a password.

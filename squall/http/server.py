@@ -23,7 +23,7 @@ from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
-#: How many seconds running requests may go on when the server stops.
+#: When the server stops, the seconds that requests in progress have to end.
 GRACE_SECS: Final = 1
 START_SECS: Final = 10.0
 

@@ -148,5 +148,5 @@ def _opened(path: Path, limit: int) -> BinaryIO:
     file = open(path, "rb")  # noqa: SIM115 - the caller closes it
     if (size := os.fstat(file.fileno()).st_size) > limit:
         file.close()
-        raise BadArchive(f"it has {size:,} bytes, of at most {limit:,}")
+        raise BadArchive(f"it has {size:,} bytes, but at most {limit:,} are allowed")
     return file

@@ -116,9 +116,9 @@ class Inflated:
         self.member = None
         while piece := self.read(PIECE):
             if piece.count(0) != len(piece):
-                raise BadArchive("there is something behind its end")
+                raise BadArchive("there is data behind its end")
         if self._inflate.unused_data or self._source.read(1):
-            raise BadArchive("there is something behind its end")
+            raise BadArchive("there is data behind its end")
 
 
 def too_big(most: int, member: str | None) -> BadArchive:
@@ -164,7 +164,7 @@ class Members:
                 yield Member(name, size, bool(number(header[100:108], "mode", name) & 0o111))
             else:
                 raise BadArchive(
-                    f"it is {KINDS.get(kind, f'a member of the unknown kind {kind!r}')}: only regular files are taken",
+                    f"it is {KINDS.get(kind, f'a member of the unknown kind {kind!r}')}: only regular files are accepted",
                     name,
                 )
             self._skip()
@@ -199,7 +199,7 @@ class Members:
         # The checksum is calculated as if its own field held spaces.
         if number(block[148:156], "checksum", None) != sum(block[:148]) + 8 * 32 + sum(block[156:]):
             raise BadArchive(
-                "a header's checksum is false: it is not a tar file, or damaged", self._bytes.member
+                "a header's checksum is false: this is not a tar file, or it is damaged", self._bytes.member
             )
         return block
 
@@ -207,7 +207,8 @@ class Members:
         """Return the name that an extended header gives to the next member, or None."""
         if size > MOST_EXTENSION_BYTES:
             raise BadArchive(
-                f"a header of {size:,} bytes describes it: at most {MOST_EXTENSION_BYTES:,} are taken", name
+                f"a header of {size:,} bytes describes it: at most {MOST_EXTENSION_BYTES:,} are accepted",
+                name,
             )
         body = b"".join(self.data())
         self._skip()
@@ -216,7 +217,7 @@ class Members:
         path = None
         for key, value in records(body, name):
             if key.startswith(REFUSED_RECORDS) or (key == "path" and kind == b"g"):
-                raise BadArchive(f"its header sets {key!r}, which is not taken", name)
+                raise BadArchive(f"its header sets {key!r}, which is not accepted", name)
             if key == "path":
                 path = as_text(value)
         return path
@@ -231,7 +232,7 @@ class Names:
 
     def add_file(self, name: str) -> None:
         if name in self.files:
-            raise BadArchive("it is there twice", name)
+            raise BadArchive("the archive holds this name twice", name)
         if name in self.folders:
             raise BadArchive("it is a file and a folder", name)
         self.files.add(name)

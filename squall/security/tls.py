@@ -57,8 +57,8 @@ TOKEN: Final = AtStake(
 )
 #: A supervisor's port, from which Nimbuses read logs.
 LOGS: Final = AtStake(
-    "reads the logs of workers that are asked for here, and may change them",
-    "reads the logs of workers that are asked for here, and may change them",
+    "reads the workers' logs that are fetched from here, and may change them",
+    "reads the workers' logs that are fetched from here, and may change them",
 )
 
 

@@ -34,7 +34,7 @@ class Arrivals:
     received: int = 0
     #: Numbers that did not arrive and that no control frame has reported yet, as ranges.
     missing: list[tuple[int, int]] = field(default_factory=list)
-    #: Batches without credit received since the last heartbeat.
+    #: How many batches without credit were received since the last heartbeat.
     unreported: int = 0
     #: The number of the peer's last batch, once the peer knows that this worker accepts no more batches.
     last: int | None = None
@@ -95,7 +95,7 @@ class ConnectionWatch:
         self.next_reconnect = now + SILENCE
         self.wants_reconnect = False
         #: The time since which the peer's reports show that none of the data messages on their way have arrived; None if some
-        #: have.
+        #: have arrived.
         self.stalled_since: float | None = None
 
     def connected(self, now: float) -> None:

@@ -196,7 +196,7 @@ def _with_large_apart(column: Column) -> Column:
 
 
 def _without_large_apart(column: Any) -> Any:
-    """Turn parts that replaced large bytes back into bytes; no other value of a column is a memoryview."""
+    """Turn each separate part back into bytes; no other value of a column is a memoryview."""
     if type(column) is list:
         return [bytes(value) if isinstance(value, memoryview) else value for value in column]
     return column

@@ -153,7 +153,7 @@ class Exchange:
 
     @property
     def left(self) -> bool:
-        """Whether every message to this worker has arrived here, and every message from it has arrived at its peer."""
+        """Whether every message to this worker has arrived here, and every message from this worker has arrived at its peer."""
         return all(peer.link.drained and not any(peer.queues) for peer in self.peers.values() if peer.link.up)
 
     def awaited(self) -> str:

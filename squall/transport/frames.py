@@ -75,7 +75,7 @@ class Batch:
         self.position = 0
         #: The limit that is adapted to the batch's size in bytes; None: no limit depends on this batch.
         self.limit: FrameLimit | None = None
-        #: Tuples that were dropped before they could be executed.
+        #: How many tuples were dropped before they could be executed.
         self.skipped = 0
         #: The receiver's window that counts the batch; set when the batch arrives.
         self.window: ReceiveWindow | None = None

@@ -244,7 +244,7 @@ class Link:
             out.append(effects.LinkUp())
             if self.state == GREETING:
                 out.append(effects.ResendControl(self.control.resend(now)))
-                self.next_heartbeat = now  # so that the peer learns at once that this worker knows it
+                self.next_heartbeat = now  # so that the peer learns at once that this worker knows the peer
             self.state = UP
         self.watch.last_heard = now
         if header.version > self.peer_version:

@@ -333,7 +333,7 @@ def test_damaged_or_other_data_than_gzip_is_refused(tmp_path: Path) -> None:
 
 def test_an_archive_over_the_limit_is_refused_before_it_is_read(tmp_path: Path) -> None:
     path = packed(tmp_path, {"x": os.urandom(2000)})
-    assert "of at most 1,000" in refused(path, limit=1000)
+    assert "at most 1,000 are allowed" in refused(path, limit=1000)
     assert check(path, path.stat().st_size, UNPACKED).size == 2000
 
 

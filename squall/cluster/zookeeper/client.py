@@ -108,8 +108,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             limit = min(timeout, _HANDSHAKE_SECS, _HANDSHAKE_PART * self.client.session_secs)
             answer = super()._invoke(limit, request, xid)
         except exceptions.ConnectionDropped:
-            # A server rejects a client that has seen later changes than the server. If all servers reject the client, they have
-            # lost these changes (they are empty, or restored from a backup), and would reject the client for ever.
+            # A server rejects a client that has seen later changes than the server. If all servers reject the client, the
+            # servers have lost these changes (they are empty, or restored from a backup), and would reject the client for ever.
             self._turned_away += 1
             if self._turned_away >= 2 * len(self.client.hosts):
                 self.client.last_zxid = 0
@@ -321,4 +321,4 @@ class TimedCall:
         where = f"{self.full(self.path)}: ZooKeeper at {self.client.servers}"
         if isinstance(error, exceptions.NoAuthError):
             return NoAccess(f"{where} does not allow this with these credentials")
-        return StoreError(f"{where} refuses it ({type(error).__name__})")
+        return StoreError(f"{where} refuses the request ({type(error).__name__})")

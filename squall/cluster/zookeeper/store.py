@@ -239,7 +239,7 @@ class ZooKeeperStore:
                 note()
             except Exception:  # otherwise no thread would call the watches
                 _log.exception(
-                    "the thread that looks after ZooKeeper at %s had an error; it goes on", self.servers
+                    "the thread that looks after ZooKeeper at %s had an error, and continues", self.servers
                 )
                 self._settled = False
 

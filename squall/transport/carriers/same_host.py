@@ -52,7 +52,7 @@ def listen(keys: Keys | None, endpoint: str, bind: Callable[[str], object]) -> N
             return
         except Exception:
             if last or os.path.exists(folder()):
-                raise  # otherwise another worker has removed the empty folder: try again
+                raise  # if the folder is gone, another worker has removed it: try again
 
 
 def path_of(keys: Keys | None, endpoint: str) -> str:
@@ -97,7 +97,7 @@ def _state(path: str) -> int:
             trial.connect(path)
     except OSError as error:
         return error.errno or 0
-    return 0  # it takes datagrams: not a worker's socket
+    return 0  # the socket takes datagrams, so it is not a worker's
 
 
 def _host() -> str:

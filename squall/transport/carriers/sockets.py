@@ -299,7 +299,8 @@ class Side:
         self._context = context
         self._keys = keys
         self._pushes: dict[str, _Socket] = {}
-        # The worker's thread closes the sockets that the other thread left open; the lock hands the sockets over.
+        # The worker's thread closes the sockets that the other thread left open. The lock keeps both from using a socket at
+        # once.
         self._lock = threading.Lock()
         self._closed = False
 
