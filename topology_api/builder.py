@@ -175,7 +175,7 @@ class _Build:
             try:
                 replays = getattr(other.component, "replay", True) is not None
             except Exception:
-                return None  # reported with the spout
+                return None  # the error is reported with the spout
             if not replays:
                 return (
                     f"{other.place} has replay = None: the runtime keeps no values that could be dead letters"

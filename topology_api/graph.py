@@ -59,8 +59,9 @@ def closing_edges(ids: Sequence[str], edges: Iterable[Edge]) -> tuple[Edge, ...]
 
 def cycles(ids: Sequence[str], edges: Sequence[Edge]) -> tuple[tuple[str, ...], ...]:
     """Return the groups of components that can reach each other, and components that read themselves, in order of
-    declaration. By Kosaraju's algorithm, in linear time: take the component that the search finished last, among those
-    without a group; its group is the components without a group that can reach it. A group with a closing edge is a cycle.
+    declaration. This is Kosaraju's algorithm, in linear time: of the components without a group, take the component that the
+    search finished last; its group consists of all components without a group that can reach it. A group with a closing edge is
+    a cycle.
     """
     closing, finished = _search(ids, edges)
     backwards = _outgoing(ids, [Edge(edge.source, edge.target, edge.stream) for edge in edges])
