@@ -76,7 +76,7 @@ class Nimbus:
         whole seconds)."""
         self._clock = clock
         self._wall_clock = clock.now if wall_clock is None else wall_clock
-        #: The records in the store. Other objects only read it.
+        #: The records in the store. Other objects only read this registry.
         self.registry = registry = Registry(store)
         #: The counters of workers; may be read from any thread.
         self.counters = Counters() if counters is None else counters
@@ -94,7 +94,7 @@ class Nimbus:
             self._wall_clock,
         )
         self._dirty = DirtySet()
-        #: The time at which `tick` is due if nothing changes before; None: never.
+        #: The time at which `tick` is due if nothing changes before that time; None: never.
         self.due: float | None = None
         self._poll_secs = poll_secs
         self._poll_at: float | None = None
