@@ -171,7 +171,7 @@ class Leadership(_Rounds):
             _log.warning("Nimbus %s does not lead: %s", self._id, reason)
         self._reason = reason
         if reason is not None:
-            self._let_go()  # an unanswered call may have won the place, or there was no reason then
+            self._let_go()  # an unanswered call, or a call before there was a reason, may have won it
             return
         # Read the epoch before creating the node: if another process leads in between, it has written the epoch, and the write
         # of this process is refused.

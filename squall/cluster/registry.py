@@ -45,7 +45,7 @@ class Registry:
         self.supervisors = RecordSet(known, records.SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
         #: A Nimbus's record is ephemeral, so it ends with the session of the Nimbus. `leadership.Presence` writes it.
         self.nimbuses = RecordSet(known, records.NimbusRecord, paths.NIMBUSES, attrgetter("id"))
-        self._ids: set[str] = set()  # of the topologies that `all_topologies` returned last
+        self._ids: set[str] = set()  # the ids of the topologies that `all_topologies` returned last
         #: Name -> why, of the topologies that `all_topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
         #: Ids of the supervisors that `all_supervisors` left out when it was last called.

@@ -31,7 +31,7 @@ MOST_NAME_BYTES: Final = 1024
 MOST_EXTENSION_BYTES: Final = 16 * 1024
 #: Up to this number of unpacked bytes, any ratio of unpacked to compressed bytes is harmless.
 RATIO_FROM_BYTES: Final = 64 * 1024 * 1024
-#: The highest such ratio above that number. Code and data shrink to a tenth, a zip bomb to a thousandth.
+#: The highest ratio that is accepted above `RATIO_FROM_BYTES`. Code and data shrink to a tenth, a zip bomb to a thousandth.
 MOST_RATIO: Final = 200
 
 #: Records of an extended header that change a member's contents instead of describing it.
@@ -78,7 +78,8 @@ class Inflated:
         self.member: str | None = None
 
     def read(self, size: int) -> bytes:
-        """Return exactly `size` bytes, or fewer at the end of the stream. All are in memory: ask for at most `PIECE`."""
+        """Return exactly `size` bytes, or fewer at the end of the stream. All of these are in memory: ask for at most
+        `PIECE`."""
         pieces = []
         missing = size
         while missing > 0 and (piece := self._piece(missing)):

@@ -89,8 +89,8 @@ def problem_of_requirements(data: bytes) -> str | None:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines as pip reads them: without comments, and joined where a line ends in a backslash. Each comes with the
-    number of its first line in the file."""
+    """Yield the lines as pip reads them: without comments, and joined where a line ends in a backslash. Each joined line comes
+    with the number of its first line in the file."""
     number, parts = 0, [""]
     for at, line in enumerate(text.splitlines(), 1):
         number = number or at

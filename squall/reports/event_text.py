@@ -135,7 +135,7 @@ def _preparing(event: Event, verb: str) -> str:
 
 
 def _retry(event: Event) -> list[str]:
-    """Return `its 3rd death in 4 s` and `it is started again in 2 s`; nothing if the worker is not started again."""
+    """Return texts such as `its 3rd death in 4 s` and `it is started again in 2 s`; none if the worker is not started again."""
     if event.retry_in_secs is None:
         return []
     died = event.kind == "died"

@@ -108,7 +108,7 @@ class KeyPair:
             body = json.loads(self.open(data))
             found, texts = body["purpose"], body["texts"]
         except (ValueError, TypeError, KeyError, RecursionError):
-            raise BadSeal("what was sealed is not what was expected") from None  # and it is not shown
+            raise BadSeal("what was sealed is not what was expected") from None  # the content is not shown
         if not isinstance(texts, dict) or not all(isinstance(value, str) for value in texts.values()):
             raise BadSeal("what was sealed is not what was looked for")
         if found != purpose:

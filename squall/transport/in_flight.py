@@ -107,7 +107,7 @@ class InFlight:
             self.by_number.pop(sent.number, None)
 
     def lose(self, number: int) -> SentBatch | None:
-        """Remove and return a batch that the peer did not receive; None if it is not in flight."""
+        """Remove and return a batch that the peer did not receive; None if the batch is not in flight."""
         if (sent := self.by_number.pop(number, None)) is not None:
             sent.lost = True
         return sent
