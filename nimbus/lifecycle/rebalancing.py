@@ -19,7 +19,7 @@ WORKERS = "topology.workers"
 
 
 def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: object) -> list[str]:
-    """Return all problems of a rebalance. If `workers` or `parallelism` is None, it stays unchanged."""
+    """Return all problems of a rebalance. A value of None means that the rebalance does not change this number."""
     problems = []
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")

@@ -38,8 +38,7 @@ def tasks_by_slot(placements: Iterable[Placement]) -> dict[int, Slot]:
 
 
 def disputed(claims: Iterable[tuple[str, Iterable[Placement]]]) -> dict[str, set[Slot]]:
-    """Return topology id -> the slots that this topology must leave because an earlier topology among `claims` claims them,
-    too."""
+    """Return topology id -> the slots that this topology must leave because a topology earlier in `claims` has them, too."""
     owners: dict[Slot, str] = {}
     must_leave: dict[str, set[Slot]] = {}
     for topology_id, placements in claims:
