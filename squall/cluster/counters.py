@@ -145,7 +145,7 @@ def add_metrics(totals: dict[str, Any], values: Mapping[str, Any]) -> None:
         so_far = totals.get(name)
         if isinstance(value, LatencyHistogram):
             if not isinstance(so_far, LatencyHistogram):
-                so_far = totals[name] = LatencyHistogram()  # a copy, so that the reading is not changed
+                so_far = totals[name] = LatencyHistogram()  # a copy, so that `values` is not changed
             so_far.merge(value)
         elif isinstance(value, (int, float)) and isinstance(so_far, (int, float)):
             totals[name] = so_far + value

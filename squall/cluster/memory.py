@@ -67,7 +67,7 @@ class Tree:
         """Undo `save` for these paths."""
 
     def count(self, path: str, change: int) -> None:
-        """Add `change` (1 or -1) to the counts of all paths above."""
+        """Add `change` (1 or -1) to the counts of all paths above `path`."""
         while path != "/":
             above, _, name = path.rpartition("/")
             above = above or "/"

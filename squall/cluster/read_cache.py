@@ -78,7 +78,7 @@ class ReadCache:
         return asked
 
     def keep(self, asked: PendingRead, answer: Any, size: int = 0) -> None:
-        """Cache the answer of a read, unless a change or a later read overtook it."""
+        """Cache the answer of a read, unless the value has changed or a later read has begun since `begin`."""
         with self._lock:
             if self._asked.get(asked.what) is not asked:
                 return

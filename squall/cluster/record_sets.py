@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 class _Known:
     data: bytes
     version: int
-    #: None: the bytes are not a record.
+    #: The record in `data`; None if the bytes are not a record.
     record: Record | None
     #: The last record at this path that could be read: `record`, unless that is None.
     last: Record | None

@@ -23,7 +23,7 @@ from squall.cluster.store import StoreError, Unavailable
 
 _log = logging.getLogger(__name__)
 
-#: What is done when the file is opened. The sessions of its ephemeral values have ended.
+#: Runs when the file is opened. Ephemeral values are deleted, because their sessions have ended.
 _OPEN: Final = """
 PRAGMA journal_mode = WAL;
 PRAGMA synchronous = NORMAL;

@@ -52,7 +52,7 @@ def read_private(path: Path | str, what: str) -> str | None:
 
 
 def write_private(path: Path | str, text: str) -> None:
-    """Replace a file by one that only its owner may read; a reader sees the old text or the new one."""
+    """Replace a file with a file that only its owner may read; a reader sees either the old or the new text."""
     with _beside(Path(path), text) as beside:
         os.replace(beside, path)
 
