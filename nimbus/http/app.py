@@ -1,22 +1,19 @@
 """The API as an ASGI application: read a request, call its handler, send the answer.
 
 For each request, in this order: check the credentials (`auth.py`); redirect to the leader where only the leader may answer;
-read query and body; call the handler in a thread of the pool. Every exception becomes the JSON of an error.
+read query and body (`requests.py`); call the handler in a thread of the pool. Every exception becomes the JSON of an error.
 Must not know: the meaning of requests, sockets.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import closing, suppress
 from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
-from msgspec import convert, inspect
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -30,11 +27,10 @@ from nimbus.http import metrics, openapi
 from nimbus.http.auth import NIMBUS, Authenticator, Caller
 from nimbus.http.errors import RETRY_AFTER, NoSpace, NoSuchPage, Unauthorized, WrongMethod, answer_of
 from nimbus.http.handlers import ApiCall, Services
+from nimbus.http.requests import read_json, read_query
 from nimbus.http.table import ANYBODY, OPERATORS, TABLE, AnyEndpoint
 from nimbus.http.views import NoSuchPart
-from nimbus.submission.parse import BadRequest, S, TooLarge
 from squall.api.answers import ErrorAnswer, FileAnswer, HealthAnswer
-from squall.api.problems import fields_of, plain_type
 from squall.api.requests import NoFields
 from squall.http.json_app import json_text
 
@@ -43,10 +39,6 @@ _log = logging.getLogger(__name__)
 #: How many bytes of a file are written at a time.
 _PIECE: Final = 1024 * 1024
 _NOBODY: Final = Caller("anybody")
-
-#: How deep objects and lists in a body may be nested: far below Python's recursion limit. Configurations may be nested only
-#: half as deep.
-_MOST_LEVELS: Final = 100
 
 AnyCall = ApiCall[Any, Any]
 
@@ -226,83 +218,3 @@ async def _no_page(request: Request, error: Exception) -> Response:
         response.headers["Allow"] = allowed
         return response
     return _error(*answer_of(NoSuchPage(f"there is nothing at {path:.200}; the API is below /api/v1")))
-
-
-# Reads the query and the JSON body of a request, within limits. The table of endpoints says which struct each becomes.
-
-
-def read_query(shape: type[S], pairs: list[tuple[str, str]]) -> S:
-    """Return the query as its struct; raise `BadRequest` with all problems."""
-    known = {field.name: plain_type(field.type) for field in fields_of(shape)}
-    values: dict[str, object] = {}
-    problems = []
-    for name, text in pairs:
-        if name not in known:
-            problems.append(f"the query has an unknown parameter {name!r:.80}")
-            continue
-        try:
-            values[name] = _value(known[name], text)
-        except ValueError as error:
-            problems.append(f"{name!r} in the query {error}")
-    if problems:
-        raise BadRequest(problems)
-    return convert(values, shape)
-
-
-def _value(kind: inspect.Type, text: str) -> object:
-    if isinstance(kind, inspect.LiteralType) and text not in kind.values:
-        raise ValueError(f"is {text!r:.80}: give {' or '.join(map(repr, kind.values))}")
-    if not isinstance(kind, (inspect.IntType, inspect.FloatType)):
-        return text
-    wanted = "whole number" if isinstance(kind, inspect.IntType) else "number"
-    try:
-        number = int(text) if isinstance(kind, inspect.IntType) else float(text)
-    except ValueError:
-        raise ValueError(f"is {text!r:.80}: give a {wanted}") from None
-    least = -math.inf if kind.ge is None else kind.ge
-    most = math.inf if kind.le is None else kind.le
-    if not least <= number <= most:  # NaN compares as false
-        limits = f"{least:,.0f} or more" if most == math.inf else f"{least:,.0f} to {most:,.0f}"
-        raise ValueError(f"is {text:.80}: give a {wanted}, {limits}")
-    return number
-
-
-async def read_json(request: Request, limit: int) -> Any:
-    """Return the JSON of a body; None if the body is empty. Raises `TooLarge` above `limit` bytes."""
-    size = request.headers.get("content-length", "")
-    over = TooLarge(f"the request is longer than the {limit:,} bytes that are accepted here")
-    if size.isdigit() and int(size) > limit:
-        raise over
-    data = bytearray()
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > limit:
-            raise over
-    return await run_in_threadpool(_parsed, bytes(data)) if data else None
-
-
-def _parsed(data: bytes) -> Any:
-    """Parse JSON, and accept only JSON that can be written again: not nested too deeply, without NaN."""
-    too_deep = BadRequest([f"the body is nested more than {_MOST_LEVELS} levels deep"])
-    try:
-        value = json.loads(data, parse_constant=_refuse_constant)
-    except ValueError as error:
-        raise BadRequest([f"the body is not JSON: {error}"]) from None
-    except RecursionError:
-        raise too_deep from None
-    level = _containers([value])
-    for _ in range(_MOST_LEVELS):
-        level = _containers(
-            inner for each in level for inner in (each.values() if isinstance(each, dict) else each)
-        )
-    if level:
-        raise too_deep
-    return value
-
-
-def _containers(values: Iterable[Any]) -> list[Any]:
-    return [value for value in values if isinstance(value, (dict, list))]
-
-
-def _refuse_constant(name: str) -> object:
-    raise ValueError(f"{name} is not JSON")

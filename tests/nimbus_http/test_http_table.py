@@ -9,9 +9,9 @@ import pytest
 
 from nimbus.daemon import NimbusDaemon
 from nimbus.http import errors
-from nimbus.http.app import read_query
 from nimbus.http.errors import MEANINGS, answer_of
 from nimbus.http.openapi import document, statuses
+from nimbus.http.requests import read_query
 from nimbus.http.table import API, TABLE, AnyEndpoint
 from nimbus.submission.parse import BadRequest
 from scripts.http_api_page import as_markdown
