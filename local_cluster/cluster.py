@@ -193,9 +193,7 @@ class LocalCluster:
         Raises NoSuchTopology for an unknown name, and SquallError in a cluster without processes."""
         engine = self._engine
         if isinstance(engine, Engine):
-            raise SquallError(
-                "the workers of this cluster are not processes: use LocalCluster(processes=True)"
-            )
+            raise SquallError("this cluster's workers are not processes: use LocalCluster(processes=True)")
         if engine.registry.topologies.get(name) is None:
             raise NoSuchTopology(name)
         return self._driver.call(lambda: engine.workers(name))

@@ -113,9 +113,7 @@ def _header(scope: Mapping[str, Any], name: bytes) -> str:
 
 def _query(text: bytes) -> dict[str, str]:
     if len(text) > _MOST_QUERY:
-        raise Refusal(
-            400, "BadRequest", f"the query has {len(text)} bytes: at most {_MOST_QUERY} are allowed"
-        )
+        raise Refusal(400, "BadRequest", f"the query has {len(text)} bytes: the limit is {_MOST_QUERY}")
     return {name: values[-1] for name, values in parse_qs(text.decode("latin-1")).items()}
 
 

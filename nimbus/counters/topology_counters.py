@@ -144,9 +144,7 @@ def decode(data: bytes) -> Counted:
     try:
         body = json.loads(data)
         if body["format"] != FORMAT:
-            raise BadCounters(
-                f"they have format {body['format']!r:.40}, but this Squall reads format {FORMAT}"
-            )
+            raise BadCounters(f"they have format {body['format']!r:.40}, this Squall reads format {FORMAT}")
         base = WorkerCounters.from_bytes(json.dumps(body["base"]).encode())
         counted = Counted(
             workers={

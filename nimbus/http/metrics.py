@@ -21,7 +21,7 @@ _OF_COMPONENTS: Final = (
     ("counter", "failed", "Tuples failed by a bolt, or trees of a spout that failed for good."),
     ("counter", "replayed", "Trees emitted again."),
     ("counter", "errors", "Errors of the user's code."),
-    ("counter", "dropped", "Untracked tuples that a full cycle dropped."),
+    ("counter", "dropped", "Untracked tuples dropped because the buffers of a cycle were full."),
     ("gauge", "pending", "Open trees of a spout."),
     ("gauge", "tasks", "Tasks."),
 )

@@ -1,8 +1,8 @@
 """Decides which topologies a round of the master looks at: those that may have changed in the store since the last round (all
 topologies, or only those with new reports), except those that rest after an error.
 
-A report changes the least and comes most often, so Nimbus looks only at the report's topology again. After an error a topology
-rests for a moment, and each error is logged once.
+Reports are the most frequent changes, and each affects only one topology, so after a report Nimbus looks only at this topology.
+After an error a topology rests for a moment, and each error is logged once.
 Must not know: the reaction to a change, which step failed.
 """
 

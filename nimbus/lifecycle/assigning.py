@@ -102,8 +102,8 @@ class Assigner:
         """Write an assignment, in this order: the workers that leave, the record (as `becomes`), the workers that the topology
         has.
 
-        Until the workers that the topology has are written, the versions of record and assignment differ. This makes
-        supervisors read again.
+        Until the last of these three writes, the record and the assignment have different versions, so supervisors read both
+        again.
         """
         record = view.record
         becomes = record if becomes is None else becomes

@@ -6,7 +6,7 @@
   the order of slots.
 - The number of used slots is the number of wanted workers, or less if there are fewer slots (then tasks are squeezed) or fewer
   tasks. Using all these slots is more important than an even spread over hosts of unequal size: a host whose even share is
-  smaller than its number of workers gets tasks from other hosts. Without any slot the answer is empty: all tasks run, or none.
+  smaller than its number of workers gets tasks from other hosts. Without slots the answer is empty. So all tasks run, or none.
 
 Theory: the choice of a host, and the choice of a worker in a host, are the same question: "whose turn is it?" It is the turn of
 the host (or worker) with the fewest tasks of this component; among equals, it is the turn of the least loaded, then of the
@@ -208,7 +208,8 @@ def _over_hosts(missing: Iterable[TaskRow], hosts: _Turns[str], counts: dict[str
 def _fill(
     given: _Given, empty: Mapping[str, int], counts: Mapping[str, Counter[str]], hosts: _Turns[str]
 ) -> None:
-    """Move given tasks from hosts with more given tasks than empty workers to hosts with fewer given tasks than empty workers.
+    """Some hosts were given more tasks than they have empty workers, others fewer: move given tasks from the former to the
+    latter.
 
     The least loaded of the receiving hosts gets the next task; `_rank` decides which task. No move improves the rank of a later
     move, so an outdated rank is corrected only when its move would be next.

@@ -36,7 +36,7 @@ _MOST_AT_FIRST: Final = MOST_BYTES - 100_000
 
 @dataclass(frozen=True)
 class Submission:
-    """A topology to run. `conf` and `component_confs` are merged: they hold every option of Squall.
+    """A topology to run. In `conf` and in each of `component_confs`, all layers of settings are already merged.
 
     key: chosen by the submitter; requests with the same key are the same submission ("": no key). files: the topology's files,
     kind -> SHA-256. versions: the versions of "python", "cloudpickle" and "squall" with which the topology was packed. replace:
@@ -77,7 +77,8 @@ class Intake:
         return next((record for record in self._records() if record.submission == key), None)
 
     def _records(self) -> Iterator[TopologyRecord]:
-        """Yield all topologies, then the versions that wait for a name or may get it back; these are read together."""
+        """Yield all topologies, then the versions that wait for a name or may get it back. All these versions are
+        read before the first of them is yielded."""
         yield from self.registry.all_topologies()
         yield from [version for _, version in versions(self.registry) if isinstance(version, TopologyRecord)]
 

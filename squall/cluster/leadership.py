@@ -158,9 +158,7 @@ class Leadership(_Rounds):
             return
         self._until = self._end_of(asked)
         if (found := self._store.get(paths.LEADER)) is not None and found[0] != self._id.encode():
-            _log.error(
-                "%s held %r instead of this Nimbus's id, which is written again", paths.LEADER, found[0][:80]
-            )
+            _log.error("%s held %r, not this Nimbus's id: writing it again", paths.LEADER, found[0][:80])
             self._store.put(paths.LEADER, self._id.encode(), guard=guard)
         if (found := self._store.get(paths.EPOCH)) is None or found[1] != guard.version:
             self._end(f"another process has written {paths.EPOCH}")

@@ -54,9 +54,7 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
             continue  # another process got that number
         if not right and (found is not None or number > 1):
             held = "nothing" if found is None else repr(found[0][:40])
-            _log.error(
-                "%s held %s: the counter continues with %d, above every number in use", path, held, number
-            )
+            _log.error("%s held %s: continuing with %d, above every number in use", path, held, number)
         return number
 
 

@@ -98,9 +98,7 @@ def read_json(response: http.client.HTTPResponse) -> Any:
     try:
         return json.loads(data) if data else None
     except (ValueError, RecursionError) as error:
-        raise SquallError(
-            f"the answer is not JSON ({error}): is this a Squall server? {data[:80]!r}"
-        ) from None
+        raise SquallError(f"the answer is not JSON ({error}): is it from Squall? {data[:80]!r}") from None
 
 
 def read_all(response: http.client.HTTPResponse) -> bytes:

@@ -208,8 +208,7 @@ class Members:
         """Return the name that an extended header gives to the next member, or None."""
         if size > MOST_EXTENSION_BYTES:
             raise BadArchive(
-                f"a header of {size:,} bytes describes it: at most {MOST_EXTENSION_BYTES:,} are accepted",
-                name,
+                f"a header of {size:,} bytes describes it: at most {MOST_EXTENSION_BYTES:,} are read", name
             )
         body = b"".join(self.data())
         self._skip()

@@ -16,7 +16,7 @@ import msgspec
 
 from squall.exact_structs import build_type_info
 
-#: How many reports are kept for each component: the latest.
+#: How many of the latest reports are kept for each component.
 KEPT: Final = 20
 #: The calls that open a task.
 STARTING: Final = ("open", "prepare", "start")

@@ -144,7 +144,7 @@ def seal(public: str, data: bytes) -> bytes:
 
 
 def seal_texts(public: str, purpose: str, texts: Mapping[str, str]) -> bytes:
-    """Seal named texts for one purpose (the id of a topology), so that one copy cannot replace another."""
+    """Seal named texts for one purpose (the id of a topology), so that they are not accepted for a different purpose."""
     return seal(public, json.dumps({"purpose": purpose, "texts": dict(texts)}).encode())
 
 

@@ -155,7 +155,8 @@ def state_directory(given: str | None) -> Iterator[Path]:
             raise SquallError(f"the state directory {given} cannot be used: {error.strerror}") from None
         yield directory
         return
-    # TemporaryDirectory also removes protected folders, but may change the modes of files to which their links lead, or fail.
+    # TemporaryDirectory also removes protected folders, but it may fail, or change the modes of files that links in these
+    # folders point to.
     from supervisor.removals import delete
 
     directory = Path(tempfile.mkdtemp(prefix="squall-dev-"))

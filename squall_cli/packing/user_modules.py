@@ -97,8 +97,8 @@ def find_modules(
     entry: str = DEFAULT_NAME,
 ) -> Modules:
     """Return all of the user's modules. `before`: the names of the modules that were loaded before the user's file; `also`:
-    names of modules that are imported later; `given`: files that are shipped in any case; `entry`: the name in the user's file
-    that is submitted."""
+    names of modules that are imported later; `given`: files that are shipped in any case; `entry`: which name in the user's
+    file is submitted."""
     found = Modules(dict(given or {}))
     for name in sorted(set(sys.modules).difference(before)):
         if name not in NOBODYS:
@@ -267,8 +267,8 @@ def mentioned(body: Iterable[ast.AST]) -> set[str]:
 
 
 def note_missing(found: Modules, file: str, tree: ast.Module, names: Collection[str]) -> None:
-    """Note imports inside functions of an imported file for which this machine has no module: a call of such a function would
-    raise. Imports outside of functions have already run; if such an import failed, the file has handled the failure."""
+    """Record the imports inside functions of an imported file that find no module on this machine: a call of such a function
+    would raise. Imports outside of functions have already run; if such an import failed, the file has handled the failure."""
     there = {place.partition("/")[0].partition(".")[0] for place in found.files}
     lost = {name for name in names if name not in there and name not in found.libraries and is_nowhere(name)}
     if not lost:

@@ -35,7 +35,7 @@ EVERY = 0.25
 #: Seconds between two reads of the components' output.
 OUTPUT_EVERY = 0.1
 MOST_TROUBLES = 3
-#: One of this many parts of the window's height (1/4) is left for scrolling text.
+#: 1/SHARE_ABOVE of the window's height is left for scrolling text.
 SHARE_ABOVE = 4
 
 
@@ -87,7 +87,7 @@ class LiveTable:
     next_drawing: float = FIRST
     next_output: float = 0.0
     closed: bool = False
-    #: The lock of a drawing: the thread of a component that prints much text draws, too.
+    #: Held during a drawing: a component that prints a lot of text draws from its own thread.
     drawing: threading.RLock = field(default_factory=threading.RLock)
 
     def show(self, moment: Moment) -> None:
@@ -171,8 +171,9 @@ def footer(moment: Moment, width: int) -> list[Line]:
         where = formats.cropped_inside(f"in {trouble.line}", width - len(count) - 1)
         lines.append(((count, "bad"), (f" {where}", "")))
     if len(found) > MOST_TROUBLES:
-        lines.append(((f"and errors in {len(found) - MOST_TROUBLES} more", "bad"),))
-    advice, style = "Ctrl-C drains and ends; twice ends at once", "dim"
+        more = formats.plural(len(found) - MOST_TROUBLES, "more component")
+        lines.append(((f"and errors in {more}", "bad"),))
+    advice, style = "Ctrl-C drains and ends; a second Ctrl-C ends at once", "dim"
     if moment.left is not None:
         pending, left = formats.plural(moment.pending, "tree"), max(0, round(moment.left))
         advice = f"draining: {pending} pending, at most {left} s more; Ctrl-C ends at once"

@@ -255,7 +255,7 @@ def test_a_key_may_have_a_partition_column_and_an_added_one(spark: SparkSession,
     ("key", "said"),
     [
         ([], "key is empty"),
-        (["word", "words"], "key names 'words', which is not a column; there are word, tags"),
+        (["word", "words"], "key names 'words', but the columns are word, tags"),
         (["tags"], "which is array<map<string, int>>: Spark does not compare maps"),
     ],
 )

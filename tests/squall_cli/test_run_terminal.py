@@ -82,7 +82,7 @@ def test_errors_appear_below_the_table_with_their_number() -> None:
 
 def test_the_first_signal_reports_the_drain_and_the_terminal_is_restored() -> None:
     with on_terminal(80, 24, topology("keeps"), "--", "2") as terminal:
-        terminal.wait_for("Ctrl-C drains and ends; twice ends at once")
+        terminal.wait_for("Ctrl-C drains and ends; a second Ctrl-C ends at once")
         terminal.process.send_signal(signal.SIGINT)
         terminal.wait_for("Ctrl-C: draining, 5 trees pending, for at most 2 s (Ctrl-C ends at once)")
         assert terminal.end() == 1
@@ -92,7 +92,7 @@ def test_the_first_signal_reports_the_drain_and_the_terminal_is_restored() -> No
 
 def test_the_second_signal_restores_the_terminal_too() -> None:
     with on_terminal(80, 24, topology("hangs"), "--", "1000") as terminal:
-        terminal.wait_for("Ctrl-C drains and ends; twice ends at once")
+        terminal.wait_for("Ctrl-C drains and ends; a second Ctrl-C ends at once")
         terminal.process.send_signal(signal.SIGINT)
         terminal.wait_for("draining: 1 tree pending, at most ")
         terminal.process.send_signal(signal.SIGINT)

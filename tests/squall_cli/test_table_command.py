@@ -254,6 +254,4 @@ def test_a_table_on_this_machine_needs_no_spark(folder: Path) -> None:
 def test_a_key_that_is_no_column_is_refused_before_spark_is_started(folder: Path) -> None:
     result = run("counts", "--key", "words")
     assert result.exit_code == 1
-    assert result.stderr == (
-        "squall table: key names 'words', which is not a column; there are word, count, day\n"
-    )
+    assert result.stderr == ("squall table: key names 'words', but the columns are word, count, day\n")

@@ -87,7 +87,7 @@ def spark_error(text: str, condition: str | None = None) -> Exception:
         ),
         (
             spark_error(DEAD.format(". Consider setting 'spark.x' configuration to 'true' for the better Python traceback.")),
-            "a Python worker of Spark's died: it was killed, perhaps for lack of memory, ended itself, or crashed in a"
+            "a Python worker of Spark's died: it was killed (perhaps for lack of memory), ended itself, or crashed in a"
             " library\n"
             "  fewer tasks at a time leave more memory to each (--master 'local[1]');"
             " --conf spark.sql.execution.pyspark.udf.faulthandler.enabled=true shows the line of a crash",

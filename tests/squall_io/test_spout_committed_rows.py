@@ -223,7 +223,7 @@ def test_all_mistakes_in_the_arguments_are_reported_at_once() -> None:
             replay=3,  # type: ignore[arg-type]
         )
     assert len(caught.value.problems) == 7
-    for part in ("'table'", "is empty", "each once", "'yesterday'", "'yes'", "'here'", "3 (int)"):
+    for part in ("'table'", "is empty", "only once", "'yesterday'", "'yes'", "'here'", "3 (int)"):
         assert part in str(caught.value)
 
 

@@ -31,8 +31,8 @@ from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import CHECKPOINTS, number_of, numbered
 
 KIND: Final = "checkpoint"
-#: The most entries of a part. A part is rewritten until it is full, so this also limits the cost of a checkpoint (about 2 MB of
-#: JSON).
+#: The most entries of a part. Each checkpoint writes the entries of a part that is not full again, in a new part, so this also
+#: limits the cost of a checkpoint (about 2 MB of JSON).
 PART: Final = 5_000
 #: How many checkpoints are kept, including the newest: a reader may be about to read an older one.
 KEPT: Final = 3
@@ -111,8 +111,8 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
     """Write the checkpoint that follows `before` (the newest), with `entries` added; delete the files that the new checkpoint
     makes unnecessary.
 
-    Each of `entries` must count for certain. If a different task has already written the new checkpoint, or if something in
-    `before` cannot be read, return False and delete nothing.
+    It must be certain that each of `entries` counts. If another task has already written the new checkpoint, or if something
+    in `before` cannot be read, return False and delete nothing.
     """
     if before.unreadable:
         return False

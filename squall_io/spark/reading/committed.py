@@ -373,9 +373,7 @@ def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
     for name in wanted:
         column = schema.column(name) if isinstance(name, str) else None
         if column is None:
-            raise CannotRead(
-                f"key names {name!r}, which is not a column; there are {', '.join(schema.names)}"
-            )
+            raise CannotRead(f"key names {name!r}, but the columns are {', '.join(schema.names)}")
         if _has_map(column.type):
             raise CannotRead(
                 f"key names {column.name!r}, which is {column.type}: Spark does not compare maps"

@@ -36,9 +36,7 @@ class Span:
             None if until is None else seconds_of(until, "until"),
         )
         if span.since is not None and span.until is not None and span.since > span.until:
-            raise WrongMoment(
-                f"since is {since!r}, which is after until, {until!r}: nothing lies between them"
-            )
+            raise WrongMoment(f"since ({since!r}) is later than until ({until!r}): nothing lies between them")
         return span
 
     def holds(self, seconds: float) -> bool:

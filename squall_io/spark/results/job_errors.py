@@ -128,7 +128,7 @@ def _of_dead_worker(text: str) -> str | None:
     """
     if (found := _DIED.search(text)) is None:
         return None
-    what = "a Python worker of Spark's died: it was killed, perhaps for lack of memory, ended itself, or crashed in a library"
+    what = "a Python worker of Spark's died: it was killed (perhaps for lack of memory), ended itself, or crashed in a library"
     if found[1] is None:
         return (
             f"{what}\n  fewer tasks at a time leave more memory to each (--master 'local[1]');"

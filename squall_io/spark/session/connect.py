@@ -1,7 +1,7 @@
 """Sessions of Spark Connect, whose driver is in a server: creates, recreates, copies and ends them.
 
-PySpark retries a call for ten minutes if the server does not answer. The sessions that are made here retry for a few seconds,
-since their callers retry too, and report the wait.
+PySpark retries a call for ten minutes if the server does not answer. The sessions that are made here retry for only a few
+seconds: their callers also retry, and these callers report the wait.
 Must not know: leases, tables. (This module imports PySpark and gRPC, so other modules import it only where they use it.)
 """
 

@@ -94,7 +94,7 @@ def classify(error: BaseException) -> ErrorClass:
         return ErrorClass.AGAIN
     if isinstance(error, SquallError):
         # A batch's files may have been lost by accident. But if something deletes or hides the files of each batch, the error
-        # comes again. Nor does waiting help against a file that is missing, or that exists already. So retries are limited.
+        # comes again. Waiting does not help either if a file is missing or already exists. So retries are limited.
         unknown = isinstance(error, (BatchLost, FilesError)) and not isinstance(error, FilesRefused)
         return ErrorClass.UNKNOWN if unknown else ErrorClass.REFUSED
     module = type(error).__module__.partition(".")[0]

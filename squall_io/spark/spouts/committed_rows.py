@@ -212,8 +212,8 @@ class BatchUnits(Units):
         state = require_readable(self._files, read_state(self._files))
         if state.uncertain:
             raise FilesUnavailable(
-                f"whether batch {state.uncertain[0]} of {self._files.root} counts is not decided: a task of its sink has"
-                " restarted, and will decide in a moment"
+                f"it is not decided whether batch {state.uncertain[0]} of {self._files.root} counts: a task of its sink"
+                " has restarted, and will decide in a moment"
             )
         entries = (entry for entry in (*state.entries, *state.replaced) if not entry.replaces)
         inside = [entry for entry in entries if self._spout.span.holds(entry.committed)]
@@ -305,7 +305,7 @@ def _field_problems(names: tuple[Any, ...]) -> Iterator[str]:
         yield "fields is empty: name the columns that a tuple has"
     yield from (f"a field {problem}" for name in names if (problem := field_problem(name)) is not None)
     if len(set(map(str, names))) < len(names):
-        yield f"fields are {listed(names)}: each once"
+        yield f"fields are {listed(names)}: name each column only once"
 
 
 def partition_of(path: str) -> dict[str, str]:

@@ -36,7 +36,7 @@ _FOLDER: Final = 1
 # Wire types of protobuf.
 _VARINT: Final = 0
 _BYTES: Final = 2
-#: Wire types of numbers with a fixed width, each with its bytes.
+#: Wire types of fixed-width numbers, and their sizes in bytes.
 _FIXED: Final = {1: 8, 5: 4}
 
 
