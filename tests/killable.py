@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 #: How long a process may take to end in good order, and a killed one, on a machine under load.
 _STOP_SECS = 10.0
 _KILL_SECS = 60.0
+
+
+def freeze(pid: int) -> None:
+    """Suspend a process, and wait until each of its threads is: on a busy machine a thread runs on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    end = time.monotonic() + _KILL_SECS
+    while any(_state(thread) not in "TtZX" for thread in Path(f"/proc/{pid}/task").iterdir()):
+        assert time.monotonic() < end, f"process {pid} is not suspended"
+        time.sleep(0.002)
+
+
+def _state(thread: Path) -> str:
+    """The state letter of a thread; "X" if it has ended."""
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 class Killable:
@@ -37,7 +56,8 @@ class Killable:
 
     def freeze(self) -> None:
         """Suspend it in the middle of whatever it does; its connections stay."""
-        self._send(signal.SIGSTOP)
+        assert self._process is not None
+        freeze(self._process.pid)
 
     def thaw(self) -> None:
         """Resume it."""

@@ -9,6 +9,8 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/faults": "real workers are killed, frozen or cut off until a tuple timeout or a lease has passed",
     "tests/hdfs": "a NameNode and two DataNodes start in 10 s, notice a dead peer in 12 s; Java starts in 7 s",
     "tests/spark": "a Spark session starts in 7 s, its first query takes 4 s, and each killed Java is started again",
+    "tests/repository/test_budgets.py": "parses every file of the project",
+    "tests/repository/test_texts_are_not_read.py": "parses every file of the product",
     "tests/repository/test_installation.py": "pip installs all dependencies, the core is compiled, the demo runs whole",
     "tests/repository/test_builds.py": "each build starts Cython and a C compiler",
     "tests/repository/test_instruction_guard.py": "valgrind runs the word count 50 times slower than the processor",

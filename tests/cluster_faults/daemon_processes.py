@@ -24,6 +24,7 @@ from squall.http.client import Client, Unreachable
 from squall.security.tokens import find_token
 from supervisor.directories import PROCESS, Started, read_started
 from tests.faults import leaks
+from tests.killable import freeze
 from tests.zookeeper_servers import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +89,8 @@ class Daemon:
         self.wait()
 
     def freeze(self) -> None:
-        self.signal(signal.SIGSTOP)
+        assert self._process is not None and self.runs, f"{self.name} does not run:\n{self.text()[-2000:]}"
+        freeze(self._process.pid)
         self._frozen = True
 
     def thaw(self) -> None:
