@@ -100,7 +100,7 @@ def test_the_size_limit_of_a_topology_is_four_megabytes(
         shared.obey(*submit, "name=large", f"ballast={4 * MB - 20_000}")
         done = shared.daemons.squall(*submit, "name=larger", f"ballast={4 * MB}")
         assert done.returncode == 1
-        assert f"of at most {4 * MB:,}; the largest is 'relay' with" in done.stderr, done.stderr
+        assert f"but at most {4 * MB:,} are allowed; the largest is 'relay' with" in done.stderr, done.stderr
         assert "--resource" in done.stderr, done.stderr
         assert sorted(shared.names() or ()) == ["large", shared.name]
         assert len(store.children(paths.BLOBS)) == before + 1

@@ -80,7 +80,7 @@ def test_a_bind_to_all_addresses_without_a_certificate_asks_for_one_since_logs_a
     tmp_path: Path,
 ) -> None:
     code, said = run(tmp_path, "--bind", "0.0.0.0", "--slots", "3")
-    assert code == 1 and "squall.tls.certificate" in said and "reads the logs of workers" in said
+    assert code == 1 and "squall.tls.certificate" in said and "reads the workers' logs" in said
 
 
 # Ports of workers

@@ -233,7 +233,7 @@ def test_a_full_disk_does_not_block_a_supervisors_state_directory(
 
 
 def test_a_daemon_listens_to_other_machines_only_with_a_certificate(cluster: Cluster) -> None:
-    with pytest.raises(InsecureBind, match="reads the logs of workers"):
+    with pytest.raises(InsecureBind, match="reads the workers' logs"):
         SupervisorDaemon(cluster.store.session(), cluster.settings(listen=("0.0.0.0", 0)))
     with closing(StateDirectory(cluster.tmp / "s1", "supervisor", "s1")):
         pass  # and holds nothing after that
