@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from benchmarks.child import machine, spread
 from nimbus.leader.master import Nimbus
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import RealClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, WorkerReport

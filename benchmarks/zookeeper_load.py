@@ -28,7 +28,7 @@ from typing import Any
 
 from benchmarks.child import machine
 from nimbus.leader.master import Nimbus
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import Clock, ManualClock, RealClock
 from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership

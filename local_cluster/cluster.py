@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
 from local_cluster.virtual_host import VirtualHost, WorkerSettings
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.daemon.inside import is_worker
 from squall.packages.distributions import check_ours
 from squall.settings import Overrides, merged

@@ -23,8 +23,8 @@ from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.states import KILLED
-from nimbus.submission.accept import Submission
 from nimbus.submission.parse import BadRequest, check_versions
+from nimbus.submission.submission import Submission
 from squall.api import answers, requests
 from squall.cluster.records import (
     BadRecord,

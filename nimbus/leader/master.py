@@ -35,9 +35,11 @@ from nimbus.lifecycle.cleanup import BadTopology, TopologyKeys, clear, existing_
 from nimbus.lifecycle.notes import with_news
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import Replacements, check_proved
-from nimbus.lifecycle.states import KILLED, message_timeout, restart_deadlines, transition
+from nimbus.lifecycle.states import KILLED
+from nimbus.lifecycle.transition import message_timeout, restart_deadlines, transition
 from nimbus.placement.supervisors import Supervisors, set_drained
-from nimbus.submission.accept import Intake, Submission, check_wait
+from nimbus.submission.accept import Intake, check_wait
+from nimbus.submission.submission import Submission
 from squall.clock import Clock
 from squall.cluster import identity, paths
 from squall.cluster.records import TopologyRecord, WorkerReport

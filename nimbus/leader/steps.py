@@ -16,13 +16,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from nimbus.counters.counting import Counters, components_of
-from nimbus.lifecycle import progress, rebalancing, states
+from nimbus.lifecycle import progress, rebalancing
 from nimbus.lifecycle.assigning import Assigner
 from nimbus.lifecycle.cleanup import existing_record, remove_all_of, view_of
 from nimbus.lifecycle.notes import lost_hosts, with_events
 from nimbus.lifecycle.progress import LifecycleView
 from nimbus.lifecycle.replacing import Replacements, every_record
-from nimbus.lifecycle.states import KILLED, REBALANCING, REPLACING, RUNNING, step, transition
+from nimbus.lifecycle.states import KILLED, REBALANCING, REPLACING, RUNNING, step
+from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
 from nimbus.placement.supervisors import Supervisors
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import TopologyRecord
@@ -94,7 +95,7 @@ class TopologySteps:
         moving = any(other.state in (REBALANCING, REPLACING) for other in self.registry.all_topologies())
         if not moving and record.state in RUNNING and record.replaces is None:
             _log.info("%s: %s", record.name, reason)
-            wait = states.message_timeout(record)
+            wait = message_timeout(record)
             transition(self.registry, record, "rebalance", self.wall_clock(), deadline=now + wait, wait=wait)
 
     def view(self, record: TopologyRecord) -> LifecycleView:
@@ -135,7 +136,7 @@ class TopologySteps:
     def _finish_rebalance(self, view: LifecycleView) -> None:
         """Number the tasks again, place all of them as if they were new, then return the topology to its previous state."""
         self.assigner.place_all(view, rebalancing.renumbered(view.record))
-        states.forget_drains(self.registry, view.record.id, view.workers)
+        forget_drains(self.registry, view.record.id, view.workers)
         record = existing_record(self.registry, view.record.name)
         transition(self.registry, record, "rebalanced", self.wall_clock())
 

@@ -41,7 +41,8 @@ from nimbus.lifecycle import states
 from nimbus.lifecycle.assigning import Assigner
 from nimbus.lifecycle.notes import has_event, with_events
 from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_on_trial, is_up
-from nimbus.lifecycle.states import IllegalTransition, forget_drains, message_timeout, transition
+from nimbus.lifecycle.states import IllegalTransition
+from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
 from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry

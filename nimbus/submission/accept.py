@@ -8,23 +8,23 @@ Must not know: slots, the further life of a topology.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from nimbus.lifecycle.cleanup import TopologyKeys, readable_record, remove_all_of
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import Replacements, every_record, versions
-from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED, MESSAGE_TIMEOUT
+from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
+from nimbus.lifecycle.transition import MESSAGE_TIMEOUT
 from nimbus.placement.tasks import number_tasks
+from nimbus.submission.submission import Submission
 from squall.cluster.blobs import put_bundle
 from squall.cluster.numbering import SUBMISSIONS
 from squall.cluster.records import TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
-from squall.packages.versions import minor
 from topology_api.errors import InvalidConfig, NameTaken
-from topology_api.topology import Topology
 
 _log = logging.getLogger(__name__)
 
@@ -32,32 +32,6 @@ _SETTINGS = (WORKERS, MESSAGE_TIMEOUT)
 #: The limit of a new record in bytes. The rest of the store's limit is reserved for later additions to the record: a deadline,
 #: notes, errors, finished spouts. Without this reserve, a topology could not even be killed.
 _MOST_AT_FIRST: Final = MOST_BYTES - 100_000
-
-
-@dataclass(frozen=True)
-class Submission:
-    """A topology to run. In `conf` and in each of `component_confs`, all layers of settings are already merged.
-
-    key: chosen by the submitter; requests with the same key are the same submission ("": no key). files: the topology's files,
-    kind -> SHA-256. versions: the versions of "python", "cloudpickle" and "squall" with which the topology was packed. replace:
-    if another topology has the name, this topology takes the name over once the other topology has drained. wait_secs: how many
-    seconds that drain may take (None: the message timeout of the other topology).
-    """
-
-    topology: Topology
-    conf: Mapping[str, object]
-    component_confs: Mapping[str, Mapping[str, object]]
-    active: bool = True
-    key: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    replace: bool = False
-    wait_secs: float | None = None
-
-    @property
-    def python(self) -> str:
-        """The Python version that packed the topology, such as "3.11"; "" if the topology stays within one process."""
-        return minor(self.versions.get("python", ""))
 
 
 @dataclass(eq=False, repr=False)

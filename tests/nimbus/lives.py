@@ -14,7 +14,7 @@ from typing import Final
 from nimbus.files.housekeeping import needed_files
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.progress import workers_of
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport

@@ -6,7 +6,7 @@ import pytest
 
 from nimbus.leader.master import Nimbus
 from nimbus.leader.rounds import DirtySet
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore

@@ -12,7 +12,7 @@ import pytest
 from nimbus.leader.control import REBUILD_SECS, RETRY_SECS, LeaderLoop, NotLeading
 from nimbus.leader.master import Nimbus
 from nimbus.security.secrets import Secrets
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from nimbus.counters.counting import PAST, Counters, Statuses, component_status
 from nimbus.leader.master import Nimbus
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore

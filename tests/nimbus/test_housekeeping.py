@@ -12,7 +12,7 @@ from nimbus.counters.counting import Counters
 from nimbus.files.housekeeping import UNUSED_SECS, Housekeeping
 from nimbus.files.stored_files import FileStore
 from nimbus.leader.master import Nimbus
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.counters import ComponentCounters, WorkerCounters

@@ -23,7 +23,7 @@ from nimbus.lifecycle.progress import ANSWER_SECS, workers_of
 from nimbus.lifecycle.replacing import ReplacementWaits
 from nimbus.lifecycle.states import IllegalTransition
 from nimbus.placement.supervisors import NoSuchSupervisor
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import get_bundle

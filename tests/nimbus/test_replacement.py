@@ -9,7 +9,7 @@ from nimbus.counters.counting import Counters
 from nimbus.files.housekeeping import needed_files
 from nimbus.http.views import Views
 from nimbus.lifecycle.replacing import step_due
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.api.answers import StandbyVersion
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.notes import NOTES, with_news
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport

@@ -8,7 +8,7 @@ from nimbus.leader.master import Nimbus
 from nimbus.leader.steps import SWEEP_AFTER
 from nimbus.lifecycle.progress import ANSWER_SECS
 from nimbus.lifecycle.replacing import ReplacementWaits
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
 from squall.cluster.blobs import put_bundle

@@ -11,7 +11,7 @@ from nimbus.counters.counting import Counters
 from nimbus.files.housekeeping import Housekeeping
 from nimbus.files.stored_files import FileStore
 from nimbus.lifecycle.replacing import UnreadableVersion
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.cluster import paths
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.records import NimbusRecord

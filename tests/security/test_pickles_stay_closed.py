@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from local_cluster import LocalCluster
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.cluster.blobs import get_bundle, read_bundle, write_bundle
 from squall.cluster.counters import BadCounters, WorkerCounters
 from squall.cluster.records import (

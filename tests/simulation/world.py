@@ -14,7 +14,7 @@ from typing import Any
 
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.states import IllegalTransition
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry

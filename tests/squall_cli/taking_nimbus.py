@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from nimbus.files.stored_files import KINDS
-from nimbus.submission.accept import Submission
 from nimbus.submission.parse import read_submission
+from nimbus.submission.submission import Submission
 from squall.packages import archives
 from squall.packages.versions import own_versions
 from tests.squall_cli.fake_nimbus import FakeNimbus, Handler, Refusal, Server, topology, worker

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nimbus.leader.master import Nimbus
 from nimbus.security.keyring import KeyRing
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.clock import RealClock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord, TopologyRecord, WorkerReport

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry

@@ -14,7 +14,7 @@ from random import Random
 
 import pytest
 
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.daemon.process_stat import all_processes
 from supervisor.processes import MARK
