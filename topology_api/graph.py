@@ -64,7 +64,7 @@ def cycles(ids: Sequence[str], edges: Sequence[Edge]) -> tuple[tuple[str, ...], 
     a cycle.
     """
     closing, finished = _search(ids, edges)
-    backwards = _outgoing(ids, [Edge(edge.source, edge.target, edge.stream) for edge in edges])
+    backwards = _outgoing(ids, [edge._replace(target=edge.source, source=edge.target) for edge in edges])
     group_of: dict[str, str] = {}  # component -> the member of its group that the search finished last
     for last in reversed(finished):
         ends = [last]

@@ -6,9 +6,12 @@ Must not know: how tuples travel.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from topology_api.context import Context
 from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from topology_api.context import Context
 
 
 class Grouping:

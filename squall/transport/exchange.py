@@ -149,7 +149,7 @@ class Exchange:
     def _announce(self) -> None:
         """Make the next `advance` send a heartbeat to each peer."""
         for peer in self.peers.values():
-            peer.link.next_heartbeat = self.now()
+            peer.link.announce(self.now())
 
     @property
     def left(self) -> bool:
@@ -173,8 +173,7 @@ class Exchange:
             if peer is None:
                 self._lose([SentBatch.of(frame)], GONE)
                 return
-            uncredited = peer.link.in_flight.uncredited_tuples
-            if not frame.frame and not frame.ended and uncredited >= self.loop_buffer:
+            if not frame.frame and not frame.ended and peer.link.uncredited_tuples >= self.loop_buffer:
                 self.listener.overflow(frame)
                 if not frame.rows:
                     return
@@ -255,9 +254,7 @@ class Exchange:
                 case effects.PeerClosing():
                     self.listener.closing(peer.name)
                 case effects.LinkUp():
-                    _log.info(
-                        "worker %s: the link is up, incarnation %d.%d", peer.name, *peer.link.incarnation
-                    )
+                    _log.info("worker %s: link up, incarnation %d.%d", peer.name, *peer.link.incarnation)
                 case effects.Reconnecting():
                     self._count_reconnect(peer, effect)
                 case effects.RefuseMessage():
@@ -293,9 +290,8 @@ class Exchange:
         self.last_advance = now
         busy = False
         for peer in self.peers.values():
-            if pause > OWN_PAUSE:
-                # A user's call was running, and the peer may have sent messages all the time.
-                peer.link.watch.last_heard += pause
+            if pause > OWN_PAUSE:  # a user's call was running
+                peer.link.excuse_silence(pause)
             data, control = peer.queues
             self._apply(peer, peer.link.tick(now, control_blocked=bool(control), data_blocked=bool(data)))
             if data or control:

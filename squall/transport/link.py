@@ -120,6 +120,11 @@ class Link:
         """Whether all tuples of the peer have arrived here, and the peer has all control frames of this worker."""
         return self.arrivals.complete and not (self.control.unacked or self.waiting)
 
+    @property
+    def uncredited_tuples(self) -> int:
+        """Tuples that were sent without credit and have perhaps not reached the peer."""
+        return self.in_flight.uncredited_tuples
+
     def awaited(self) -> str:
         """Return the reason why the link is not drained, for a log."""
         last = "an unknown number of" if self.arrivals.last is None else self.arrivals.last
@@ -182,6 +187,14 @@ class Link:
         self.address = None
         losses = [effects.LoseBatches(lost, GONE)] if lost else []
         return [effects.PeerSuperseded(), *losses, effects.Disconnect()]
+
+    def announce(self, now: float) -> None:
+        """Make the next `tick` send a heartbeat."""
+        self.next_heartbeat = now
+
+    def excuse_silence(self, seconds: float) -> None:
+        """Subtract a pause of this worker from the peer's silence: the peer may have sent messages all the time."""
+        self.watch.last_heard += seconds
 
     def tick(self, now: float, control_blocked: bool, data_blocked: bool) -> list[effects.Effect]:
         """Do what is due: send heartbeats, request missing messages, reconnect. `*_blocked`: whether messages already wait

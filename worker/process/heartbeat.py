@@ -15,16 +15,16 @@ import shutil
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from squall import worker_files
+from squall.cluster.counters import WorkerCounters
 from squall.daemon.process_stat import stat_of
 from squall.values import Address
-from squall.worker_files import WorkerHeartbeat
+from squall.worker_files import Orders, WorkerHeartbeat
 from worker.process.call_watch import CallWatch, UserCall, all_stacks, task_name
-
-if TYPE_CHECKING:
-    from worker.process.daemon import Daemon
+from worker.process.exit import ProcessExit
+from worker.process.lease import Lease
 
 _log = logging.getLogger(__name__)
 
@@ -59,11 +59,36 @@ class Flags:
     errors: int = 0
 
 
+class WatchedLoop(Protocol):
+    """The parts of the loop that the heartbeat's thread uses."""
+
+    directory: str
+    #: The present orders. Their incarnation never changes.
+    orders: Orders
+    lease: Lease
+    process_exit: ProcessExit
+    #: Seconds between keep-alives of the trees that wait in the worker.
+    keep_alive_every: float
+    #: The time at which the current round began; None: the loop waits.
+    round_began: float | None
+    #: The time by which the process has to end, after a second SIGTERM; None: there was no second SIGTERM.
+    must_end_by: float | None
+
+    def on_new_orders(self) -> None:
+        """Read the orders in the next round (the signal may have been lost)."""
+
+    def counters(self) -> WorkerCounters:
+        """Return the worker's counters."""
+
+    def send_keep_alives(self, trees: bool) -> None:
+        """Show the peers that the worker lives; with `trees`, also keep alive the trees that wait in this worker."""
+
+
 @dataclass(eq=False, repr=False)
 class Heartbeat:
     """The heartbeat's thread, and its work."""
 
-    loop: Daemon
+    loop: WatchedLoop
     address: Address | None
     calls: CallWatch
     flags: Flags
