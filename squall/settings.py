@@ -152,9 +152,7 @@ def parse_override(text: str) -> tuple[str | None, str, object]:
     try:
         value = _parse_yaml(value_text)
     except ValueError as error:
-        raise InvalidConfig(
-            [f"-o {text}: the value is not valid YAML: {error}"], "the command line"
-        ) from None
+        raise InvalidConfig([f"-o {text}: the value is invalid YAML: {error}"], "the command line") from None
     return (component.strip() if colon else None), key.strip(), value
 
 

@@ -195,9 +195,7 @@ class Artifacts:
             self.fetch(sha256, target)
             found = archives.digest_of(target)
             if found != sha256:
-                raise NotFetched(
-                    f"Nimbus sent a wrong file for {sha256[:16]}...: its digest is {found[:16]}..."
-                )
+                raise NotFetched(f"Nimbus sent a wrong file: {found[:16]}... instead of {sha256[:16]}...")
             yield target
         finally:
             target.unlink(missing_ok=True)

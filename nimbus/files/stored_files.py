@@ -99,9 +99,7 @@ class FileStore:
         try:
             path = self.path(sha256)
         except NoSuchFile:
-            raise NoSuchFile(
-                f"this Nimbus does not have the {kind!r} file ({sha256}): send it first"
-            ) from None
+            raise NoSuchFile(f"this Nimbus lacks the {kind!r} file ({sha256}): send it first") from None
         with self._lock:
             if (kind, sha256) in self._sound:
                 return

@@ -92,9 +92,7 @@ class TopologyBackoff:
         before = self._resting.get(topology_id)
         if before is None or before.error != text:
             known = isinstance(error, SquallError)
-            _log.error(
-                "%s: a step failed and is tried again: %s", name, text, exc_info=None if known else error
-            )
+            _log.error("%s: a step failed and is retried: %s", name, text, exc_info=None if known else error)
         self._resting[topology_id] = _Rest(now + REST_SECS, text)
 
     def end_round(self, now: float) -> None:

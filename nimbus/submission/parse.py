@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from msgspec import Struct, convert
 
 from nimbus.files.stored_files import KINDS, UnsoundFile, checked_name
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.api.problems import named, problems_of
 from squall.api.requests import SubmitRequest
 from squall.cluster.records import SupervisorRecord
@@ -109,9 +109,7 @@ def checked_confs(
     own: dict[str, dict[str, object]] = {}
     for component, values in component_confs.items():
         if component not in known:
-            problems.append(
-                f"component_confs names {component!r:.80}, which is not a component of the topology"
-            )
+            problems.append(f"component_confs names {component!r:.80}, which is not a component")
         elif not isinstance(values, dict):
             problems.append(f"component_confs[{component!r}] is {named(values)}, but must be an object")
         else:

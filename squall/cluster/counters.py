@@ -61,15 +61,15 @@ class ComponentCounters:
         for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.latency.merge(other.latency)
-        add_metrics(self.metrics, other.metrics)
-        add_metrics(self.failures, other.failures)
+        add_values(self.metrics, other.metrics)
+        add_values(self.failures, other.failures)
         self.first_failure = min(filter(None, (self.first_failure, other.first_failure)), default=None)
 
     def add_present(self, other: ComponentCounters) -> None:
         """Add the present state of another worker."""
         self.pending += other.pending
-        add_metrics(self.gauges, other.gauges)
-        add_metrics(self.idle, other.idle)
+        add_values(self.gauges, other.gauges)
+        add_values(self.idle, other.idle)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counters for JSON, without empty counters."""
@@ -139,8 +139,8 @@ class WorkerCounters:
             raise BadCounters(f"these bytes hold no counters: {error!r:.300}") from error
 
 
-def add_metrics(totals: dict[str, Any], values: Mapping[str, Any]) -> None:
-    """Add metrics by name: numbers are summed, histograms merged; any other value replaces the earlier one."""
+def add_values(totals: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Add values by name: numbers are summed, histograms merged; any other value replaces the earlier one."""
     for name, value in values.items():
         so_far = totals.get(name)
         if isinstance(value, LatencyHistogram):

@@ -170,9 +170,7 @@ def check_value(path: str, data: bytes) -> None:
     if checked_path(path) == "/" or not data:
         raise ValueError(f"a value is one byte or more, and not at the root: {path!r} got {data!r}")
     if len(data) > MOST_BYTES:
-        raise TooBig(
-            f"{path} is not written: its value has {len(data):,} bytes, a store takes {MOST_BYTES:,}"
-        )
+        raise TooBig(f"{path} is not written: it has {len(data):,} bytes, a store takes {MOST_BYTES:,}")
 
 
 def below(prefix: str, path: str) -> bool:

@@ -298,9 +298,7 @@ def name_problem(name: str) -> str | None:
     if "" in parts or "." in parts:
         return "its name has an empty part"
     if len(data) > MOST_NAME_BYTES or max(len(part.encode("utf-8")) for part in parts) > MOST_PART_BYTES:
-        return (
-            f"its name is too long (at most {MOST_NAME_BYTES} bytes, {MOST_PART_BYTES} between two slashes)"
-        )
+        return f"its name is too long (at most {MOST_NAME_BYTES} bytes, {MOST_PART_BYTES} between slashes)"
     if any(ord(character) < 32 or ord(character) == 127 for character in name):
         return "its name holds a control character"
     return None

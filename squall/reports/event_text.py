@@ -70,7 +70,8 @@ def _end(cause: Cause) -> str:
         return _signal_text(cause)
     if cause.kind == "unknown":
         return "is gone, and its exit status is unknown (another supervisor had started it)"
-    if known := _STATUSES.get(cause.status or 0):
+    known = None if cause.status is None else _STATUSES.get(cause.status)
+    if known is not None:
         return (
             f"ended with status {cause.status} ({known}, if the status is Squall's) without giving a reason"
         )

@@ -94,9 +94,7 @@ class KeyPair:
     def open(self, data: bytes) -> bytes:
         """Return the data that was sealed for this pair; raise `BadSeal` for any other data."""
         if (recipient := sealed_to(data)) != self.public:
-            raise BadSeal(
-                f"it is sealed for another key ({recipient[:16]}...), not for {self.public[:16]}..."
-            )
+            raise BadSeal(f"it is sealed for the key {recipient[:16]}..., not for {self.public[:16]}...")
         try:
             return bytes(nacl.public.SealedBox(self._key).decrypt(data[len(_SEAL) + _KEY_BYTES :]))
         except (nacl.exceptions.CryptoError, ValueError, TypeError):

@@ -76,9 +76,7 @@ def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> 
     except BadFrame:
         raise
     except BaseException as error:
-        raise BadFrame(
-            f"values that cannot be decoded by {codec!r}: {type(error).__name__}: {error}"
-        ) from error
+        raise BadFrame(f"values that {codec!r} cannot decode: {type(error).__name__}: {error}") from error
     return from_columns(columns, tuples)
 
 

@@ -104,10 +104,8 @@ def logs(
         found = reader.last(lines, follow)
         if not follow:
             if not found and not reader.could_read:
-                read_nothing = f"no log of {name} could be read"
-                raise SquallError(
-                    read_nothing if reader.tails else f"{reader.no_workers()}, so there is no log"
-                )
+                unread = f"no log of {name} could be read"
+                raise SquallError(unread if reader.tails else f"{reader.no_workers()}, so there is no log")
             show(found, as_json, reader.whose, one_document=True)
             return
         show(found, as_json, reader.whose)

@@ -279,9 +279,7 @@ class ReplayJob:
             problem = missing_columns(self.plan, key, frame.columns)
             if problem is None:
                 continue
-            help_ = (
-                "give files with these columns, or replay from Python: replay_topology takes any DataFrame"
-            )
+            help_ = "give files with these columns, or use Python: replay_topology takes any DataFrame"
             if not isinstance(self.given[name], FileSource):
                 help_ = (
                     "make a table that has these columns, and give that table as the source: squall reprocess"

@@ -52,9 +52,7 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
     shell_complete=folders,
     help="Where ZooKeeper's jars are.  [default: $SQUALL_ZOOKEEPER_JARS, else PySpark's]",
 )
-@click.option(
-    "--server", metavar="N", type=Whole(1), help="The position of this server in --ensemble, from 1."
-)
+@click.option("--server", metavar="N", type=Whole(1), help="This server's position in --ensemble, from 1.")
 @click.option(
     "--ensemble",
     callback=ensemble_of,

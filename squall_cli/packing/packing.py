@@ -174,9 +174,7 @@ def add_resource(modules: Modules, resource: Resource, source: SourceName) -> No
     text = f"--resource {resource.path}"
     file, place = file_and_place(source)
     if user_modules.is_installed(file):
-        raise CannotShip(
-            f"{text}: {source.shown} is installed and is not shipped, so no data can go beside it"
-        )
+        raise CannotShip(f"{text}: {source.shown} is installed and not shipped, so no data can go beside it")
     path, name = resource.path, resource.name
     if name is None:
         name = path.relative_to(file.parent).as_posix() if path.is_relative_to(file.parent) else path.name

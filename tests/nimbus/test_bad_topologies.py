@@ -11,7 +11,7 @@ from nimbus.counters.counting import Statuses
 from nimbus.files.housekeeping import needed_files
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.cleanup import BadTopology
-from nimbus.submission.accept import Submission
+from nimbus.submission.submission import Submission
 from squall.cluster import paths
 from squall.cluster.records import Assignment, Placement, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
@@ -182,7 +182,7 @@ def test_a_step_that_fails_for_one_topology_is_tried_again_without_harm_to_other
     placed = two.registry.assignments.get("two-2-0")
     assert placed is not None and placed.placements[0].supervisor == "s2"
     told = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
-    assert len(told) == 1 and told[0].startswith("one: a step failed and is tried again: IllegalTransition: ")
+    assert len(told) == 1 and told[0].startswith("one: a step failed and is retried: IllegalTransition: ")
     assert two.nimbus.due is not None
 
 

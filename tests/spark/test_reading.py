@@ -256,7 +256,7 @@ def test_a_key_may_have_a_partition_column_and_an_added_one(spark: SparkSession,
     [
         ([], "key is empty"),
         (["word", "words"], "key names 'words', but the columns are word, tags"),
-        (["tags"], "which is array<map<string, int>>: Spark does not compare maps"),
+        (["tags"], "which is array<map<string, int>>: Spark cannot compare maps"),
     ],
 )
 def test_an_unusable_key_is_refused_by_name(

@@ -35,7 +35,7 @@ def test_a_moment_is_the_same_however_it_is_written(moment: Any) -> None:
     [
         (datetime(2026, 3, 1, 12), "has no time zone"),
         ("2026-03-01T12:00:00", "has no time zone"),
-        ("2026-03-01", "has no time zone: say which one is meant, as in '2026-03-01T00:00:00+00:00'"),
+        ("2026-03-01", "has no time zone: give one, as in '2026-03-01T00:00:00+00:00'"),
         ("yesterday", "'yesterday', which is not a moment: write it as"),
         ("", "which is not a moment"),
         ("nan", "is nan: give a datetime"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from squall.cluster.counters import ComponentCounters, WorkerCounters, add_metrics
+from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
 from worker.loop.worker import Worker
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
@@ -45,7 +45,7 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
     counters.executed += task.executed
     counters.acked += task.acked
     counters.failed += task.failed
-    add_metrics(counters.metrics, task.metrics.read_totals())
+    add_values(counters.metrics, task.metrics.read_totals())
     if isinstance(task, SpoutTask):
         counters.replayed += task.replayed
         counters.latency.merge(task.latency)
@@ -57,7 +57,7 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
 
 def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
     """Add the gauges of one task and, unless it has been stopped, its present state."""
-    add_metrics(counters.gauges, task.metrics.read_gauges())
+    add_values(counters.gauges, task.metrics.read_gauges())
     if isinstance(task, SpoutTask) and not stopped:
         counters.pending += task.pending
         reason = idle_reason(task)

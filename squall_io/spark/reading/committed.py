@@ -375,9 +375,7 @@ def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:
         if column is None:
             raise CannotRead(f"key names {name!r}, but the columns are {', '.join(schema.names)}")
         if _has_map(column.type):
-            raise CannotRead(
-                f"key names {column.name!r}, which is {column.type}: Spark does not compare maps"
-            )
+            raise CannotRead(f"key names {column.name!r}, which is {column.type}: Spark cannot compare maps")
         names.append(column.name)
     return names
 

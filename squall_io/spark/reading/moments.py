@@ -88,7 +88,5 @@ def _seconds_in(text: str, name: str) -> float:
 def _seconds_at(moment: datetime, given: str, name: str) -> float:
     if moment.tzinfo is None or moment.utcoffset() is None:
         meant = moment.replace(tzinfo=timezone.utc).isoformat()
-        raise WrongMoment(
-            f"{name} is {given}, which has no time zone: say which one is meant, as in {meant!r}"
-        )
+        raise WrongMoment(f"{name} is {given}, which has no time zone: give one, as in {meant!r}")
     return moment.timestamp()

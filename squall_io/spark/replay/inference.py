@@ -172,7 +172,7 @@ def settled(where: str, kind: Type) -> Type:
     digits than Spark allows."""
     if isinstance(kind, Decimal) and kind.precision > MAX_PRECISION:
         raise TypeConflict(
-            f"{where}: its values need {kind}, and decimals have at most {MAX_PRECISION} digits"
+            f"{where}: its values need {kind}, but decimals have at most {MAX_PRECISION} digits"
         )
     if isinstance(kind, Array):
         return Array(settled(where, kind.element))

@@ -161,7 +161,8 @@ def stop_session(session: SparkSession) -> None:
     if not is_classic(session):
         from squall_io.spark.session.connect import stop
 
-        return stop(session)
+        stop(session)
+        return
     if not is_broken(session):
         session.stop()
     _forget()

@@ -162,9 +162,7 @@ def base_of(address: str) -> str:
     except ValueError:  # the port is not a number
         known = False
     if not known or base.path.strip("/") or base.query:
-        raise FilesRefused(
-            f"{address!r} is not a WebHDFS address: write HOST:PORT, http://... or https://..."
-        )
+        raise FilesRefused(f"{address!r} is not a WebHDFS address: give HOST:PORT, http://... or https://...")
     return f"{base.scheme}://{base.netloc}"
 
 
