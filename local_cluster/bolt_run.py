@@ -19,7 +19,7 @@ from local_cluster.scripted import Pause, Row, ScriptedSpout, Tick, row_problem
 from local_cluster.stamps import new_stamp
 from nimbus.placement.tasks import number_tasks
 from squall.reports.error_reports import ErrorReport
-from squall.settings import Overrides, merged
+from squall.settings import merged, overrides_of
 from squall.transport.frames import Batch
 from topology_api import (
     Bolt,
@@ -134,7 +134,7 @@ def run_bolt(
     topology = builder.build()
     recording = Recording(topology)
     input_recording = InputRecording([item for item in given if not isinstance(item, (Tick, Pause))])
-    whole, components = merged(topology, overrides=Overrides(topology=dict(conf or {})))
+    whole, components = merged(topology, overrides=overrides_of(conf), local=True)
     tasks = number_tasks(topology)
     with tempfile.TemporaryDirectory(prefix="squall-run-bolt-") as directory:
         plan = WorkerPlan(

@@ -14,17 +14,21 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
+from local_cluster.collector import PACE
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
 from local_cluster.virtual_host import VirtualHost, WorkerSettings
+from nimbus.lifecycle.cleanup import check_name
 from nimbus.submission.submission import Submission
 from squall.daemon.inside import is_worker
 from squall.packages.distributions import check_ours
-from squall.settings import Overrides, merged
+from squall.settings import Overrides, merged, overrides_of
 from squall.status import TopologyStatus
 from squall.transport.carriers.loopback import Loopback
 from topology_api import InvalidConfig, NoSuchTopology, SquallError, Topology, TopologyFailed
-from topology_api.options import OPTIONS
+from topology_api.options import MAX_WORKERS, OPTIONS
+from topology_api.values import MAX_SECONDS, number_problem
+from topology_api.wording import shown
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.tasks.runners import AsyncThread
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 #: The most calls of next_tuple at one instant of simulated time.
 CALLS_AN_INSTANT = 1000
+#: The longest time that `wait` and `advance` accept: a thousand years, since simulated time costs nothing.
+LONGEST_SECS = 1000 * MAX_SECONDS
 
 
 def longest_silence(site: Mapping[str, object], environment: Mapping[str, object]) -> float:
@@ -57,6 +63,10 @@ class LocalCluster:
     encode (without processes): pass frames between workers through the codec, as a network would.
     observers (without processes): objects with the methods of `topology_api.Hook` that watch every task.
     settings: the options of the site and of the environment. A topology's own options and `-o` override them.
+
+    Any thread may call a cluster. In one process, `submit`, `kill`, `activate`, `deactivate` and `rebalance` return even while
+    a component's call runs or hangs. They wait only for calls that open or close a task; ten seconds after the beginning of
+    such a call they raise SquallError, which names the call.
     """
 
     def __init__(
@@ -73,7 +83,7 @@ class LocalCluster:
     ) -> None:
         refuse_inside_a_worker()
         inside = {"simulated_time": simulated_time, "encode": encode, "observers": observers}
-        check_arguments(processes, {"supervisors": supervisors, "slots": slots}, inside)
+        check_arguments(processes, {"supervisors": supervisors, "slots": slots}, seed, inside)
         check_ours()
         self._site, self._environment = settings
         silence = longest_silence(*settings)
@@ -86,7 +96,9 @@ class LocalCluster:
         if processes:
             from local_cluster.process_engine import ProcessEngine
 
-            self._engine = ProcessEngine(self._driver.clock, supervisors, slots, silence)
+            self._engine = ProcessEngine(
+                self._driver.clock, supervisors, slots, silence, self._driver.control
+            )
             atexit.register(self.shutdown)
         else:
             if seed is None:
@@ -95,8 +107,13 @@ class LocalCluster:
             workers = WorkerSettings(
                 self._name_directory, seed, encode, observers, instant, self._make_worker
             )
-            self._engine = Engine(self._driver.clock, workers, supervisors, slots)
+            self._engine = Engine(self._driver.clock, workers, supervisors, slots, self._driver.control)
+            if isinstance(self._driver, RealTimeDriver):
+                self._driver.running_call = self._engine.running_call
         self._driver.start(self._engine)
+        self._paced = not processes
+        if self._paced:
+            PACE.begin()
 
     # Topologies.
 
@@ -116,33 +133,32 @@ class LocalCluster:
                 f"submit() takes a Topology, as TopologyBuilder.build() returns it, not {type(topology).__name__}"
             )
         named = topology if name is None else topology.renamed(name)
-        overrides = conf if isinstance(conf, Overrides) else Overrides(topology=dict(conf or {}))
-        whole, components = merged(named, self._site, self._environment, overrides)
-        self._driver.call(lambda: self._engine.nimbus.submit(Submission(named, whole, components, active)))
+        whole, components = merged(named, self._site, self._environment, overrides_of(conf), local=True)
+        self._driver.command(lambda: self._engine.nimbus.submit(Submission(named, whole, components, active)))
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology. Its spouts stop, and pending tuples may be processed for `wait_secs` (default: the message timeout);
         trees that are open after that time fail as "stopped". Returns at once; the name is free when the topology is gone."""
-        self._driver.call(lambda: self._engine.nimbus.kill(name, wait_secs))
+        self._driver.command(lambda: self._engine.nimbus.kill(name, wait_secs))
 
     def fail(self, name: str, error: str) -> None:
         """Mark a topology FAILED with this error, as a crash would do. For code that watches a topology and sees no
         progress."""
-        self._driver.call(lambda: self._engine.nimbus.fail(name, error))
+        self._driver.command(lambda: self._engine.nimbus.fail(name, error))
 
     def activate(self, name: str) -> None:
         """Start a topology's spouts, or start them again."""
-        self._driver.call(lambda: self._engine.nimbus.activate(name))
+        self._driver.command(lambda: self._engine.nimbus.activate(name))
 
     def deactivate(self, name: str) -> None:
         """Pause a topology's spouts; tuples in flight are still processed."""
-        self._driver.call(lambda: self._engine.nimbus.deactivate(name))
+        self._driver.command(lambda: self._engine.nimbus.deactivate(name))
 
     def rebalance(
         self, name: str, workers: int | None = None, parallelism: Mapping[str, int] | None = None
     ) -> None:
         """Redistribute a topology's tasks over `workers` workers once it has drained."""
-        self._driver.call(lambda: self._engine.nimbus.rebalance(name, workers, parallelism))
+        self._driver.command(lambda: self._engine.nimbus.rebalance(name, workers, parallelism))
 
     def topologies(self) -> list[str]:
         """Return the names of all topologies, the oldest first."""
@@ -168,6 +184,9 @@ class LocalCluster:
         """Wait until a topology is completed. Raises TimeoutError after `timeout` real seconds, and TopologyFailed if the
         topology failed or was killed. Simulated time does not pass during the call: call `advance` first."""
         self._driver.check_outside("wait()")
+        check_name(name)
+        if timeout is not None:
+            check_seconds("wait", "timeout", timeout)
         if self._engine.registry.topologies.get(name) is None:
             self.last_status(name)  # raises NoSuchTopology if the topology is forgotten
         over = (
@@ -192,11 +211,12 @@ class LocalCluster:
         """Return the worker processes that run for a topology, each with its pid, its tasks and the directory of its log.
         Raises NoSuchTopology for an unknown name, and SquallError in a cluster without processes."""
         engine = self._engine
+        check_name(name)
         if isinstance(engine, Engine):
             raise SquallError("this cluster's workers are not processes: use LocalCluster(processes=True)")
         if engine.registry.topologies.get(name) is None:
             raise NoSuchTopology(name)
-        return self._driver.call(lambda: engine.workers(name))
+        return self._driver.command(lambda: engine.workers(name))
 
     def advance(self, seconds: float) -> None:
         """Advance simulated time by `seconds`, and run everything that becomes due in this time."""
@@ -204,12 +224,12 @@ class LocalCluster:
             raise SquallError(
                 "this cluster runs in real time: only LocalCluster(simulated_time=True) can advance()"
             )
-        if not 0 <= seconds < float("inf"):
-            raise InvalidConfig([f"advance({seconds!r}): give a number of seconds, 0 or more"])
+        check_seconds("advance", "seconds", seconds)
         self._driver.advance(seconds)
 
     def hurry(self, seconds: float) -> None:
         """At shutdown, give worker processes at most `seconds` for `close` and `cleanup`."""
+        check_seconds("hurry", "seconds", seconds)
         if not isinstance(self._engine, Engine):
             self._engine.patience = seconds
 
@@ -226,6 +246,8 @@ class LocalCluster:
             if self._driver.broken is not None and not isinstance(self._engine, Engine):
                 self._engine.stop()  # processes do not end with a thread
         finally:
+            if self._paced:
+                PACE.end()
             self._engine.nimbus.close()
             if self._directory is not None:
                 shutil.rmtree(self._directory, ignore_errors=True)
@@ -304,22 +326,35 @@ def refuse_inside_a_worker() -> None:
         )
 
 
-def check_arguments(processes: object, numbers: Mapping[str, object], inside: Mapping[str, object]) -> None:
+def check_seconds(method: str, name: str, seconds: object) -> None:
+    """Raise `InvalidConfig` for an argument that is not a number of seconds."""
+    problem = number_problem(seconds, 0, LONGEST_SECS, "seconds")
+    if problem:
+        raise InvalidConfig([f"{method}(): {name} {problem}"])
+
+
+def check_arguments(
+    processes: object, numbers: Mapping[str, object], seed: object, inside: Mapping[str, object]
+) -> None:
     """Raise `InvalidConfig` for bad numbers, and for switches that are neither True nor False (a text such as "no" would mean
     True). With `processes`, also raise it for each argument in `inside` that is set: these are valid only for workers in this
     process."""
     problems = [
-        f"LocalCluster({name}={value!r}): it must be True or False"
+        f"LocalCluster({name}={shown(value)}): it must be True or False"
         for name, value in {"processes": processes, **inside}.items()
         if name != "observers" and not isinstance(value, bool)
     ]
     problems += [
-        f"LocalCluster({name}={value!r}): it must be a whole number of 1 or more"
+        f"LocalCluster({name}={shown(value)}): it must be a whole number from 1 to {MAX_WORKERS:,}"
         for name, value in numbers.items()
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MAX_WORKERS
     ]
+    if seed is not None and (not isinstance(seed, int) or isinstance(seed, bool)):
+        problems.append(f"LocalCluster(seed={shown(seed)}): it must be a whole number, or None")
+    if not isinstance(inside["observers"], (tuple, list)):
+        problems.append(f"LocalCluster(observers={shown(inside['observers'])}): it must be a tuple of hooks")
     problems += [
-        f"LocalCluster(processes=True, {name}={value!r}): it is only for workers in this process"
+        f"LocalCluster(processes=True, {name}={shown(value)}): it is only for workers in this process"
         for name, value in inside.items()
         if processes is True and value
     ]

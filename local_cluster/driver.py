@@ -1,6 +1,6 @@
 """The drivers of an engine: a thread in real time, or calls of `advance` in simulated time.
 
-Both drivers run commands between two rounds, so that only one thread at a time uses the engine.
+While a command runs, the engine does nothing except process tuples, so that only one thread at a time uses Nimbus.
 Must not know: topologies, the work of commands.
 """
 
@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from contextlib import nullcontext
+from typing import NamedTuple, TypeVar
 
 from squall.clock import ManualClock
-from squall.daemon.command_loop import Driver, Rounds
+from squall.daemon.command_loop import LONGEST_SLEEP, Driver, NotInTime, Rounds
 from topology_api import SquallError
 
 T = TypeVar("T")
 
+#: A command that has to wait for a component's call gives up when the call has been running for this number of seconds.
+HUNG_SECS = 10.0
 #: Seconds from the order to stop until worker processes are killed.
 STOP_SECS = 5.0
 #: In simulated time, a millisecond passes after this number of rounds at one instant. So a topology that is never idle cannot
@@ -23,11 +26,52 @@ STOP_SECS = 5.0
 ROUNDS_AN_INSTANT = 20_000
 
 
+class RunningCall(NamedTuple):
+    """A component's call that runs in the engine's thread."""
+
+    #: Such as "prepare() of count[3] of topology 'words'".
+    text: str
+    seconds: float
+
+
 class RealTimeDriver(Driver):
-    """Runs an engine in a separate thread."""
+    """Runs an engine in a separate thread.
+
+    The engine holds `control` except while its workers process tuples. A command needs only `control`: it does not wait for a
+    component's call, unless that call opens or closes a task.
+    """
 
     def __init__(self) -> None:
         super().__init__("the local cluster", "squall-local-cluster", slow="a user's call")
+        self.control = threading.RLock()
+        #: Returns the component's call that is running in the engine's thread, if there is one.
+        self.running_call: Callable[[], RunningCall | None] = lambda: None
+
+    def command(self, command: Callable[[], T]) -> T:
+        """Run a command in the caller's thread, and let the engine continue with it. Raises `NotInTime`, without running the
+        command, if a component's call has been running for HUNG_SECS and leaves no control."""
+        inside = threading.current_thread() is self.thread  # a component's own call
+        while not self.control.acquire(timeout=LONGEST_SLEEP):
+            self.check_running()
+            call = self.running_call()
+            if call is not None and call.seconds >= HUNG_SECS:
+                raise NotInTime(
+                    f"{self.what} cannot do this at the moment: {call.text} has been running for {call.seconds:.0f} s. Nothing"
+                    " was changed: try again when the call has returned. Calls of a component with `threaded = True` delay no"
+                    " other call"
+                )
+        try:
+            if not inside:
+                self.check_running()
+            return command()
+        finally:
+            self.control.release()
+            self.wake()
+
+    def slow_now(self) -> str:
+        """Return what is probably still running if the loop does not end."""
+        call = self.running_call()
+        return self.slow if call is None else f"{call.text}, which has been running for {call.seconds:.0f} s,"
 
     def check_outside(self, what: str) -> None:
         """Raise SquallError if a component makes a call that would wait until the component's own call ends."""
@@ -49,6 +93,7 @@ class SimulatedDriver:
     simulated = True
 
     def __init__(self) -> None:
+        self.control = nullcontext()
         self.clock = ManualClock()
         self.engine: Rounds | None = None
         self.stopped = False
@@ -70,7 +115,7 @@ class SimulatedDriver:
         if self.in_round:
             raise SquallError(called_inside(what))
 
-    def call(self, command: Callable[[], T]) -> T:
+    def command(self, command: Callable[[], T]) -> T:
         """Run a command, and everything that follows from the command at this instant."""
         if self.stopped:
             raise SquallError("the local cluster has been shut down")

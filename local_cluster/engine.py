@@ -9,7 +9,9 @@ Must not know: threads, real time, the user's calls.
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager
 
+from local_cluster.driver import RunningCall
 from local_cluster.stamps import new_stamp
 from local_cluster.virtual_host import VirtualHost, WorkerSettings
 from nimbus.counters.counting import Statuses
@@ -33,8 +35,17 @@ _PACE = LoopPace(soon=0.0, at_rest=math.inf, heartbeat=math.inf, reread=math.inf
 class Engine:
     """A local cluster in one process. It has no thread of its own: its driver calls it, and advances the clock."""
 
-    def __init__(self, clock: Clock, settings: WorkerSettings, supervisors: int, slots: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        settings: WorkerSettings,
+        supervisors: int,
+        slots: int,
+        control: AbstractContextManager[object],
+    ) -> None:
+        """`control`: entered for all work except the processing of tuples; commands enter it, too."""
         self.clock = clock
+        self.control = control
         self.store = InMemoryStore()
         self.registry = Registry(self.store)
         self.nimbus = Nimbus(self.store, clock, stamp=new_stamp)
@@ -80,6 +91,11 @@ class Engine:
 
     def sync(self) -> bool:
         """Let Nimbus do its due work, then let the supervisors carry out the changes; return whether anything changed."""
+        with self.control:
+            return self.sync_in_control()
+
+    def sync_in_control(self) -> bool:
+        """As `sync`."""
         changed, self.changed = self.changed, False
         now = self.clock.now()
         if changed or self.nimbus_is_due():
@@ -97,7 +113,8 @@ class Engine:
 
     def nimbus_is_due(self) -> bool:
         """Return whether Nimbus has work to do now, even if nothing changed."""
-        return self.nimbus.due is not None and self.clock.now() >= self.nimbus.due
+        due = self.nimbus.due  # read once: a command in another thread may clear it at any moment
+        return due is not None and self.clock.now() >= due
 
     def report_after_stall(self, workers: list[Worker], patience: float) -> None:
         """Send keep-alives if a user's call, perhaps in another worker, blocked everything for `patience` seconds or more. So
@@ -114,7 +131,22 @@ class Engine:
 
     def stop(self) -> None:
         """Stop all workers at once."""
-        self.host.stop()
+        with self.control:
+            self.host.stop()
+
+    def running_call(self) -> RunningCall | None:
+        """Return the component's call that is running in the engine's own thread. May be called from any thread."""
+        for container in self.host.containers():
+            worker = container.worker
+            task = None if worker is None else worker.running
+            if worker is not None and task is not None:
+                first, last = (
+                    ("open()", "close()") if task.spec.kind == "spout" else ("prepare()", "cleanup()")
+                )
+                what = first if not task.opened else last if task.closed else "a call"
+                place = f"{task.spec.id}[{task.id}] of topology {worker.plan.topology.name!r}"
+                return RunningCall(f"{what} of {place}", self.clock.now() - task.busy_since)
+        return None
 
     def next_time(self) -> float | None:
         """Return the time at which a round is due even if nothing arrives."""

@@ -13,6 +13,7 @@ import logging
 import shutil
 import tempfile
 import time
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -66,7 +67,15 @@ class WorkerView:
 class ProcessEngine:
     """A local cluster with worker processes. It has no thread of its own: its driver calls it."""
 
-    def __init__(self, clock: Clock, supervisors: int, slots: int, supervisor_timeout_secs: float) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        supervisors: int,
+        slots: int,
+        supervisor_timeout_secs: float,
+        control: AbstractContextManager[object],
+    ) -> None:
+        """`control`: entered for each round; commands enter it, too."""
         if supervisor_timeout_secs < LEASE_SECS + MARGIN:
             raise InvalidConfig(
                 [
@@ -75,6 +84,7 @@ class ProcessEngine:
                 ]
             )
         self.clock = clock
+        self.control = control
         self.store = InMemoryStore()
         self.registry = Registry(self.store)
         self.nimbus = Nimbus(
@@ -121,6 +131,11 @@ class ProcessEngine:
         if now < self.due(now):
             self.rounds = 0
             return False
+        with self.control:
+            return self.round_in_control(now)
+
+    def round_in_control(self, now: float) -> bool:
+        """As `round`, at a time when work is due."""
         self.changed = False
         self.retry_at = None
         self.nimbus.tick()
@@ -144,7 +159,8 @@ class ProcessEngine:
         if self.changed:
             return now
         times = [supervisor.next_time(now) for supervisor in self.supervisors]
-        return min(times if self.nimbus.due is None else [*times, self.nimbus.due])
+        due = self.nimbus.due  # read once: a command in another thread may clear it at any moment
+        return min(times if due is None else [*times, due])
 
     def count(self, name: str) -> None:
         """Do nothing: worker processes send their counters by themselves."""

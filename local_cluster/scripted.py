@@ -67,6 +67,8 @@ class ScriptedSpout(Spout):
 
     def __init__(self, fields: Fields | str | Sequence[str], script: Iterable[Any]) -> None:
         self.outputs = Fields(fields)
+        if isinstance(script, (str, bytes, Mapping)) or not hasattr(script, "__iter__"):
+            raise InvalidTopology([f"the script is {typed(script)}: give a list of value tuples and Pauses"])
         self.script = tuple(tuple(entry) if isinstance(entry, list) else entry for entry in script)
         problems = [
             f"the script of {type(self).__name__}, position {position}, {problem}"

@@ -75,12 +75,13 @@ class VirtualHost:
         self.changed = False
 
     def containers(self, name: str | None = None) -> list[VirtualContainer]:
-        """Return the containers whose workers run; with `name`, only the containers of the topology with this name."""
+        """Return the containers whose workers run; with `name`, only the containers of the topology with this name. May be
+        called from any thread."""
         return [
             container
-            for topology in self.topologies.values()
+            for topology in list(self.topologies.values())
             if name is None or topology.topology.name == name
-            for container in topology.running.values()
+            for container in list(topology.running.values())
         ]
 
     def workers(self, name: str | None = None) -> list[Worker]:
@@ -125,7 +126,7 @@ class VirtualHost:
     def clear(self, key: Key) -> None:
         """See `ProcessHost`."""
 
-    def provision(self, record: TopologyRecord, now: float) -> Provision:
+    def provision(self, record: TopologyRecord, now: float, since: float = 0.0) -> Provision:
         """See `ProcessHost`. No files are fetched: the topology is read from the store."""
         if record.id not in self.topologies:
             topology = get_bundle(self.store, record.id)
@@ -138,6 +139,9 @@ class VirtualHost:
         """See `ProcessHost`."""
         there = self.topologies.items()
         self.topologies = {name: each for name, each in there if name in used or each.running}
+
+    def check_starts(self) -> None:
+        """See `ProcessHost`."""
 
     def tick(self, now: float) -> None:
         """See `ProcessHost`."""

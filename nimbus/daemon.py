@@ -30,6 +30,7 @@ from nimbus.http.handlers import Services
 from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
+from nimbus.security.changes import ChangeFiles
 from nimbus.security.secrets import Secrets
 from squall.cluster.identity import OtherCluster
 from squall.cluster.records import NimbusRecord, SupervisorRecord
@@ -43,7 +44,7 @@ from squall.http.pool import Address
 from squall.http.server import HttpServer, listen
 from squall.packages.versions import own_versions
 from squall.security import tls
-from squall.security.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header
+from squall.security.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header, fingerprint
 from squall.transport.carriers.sockets import make_keys
 from topology_api.errors import SquallError
 from topology_api.options import defaults
@@ -152,12 +153,13 @@ class NimbusDaemon:
             self._driver.wake,
             self._why_aside,
             state_mark(state.directory),
+            time.time,
         )
         self.views = Views(store, self.counters, time.time, self._housekeeping.missing.lost)
         conf = {**defaults("daemon"), **settings.conf}
         services = Services(self.views, self.files, self._control, self._driver, conf, self._ask_supervisor)
         authenticator = Authenticator(lambda: self._secrets.token, state.pair, store, self._control.given_up)
-        app = make_app(services, authenticator)
+        app = make_app(services, authenticator, ChangeFiles(state.directory, time.time))
         self._server = HttpServer(
             app, self._listener, "squall-nimbus-http", KEEP_ALIVE_SECS, MOST_CONNECTIONS, server_files
         )
@@ -194,7 +196,8 @@ class NimbusDaemon:
         _log.info("Nimbus %s has ended", self.me.id)
 
     def _begin(self) -> None:
-        _log.info("Nimbus %s answers at %s; its state is in %s", self.me.id, self.url, self._state.directory)
+        where = self.me.id, self.url, fingerprint(self.me.public_key), self._state.directory
+        _log.info("Nimbus %s answers at %s; its key is %s, its state is in %s", *where)
         self._driver.start(self._control)
         self._housekeeping.start()
 

@@ -47,8 +47,9 @@ printf 'Authorization: Bearer %s\\n' "$(cat TOKEN_FILE)" |
 ```
 
 The operators' token is in a file whose path Nimbus logs when it becomes the leader. Any Nimbus of the cluster answers requests
-that only read; a request that changes something is redirected (307) to the leader. `curl --location-trusted` follows the
-redirect; `curl -L` follows it without the token and gets a 401.
+that only read; a request that changes something is redirected (307) to the leader. `curl -L` follows the
+redirect without the token and gets a 401: ask the leader instead, whose URL is in `GET /api/v1/cluster`, if it is a Nimbus that
+you know. (`--location-trusted` would send the token to any host that an answer names.)
 
 Names in paths are quoted (`a b` is `a%20b`). Answers are JSON; times are in seconds. The types of all fields are in
 `openapi.json`; later releases may add fields. A body may be nested 100 levels deep.

@@ -39,7 +39,7 @@ def defaults_yaml() -> str:
     lines = [
         "# Every option of Squall with its default. Written from the options table by",
         "#     python scripts/reference_pages.py",
-        "# Do not edit it: what you want changed goes into conf/squall.yaml, the topology, or -o key=value.",
+        "# Do not edit it: what you want changed goes into the site's file, the topology, or -o key=value.",
         "",
     ]
     values = defaults("daemon")

@@ -1,10 +1,10 @@
 """Writes the files that are generated from the code: conf/defaults.yaml, and of docs/ the API reference, options, the life of a
-topology, and the HTTP API.
+topology, the HTTP API, and the options of the page for people who come from Storm.
 
     python scripts/reference_pages.py        # after a change of docstrings, options or tables
 
-Their content is in docstrings and tables, nowhere else; tests/repository/test_reference_pages.py checks that the
-pages are up to date. This script must not know what any of it means.
+Their content (of the last page: its table) is in docstrings and tables, nowhere else; tests/repository/test_reference_pages.py
+checks that the pages are up to date. This script must not know what any of it means.
 """
 
 from __future__ import annotations
@@ -269,6 +269,20 @@ def http_api() -> str:
     return WRITTEN + as_markdown()
 
 
+def coming_from_storm() -> str:
+    """Return the page for people who come from Storm, with the table of options; the rest of the page is written by hand."""
+    from topology_api.storm_options import table
+
+    page = (ROOT / "docs" / "coming-from-storm.md").read_text(encoding="utf-8")
+    begin, end = (
+        "<!-- The table of options is topology_api/storm_options.py. -->\n\n",
+        "\n## What behaves differently",
+    )
+    before, _, rest = page.partition(begin)
+    _, _, after = rest.partition(end)
+    return before + begin + table() + end + after
+
+
 def default_options() -> str:
     from scripts.options_pages import defaults_yaml
 
@@ -281,6 +295,7 @@ PAGES = {
     "docs/options.md": options,
     "docs/states.md": states,
     "docs/http-api.md": http_api,
+    "docs/coming-from-storm.md": coming_from_storm,
 }
 
 

@@ -1,6 +1,6 @@
 """Settings: layers of configuration merged into one; the operator's values have priority.
 
-    defaults < site file < environment < the topology's conf < a component's conf
+    defaults < site file < working folder < environment < the topology's conf < a component's conf
              < -o key=value < -o component:key=value
 
 The options table of topology_api holds the rules for keys and values; this module reads the sources of values, and names the
@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from topology_api import storm_options
 from topology_api.errors import InvalidConfig
 from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of, without_daemons
 from topology_api.wording import listed, nearest, shown, typed
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from topology_api.topology import Topology
 
 ENVIRONMENT_PREFIX = "SQUALL_"
+#: Defaults of local clusters, where they differ: a topology whose every tuple fails comes to an end.
+LOCAL_DEFAULTS = {"topology.on.outage": "give-up"}
 
 
 @dataclass
@@ -32,6 +35,16 @@ class Overrides:
 
     topology: dict[str, object] = field(default_factory=dict)
     components: dict[str, dict[str, object]] = field(default_factory=dict)
+
+
+def overrides_of(conf: Mapping[str, object] | Overrides | None) -> Overrides:
+    """Return the overrides in an argument `conf`: a mapping is for the whole topology. Raises InvalidConfig for any other
+    type."""
+    if isinstance(conf, Overrides):
+        return conf
+    if conf is not None and not isinstance(conf, Mapping):
+        raise InvalidConfig([f"conf is {typed(conf)}: give a dict from keys to values"])
+    return Overrides(topology=dict(conf or {}))
 
 
 @lru_cache(maxsize=1)
@@ -76,7 +89,7 @@ def _labelled(conf: object, scope: Scope, label: str) -> list[str]:
 
 
 def load_site(path: str | Path) -> dict[str, object]:
-    """Return the configuration in a site's YAML file (`conf/squall.yaml` or the file that --config names).
+    """Return the configuration in a YAML file: the site's file, or that of a working folder.
 
     The file holds one mapping with full keys, such as `topology.workers: 2`. Raises InvalidConfig, with all problems, if the
     file cannot be read, is not YAML, or holds unknown keys or wrong values.
@@ -122,6 +135,8 @@ def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
     """
     keys = {_environment_name(key): key for key in OPTIONS}
     groups = tuple(_environment_name(prefix) for prefix in PREFIXES)
+    unknown = (name for name in storm_options.names() if name not in OPTIONS)
+    storm = {_environment_name(name): storm_options.instead_of(name) for name in unknown}
     conf: dict[str, object] = {}
     problems = []
     for variable in sorted(environ):
@@ -133,6 +148,8 @@ def environment_conf(environ: Mapping[str, str]) -> dict[str, object]:
                 continue
             problems += _labelled({keys[variable]: value}, "daemon", variable)
             conf[keys[variable]] = value
+        elif variable in storm:
+            problems.append(f"{variable}: it names an option of Storm's; {storm[variable]}")
         elif variable.startswith(groups):
             problems.append(f"{variable}: it names no option{nearest(variable, keys)}")
     if problems:
@@ -178,16 +195,20 @@ def merged(
     site: Mapping[str, object] | None = None,
     env: Mapping[str, object] | None = None,
     overrides: Overrides | None = None,
+    *,
+    local: bool = False,
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
     """Return the configuration of a topology and of each of its components, all layers merged.
 
-    site: from `load_site`. env: from `environment_conf`. Returns (the topology's configuration, {component id: the component's
-    complete configuration}). Raises InvalidConfig with all problems of all layers; each problem names the source of its value.
+    site: from `load_site`. env: from `environment_conf`. local: for a local cluster. Returns (the topology's configuration,
+    {component id: the component's complete configuration}). Raises InvalidConfig with all problems of all layers; each problem
+    names the source of its value.
     """
     site, env, overrides = site or {}, env or {}, overrides or Overrides()
     if problems := _problems(topology, site, env, overrides):
         raise InvalidConfig(problems, f"topology {topology.name!r}")
-    ground = {**defaults(), **without_daemons(site), **without_daemons(env), **topology.conf}
+    ground = {**defaults(), **(LOCAL_DEFAULTS if local else {})}
+    ground |= {**without_daemons(site), **without_daemons(env), **topology.conf}
     of_components = {
         component.id: json_copy(
             {**ground, **component.conf, **overrides.topology, **overrides.components.get(component.id, {})}

@@ -16,6 +16,17 @@ from squall.reports.events import Event
 
 
 @dataclass(frozen=True)
+class DownTask:
+    """A bolt task that is down: `since` when (a value of `time.time()`; in a local cluster in one process, of
+    its clock), and its last error.
+    """
+
+    task: int
+    since: float
+    error: str
+
+
+@dataclass(frozen=True)
 class ComponentStatus:
     """The totals of one component since the topology was submitted.
 
@@ -25,7 +36,8 @@ class ComponentStatus:
     pending: open trees of a spout, including those that wait for their replay. errors: errors in user code.
     dropped: untracked tuples that were dropped because a cycle was full. p50, p99: complete latency in seconds (from the first
     emission to the ack); None before the first ack. idle: for a spout, why it does not emit, or "" if it emits; for a bolt,
-    what a long call waits for, as reported by `Context.progress(why)`.
+    what a long call waits for, as reported by `Context.progress(why)`. down: the tasks of a bolt that have failed for every
+    tuple, so that their tuples wait (`topology.on.outage`).
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
     first_failure: the first failed tree and its reason; trees that failed only because the topology ended ("stopped") are left
     out.
@@ -47,6 +59,7 @@ class ComponentStatus:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     failures: Mapping[str, int] = field(default_factory=dict)
     first_failure: str = ""
+    down: tuple[DownTask, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,7 +85,9 @@ class TopologyStatus:
     def as_dict(self) -> dict[str, Any]:
         """Return the status as JSON values."""
         components = {
-            name: vars(component) | {"metrics": dict(component.metrics), "failures": dict(component.failures)}
+            name: vars(component)
+            | {"metrics": dict(component.metrics), "failures": dict(component.failures)}
+            | {"down": msgspec.to_builtins(component.down)}
             for name, component in self.components.items()
         }
         return {

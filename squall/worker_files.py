@@ -14,10 +14,12 @@
   work/           the process's working directory, new for each process, for user code; only if the supervisor makes one
 ```
 
-Each file is written under a temporary name and renamed, so that a reader always sees it complete. Reading a file with
-unexpected content raises `BadFile`. The worker and the supervisor may outlive each other: a new supervisor finds the running
-worker by its heartbeat. On a full disk, a new lease or heartbeat overwrites the previous file, which needs no space, so running
-workers continue.
+Each file is written under a temporary name and renamed, so that a reader always sees it complete. User code runs in the worker
+and may replace any of these files by anything. So all of them are read by `squall.guarded_files`, up to a size for each kind,
+and every fault of a file is a `BadFile`; an `OSError` means that the reader itself can open no file at the moment. The worker
+and the supervisor may outlive each other: a new supervisor finds the running worker by its heartbeat. On a full disk, a new
+lease or heartbeat overwrites the previous file, which needs no space, so running workers continue. If the directory cannot be
+written for another reason, what they exchange is kept in memory (`squall.spare_files`), and running workers continue too.
 Must not know: processes, what the values cause.
 """
 
@@ -33,9 +35,10 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from squall import atomic_files
+from squall import atomic_files, guarded_files, spare_files
 from squall.cluster.records import JSON, Placement
-from squall.exact_structs import S, WrongValue, build_type_info, read_exactly
+from squall.exact_structs import S, build_type_info, read_exactly
+from squall.guarded_files import DamagedFile, read_guarded
 from squall.values import Address, Incarnation, Keys, TaskRow
 from topology_api.errors import SquallError
 
@@ -64,8 +67,25 @@ EXIT_FILES: Final = 76
 EXIT_UNOPENED: Final = 77
 
 
+#: The most bytes of each file. Orders hold the assignment and the configurations, which are records of the store (a megabyte
+#: each); a heartbeat and an end become a report, which must fit into one record even when its text is escaped.
+MOST_BYTES: Final[Mapping[str, int]] = {
+    ORDERS: 64 * 1024 * 1024,
+    KEYS: 64 * 1024,
+    LEASE: 64 * 1024,
+    HEARTBEAT: 128 * 1024,
+    COUNTERS: 4 * 1024 * 1024,
+    END: 64 * 1024,
+}
+#: The most bytes of any other file.
+_MOST_OTHER: Final = 64 * 1024
+#: The most characters of the reason in `end.json`.
+MOST_REASON: Final = 4000
+
 #: The files that must be written even on a full disk.
 _SIGNS: Final = (LEASE, HEARTBEAT)
+#: The files that worker and supervisor exchange while the worker runs.
+_EXCHANGED: Final = (ORDERS, LEASE, HEARTBEAT, COUNTERS, END)
 #: The errors that mean a full disk.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -166,21 +186,37 @@ def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> No
 
 
 def write_bytes(directory: Path | str, name: str, data: bytes, mode: int = 0o644) -> None:
-    """Write bytes to `directory`/`name` atomically; on a full disk, a lease or a heartbeat overwrites the previous file."""
+    """Write bytes to `directory`/`name` atomically; on a full disk, a lease or a heartbeat overwrites the previous file. If the
+    directory cannot be written otherwise, the files that both sides exchange while the worker runs are kept in memory."""
     try:
         atomic_files.write_bytes(directory, name, data, mode)
+        if name in _EXCHANGED:
+            spare_files.remove_spare(directory, name)
     except OSError as error:
+        if error.errno in spare_files.UNWRITABLE and name in _EXCHANGED:
+            try:
+                return spare_files.write_spare(directory, name, data)
+            except OSError:
+                raise error from None
         target = os.path.join(directory, name)
         if error.errno not in _FULL or name not in _SIGNS or not os.path.exists(target):
             raise
         _write_over(target, data)
+        if name in _EXCHANGED:  # an earlier one in memory would be read instead
+            spare_files.remove_spare(directory, name)
 
 
 def _write_over(target: str, data: bytes) -> None:
     """Overwrite an existing file, which needs no more disk. Shorter data is padded with blanks, which JSON ignores."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
-        os.pwrite(descriptor, data.ljust(os.fstat(descriptor).st_size), 0)
+        descriptor = guarded_files.open_to_overwrite(target)
+    except DamagedFile as error:
+        raise OSError(errno.EINVAL, str(error)) from error
+    try:
+        size, most = os.fstat(descriptor).st_size, MOST_BYTES[os.path.basename(target)]
+        if size > most:
+            os.ftruncate(descriptor, most)
+        os.pwrite(descriptor, data.ljust(min(size, most)), 0)
     finally:
         os.close(descriptor)
 
@@ -188,16 +224,32 @@ def _write_over(target: str, data: bytes) -> None:
 def read(directory: Path | str, name: str) -> dict[str, Any] | None:
     """Return the JSON values of a file, None if there is no file; raise `BadFile` if it is not a file of this format."""
     path = os.path.join(directory, name)
-    try:
-        with open(path, "rb", buffering=0) as file:
-            body = json.loads(file.read())
-    except FileNotFoundError:
+    data = read_bytes(directory, name)
+    if data is None:
         return None
-    except (OSError, ValueError) as error:
+    try:
+        body = json.loads(data)
+    except Exception as error:  # also a RecursionError, and a number with too many digits
         raise BadFile(f"{path} cannot be read: {error}") from error
     if not isinstance(body, dict) or body.pop("format", None) != FORMAT:
         raise BadFile(f"{path} is not a file of format {FORMAT}")
     return body
+
+
+def read_bytes(directory: Path | str, name: str) -> bytes | None:
+    """Return the bytes of a file, None if there is no file; raise `BadFile` if it is not a regular file, is too large, or
+    cannot be read."""
+    try:
+        return read_guarded(path_of(directory, name), MOST_BYTES.get(name, _MOST_OTHER))
+    except DamagedFile as error:
+        raise BadFile(str(error)) from error
+
+
+def path_of(directory: Path | str, name: str) -> str:
+    """Return the path at which a file of a worker's directory is now."""
+    if name in _EXCHANGED:
+        return spare_files.current_path(directory, name)
+    return os.path.join(directory, name)
 
 
 def read_orders(directory: Path | str) -> Orders | None:
@@ -230,7 +282,8 @@ def _read_struct(directory: Path | str, name: str, kind: type[S], optional: tupl
     body = read(directory, name)
     try:
         return None if body is None else read_exactly(kind, body, optional)
-    except WrongValue as error:
+    # Usually a WrongValue; or JSON that was read, but is too deep to be checked or shown.
+    except Exception as error:
         raise BadFile(f"{directory}/{name}: {error}") from error
 
 

@@ -47,6 +47,7 @@ COMMANDS: Final = {
     "logs": Entry("Show the logs of a topology's workers.", "logs"),
     "top": Entry("Watch the busiest components of a cluster.", "top"),
     "drain": Entry("Move all work away from a host.", "supervisors:drain"),
+    "nimbuses": Entry("List the Nimbuses of a cluster and their keys.", "nimbuses"),
     "supervisors": Entry("List the hosts of a cluster and their slots.", "supervisors"),
     "nimbus": Entry("Start a Nimbus, a master of a cluster.", "daemons:nimbus"),
     "supervisor": Entry("Start the daemon that runs workers on a host.", "daemons:supervisor"),
@@ -65,7 +66,9 @@ class UsageRefused(click.ClickException):
     """A SquallError, shown as the name of the failed command and the reason; exit status 1."""
 
     def show(self, file: object = None) -> None:
-        click.echo(self.message, err=True)
+        from squall_cli.terminal.lines import echo
+
+        echo(self.message, err=True)
 
 
 class Squall(click.Group):

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Final
 
@@ -28,20 +28,21 @@ from squall.values import Incarnation
 from supervisor import exits, plan
 from supervisor.artifacts import Failed, Pending
 from supervisor.desired_state import TopologyView
+from supervisor.host_trouble import HostTrouble
 from supervisor.managed_worker import ManagedWorker, died, not_started
 from supervisor.orders import HostSettings, Own, occasion_of, orders_for
 from supervisor.plan import Action, Backoff, DesiredState, Goal, Key, Phase, Timeouts, soon
 from supervisor.process_host import ProcessHost
+from supervisor.rare_warnings import RareWarnings
 from supervisor.reporter import NimbusLink, Reporter
 from supervisor.store_view import StoreView
+from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
 
 #: The most rounds within one `sync`. Each action changes a worker's phase, and no worker can pass through more than six phases
 #: without waiting.
 _ROUNDS: Final = 6
-#: Seconds between two warnings about a failure that concerns every worker.
-_WARN_EVERY: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -98,13 +99,14 @@ class Supervisor:
     _time: float = field(default=0.0, init=False)
     _looked: float | None = field(default=None, init=False)
     _lease: int = field(default=0, init=False)
-    _warn_again: float = field(default=0.0, init=False)
+    _warnings: RareWarnings = field(default_factory=RareWarnings, init=False)
 
     def __post_init__(self) -> None:
         self.id, terms = self.record.id, self.terms
         self.timeouts, self.pace = terms.timeouts, terms.pace
         host = reached_at(terms.bind, self.record.host)
         self._host_settings = HostSettings(self.id, terms.bind, host, terms.lease_secs)
+        self._trouble = HostTrouble(self.processes.check_starts)
         self._reporter = Reporter(self.nimbus, self.id, self.pace.repeat)
         self._next = self._next_heartbeat = self.clock.now()
 
@@ -120,10 +122,11 @@ class Supervisor:
 
     def _begin(self) -> StoreView:
         if self._store_view is None:
+            mark, found = self.processes.mark(), list(self.processes.recover())  # may raise `OSError`
             self._store_view = StoreView(
-                self.registry, self.record, self.admit, self.wake, self.processes.mark(), self.pace.reread
+                self.registry, self.record, self.admit, self.wake, mark, self.pace.reread
             )
-            for recovered in self.processes.recover():
+            for recovered in found:
                 worker = ManagedWorker.recovered(recovered)
                 self._hosted[worker.key] = worker
                 self._lease = max(self._lease, recovered.lease)
@@ -138,8 +141,10 @@ class Supervisor:
             self._time += min(max(now - self._looked, 0.0), 1.0)
         self._looked = now
         for hosted in self._hosted.values():
-            hosted.observe(self._time)
+            self._observe(hosted)
+        self._trouble.retry(self._time)
         for _ in range(_ROUNDS):
+            store_view.set_trouble(self._trouble.why)
             self._refresh(store_view, now)
             self._pass_on(store_view, now)
             if not store_view.known or not self._act(store_view, now):
@@ -242,8 +247,8 @@ class Supervisor:
         for action, key in plan.plan(wanted, self._hosted, self._time, self.timeouts):
             try:
                 done |= self._do(store_view, action, key, now)
-            except Exception:  # the error concerns one worker; the others continue
-                _log.exception("supervisor %s: %s of %s failed", self.id, action.name, key)
+            except Exception as error:  # the error concerns one worker; the others continue
+                self._warn((action, key), error, "%s of %s failed", action.name, key)
         return done
 
     def _do(self, store_view: StoreView, action: Action, key: Key, now: float) -> bool:
@@ -252,7 +257,7 @@ class Supervisor:
         hosted = self._hosted[key]
         if action is Action.ADOPT:
             hosted.adopt(self._time)
-            hosted.observe(self._time)
+            self._observe(hosted)
         elif action is Action.SIGNAL:
             hosted.signal(self._time)
         elif action is Action.STOP:
@@ -275,12 +280,12 @@ class Supervisor:
         if view is None or place is None:
             return False  # the worker's orders are unknown at the moment
         hosted = self._hosted.get(key) or self._host(store_view, view, place)
-        state = self.processes.provision(view.record, self._time)
+        state = self.processes.provision(view.record, self._time, hosted.idle_since)
         if isinstance(state, Pending):
             hosted.wait_for(state.part)
             return False
         if isinstance(state, Failed):
-            self._rest(hosted, state.part, state.why, state.backoff)
+            self._rest(hosted, state.part, state.error, state.backoff)
             return True
         if not store_view.may_start(now):
             return store_view.changed  # plan again after the next read
@@ -293,13 +298,16 @@ class Supervisor:
             hosted.start(state, orders, occasion_of(view), self._time)
         except Exception as error:  # after any error, back off before the next try
             backoff = plan.after_death(hosted.backoff, self._time, self._time, unstarted=True)
-            self._rest(hosted, "", str(error), backoff)
+            self._rest(hosted, "", error, backoff)
+        else:
+            self._trouble.started(self._time)
         return True
 
-    def _rest(self, hosted: ManagedWorker, part: str, why: str, backoff: Backoff) -> None:
+    def _rest(self, hosted: ManagedWorker, part: str, error: Exception, backoff: Backoff) -> None:
         """Report a failed start. The start is retried after the back-off."""
-        event = not_started(hosted.named("not_started"), part, why, backoff, self._time)
-        hosted.bury(backoff, event, again=True)
+        self._trouble.failed(error, self._time)
+        event = not_started(hosted.named("not_started"), part, str(error), backoff, self._time)
+        hosted.bury(backoff, event, self._time, again=True)
         _log.error("%s", sentence(event))
 
     def _host(self, store_view: StoreView, view: TopologyView, place: Placement) -> ManagedWorker:
@@ -309,6 +317,7 @@ class Supervisor:
             key, view.record.name, place.incarnation.version, place.slot, self.processes.container(key)
         )
         hosted.timeout = store_view.wanted[key].timeout
+        hosted.idle_since = self._time
         last = view.reports.get(place.worker)
         if last is not None and last.incarnation.version == hosted.version:
             hosted.restart = last.incarnation.restart + 1
@@ -321,12 +330,12 @@ class Supervisor:
         again = self._goal(store_view, hosted) is Goal.RUN
         if hosted.told_to_stop is not None and hosted.killed is None and not exit.status:
             _log.info("%s: ended as ordered", hosted.label)
-            hosted.bury(hosted.backoff, hosted.event, again)
+            hosted.bury(hosted.backoff, hosted.event, self._time, again)
             return
         backoff = plan.after_death(hosted.backoff, hosted.started, self._time, exit.innocent)
         event = died(hosted.named("died"), exits.cause(exit), backoff if again else None, self._time)
         _log.warning("%s", sentence(event), extra={"event": event})
-        hosted.bury(backoff, event, again)
+        hosted.bury(backoff, event, self._time, again)
 
     # Orders to workers
 
@@ -349,7 +358,7 @@ class Supervisor:
                 if hosted.behind and hosted.heard is not None and hosted.signalled is None:
                     hosted.signal(self._time)
             except OSError as error:
-                self._warn("%s cannot be given its orders: %s", hosted.label, error)
+                self._warn("orders", error, "%s cannot be given its orders", hosted.label)
         return given
 
     def _incarnations(self) -> dict[str, dict[str, Incarnation]]:
@@ -370,7 +379,7 @@ class Supervisor:
                 try:
                     hosted.container.write_lease(self._lease)
                 except OSError as error:
-                    self._warn("%s cannot be given a new lease: %s", hosted.label, error)
+                    self._warn("lease", error, "%s cannot be given a new lease", hosted.label)
         self.processes.tick(now)
         self._report_alive()
 
@@ -378,11 +387,23 @@ class Supervisor:
         if self.record.beats:
             self._reporter.heard()
 
-    def _warn(self, text: str, label: str, error: OSError) -> None:
-        """Warn, at most once a minute: a full disk causes a warning on every `sync`."""
-        if self._time >= self._warn_again:
-            self._warn_again = self._time + _WARN_EVERY
-            _log.warning(text, label, error)
+    def _observe(self, hosted: ManagedWorker) -> None:
+        """Read what a worker shows. User code may have left anything in its directory; whatever that is, it concerns only this
+        worker."""
+        try:
+            hosted.observe(self._time)
+        except Exception as error:
+            # If this supervisor can open no file, that is no silence of the worker.
+            if isinstance(error, OSError) and hosted.heard is not None:
+                hosted.heard = self._time
+            self._warn(("observe", hosted.key), error, "%s cannot be observed", hosted.label)
+
+    def _warn(self, kind: Hashable, error: Exception, text: str, *values: object) -> None:
+        """Warn, at most once a minute for each kind and type of error: a full disk causes an error on every `sync`."""
+        if self._warnings.due((kind, type(error)), self._time):
+            known = isinstance(error, (SquallError, OSError))
+            text = f"supervisor %s: {text}: %s"
+            _log.warning(text, self.id, *values, error, exc_info=None if known else error)
 
     # Reports to Nimbus
 
@@ -390,7 +411,7 @@ class Supervisor:
         """Send Nimbus the reports that it does not have. A worker's counters are sent before its state, so that Nimbus has all
         of them when the state says that the worker has ended."""
         for key, hosted in self._hosted.items():
-            counters = hosted.counters()
+            counters = hosted.counters(self._time)
             if counters is not None:
                 self._reporter.counters(key, hosted.incarnation, counters)
             view = store_view.views.get(key[0])

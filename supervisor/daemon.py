@@ -29,6 +29,7 @@ from squall.cluster.store import Store
 from squall.daemon.state_directory import StateDirectory
 from squall.http.host_names import reached_at
 from squall.packages.versions import own_versions
+from squall.security.sealing import fingerprint
 from squall.security.tls import LOGS, ServerFiles, check_bind
 from squall.transport.carriers.sockets import check_address
 from supervisor import artifacts, processes
@@ -79,6 +80,8 @@ class SupervisorSettings:
     packages: artifacts.PackageLimits = field(default_factory=artifacts.PackageLimits)
     limits: Timeouts = field(default_factory=Timeouts)
     command: Callable[[Path], Sequence[str]] = processes.worker_command
+    #: The umask of workers; -1: the supervisor's own.
+    worker_umask: int = -1
 
 
 class SupervisorDaemon:
@@ -149,7 +152,9 @@ class SupervisorDaemon:
                 registry,
                 self.id,
                 key_pair=pair,
-                start=WorkerCommand(processes.own_folders(), settings.ports, settings.command),
+                start=WorkerCommand(
+                    processes.own_folders(), settings.ports, settings.command, settings.worker_umask
+                ),
                 artifacts=self._artifacts,
                 directories=self._directories,
             ),
@@ -221,11 +226,12 @@ class SupervisorDaemon:
             self._link.start()
             self._logs.start()
             _log.info(
-                "supervisor %s of host %s: %d slots, logs at %s, state in %s",
+                "supervisor %s of host %s: %d slots, logs at %s, its key is %s, its state is in %s",
                 self.id,
                 settings.host,
                 settings.slots,
                 self.url,
+                fingerprint(self._state.pair.public),
                 settings.state,
             )
             while not self._stopping:

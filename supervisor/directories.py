@@ -16,6 +16,7 @@ Must not know: processes, which workers run, the contents of files.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -23,13 +24,18 @@ from pathlib import Path
 from typing import Final
 
 from squall import worker_files
+from squall.atomic_files import write_bytes
 from squall.cluster import paths
-from squall.cluster.blobs import MANIFEST, write_bundle
+from squall.cluster.blobs import MANIFEST, damage_of_bundle, write_bundle
 from squall.cluster.store import Store
 from squall.daemon.state_mark import state_mark
+from squall.guarded_files import is_file
 from squall.security.private_files import make_private_folder
+from squall.spare_files import clear_spares
 from squall.values import Incarnation
 from supervisor.removals import delete
+
+_log = logging.getLogger(__name__)
 
 PROCESS: Final = "process.json"
 
@@ -43,6 +49,8 @@ _TALK: Final = (
     worker_files.END,
     PROCESS,
 )
+#: The files that the supervisor writes there.
+_WRITTEN: Final = (worker_files.ORDERS, worker_files.KEYS, worker_files.LEASE)
 #: A longer name is cut to this many characters. File systems allow 255 characters; the rest is for the digest, and for the
 #: longer names of temporary files.
 _LONGEST_NAME: Final = 180
@@ -92,7 +100,7 @@ class Directories:
         return [
             self.root / topology / "workers" / worker
             for topology in _names(self.root)
-            for worker in _names(self.root / topology / "workers")
+            for worker in _names(self.root / topology / "workers", changeable=True)
         ]
 
     def make_worker(self, topology_id: str, worker: str) -> Path:
@@ -101,7 +109,11 @@ class Directories:
         directory = self.worker(topology_id, worker)
         make_private_folder(directory)
         for name in (worker_files.HEARTBEAT, worker_files.COUNTERS, worker_files.END, PROCESS):
-            (directory / name).unlink(missing_ok=True)
+            self._clear(directory / name)
+        for name in (*_WRITTEN, worker_files.LOG, worker_files.OUTPUT):
+            if not is_file(directory / name):  # user code may have put anything there
+                self._clear(directory / name)
+        clear_spares(directory)
         work = self.work(directory)
         if work is not None:
             self._remove(work)
@@ -113,24 +125,47 @@ class Directories:
         return directory / worker_files.WORK if self._own_work else None
 
     def make_bundle(self, store: Store, topology_id: str) -> Path:
-        """Return the directory of the topology's bundle, after fetching the bundle if it is missing."""
+        """Return the directory of the topology's bundle, after fetching the bundle if it is missing or damaged."""
         directory = self.topology(topology_id) / "bundle"
-        if not has_bundle(directory):
-            make_private_folder(directory)
-            write_bundle(store, topology_id, directory)
+        if has_bundle(directory):
+            if (damage := damage_of_bundle(directory)) is None:
+                return directory
+            _log.warning("the bundle of topology %s is fetched again: %s", topology_id, damage)
+        if directory.is_symlink() or not directory.is_dir():
+            self._clear(directory)
+        make_private_folder(directory)
+        for name in _names(directory):
+            if not is_file(directory / name):  # a file cannot replace a folder by being renamed to its name
+                self._clear(directory / name)
+        write_bundle(store, topology_id, directory)
         return directory
+
+    def check_writable(self) -> None:
+        """Write a file to the disk and remove it. Raises `OSError` if workers' files cannot be written."""
+        probe = self.root.parent / "probe"
+        make_private_folder(probe)
+        write_bytes(probe, "file", b"written", 0o600, durable=True)
+        (probe / "file").unlink()  # the folder stays: a check that was cut off may have left something in it
 
     def clear_worker(self, topology_id: str, worker: str) -> None:
         """Remove the files of a worker that has left the topology, except its logs. Also remove the oldest logs of workers that
         have left."""
         directory = self.worker(topology_id, worker)
+        clear_spares(directory)
         for name in _TALK:
-            (directory / name).unlink(missing_ok=True)
+            self._clear(directory / name)
         for name in (worker_files.SCRATCH, worker_files.WORK):
             self._remove(directory / name)
         left = [path for path in directory.parent.glob("*") if not (path / worker_files.ORDERS).exists()]
-        left.sort(key=lambda path: path.stat().st_mtime)
+        left.sort(key=lambda path: path.lstat().st_mtime)
         for path in left[:-_LOGS_KEPT]:
+            self._remove(path)
+
+    def _clear(self, path: Path) -> None:
+        """Remove a file; and a folder, if user code has put one in the file's place. Raises `OSError`."""
+        try:
+            path.unlink(missing_ok=True)
+        except IsADirectoryError:
             self._remove(path)
 
     def remove_topologies(self, keep: Collection[str]) -> None:
@@ -157,7 +192,7 @@ def read_started(directory: Path) -> Started | None:
     try:
         body = worker_files.read(directory, PROCESS)
         return None if body is None else Started(incarnation=Incarnation(*body.pop("incarnation")), **body)
-    except (worker_files.BadFile, TypeError, ValueError, KeyError):
+    except (worker_files.BadFile, TypeError, ValueError, KeyError, AttributeError):
         return None
 
 
@@ -169,8 +204,14 @@ def _folder(name: str) -> str:
     return f"{text[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
 
 
-def _names(directory: Path) -> list[str]:
+def _names(directory: Path, changeable: bool = False) -> list[str]:
+    """Return the names in a directory. `changeable`: user code may have made the directory unreadable. Raises `OSError`."""
     try:
         return sorted(os.listdir(directory))
     except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        if not changeable:
+            raise
+        _log.warning("%s cannot be read, and is left alone: %s", directory, error)
         return []

@@ -39,11 +39,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from squall.atomic_files import write_bytes
 from squall.daemon.process_stat import all_processes
+from squall.guarded_files import is_file, open_to_append
 from squall.packages import archives
 from squall.security.private_files import make_private_folder
 from supervisor.log_files import tail
 from supervisor.processes import kill_marked, own_folders
+from supervisor.removals import delete
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -145,19 +148,23 @@ class Environments:
         (directory / READY).unlink(missing_ok=True)
         for name in ("venv", "wheels"):
             shutil.rmtree(directory / name, ignore_errors=True)
+        if not is_file(directory / LOG):  # packages run code of their own while they are built
+            delete(directory / LOG)
         with fetched(environment.requirements) as file:
-            (directory / "requirements.txt").write_bytes(_requirements(file))
+            write_bytes(directory, "requirements.txt", _requirements(file))
         if environment.wheels is not None:
             with fetched(environment.wheels) as file:
                 archives.unpack(file, directory / "wheels", _MOST_WHEELS, _MOST_WHEELS)
-        (directory / "constraints.txt").write_text("".join(f"{line}\n" for line in self._constraints))
+        lines = "".join(f"{line}\n" for line in self._constraints)
+        write_bytes(directory, "constraints.txt", lines.encode())
         try:
             self._build(directory, python)
         except BaseException:
             shutil.rmtree(directory / "venv", ignore_errors=True)
             raise
         shutil.rmtree(directory / "wheels", ignore_errors=True)
-        (directory / READY).write_text("")
+        os.sync()  # after a power failure, an environment that is marked as ready must be complete
+        write_bytes(directory, READY, b"", durable=True)
         return str(python)
 
     def close(self) -> None:
@@ -179,7 +186,7 @@ class Environments:
                         shutil.rmtree(self.root / name / part, ignore_errors=True)
 
     def _build(self, directory: Path, python: Path) -> None:
-        with open(directory / LOG, "ab") as log:
+        with open(open_to_append(directory / LOG, 0o600), "ab") as log:
             if log.tell() > _MOST_LOG:
                 log.truncate(0)
             log.write(time.strftime("# %Y-%m-%d %H:%M:%S\n").encode())

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from squall import worker_files
+from squall.guarded_files import size_of
 from squall.reports.events import Cause
 from squall.worker_files import End
 
@@ -88,10 +89,7 @@ def _of_the_fault(lines: list[str]) -> list[str]:
 
 def output_size(directory: Path) -> int:
     """Return the size of the output file in bytes; 0 without an output file."""
-    try:
-        return (directory / worker_files.OUTPUT).stat().st_size
-    except OSError:
-        return 0
+    return size_of(directory / worker_files.OUTPUT)
 
 
 def read_end(directory: Path, pid: int) -> End | None:

@@ -8,6 +8,7 @@ runs while the loop asks for it. The loop is one thread; `now` is the time on th
 from __future__ import annotations
 
 import logging
+import math
 import queue
 import threading
 from collections.abc import Callable, Hashable
@@ -35,6 +36,7 @@ class BackgroundJobFailed:
 
     why: str
     backoff: Backoff
+    error: Exception
 
 
 @dataclass
@@ -48,6 +50,8 @@ class _Job(Generic[T]):
     # Set last, by the thread that runs the job.
     over: threading.Event = field(default_factory=threading.Event)
     broken: BackgroundJobFailed | None = None
+    # When the loop first saw that the job was done.
+    seen: float | None = None
 
     def run(self) -> None:
         try:
@@ -74,22 +78,26 @@ class Jobs(Generic[T]):
     _started: int = field(default=0, init=False)
 
     def state(
-        self, key: Hashable, work: Callable[[], T], now: float
+        self, key: Hashable, work: Callable[[], T], now: float, since: float = -math.inf
     ) -> T | JobUnderWay | BackgroundJobFailed:
-        """Return the result of a job that is done, or else the job's state. Start a job that is new or due to be retried."""
+        """Return the result of a job that is done, or else the job's state. Start a job that is new, due to be retried, or was
+        not seen to be done at the time `since` or later."""
         job = self._jobs.get(key)
         if job is None or self._is_gone(job):
             # A new job starts with a back-off of one failure, so that its first retry does not come at once.
             job = self._begin(key, _Job(work, now, Backoff(1, now, now)))
         elif job.broken is not None and now >= job.broken.backoff.not_before:
             job = self._begin(key, _Job(work, now, job.broken.backoff))
+        elif job.seen is not None and job.seen < since:
+            job = self._begin(key, _Job(work, now, Backoff(1, now, now)))
         if not job.over.is_set():
             return JobUnderWay(job.since)
         if job.error is None:
+            job.seen = now if job.seen is None else job.seen
             return job.value  # type: ignore[return-value]
         if job.broken is None:
             backoff = after_death(job.before, now, now, unstarted=True)
-            job.broken = BackgroundJobFailed(str(job.error), backoff)
+            job.broken = BackgroundJobFailed(str(job.error), backoff, job.error)
         return job.broken
 
     def knows(self, key: Hashable) -> bool:

@@ -3,7 +3,7 @@
 Offsets are in bytes of the current file; a negative offset counts from the file's end. After a rotation, the file is shorter
 than the offset of a reader that follows the log. This reader first gets the rest of the older file, and then continues at 0 in
 the current file. A piece never ends within a character. The directory belongs to a process that runs user code, so links, pipes
-and devices in it are not accepted as logs.
+and devices in it are not accepted as logs (`squall.guarded_files`).
 Must not know: HTTP.
 """
 
@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import codecs
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from squall.guarded_files import DamagedFile, open_guarded
 
 #: Bytes of one piece by default.
 SOME: Final = 64 * 1024
@@ -55,14 +56,17 @@ def read_piece(path: Path, offset: int, limit: int = SOME) -> Piece | None:
 
 def tail(path: Path, since: int, most: int) -> str:
     """Return the last bytes of a file as text: `most` at most, and none of the first `since`. "" if the file is unreadable."""
-    try:
-        with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            # A file that has become shorter was truncated: its whole content is new.
-            file.seek(max(0 if size < since else since, size - most))
-            return file.read().decode(errors="replace")
-    except OSError:
+    descriptor = _open(path)
+    if descriptor is None:
         return ""
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        try:
+            size = os.fstat(descriptor).st_size
+            # A file that has become shorter was truncated: its whole content is new.
+            begin = max(0 if size < since else since, size - most)
+            return os.pread(file.fileno(), most, begin).decode(errors="replace")
+        except OSError:
+            return ""
 
 
 def _piece(begin: int, data: bytes, size: int) -> Piece:
@@ -77,13 +81,9 @@ def _piece(begin: int, data: bytes, size: int) -> Piece:
 def _open(path: Path) -> int | None:
     """Return a descriptor of a regular file; None for anything else."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+        return open_guarded(path)
+    except (OSError, DamagedFile):
         return None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def _to_a_line(data: bytes) -> int:

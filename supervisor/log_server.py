@@ -101,7 +101,7 @@ class LogServer:
 def _incarnation(directory: Path) -> Incarnation | None:
     try:
         orders = read_orders(directory)
-    except BadFile:
+    except (BadFile, OSError):
         return None
     return None if orders is None else orders.incarnation
 

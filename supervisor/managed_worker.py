@@ -21,6 +21,7 @@ from supervisor.artifacts import Provision
 from supervisor.orders import Occasion, ports_of
 from supervisor.plan import Backoff, Key, Running
 from supervisor.process_host import Container, Recovered
+from supervisor.rare_warnings import RareWarnings
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -39,9 +40,12 @@ class ManagedWorker(Running):
         self.topology = topology
         self.container = container
         self.restart = 0
+        # The time since which no process has run: the next process needs files that were checked after this time.
+        self.idle_since = 0.0
         # The last event of this worker.
         self.event: Event | None = None
         self.ports = (0, 0)
+        self._warnings = RareWarnings()
         # Whether no process has used the number `restart` yet.
         self._fresh = True
         self._forget_process()
@@ -125,7 +129,8 @@ class ManagedWorker(Running):
         try:
             heartbeat = self.container.read_heartbeat()
         except SquallError as error:
-            _log.warning("%s: %s; its heartbeats are not seen", self.label, error)
+            if self._warnings.due("heartbeat", now):
+                _log.warning("%s: %s; its heartbeats are not seen", self.label, error)
             return
         own = self.container.pid, self.incarnation
         if heartbeat is None or (heartbeat.pid, heartbeat.incarnation) != own:
@@ -137,11 +142,20 @@ class ManagedWorker(Running):
         if heartbeat.address is not None:
             self.ports = ports_of(heartbeat.address)
 
-    def counters(self) -> bytes | None:
+    def counters(self, now: float) -> bytes | None:
         """Return the worker's counters if the heartbeat says that they have changed, else None."""
         if self.heartbeat is None or self.heartbeat.counters == self.counted:
             return None
-        if (data := self.container.read_counters()) is not None:
+        try:
+            data = self.container.read_counters()
+        except OSError:  # this supervisor can open no file at the moment: it reads them later
+            return None
+        except SquallError as error:
+            self.counted = self.heartbeat.counters  # read again when the heartbeat names new ones
+            if self._warnings.due("counters", now):
+                _log.warning("%s: %s; its counters are not seen", self.label, error)
+            return None
+        if data is not None:
             self.counted = self.heartbeat.counters
         return data
 
@@ -224,9 +238,9 @@ class ManagedWorker(Running):
         self.killed = now
         self.container.kill()
 
-    def bury(self, backoff: Backoff, event: Event | None, again: bool) -> None:
+    def bury(self, backoff: Backoff, event: Event | None, now: float, again: bool) -> None:
         """Record that the worker's process has ended. `again`: another process is wanted, and gets the next incarnation."""
-        self.life, self.behind = "none", False
+        self.life, self.behind, self.idle_since = "none", False, now
         self.backoff = backoff
         self.event = event
         if again:

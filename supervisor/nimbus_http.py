@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import time
 from contextlib import closing
@@ -31,6 +32,7 @@ from squall.packages.file_sources import FileSources
 from squall.security import sealing
 from squall.security.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, BadKey, KeyPair
 from squall.values import Incarnation
+from supervisor.rare_warnings import RareWarnings
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -39,12 +41,12 @@ _log = logging.getLogger(__name__)
 LOOK: Final = 1.0
 #: Seconds before a failed request is repeated.
 AGAIN: Final = 0.5
-#: Seconds between two warnings about failed requests.
-_WARN_EVERY: Final = 60.0
 #: Seconds that a Nimbus has for its answer.
 ANSWER: Final = 5.0
 #: HTTP statuses after which a request is not repeated: the answer would be the same.
 _NEVER: Final = (400, 413, 422)
+#: How deep counters may be nested. Worker processes nest them seven levels deep at most.
+_MOST_LEVELS: Final = 30
 #: The most workers whose counters are sent in one request.
 _AT_ONCE: Final = 64
 #: The most incarnations of workers whose last counters are kept.
@@ -64,6 +66,17 @@ class _Batch:
     reports: dict[tuple[str, str], WorkerReport]
     counters: dict[CounterKey, bytes]
     beat: bool
+
+    def __str__(self) -> str:
+        reports = [f"the report of worker {worker} of topology {name!r}" for name, worker in self.reports]
+        counters = [f"the counters of worker {worker} of {topology}" for topology, worker, _ in self.counters]
+        return ", ".join([*reports, *counters, *(["a heartbeat"] if self.beat else [])])
+
+    def parts(self) -> list[_Batch]:
+        """Return a batch for each message."""
+        counters = [_Batch({}, {key: each}, False) for key, each in self.counters.items()]
+        reports = [_Batch({key: each}, {}, False) for key, each in self.reports.items()]
+        return [*([_Batch({}, {}, True)] if self.beat else []), *counters, *reports]
 
 
 class Nimbuses:
@@ -255,7 +268,7 @@ class _Sender:
         self._link = link
         self._closed = threading.Event()
         self._failing_since: float | None = None
-        self._warned = 0.0
+        self._warnings = RareWarnings()
         self.thread = threading.Thread(target=self._serve, name=f"squall-to-{record.id}", daemon=True)
 
     def close(self) -> None:
@@ -269,15 +282,13 @@ class _Sender:
             batch = None if self._closed.is_set() else self._link.next_batch(self)
             if batch is None:
                 continue
+            unsent = [batch]
             try:
-                self._client.post(self._path, _body(batch), repeatable=True)
-            except Exception as error:  # this thread must continue
-                if not isinstance(error, (SquallError, OSError)):
-                    _log.exception("internal error while sending to Nimbus %s", self.record.id)
-                if isinstance(error, Refused) and error.status in _NEVER:
-                    _log.error("Nimbus %s rejects reports of this supervisor: %s", self.record.id, error)
-                else:
-                    self._link.give_back(self, batch)
+                while unsent:
+                    unsent[0:1] = self._send(unsent[0])
+            except (SquallError, OSError) as error:
+                for each in unsent:
+                    self._link.give_back(self, each)
                 self.busy = False
                 self._failed(error)
                 self._closed.wait(AGAIN)
@@ -289,12 +300,31 @@ class _Sender:
                     self._failing_since = None
         self._client.close()
 
+    def _send(self, batch: _Batch) -> list[_Batch]:
+        """Send a batch. If Nimbus rejects it, return its messages one by one, so that a message that Nimbus does not accept
+        takes no other message with it; one message that is rejected is dropped. Raises `SquallError` or `OSError` if the batch
+        has to be sent again."""
+        try:
+            self._client.post(self._path, _body(batch), repeatable=True)
+            return []
+        except Exception as error:  # this thread must continue
+            refused = isinstance(error, Refused) and error.status in _NEVER
+            expected = isinstance(error, (SquallError, OSError))
+            if expected and not refused:
+                raise
+            parts = batch.parts()
+            if len(parts) > 1:
+                return parts
+            if self._warnings.due(("rejected", type(error)), time.monotonic()):
+                text = "Nimbus %s cannot be sent %s: %s"
+                _log.error(text, self.record.id, batch, error, exc_info=None if expected else error)
+            return []
+
     def _failed(self, error: Exception) -> None:
         now = time.monotonic()
         if self._failing_since is None:
-            self._failing_since, self._warned = now, now - _WARN_EVERY
-        if now >= self._warned + _WARN_EVERY:
-            self._warned = now
+            self._failing_since, self._warnings = now, RareWarnings()
+        if self._warnings.due("unsent", now):
             _log.warning("reports cannot be sent to Nimbus %s at the moment: %s", self.record.id, error)
 
 
@@ -343,8 +373,21 @@ def _body(batch: _Batch) -> Any:
 
 
 def _json(counters: bytes) -> Any:
-    """Return counters as JSON values; {} for bytes that are not JSON."""
+    """Return counters as JSON values that Nimbus accepts: NaN and infinite numbers as texts; {} for bytes that are not JSON, or
+    are nested too deeply. User code may have written anything into the file."""
     try:
-        return json.loads(counters)
-    except ValueError:
+        values = json.loads(counters, parse_constant=str, parse_float=_finite)
+    except (ValueError, RecursionError):
         return {}
+    level: list[Any] = [values] if isinstance(values, dict) else []
+    for _ in range(_MOST_LEVELS):
+        if not level:
+            break
+        inside = [each.values() if isinstance(each, dict) else each for each in level]
+        level = [value for found in inside for value in found if isinstance(value, (dict, list))]
+    return values if isinstance(values, dict) and not level else {}
+
+
+def _finite(text: str) -> float | str:
+    """Return the number in a text; the text itself if the number is too large for a float."""
+    return number if math.isfinite(number := float(text)) else text

@@ -54,7 +54,7 @@ class Container(Protocol):
         malformed."""
 
     def read_counters(self) -> bytes | None:
-        """Return the worker's counters; None if they cannot be read."""
+        """Return the worker's counters; None if there are none. Raises `SquallError` if they cannot be read."""
 
     def wake(self) -> None:
         """Signal that there are new orders."""
@@ -103,12 +103,16 @@ class ProcessHost(Protocol):
     def clear(self, key: Key) -> None:
         """Remove the files of a worker that has left its topology."""
 
-    def provision(self, record: TopologyRecord, now: float) -> State:
-        """Return whether workers of a topology can start; begin to fetch or build missing artifacts."""
+    def provision(self, record: TopologyRecord, now: float, since: float = 0.0) -> State:
+        """Return whether workers of a topology can start; begin to fetch or build missing artifacts. The files must
+        have been checked for damage at the time `since` or later; damaged files are fetched again."""
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
         """Remove the files of all topologies that are neither in `used` (records by id) nor in `hosted` (ids of topologies with
         workers here)."""
+
+    def check_starts(self) -> None:
+        """Do what each start of a worker does: write files, start a process. Raises `OSError` if this host cannot."""
 
     def tick(self, now: float) -> None:
         """Do periodic work. Called about once a second."""

@@ -12,6 +12,7 @@ Linux only: this module reads `/proc`. Must not know: topologies, the orders of 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from squall.daemon.process_stat import Stat, all_processes, runs, stat_of
+from squall.guarded_files import open_to_append
 from squall.packages.distributions import HOME
 from squall.worker_files import OUTPUT, PORTS
 
@@ -30,6 +32,8 @@ MARK: Final = "WORKER_OF_SQUALL"
 #: How many times to read the environment of a process if the environment is empty. While a process starts another program, the
 #: process has no environment; on a quiet machine this lasts less than half a millisecond.
 _EXEC_READS: Final = 10
+#: Seconds within which a process that does nothing ends.
+_CHECK_PATIENCE: Final = 5.0
 #: Seconds between two of these reads.
 _EXEC_PAUSE: Final = 0.002
 
@@ -94,10 +98,11 @@ class WorkerProcess:
         directory: Path,
         environment: Mapping[str, str],
         work: Path | None = None,
+        umask: int = -1,
     ) -> WorkerProcess:
         """Start a program. Its stdout and stderr are appended to the directory's output file. `work`: the program's working
-        directory; None: the supervisor's. Raises `OSError`."""
-        output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        directory; None: the supervisor's. `umask`: the program's; -1: the supervisor's. Raises `OSError` or `DamagedFile`."""
+        output = open_to_append(directory / OUTPUT, 0o600)
         try:
             popen = subprocess.Popen(
                 list(command),
@@ -107,6 +112,7 @@ class WorkerProcess:
                 env=dict(environment),
                 cwd=work,
                 start_new_session=True,
+                umask=umask,
             )
         finally:
             os.close(output)
@@ -189,6 +195,20 @@ class WorkerProcess:
         for stat in self._others():
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(stat.pid, signal.SIGKILL)
+
+
+def check_start() -> None:
+    """Start a process that does nothing, and wait for its end. Raises `OSError` if this host cannot start one."""
+    command = [sys.executable, "-I", "-S", "-c", ""]
+    streams = subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=streams, stdout=streams, stderr=streams) as process:
+        try:
+            status = process.wait(_CHECK_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise OSError(errno.ETIMEDOUT, f"a process does not end within {_CHECK_PATIENCE:g} s") from None
+    if status:
+        raise OSError(errno.EIO, f"a process that does nothing ends with status {status}")
 
 
 def kill_left_over(session: int, directory: Path) -> None:

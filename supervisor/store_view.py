@@ -15,12 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from msgspec.structs import replace
+
 from squall.cluster import paths
 from squall.cluster.leadership import presence_of_process
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from supervisor.desired_state import Reading, TopologyView, desired_states, places_of, read_topologies
 from supervisor.plan import DesiredState, Key
+from supervisor.rare_warnings import RareWarnings
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -32,8 +35,6 @@ AGAIN: Final = 0.2
 #: If the store has not answered for this many seconds, workers are started according to the last view. Reconnecting after a
 #: freeze takes less time.
 PATIENCE: Final = 5.0
-#: Seconds between two warnings of one kind.
-_WARN_EVERY: Final = 60.0
 
 #: The paths that concern every supervisor. Reports concern only supervisors with workers of the topology.
 _OF_ALL: Final = (paths.CLUSTER, paths.TOPOLOGIES, paths.ASSIGNMENTS, paths.LEAVING, paths.REPLACEMENTS)
@@ -93,7 +94,7 @@ class StoreView:
     #: Whether to keep this supervisor registered.
     present: bool = field(default=True, init=False)
     _next: float = field(default=0.0, init=False)
-    _warned: dict[str, float] = field(default_factory=dict, init=False)
+    _warnings: RareWarnings = field(default_factory=RareWarnings, init=False)
     # The time of the `sync` in which the store itself was last asked.
     _asked: float | None = field(default=None, init=False)
     # The time of the `sync` in which the store itself answered: values that are read later are at least as new.
@@ -104,6 +105,12 @@ class StoreView:
         self._unread, self._unanswered = FailureStreak(self.reread), FailureStreak(self.reread)
         self._presence = presence_of_process(self.registry.store, self.record.id, self.mark)
         self._unwatch = self.registry.store.watch("/", self._note)
+
+    def set_trouble(self, why: str) -> None:
+        """Record in the store why this host cannot start workers; "": it can."""
+        if self.record.cannot_start != why:
+            self.record = replace(self.record, cannot_start=why)
+            self._bytes, self.changed = encode(self.record), True
 
     def register(self) -> None:
         """Register in the store. Raises `SquallError` if the store cannot be reached, or belongs to another cluster."""
@@ -208,8 +215,6 @@ class StoreView:
             self._warn(now, f"leaves topology {name!r} unchanged", why)
 
     def _warn(self, now: float, what: str, why: object) -> None:
-        kind = f"{what}: {type(why).__name__}"  # a warning for a different reason is logged at once
-        last = self._warned.get(kind)
-        if last is None or now >= last + _WARN_EVERY:
-            self._warned[kind] = now
+        # A warning for a different reason is logged at once.
+        if self._warnings.due((what, type(why).__name__), now):
             _log.warning("supervisor %s %s: %s", self.record.id, what, why)

@@ -17,7 +17,7 @@ from os import environ
 from pathlib import Path
 from typing import Final
 
-from squall import worker_files
+from squall import spare_files, worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import StoreError
@@ -53,6 +53,8 @@ class WorkerCommand:
     ports: str | None = None
     #: Returns the command for a worker's directory: a Python and its arguments.
     command: Callable[[Path], Sequence[str]] = processes.worker_command
+    #: The umask of workers; -1: that of this process.
+    umask: int = -1
 
 
 class WorkerProcesses:
@@ -91,15 +93,20 @@ class WorkerProcesses:
         """See `ProcessHost`."""
         self.directories.clear_worker(*key)
 
-    def provision(self, record: TopologyRecord, now: float) -> State:
+    def provision(self, record: TopologyRecord, now: float, since: float = 0.0) -> State:
         """See `ProcessHost`."""
-        return self._artifacts.state(record, now)
+        return self._artifacts.state(record, now, since)
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
         """See `ProcessHost`."""
         ids = set(hosted)
         self.directories.remove_topologies({*used, *ids})
         self._artifacts.keep(used.values(), ids)
+
+    def check_starts(self) -> None:
+        """See `ProcessHost`."""
+        self.directories.check_writable()
+        processes.check_start()
 
     def tick(self, now: float) -> None:
         """See `ProcessHost`."""
@@ -130,8 +137,16 @@ class WorkerProcesses:
 
     def recover(self) -> Iterator[Recovered]:
         """See `ProcessHost`."""
-        found = map(self._recover, self.directories.workers())
-        return (each for each in found if each is not None)
+        spare_files.sweep_spares()
+        for directory in self.directories.workers():
+            found = self._recover(directory)
+            if found is None:
+                continue
+            if self.directories.worker(found.orders.topology_id, found.orders.worker) == directory:
+                yield found
+            else:  # written by user code
+                _log.warning("%s has the orders of a different worker; ending its worker process", directory)
+                _end_unknown(directory, directories.read_started(directory))
 
     def _recover(self, directory: Path) -> Recovered | None:
         started = directories.read_started(directory)
@@ -157,7 +172,6 @@ class WorkerContainer:
         self._host = host
         self._key = key
         self._process: WorkerProcess | None = None
-        self._heartbeat_file = str(directory / worker_files.HEARTBEAT)
         # Inode and modification time of the last heartbeat file that was read.
         self._read: tuple[int, int] | None = None
         self._output_begin = 0
@@ -193,7 +207,7 @@ class WorkerContainer:
         self._output_begin = exits.output_size(self.directory)
         # Record the start beforehand: if this supervisor dies in between, the next one looks for the process.
         directories.write_started(self.directory, Started(0, 0, incarnation, slot))
-        self._process = WorkerProcess.start(command, self.directory, environment, work)
+        self._process = WorkerProcess.start(command, self.directory, environment, work, start.umask)
         self._write_started(self._process, incarnation, slot)
 
     def _write_started(self, process: WorkerProcess, incarnation: Incarnation, slot: int) -> None:
@@ -270,21 +284,24 @@ class WorkerContainer:
     def read_heartbeat(self) -> WorkerHeartbeat | None:
         """See `Container`."""
         try:
-            stat = os.stat(self._heartbeat_file)
+            stat = os.lstat(worker_files.path_of(self.directory, worker_files.HEARTBEAT))
         except OSError:
             return None
         found = (stat.st_ino, stat.st_mtime_ns)
         if found == self._read:
             return None
+        try:
+            heartbeat = worker_files.read_heartbeat(self.directory)
+        except BadFile:
+            self._read = found
+            raise
+        # Not after an OSError: then this process can open no file at the moment, and reads this heartbeat later.
         self._read = found
-        return worker_files.read_heartbeat(self.directory)
+        return heartbeat
 
     def read_counters(self) -> bytes | None:
         """See `Container`."""
-        try:
-            return (self.directory / worker_files.COUNTERS).read_bytes()
-        except OSError:
-            return None
+        return worker_files.read_bytes(self.directory, worker_files.COUNTERS)
 
 
 def _lease_in(directory: Path) -> int:
@@ -292,7 +309,7 @@ def _lease_in(directory: Path) -> int:
     try:
         body = worker_files.read(directory, worker_files.LEASE)
         return int(body["number"]) if body is not None else 0
-    except (BadFile, KeyError, TypeError, ValueError):
+    except (BadFile, KeyError, TypeError, ValueError, OverflowError):
         return 0
 
 

@@ -19,6 +19,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/simulation/test_simulated_clusters.py": "plays 60 seeded clusters at 100 ms each",
     "tests/worker/test_cores_agree.py": "plays random topologies on the plain core and on the compiled one",
     "tests/worker/test_daemon_ends.py": "a user's call hangs until the worker gives up waiting for it",
+    "tests/local_cluster/test_process_cluster.py": "a store is away until its task has failed for five seconds",
     "tests/local_cluster/test_process_orphans.py": "workers end when the lease of their killed script has run out",
     "tests/squall_cli/test_cluster_dev.py": "starts and ends `squall dev` with its workers several times",
     "tests/squall_cli/test_cluster_hosts.py": "drains a host under load, then fails over to a standby Nimbus",

@@ -16,6 +16,7 @@ from topology_api.values import Failure, Replay
 
 if TYPE_CHECKING:
     from topology_api.context import Context
+    from topology_api.errors import FailTuple
     from topology_api.tuples import Tuple
 
 Outputs = Fields | Stream | str | Sequence[str] | Mapping[str, Fields | Stream | str | Sequence[str]]
@@ -192,8 +193,11 @@ class Bolt:
         """Ack an input. Only with `auto_ack = False`. Raises EmitError if it was already acked or failed."""
         _task_of(self, "ack").ack(tup)
 
-    def fail(self, tup: Tuple, reason: str | None = None) -> None:
-        """Fail an input: its spout replays it or gets `fail`, with the reason as `Failure.error`."""
+    def fail(self, tup: Tuple, reason: str | FailTuple | None = None) -> None:
+        """Fail an input: its spout replays it or gets `fail`, with the reason as `Failure.error`.
+
+        A failure is like an exception; with a `FailTuple` as the reason it is like one that `execute` raises.
+        """
         _task_of(self, "fail").fail(tup, reason)
 
     def reset_timeout(self, tup: Tuple) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+from topology_api import storm_options
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import nearest, shown, typed
 
@@ -23,6 +24,9 @@ Check = Callable[[object], "str | None"]
 PREFIXES = ("topology.", "nimbus.", "supervisor.", "squall.", "storm.")
 MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of no use
 _MAX_TUPLES = 100_000_000
+_MOST_BITS = (
+    10_000  # of a number in a user's own key; Python refuses to write a number of much more bits as text
+)
 
 
 # The place where a configuration is set -> the scopes of the options that are allowed there.
@@ -179,6 +183,19 @@ _TABLE = (
         _one_of("fail", "crash"),
     ),
     Option(
+        "topology.on.outage", (str,), "wait", "", "both",
+        "What failures count against a tuple of a spout (see Replay). 'wait': only those of a bolt task that works for other "
+        "tuples; while it works for none, it is down and its tuples wait. 'give-up': every failure; the default of "
+        "squall run, local clusters and tests.",
+        _one_of("wait", "give-up"),
+    ),
+    Option(
+        "topology.outage.give.up.secs", (int, float, type(None)), 3600, "seconds", "both",
+        "With topology.on.outage 'wait': how long a tuple is tried again when its bolt task works for no other tuple, and too "
+        "few tuples fail to show that the task is down. Null: without end.",
+        _or_null(_seconds(), "no end"),
+    ),
+    Option(
         "topology.bolt.hang.secs", (int, float), 60, "seconds", "both",
         "How long a running call of user code keeps its tuples from timing out. In a worker process, a longer call of a bolt "
         "ends the worker: its stacks are written to the worker's log, and the worker is started again. 0: in a worker process "
@@ -213,8 +230,8 @@ _TABLE = (
     ),
     Option(
         "nimbus.url", (str, type(None)), None, "", "daemon",
-        "Where the command finds Nimbus: http://HOST:PORT, several separated by commas. SQUALL_NIMBUS and --nimbus override "
-        "it. Null: http://127.0.0.1:6627.",
+        "Where the command finds Nimbus: https://HOST:PORT, several separated by commas: all Nimbuses of the cluster, because "
+        "the token is sent to no other. SQUALL_NIMBUS and --nimbus override it. Null: http://127.0.0.1:6627.",
         _text,
     ),
     Option(
@@ -265,13 +282,15 @@ _TABLE = (
     Option(
         "squall.zookeeper.credentials.file", (str, type(None)), None, "", "daemon",
         "A file (mode 0600) with one line USER:PASSWORD, ZooKeeper's digest credentials. With it, everything that Squall "
-        "writes to ZooKeeper can be read and changed only with these credentials.",
+        "writes to ZooKeeper can be read and changed only with these credentials. Without it a daemon starts only with "
+        "--insecure-zookeeper, or with a server that `squall zookeeper` started for the same user on the same machine.",
         _text,
     ),
     Option(
         "squall.token.file", (str, type(None)), None, "", "daemon",
-        "The file (mode 0600) with the operators' token: Nimbus writes it, the command reads it. SQUALL_TOKEN_FILE overrides "
-        "it. Null: a file below ~/.local/state/squall.",
+        "The file (mode 0600) with the operators' token of the cluster at nimbus.url in the same file (if that is not set, of "
+        "a Nimbus on this host): Nimbus writes it, the command reads it. SQUALL_TOKEN_FILE overrides it. Null: a file below "
+        "~/.local/state/squall.",
         _text,
     ),
     Option(
@@ -341,6 +360,8 @@ def _problem_of(key: object, value: object, scope: Scope) -> str | None:
             return f"{key!r} {_NOT_HERE[option.scope]}"
         problem = option.problem(value)
         return None if problem is None else f"{key!r} {problem}"
+    if (instead := storm_options.instead_of(key)) is not None:
+        return f"unknown configuration key {key!r}: it is Storm's; {instead}"
     if key.startswith(PREFIXES) or _is_typo(key):
         return f"unknown configuration key {key!r}{nearest(key, OPTIONS)}"
     problem = _json_problem(value)
@@ -361,6 +382,8 @@ def _json_problem(value: object, depth: int = 0) -> str | None:
     """Return why the value of a user's own key cannot be encoded as JSON, or None."""
     if depth > 50:
         return "is nested more than 50 levels deep"
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"holds a whole number of more than {_MOST_BITS:,} bits"
     if value is None or isinstance(value, (bool, int, str)):
         return None
     if isinstance(value, float):

@@ -37,22 +37,24 @@ class Failure:
 class Replay:
     """How the runtime emits failed trees again: the value of `Spout.replay`.
 
-    max_attempts: the maximum number of emissions, including the first (an int >= 1).
+    max_attempts: how many failures may count against a tuple (an int >= 1); None: it is tried again without end. With
+        `topology.on.outage: give-up` every failure counts, so this is the number of emissions, including the first.
     first_delay: seconds between the first failure and the second emission; later delays double.
     max_delay: the longest delay in seconds.
     Raises InvalidConfig with all problems if a value is invalid.
     """
 
-    max_attempts: int = 3
+    max_attempts: int | None = 3
     first_delay: float = 1.0
     max_delay: float = 60.0
 
     def __post_init__(self) -> None:
         problems = []
         attempts = self.max_attempts
-        if type(attempts) is not int or not 1 <= attempts <= _MAX_ATTEMPTS:
+        if attempts is not None and (type(attempts) is not int or not 1 <= attempts <= _MAX_ATTEMPTS):
             problems.append(
-                f"max_attempts is {typed(attempts)}: give an int from 1 to {_MAX_ATTEMPTS} (1 = no replay)"
+                f"max_attempts is {typed(attempts)}: give an int from 1 to {_MAX_ATTEMPTS} (1 = no replay), or None for no "
+                "limit"
             )
         for name in ("first_delay", "max_delay"):
             if problem := number_problem(getattr(self, name), 0, MAX_SECONDS, "seconds"):

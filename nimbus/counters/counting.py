@@ -26,7 +26,7 @@ from squall.cluster.registry import Registry, name_of
 from squall.cluster.store import Store
 from squall.reports.event_text import sentence
 from squall.reports.histogram import LatencyHistogram
-from squall.status import ComponentStatus, TopologyStatus
+from squall.status import ComponentStatus, DownTask, TopologyStatus
 from squall.values import Incarnation, TopologyState
 from topology_api.errors import NoSuchTopology
 
@@ -254,6 +254,7 @@ def component_status(kind: str, tasks: int, totals: ComponentCounters, state: st
         p50=totals.latency.percentile(50),
         p99=totals.latency.percentile(99),
         idle=idle,
+        down=tuple(DownTask(task, *of_task) for task, of_task in sorted(totals.down.items())),
         metrics={name: shown_metric(value) for name, value in metrics.items()},
         failures=totals.failures,
         first_failure=totals.first_failure[1] if totals.first_failure else "",

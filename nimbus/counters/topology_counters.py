@@ -81,6 +81,7 @@ class Counted:
                     totals.add_present(here)
         if not living:
             totals.idle.clear()
+            totals.down.clear()
         return totals
 
     def has_emitted(self) -> bool:

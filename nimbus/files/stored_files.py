@@ -19,6 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from squall.atomic_files import sync_folder
 from squall.packages import archives
 from squall.packages.travel_rules import MOST_REQUIREMENTS_BYTES, problem_of_requirements, problems_of_code
 from topology_api.errors import SquallError
@@ -176,6 +177,7 @@ class Incoming:
         os.fsync(self._file.fileno())
         self._file.close()
         os.replace(self._path, self._target)
+        sync_folder(self._target.parent)
         return self._size
 
     def close(self) -> None:

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
+from msgspec import Struct
+from msgspec.structs import asdict
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -24,12 +26,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nimbus.files.stored_files import FileTooLarge, NoSuchFile, too_large
 from nimbus.http import metrics, openapi
-from nimbus.http.auth import NIMBUS, Authenticator, Caller
+from nimbus.http.auth import NIMBUS, OPERATOR, Authenticator, Caller
 from nimbus.http.errors import RETRY_AFTER, NoSpace, NoSuchPage, Unauthorized, WrongMethod, answer_of
 from nimbus.http.handlers import ApiCall, Services
 from nimbus.http.requests import read_json, read_query
-from nimbus.http.table import ANYBODY, OPERATORS, TABLE, AnyEndpoint
+from nimbus.http.table import ANYBODY, OPERATORS, SMALL, TABLE, AnyEndpoint
 from nimbus.http.views import NoSuchPart
+from nimbus.security.changes import ChangeFiles
 from squall.api.answers import ErrorAnswer, FileAnswer, HealthAnswer
 from squall.api.requests import NoFields
 from squall.http.json_app import json_text
@@ -39,13 +42,16 @@ _log = logging.getLogger(__name__)
 #: How many bytes of a file are written at a time.
 _PIECE: Final = 1024 * 1024
 _NOBODY: Final = Caller("anybody")
+_REDIRECTED: Final = 307
+#: The methods of requests that change nothing.
+_READING: Final = ("GET", "HEAD")
 
 AnyCall = ApiCall[Any, Any]
 
 
-def make_app(services: Services, authenticator: Authenticator) -> ASGIApp:
+def make_app(services: Services, authenticator: Authenticator, changes: ChangeFiles) -> ASGIApp:
     """Return the application."""
-    pages = Pages(services, authenticator)
+    pages = Pages(services, authenticator, changes)
     by_path: dict[str, dict[str, AnyEndpoint]] = {}
     for endpoint in TABLE:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -68,9 +74,10 @@ def make_app(services: Services, authenticator: Authenticator) -> ASGIApp:
 class Pages:
     """Answers requests with the services of one Nimbus."""
 
-    def __init__(self, services: Services, authenticator: Authenticator) -> None:
+    def __init__(self, services: Services, authenticator: Authenticator, changes: ChangeFiles) -> None:
         self._services = services
         self._authenticator = authenticator
+        self._changes = changes
         self._own: Mapping[str, Callable[[Request, AnyCall], Awaitable[Response]]] = {
             "put_file": self._put_file,
             "get_file": self._get_file,
@@ -81,20 +88,33 @@ class Pages:
         }
 
     async def answer(self, methods: Mapping[str, AnyEndpoint], request: Request) -> Response:
-        """Return the answer to a request; every error becomes an answer."""
+        """Return the answer to a request; every error becomes an answer. Record changes and refusals."""
         endpoint = methods.get(request.method) or methods["GET"]  # HEAD is a GET whose body is not sent
+        address = "" if request.client is None else request.client.host
+        change: dict[str, object] = {}
         try:
-            return await self._answer(endpoint, request)
+            response = await self._answer(endpoint, request, change)
         except ClientDisconnect:
-            return Response(status_code=400)  # the client is gone
+            response = Response(status_code=400)  # the client is gone
         except Exception as error:
             status, body = answer_of(error)
             if status == 500:
                 _log.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
-            return _error(status, body)
+            if isinstance(error, Unauthorized):
+                asked = f"{request.method} {request.scope['path']}"
+                await run_in_threadpool(self._changes.refused, str(error), address, asked)
+            response = _error(status, body)
+            change.update({"error": body.error.kind} if change else {})
+        if change and response.status_code != _REDIRECTED:
+            await run_in_threadpool(self._changes.changed, endpoint.id, address, response.status_code, change)
+        return response
 
-    async def _answer(self, endpoint: AnyEndpoint, request: Request) -> Response:
+    async def _answer(self, endpoint: AnyEndpoint, request: Request, change: dict[str, object]) -> Response:
+        """`change` gets what is recorded, if an operator asks for a change."""
         caller = await self._admit(endpoint, request)
+        changes = caller.kind == OPERATOR and endpoint.method not in _READING
+        if changes:
+            change["who"] = caller.kind
         # Another Nimbus asks which files this Nimbus itself has, so its request is not redirected.
         if endpoint.leads == "always" and caller.kind != NIMBUS and not self._services.control.leading:
             return await self._redirect(request)
@@ -105,10 +125,15 @@ class Pages:
             body = await run_in_threadpool(endpoint.body.read, body)
         if endpoint.leads == "reports" and not self._services.control.leading and body.reports:
             return await self._redirect(request)
+        if changes:
+            change.update(
+                path | _fields_of(query) | (_fields_of(body) if endpoint.body_limit == SMALL else {})
+            )
         call = AnyCall(caller, path, query, body)
         if endpoint.handler is None:
             return await self._own[endpoint.name](request, call)
         status, answer = await run_in_threadpool(endpoint.handler, self._services, call)
+        change.update(_fields_of(answer) if changes else {})
         return _json(status, answer)
 
     async def _admit(self, endpoint: AnyEndpoint, request: Request) -> Caller:
@@ -132,7 +157,7 @@ class Pages:
         url = await run_in_threadpool(self._services.leader_url)
         query = request.scope["query_string"].decode("ascii", "replace")
         location = f"{url}{request.scope['path']}{'?' if query else ''}{query}"
-        return Response(status_code=307, headers={"Location": location})
+        return Response(status_code=_REDIRECTED, headers={"Location": location})
 
     # Answers without a thread, or streamed
 
@@ -194,6 +219,13 @@ class Pages:
 
 
 # Answers
+
+
+def _fields_of(struct: object) -> dict[str, object]:
+    """Return the fields of a struct that are set, for the record of a change."""
+    if not isinstance(struct, Struct):
+        return {}
+    return {name: value for name, value in asdict(struct).items() if value is not None}
 
 
 def _json(status: int, answer: object) -> Response:

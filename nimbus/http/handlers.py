@@ -96,7 +96,9 @@ class Services:
             for record in self.views.registry.all_nimbuses():
                 if record.id == leader and record.url:
                     return record.url
-        raise NoLeader("no Nimbus leads at the moment: ask again in a few seconds")
+        why = self.control.why_not_leading
+        because = "" if why is None else f". This Nimbus ({self.control.me.id}) does not lead: {why}"
+        raise NoLeader(f"no Nimbus leads at the moment: ask again in a few seconds{because}")
 
 
 #: A call without query or body.
@@ -115,6 +117,12 @@ def cluster(services: Services, call: Plain) -> Reply:
 
 def configuration(services: Services, call: Plain) -> Reply:
     return 200, answers.ConfigurationAnswer(services.control.me.id, redacted(services.conf))
+
+
+def nimbuses(services: Services, call: Plain) -> Reply:
+    found = services.views.nimbuses()
+    led = any(each.state == "leading" for each in found)
+    return 200, answers.NimbusesAnswer(found, None if led else services.control.why_not_leading)
 
 
 def supervisors(services: Services, call: Plain) -> Reply:

@@ -46,6 +46,9 @@ def _lines(views: Views, leading: bool) -> Iterator[str]:
         ("squall_slots_used", "Slots in use.", sum(each.used for each in supervisors)),
     ):
         yield from _one(name, "gauge", text, [({}, value)])
+    failing = [({"supervisor": each.id, "host": each.host}, 1) for each in supervisors if each.cannot_start]
+    text = "1 for a supervisor whose host cannot start workers."
+    yield from _one("squall_supervisor_cannot_start_workers", "gauge", text, failing)
     listed = views.topologies()
     states = [({"topology": each.name, "state": each.state}, 1) for each in listed]
     yield from _one("squall_topology_state", "gauge", "1 for the state that a topology is in.", states)
@@ -65,6 +68,10 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
     for kind, key, text in _OF_COMPONENTS:
         metric = f"squall_component_{key}" + ("_total" if kind == "counter" else "")
         yield from _one(metric, kind, text, [(labels, status[key]) for labels, status in rows])
+    down = [(labels, len(status["down"])) for labels, status in rows]
+    yield from _one(
+        "squall_component_tasks_down", "gauge", "Tasks of a bolt that fail for every tuple.", down
+    )
     latencies = [sample for row in rows for sample in _quantiles(*row)]
     text = "Seconds from the first emission of a tree to its ack."
     yield from _one("squall_component_complete_latency_seconds", "gauge", text, latencies)

@@ -81,6 +81,10 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {200: answers.ClusterAnswer}, group="The cluster",
     ),
     Endpoint(
+        "GET", f"{API}/nimbuses", handlers.nimbuses, "The Nimbuses, and who has the operators' token",
+        {200: answers.NimbusesAnswer}, group="The cluster",
+    ),
+    Endpoint(
         "GET", f"{API}/supervisors", handlers.supervisors, "The supervisors and their workers",
         {200: answers.SupervisorsAnswer}, group="The cluster",
     ),

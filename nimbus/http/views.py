@@ -23,6 +23,7 @@ from nimbus.lifecycle.states import COMPLETED, FAILED
 from squall.api import answers
 from squall.cluster import identity, paths
 from squall.cluster.blobs import BadBlob, get_description
+from squall.cluster.leadership import leads_since
 from squall.cluster.records import BadRecord, Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
@@ -30,6 +31,7 @@ from squall.packages.versions import own_versions
 from squall.reports.event_text import sentence
 from squall.reports.events import Event
 from squall.security.redaction import redacted
+from squall.security.sealing import BadSeal, fingerprint, sealed_to
 from topology_api.errors import NoSuchTopology, SquallError
 
 #: The most topologies whose descriptions are cached.
@@ -106,6 +108,41 @@ class Views:
         found = self.store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
+    def nimbuses(self) -> list[answers.NimbusMember]:
+        """Return the Nimbuses that are registered, and those that are away but have a copy of the operators' token."""
+        leader, epoch = self.leader_id(), self.store.get(paths.EPOCH)
+        since = None if leader is None or epoch is None else leads_since(epoch[0], leader)
+        sealed = self._recipients()
+        found = []
+        for record in self.registry.all_nimbuses():
+            leads = record.id == leader
+            if has_token := sealed.get(record.id) == record.public_key:
+                del sealed[record.id]
+            found.append(
+                answers.NimbusMember(
+                    id=record.id,
+                    url=record.url,
+                    host=record.host,
+                    state="leading" if leads else "standby",
+                    since=since if leads else record.started,
+                    key=fingerprint(record.public_key),
+                    has_token=has_token,
+                    versions=dict(record.versions),
+                )
+            )
+        for name, public in sorted(sealed.items()):
+            found.append(answers.NimbusMember(name, "", "", "away", None, fingerprint(public), True, {}))
+        return found
+
+    def _recipients(self) -> dict[str, str]:
+        """Return the public keys to which the operators' token is sealed, by the ids of their owners."""
+        found = {}
+        for name in map(paths.unquoted, self.store.children(paths.keys(paths.OPERATOR))):
+            sealed = self.registry.sealed_keys(paths.OPERATOR, name)
+            with suppress(BadSeal):
+                found[name] = "" if sealed is None else sealed_to(sealed)
+        return {name: public for name, public in found.items() if public}
+
     def supervisors(self) -> list[answers.SupervisorEntry]:
         """Return the supervisors with their workers."""
         workers = self._workers_by_supervisor(self.registry.all_topologies())
@@ -121,6 +158,7 @@ class Views:
                 versions=dict(supervisor.versions),
                 resources=dict(supervisor.resources),
                 workers=sorted(workers.get(supervisor.id, []), key=lambda worker: worker.slot),
+                cannot_start=supervisor.cannot_start,
             )
             for supervisor in self.registry.all_supervisors()
         ]

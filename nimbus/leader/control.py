@@ -11,6 +11,7 @@ Faults:
 |---|---|
 | the store is away | the request is tried again; the term ends according to this process's own clock |
 | another Nimbus leads | the term ends, and this Nimbus is a standby |
+| strangers have access to the store | this Nimbus seals no secret, and does not lead until a check finds nothing |
 | another Nimbus has keys or files that this Nimbus lacks | this Nimbus steps aside, and the other leads |
 | another Nimbus has the same id (one runs on a copy of the other's state directory) | this Nimbus waits until the other is gone
 |
@@ -28,6 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from nimbus.leader.master import Nimbus
+from nimbus.security.access import StoreAccess
 from squall.clock import Clock
 from squall.cluster import paths
 from squall.cluster.leadership import GuardedStore, Leadership, Presence, presence_of_process
@@ -58,7 +60,8 @@ class LeaderLoop:
     called by other threads.
 
     `why_not`: returns a reason not to begin to lead; `why_aside`: returns a reason to step aside while leading. `mark`:
-    identifies the state directory, so that a Nimbus with a copy of the directory is recognised.
+    identifies the state directory, so that a Nimbus with a copy of the directory is recognised. `wall_clock`: gives seconds
+    since 1970, for the time at which a term began.
     """
 
     store: Store
@@ -70,13 +73,15 @@ class LeaderLoop:
     wake: Callable[[], object]
     why_aside: Callable[[], str | None] = lambda: None
     mark: str = ""
+    wall_clock: Callable[[], float] | None = None
 
     def __post_init__(self) -> None:
         self._process = presence_of_process(self.store, self.me.id, self.mark)
         #: Whether this process is present in the store, as far as is known.
         self._present = False
         self._presence = Presence(self.store, paths.nimbus(self.me.id), encode(self.me))
-        self._leadership = Leadership(self.store, self.me.id, self.clock, self._why_not)
+        self._leadership = Leadership(self.store, self.me.id, self.clock, self._why_not, self.wall_clock)
+        self._access = StoreAccess(self.store)
         self._guard: Guard | None = None
         self._master: Nimbus | None = None
         #: A term that this process has given up, even if its guard is still valid.
@@ -93,6 +98,11 @@ class LeaderLoop:
     def leading(self) -> bool:
         """Whether this Nimbus leads at this moment."""
         return self._master is not None and self._leadership.leading(self.clock.now())
+
+    @property
+    def why_not_leading(self) -> str | None:
+        """Why this Nimbus did not try to lead when it last could; None if there was no reason."""
+        return self._leadership.reason
 
     def given_up(self, supervisor_id: str) -> SupervisorRecord | None:
         """Return the record of a supervisor that this leader has given up because the supervisor was silent."""
@@ -146,8 +156,10 @@ class LeaderLoop:
         if now < self._retry_at:
             return min(*times, self._retry_at)
         times.append(self.secrets.next_time(now))
-        if self._master is not None and self._master.due is not None:
-            times.append(self._master.due)
+        if self._master is not None:
+            times.append(self._access.next_time(now))
+            if self._master.due is not None:
+                times.append(self._master.due)
         return min(times)
 
     def stop(self) -> None:
@@ -163,7 +175,7 @@ class LeaderLoop:
         """Return why this Nimbus should not begin to lead; None if it may."""
         if not self._present and not self._process.occupied:
             raise Unavailable("the store has not accepted this Nimbus's presence")
-        return self._same_id() or self.why_not()
+        return self._same_id() or self._access.why_not(self.clock.now()) or self.why_not()
 
     def _same_id(self) -> str | None:
         if not self._process.occupied:
@@ -179,11 +191,12 @@ class LeaderLoop:
     def _work(self, guard: Guard | None, now: float) -> None:
         if guard is not None and guard != self._over and self._master is None:
             self._begin_term(guard)
+        if self._master is not None:
+            self._access.tick(now)
+            self._step_aside_if(self._access.problem)
         self.secrets.tick(now)
-        aside = None if self._master is None else self._same_id() or self.why_aside()
-        if aside is not None:
-            self._end_term()
-            self._leadership.step_aside(aside)
+        if self._master is not None:
+            self._step_aside_if(self._same_id() or self.why_aside())
         if self._master is not None:
             self._master.tick()
         # If this Nimbus is neither present nor kept out by another one with its id, this round may have sent no request, so the
@@ -192,7 +205,16 @@ class LeaderLoop:
             self._away = ""
             _log.info("the store answers again")
 
+    def _step_aside_if(self, why: str | None) -> None:
+        if why is not None:
+            self._end_term()
+            self._leadership.step_aside(why)
+
     def _begin_term(self, guard: Guard) -> None:
+        self._access.check_all(self.clock.now(), self._leadership.keeps_leading)
+        if self._access.problem is not None:
+            self._leadership.step_aside(self._access.problem)
+            return
         store = GuardedStore(self.store, guard, self._leadership.keeps_leading)
         self._guard = guard
         self.secrets.begin(store)

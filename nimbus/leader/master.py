@@ -31,7 +31,14 @@ from nimbus.leader.rounds import REST_SECS, DirtySet, TopologyBackoff
 from nimbus.leader.steps import SWEEP_AFTER, TopologySteps
 from nimbus.lifecycle import progress, rebalancing
 from nimbus.lifecycle.assigning import Assigner
-from nimbus.lifecycle.cleanup import BadTopology, TopologyKeys, clear, existing_record, readable_record
+from nimbus.lifecycle.cleanup import (
+    BadTopology,
+    TopologyKeys,
+    check_name,
+    clear,
+    existing_record,
+    readable_record,
+)
 from nimbus.lifecycle.notes import with_news
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import Replacements, check_proved
@@ -48,6 +55,7 @@ from squall.cluster.store import Deposed, Store, StoreError, Unavailable
 from squall.values import Incarnation
 from topology_api.errors import InvalidConfig, NoSuchTopology
 from topology_api.options import OPTIONS
+from topology_api.wording import typed
 
 _log = logging.getLogger(__name__)
 
@@ -142,6 +150,8 @@ class Nimbus:
 
     def fail(self, name: str, error: str) -> None:
         """Mark a topology FAILED on behalf of a watcher (`squall run`, `submit --wait`), exactly as a crash would."""
+        if not isinstance(error, str):
+            raise InvalidConfig([f"the error is {typed(error)}: give a text"], f"the failure of {name!r}")
         self._command(name, "crash", error=error)
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
@@ -150,6 +160,7 @@ class Nimbus:
         A second kill may set a different deadline; without `wait_secs` the deadline stays. A topology whose record cannot be
         read is killed without a drain.
         """
+        check_name(name)
         check_wait(wait_secs)
         try:
             record = existing_record(self.registry, name)

@@ -70,6 +70,9 @@ class TopologySteps:
             transition(self.registry, record, event, self.wall_clock())
         elif progress.must_leave(view, now):
             self.assigner.withdraw(view)
+        elif record.state in RUNNING and self.assigner.gives_up(view):
+            _log.warning("%s: its tasks leave hosts that cannot start workers", record.name)
+            self.assigner.place(view, record)
         return False
 
     def place(self, record: TopologyRecord, now: float) -> None:

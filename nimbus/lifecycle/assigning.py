@@ -1,10 +1,12 @@
 """Where topologies run: which slots each topology may use, and how assignments are written.
 
-Slots of a drained supervisor, or of a supervisor whose record cannot be read, keep their workers and take no new workers. The
-last known slots of a topology that cannot be read stay taken. A Nimbus that could never read such a topology may give its slots
-to a different topology. If two topologies have the same slot for this reason, the slot belongs to the older submission, and the
-tasks of the younger topology are placed again. An assignment is written in an order that lets another Nimbus continue at any
-point: the keys for new supervisors, the workers that leave, the record, the workers that the topology has.
+Slots of a drained supervisor, of a supervisor whose host cannot start workers, or of a supervisor whose record cannot be read,
+keep their running workers and take no new workers. A worker that its host cannot start gives its tasks to other slots, if there
+are any. The last known slots of a topology that cannot be read stay taken. A Nimbus that could never read such a topology may
+give its slots to a different topology. If two topologies have the same slot for this reason, the slot belongs to the older
+submission, and the tasks of the younger topology are placed again. An assignment is written in an order that lets another
+Nimbus continue at any point: the keys for new supervisors, the workers that leave, the record, the workers that the topology
+has.
 Must not know: states and deadlines, when tasks have to be placed.
 """
 
@@ -16,6 +18,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from nimbus.lifecycle import progress
 from nimbus.lifecycle.cleanup import TopologyKeys
 from nimbus.lifecycle.progress import LifecycleView, withdrawn, workers_of
 from nimbus.lifecycle.rebalancing import WORKERS
@@ -38,6 +41,8 @@ class Assigner:
         self.supervisors: Mapping[str, SupervisorRecord] = {}
         self._slots: frozenset[Slot] = frozenset()
         self._drained: set[str] = set()
+        #: Ids of supervisors whose hosts cannot start workers.
+        self._failing: frozenset[str] = frozenset()
         #: Ids of registered supervisors whose records cannot be read.
         self.unread: frozenset[str] = frozenset()
         #: Topology id -> the slots that the topology uses although they belong to an older topology.
@@ -52,6 +57,7 @@ class Assigner:
             self.supervisors = {record.id: record for record in (*readable, *unknown)}
             self._slots = frozenset(placing.slots_of(readable)) | self._slots_with_workers(unread)
             self.unread = unread
+            self._failing = frozenset(record.id for record in readable if record.cannot_start)
         self._drained = self._registry.drained_supervisors()
 
     def find_disputes(self) -> None:
@@ -64,7 +70,7 @@ class Assigner:
     def place(self, view: LifecycleView, becomes: TopologyRecord) -> None:
         """Place the tasks that no worker runs; all other tasks keep their slots. If any task is placed, the record becomes
         `becomes`."""
-        slots = self._slots_for(view.record)
+        slots = self._slots_for(view)
         if _is_half_written(view) or not placing.all_run(view.record.tasks, view.workers, slots):
             self.assign(view, self._completed(view), becomes)
 
@@ -84,6 +90,10 @@ class Assigner:
         workers = len(workers_of(self._registry.assignments.get(record.id)))
         wanted = min(cast(int, record.conf[WORKERS]), len(record.tasks))
         return 0 < workers < wanted and workers < len(self._usable(record))
+
+    def gives_up(self, view: LifecycleView) -> bool:
+        """Return whether the topology has workers that their hosts cannot start, and other slots for their tasks."""
+        return bool(self._given_up(view))
 
     def must_move(self, record: TopologyRecord) -> bool:
         """Return whether the topology has workers on a drained supervisor, and there are free slots elsewhere."""
@@ -133,7 +143,7 @@ class Assigner:
 
     def _is_open(self, slot: Slot) -> bool:
         """Return whether the supervisor of a slot takes new workers."""
-        return slot.supervisor not in self._drained and slot.supervisor not in self.unread
+        return not any(slot.supervisor in closed for closed in (self._drained, self._failing, self.unread))
 
     def _slots_with_workers(self, supervisors: Collection[str]) -> set[Slot]:
         """Return the slots of these supervisors in which known workers run."""
@@ -141,10 +151,21 @@ class Assigner:
         workers = (worker for topology_id in placed for worker in self._registry.last_workers(topology_id))
         return {placing.slot_of(worker) for worker in workers if worker.supervisor in supervisors}
 
-    def _slots_for(self, record: TopologyRecord) -> frozenset[Slot]:
+    def _slots_for(self, view: LifecycleView) -> frozenset[Slot]:
         """Return the slots in which the workers of a topology may stay."""
-        disputed = self._disputed.get(record.id)
-        return self._slots - disputed if disputed else self._slots
+        leave = self._disputed.get(view.record.id, set()) | self._given_up(view)
+        return self._slots - leave if leave else self._slots
+
+    def _given_up(self, view: LifecycleView) -> set[Slot]:
+        """Return the slots of the workers that their hosts cannot start; none if no other slot could run their tasks."""
+        if not self._failing:
+            return set()
+        failing = [placement for placement in view.workers if placement.supervisor in self._failing]
+        unstarted = {placing.slot_of(each) for each in failing if progress.is_unstarted(view, each)}
+        if not unstarted:
+            return set()
+        own = {placing.slot_of(placement) for placement in view.workers} & self._slots
+        return unstarted if self._usable(view.record) or any(map(self._is_open, own)) else set()
 
     def _taken_from(self, record: TopologyRecord) -> set[Slot]:
         """Return the slots of all topologies except this one, including slots that a withdrawn worker has not left yet."""
@@ -155,7 +176,7 @@ class Assigner:
         """Return slots for all tasks of a topology. Running tasks keep their slots."""
         record = view.record
         placed = {placing.slot_of(placement): placement.tasks for placement in view.workers}
-        own = {slot: placed[slot] for slot in self._slots_for(record) if slot in placed}
+        own = {slot: placed[slot] for slot in self._slots_for(view) if slot in placed}
         stay = {slot: tasks for slot, tasks in own.items() if not self._is_open(slot)}
         # The topology keeps its own slots, even if a younger topology has them, too.
         usable = self._usable(record) | (own.keys() - stay.keys())

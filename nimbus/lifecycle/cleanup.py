@@ -18,7 +18,8 @@ from nimbus.lifecycle.states import FAILED
 from squall.cluster.records import BadRecord, SupervisorRecord, TopologyRecord
 from squall.cluster.registry import Registry, name_of, number_of
 from squall.values import TaskRow
-from topology_api.errors import NoSuchTopology, SquallError
+from topology_api.errors import InvalidConfig, NoSuchTopology, SquallError
+from topology_api.names import field_problem
 from topology_api.options import defaults
 
 _log = logging.getLogger(__name__)
@@ -66,8 +67,19 @@ def readable_record(registry: Registry, name: str) -> TopologyRecord | None:
     return record
 
 
+def check_name(name: object) -> None:
+    """Raise `InvalidConfig` for a name of a topology that is no text, and `NoSuchTopology` for a text that no topology can have
+    as its name."""
+    if not isinstance(name, str):
+        raise InvalidConfig([f"the name of the topology {field_problem(name)}"])
+    if field_problem(name):
+        raise NoSuchTopology(name)
+
+
 def existing_record(registry: Registry, name: str) -> TopologyRecord:
-    """Return the record of a topology. Raises `NoSuchTopology` if there is none, `BadTopology` if it cannot be read."""
+    """Return the record of a topology. Raises `NoSuchTopology` if there is none, `BadTopology` if it cannot be read, and the
+    errors of `check_name`."""
+    check_name(name)
     record = readable_record(registry, name)
     if record is None:
         raise NoSuchTopology(name)

@@ -124,6 +124,14 @@ def must_leave(view: LifecycleView, now: float) -> bool:
     return view.assignment is not None and (over or (state == states.KILLED and drained_or_late(view, now)))
 
 
+def is_unstarted(view: LifecycleView, placement: Placement) -> bool:
+    """Return whether a worker does not run because its host could not start it."""
+    report = view.report_of(placement)
+    if report is None or report.address is not None or report.opened:
+        return False
+    return report.event is not None and report.event.kind == "not_started"
+
+
 def crash_of(view: LifecycleView) -> str | None:
     """Return the first crash that a worker of the topology reported, in the order of workers."""
     reports = map(view.report_of, view.workers)

@@ -22,7 +22,7 @@ from typing import Final
 from squall.cluster import paths
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.registry import Registry
-from squall.security.sealing import BadKey, BadSeal, KeyPair, seal_texts, sealed_to
+from squall.security.sealing import BadKey, BadSeal, KeyPair, fingerprint, seal_texts, sealed_to
 from squall.security.tokens import make_token
 from topology_api.errors import SquallError
 
@@ -189,6 +189,11 @@ class KeyRing:
             # A bad record does not affect other records; the supervisor with the bad record reports that it cannot start the
             # workers.
             _log.error("%s gets no copy of the secrets of %s: %s", record.id, what, error)
+            return
+        which = "the operators' token" if what == paths.OPERATOR else f"the keys of {what}"
+        kind = "Nimbus" if isinstance(record, NimbusRecord) else "supervisor"
+        whom = kind, record.id, record.host, record.url or "no address", fingerprint(record.public_key)
+        _log.info("%s: sealed to %s %s on %s (%s), whose key is %s", which, *whom)
 
     def _give(self, what: str, recipient: str, public: str, texts: dict[str, str]) -> None:
         self._registry.save_sealed_keys(what, recipient, seal_texts(public, what, texts))

@@ -25,6 +25,8 @@ from squall.cluster.records import TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
 from topology_api.errors import InvalidConfig, NameTaken
+from topology_api.values import MAX_SECONDS, number_problem
+from topology_api.wording import typed
 
 _log = logging.getLogger(__name__)
 
@@ -89,16 +91,26 @@ class Intake:
 
 def _check(submission: Submission) -> None:
     """Raise `InvalidConfig` for a submission that could be neither placed nor killed."""
-    missing = [key for key in _SETTINGS if key not in submission.conf]
-    if missing:
-        raise InvalidConfig([f"{key} is not set: submit takes a merged configuration" for key in missing])
+    problems = [
+        f"{key} is not set: submit takes a merged configuration"
+        for key in _SETTINGS
+        if key not in submission.conf
+    ]
+    problems += [
+        f"{name} is {typed(value)}: give True or False"
+        for name, value in (("active", submission.active), ("replace", submission.replace))
+        if not isinstance(value, bool)
+    ]
+    if problems:
+        raise InvalidConfig(problems, f"topology {submission.topology.name!r}")
     check_wait(submission.wait_secs)
 
 
-def check_wait(wait_secs: float | None) -> None:
-    """Raise `InvalidConfig` for a wait that is negative or infinite; None is allowed."""
-    if wait_secs is not None and not 0 <= wait_secs < float("inf"):
-        raise InvalidConfig([f"wait_secs must be 0 or more seconds, not {wait_secs!r}"])
+def check_wait(wait_secs: object) -> None:
+    """Raise `InvalidConfig` for a wait that is not a number of seconds; None is allowed."""
+    problem = None if wait_secs is None else number_problem(wait_secs, 0, MAX_SECONDS, "seconds")
+    if problem:
+        raise InvalidConfig([f"wait_secs {problem}"])
 
 
 def _check_size(record: TopologyRecord) -> None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from squall.reports.events import Event
-from squall.status import ComponentStatus
+from squall.status import ComponentStatus, DownTask
 from squall.values import Incarnation, TaskRow
 
 Option = Annotated[str, Meta(title="option")]
@@ -46,6 +46,29 @@ class NimbusEntry(LeaderEntry, frozen=True):
     host: str
     leader: bool
     versions: Versions
+
+
+class NimbusMember(Struct, frozen=True):
+    """One Nimbus. `since`: seconds since 1970, when it began to lead or, on standby, when it started; null if unknown. `key`:
+    the fingerprint of its public key. `has_token`: the operators' token is sealed to this key. An `away` Nimbus is not
+    registered, but has a copy of the token."""
+
+    id: str
+    url: str
+    host: str
+    state: Literal["leading", "standby", "away"]
+    since: float | None
+    key: str
+    has_token: bool
+    versions: Versions
+
+
+class NimbusesAnswer(Struct, frozen=True):
+    """The Nimbuses of the cluster, and everyone to whom the operators' token is sealed. `why`: why the Nimbus that answers does
+    not lead, if none leads."""
+
+    nimbuses: list[NimbusMember]
+    why: str | None
 
 
 class SlotCounts(Struct, frozen=True):
@@ -83,7 +106,7 @@ class SlotEntry(Struct, frozen=True):
 
 
 class SupervisorEntry(Struct, frozen=True):
-    """One supervisor and its workers."""
+    """One supervisor and its workers. `cannot_start`: why its host cannot start workers at the moment; "": it can."""
 
     id: str
     host: str
@@ -94,6 +117,12 @@ class SupervisorEntry(Struct, frozen=True):
     versions: Versions
     resources: dict[Annotated[str, Meta(title="name")], Any]
     workers: list[SlotEntry]
+    cannot_start: str = ""
+
+    @property
+    def takes_workers(self) -> bool:
+        """Whether new workers may be placed there."""
+        return not self.drained and not self.cannot_start
 
 
 class SupervisorsAnswer(Struct, frozen=True):
@@ -290,6 +319,7 @@ class ComponentAnswer(Struct, frozen=True):
     inputs: list[InputEntry]
     outputs: dict[Annotated[str, Meta(title="stream")], OutputEntry]
     conf: Settings
+    down: tuple[DownTask, ...] = ()
 
 
 class ErrorEntry(Struct, frozen=True):

@@ -7,7 +7,7 @@ never unpickles. A supervisor writes a bundle into a directory for its workers:
 
 ```
 <directory>/
-  manifest.json      the file, size and digest of the description and of each component's pickle; written last
+  manifest.json      the file of each component's pickle; size and digest of each file; written last
   description.json
   0001.pickle ...
 ```
@@ -22,9 +22,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from squall.atomic_files import sync_tree, write_bytes
 from squall.cluster import paths
 from squall.cluster.store import Store
-from squall.worker_files import write_bytes
+from squall.file_digests import checked_digests, damage_in
+from squall.guarded_files import DamagedFile, read_guarded
 from topology_api.errors import InvalidTopology, SquallError
 from topology_api.topology import Topology
 
@@ -34,6 +36,8 @@ CHUNK_BYTES = 512 * 1024
 
 MANIFEST: Final = "manifest.json"
 DESCRIPTION: Final = "description.json"
+#: The most bytes of the manifest in a directory: a line for each component.
+MOST_MANIFEST: Final = 16 * 1024 * 1024
 
 
 class BadBlob(SquallError):
@@ -86,7 +90,9 @@ def get_bundle(store: Store, topology_id: str) -> Topology:
 
 
 def write_bundle(store: Store, topology_id: str, directory: Path | str) -> None:
-    """Write a topology's bundle into an existing directory, the manifest last."""
+    """Write a topology's bundle into an existing directory, the manifest last. The bundle survives a power failure. A damaged
+    bundle is overwritten file by file, so that a worker that is just starting finds each file complete. Raises `BadBlob`, the
+    errors of the store, and `OSError`."""
     folder = Path(directory)
     contents: dict[str, bytes] = {DESCRIPTION: get_blob(store, paths.description(topology_id))}
     files: dict[str, str] = {}
@@ -94,12 +100,26 @@ def write_bundle(store: Store, topology_id: str, directory: Path | str) -> None:
         files[component] = f"{number:04}.pickle"
         contents[files[component]] = pickle
     for name, data in contents.items():
-        (folder / name).write_bytes(data)
+        write_bytes(folder, name, data)
+    sync_tree(folder)
     manifest = {
         "files": {name: [len(data), hashlib.sha256(data).hexdigest()] for name, data in contents.items()},
         "pickles": files,
     }
-    write_bytes(folder, MANIFEST, json.dumps(manifest).encode())
+    write_bytes(folder, MANIFEST, json.dumps(manifest).encode(), durable=True)
+
+
+def damage_of_bundle(directory: Path | str) -> str | None:
+    """Return what is wrong with a bundle in a directory; None: it is complete, and every file is as it was written. Raises
+    `OSError` if this process can open no file."""
+    path = Path(directory) / MANIFEST
+    try:
+        data = read_guarded(path, MOST_MANIFEST)
+        if data is None:
+            return f"{path} is missing"
+        return damage_in(Path(directory), checked_digests(json.loads(data)["files"]))
+    except (DamagedFile, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        return f"{path} is damaged: {error}"
 
 
 def read_bundle(directory: Path | str) -> Topology:

@@ -33,7 +33,7 @@ class BadCounters(SquallError):
 class ComponentCounters:
     """The counters of a component's tasks, in one worker or in many; `ComponentStatus` explains each counter.
 
-    pending, idle, gauges: the present state, which is valid only while the worker lives.
+    pending, idle, down, gauges: the present state, which is valid only while the worker lives.
     """
 
     emitted: int = 0
@@ -55,6 +55,8 @@ class ComponentCounters:
     idle: dict[str, int] = field(default_factory=dict)
     #: The user's own gauges: name -> number, or the error of the gauge's function.
     gauges: dict[str, Any] = field(default_factory=dict)
+    #: Tasks that are down: task id -> when the first of its failures began, and the last error.
+    down: dict[int, tuple[float, str]] = field(default_factory=dict)
 
     def add(self, other: ComponentCounters) -> None:
         """Add the sums of another worker."""
@@ -70,12 +72,14 @@ class ComponentCounters:
         self.pending += other.pending
         add_values(self.gauges, other.gauges)
         add_values(self.idle, other.idle)
+        self.down.update(other.down)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counters for JSON, without empty counters."""
         values: dict[str, Any] = {name: getattr(self, name) for name in (*SUMS, "pending")}
         values |= {"failures": self.failures, "idle": self.idle, "first_failure": self.first_failure}
         values["metrics"] = {name: _metric_as_json(value) for name, value in self.metrics.items()}
+        values["down"] = {str(task): since_and_error for task, since_and_error in self.down.items()}
         values["gauges"] = {name: plain(value) for name, value in self.gauges.items()}
         if self.latency.count:
             values["latency"] = self.latency.as_dict()
@@ -90,6 +94,10 @@ class ComponentCounters:
             idle={str(reason): _whole(count) for reason, count in values.get("idle", {}).items()},
             metrics={name: _metric_from_json(value) for name, value in values.get("metrics", {}).items()},
             gauges={name: plain(value) for name, value in values.get("gauges", {}).items()},
+            down={
+                int(task): (_moment(since), str(error))
+                for task, (since, error) in values.get("down", {}).items()
+            },
         )
         for name in (*SUMS, "pending"):
             setattr(counters, name, _whole(values.get(name, 0)))
@@ -175,6 +183,13 @@ def _whole(value: object) -> int:
     if type(value) is not int:
         raise ValueError(f"{value!r:.80} is not a count")
     return value
+
+
+def _moment(value: object) -> float:
+    """A time in seconds since 1970, before the year 10,000."""
+    if type(value) not in (int, float) or not 0 <= value < 253_402_300_800:  # type: ignore[operator]
+        raise ValueError(f"{value!r:.80} is not a time")
+    return float(value)  # type: ignore[arg-type]
 
 
 def _metric_as_json(value: Any) -> Any:

@@ -82,19 +82,27 @@ class Leadership(_Rounds):
     """One candidate. One thread calls `round`; any thread may call `leading` and `leader`.
 
     why_not: returns a reason not to lead at present, or None. It is called before each attempt; a new reason is logged.
+    wall_clock: gives seconds since 1970, for people who ask when the term began.
     """
 
     def __init__(
-        self, store: Store, id: str, clock: Clock, why_not: Callable[[], str | None] = lambda: None
+        self,
+        store: Store,
+        id: str,
+        clock: Clock,
+        why_not: Callable[[], str | None] = lambda: None,
+        wall_clock: Callable[[], float] | None = None,
     ) -> None:
         super().__init__(store, paths.LEADER, paths.LEADERSHIP)
+        self._wall_clock = wall_clock
         self._id = id
         self._clock = clock
         self._why_not = why_not
         self._guard: Guard | None = None
         self._until = -math.inf
         self._first = True
-        self._reason: str | None = None
+        #: What `why_not` returned when this Nimbus last could have led.
+        self.reason: str | None = None
 
     def round(self, now: float) -> Guard | None:
         """If a round is due, try to lead or to keep leading. Return the guard of this term's writes, None while not leading. If
@@ -165,9 +173,9 @@ class Leadership(_Rounds):
 
     def _try(self) -> None:
         reason = self._why_not()
-        if reason != self._reason and reason is not None:
+        if reason != self.reason and reason is not None:
             _log.warning("Nimbus %s does not lead: %s", self._id, reason)
-        self._reason = reason
+        self.reason = reason
         if reason is not None:
             self._let_go()  # an unanswered call, or a call before there was a reason, may have won it
             return
@@ -178,9 +186,9 @@ class Leadership(_Rounds):
             return
         try:
             if epoch is None:
-                version = self._store.create(paths.EPOCH, self._id.encode())
+                version = self._store.create(paths.EPOCH, self._term())
             else:
-                version = self._store.put(paths.EPOCH, self._id.encode(), epoch[1])
+                version = self._store.put(paths.EPOCH, self._term(), epoch[1])
         except (Conflict, Exists):
             self._look = True  # this Nimbus has the place, but has not written the epoch yet
             return
@@ -190,6 +198,11 @@ class Leadership(_Rounds):
         self._until = self._end_of(asked)
         self._guard = Guard(paths.EPOCH, version)
         _log.info("Nimbus %s leads (epoch %d)", self._id, version)
+
+    def _term(self) -> bytes:
+        """Return the value of the epoch: who leads, and since when. Only its version decides anything."""
+        since = "" if self._wall_clock is None else f" {self._wall_clock():.3f}"
+        return f"{self._id}{since}".encode()
 
     def _take_place(self) -> float | None:
         """Return the time of the request if this Nimbus got the place, else None."""
@@ -211,6 +224,18 @@ class Leadership(_Rounds):
 
     def _end_of(self, asked: float) -> float:
         return asked + TERM_PART * self._store.session_secs
+
+
+def leads_since(epoch: bytes, leader: str) -> float | None:
+    """Return when the term of the leading Nimbus began, in seconds since 1970, by the value of `/leadership/epoch`; None if
+    the value does not say so."""
+    name, _, since = epoch.decode(errors="replace").partition(" ")
+    if name != leader:
+        return None
+    try:
+        return float(since) if math.isfinite(float(since)) else None
+    except ValueError:
+        return None
 
 
 class GuardedStore:

@@ -18,7 +18,8 @@ from typing import Generic
 
 from squall.cluster import paths
 from squall.cluster.records import BadRecord, R, Record, decode, encode
-from squall.cluster.store import Conflict, Store, write_over
+from squall.cluster.store import Conflict, Store, checked_path, write_over
+from topology_api.wording import shown
 
 _log = logging.getLogger(__name__)
 
@@ -58,14 +59,15 @@ class KnownRecords:
 class RecordSet(Generic[R]):
     """The records of one type below one folder.
 
-    `key_of` gives the key of a record: the name below the folder, before quoting. A record for which `is_empty` is true is not
-    stored: instead, `write` removes the present value.
+    `key` is the field with the key of a record: the name below the folder, before quoting. A record for which `is_empty` is
+    true is not stored: instead, `write` removes the present value. A record that could not be read back is not stored either:
+    each method that writes raises `BadRecord`, which names the field.
     """
 
     known: KnownRecords
     kind: type[R]
     folder: str
-    key_of: Callable[[R], str]
+    key: str
     is_empty: Callable[[R], bool] = lambda _: False
 
     def path(self, key: str) -> str:
@@ -122,38 +124,38 @@ class RecordSet(Generic[R]):
 
     def create(self, record: R) -> None:
         """Store a new record; raise `Exists` if its key is taken."""
-        self.known.by_path.pop(self.path(self.key_of(record)), None)
-        self._write(record)
+        path, data = self._encoded(record)
+        self.known.by_path.pop(path, None)
+        self._write(path, data, record)
 
     def write(self, record: R) -> None:
         """Store a record over the record that was last read at its path, or as a new record; raise `Conflict` or `Exists` if
         the path has a different value.
         """
+        path, data = self._encoded(record)
         if self.is_empty(record):
-            self.delete(self.key_of(record))
+            self._delete(path)
         else:
-            self._write(record)
+            self._write(path, data, record)
 
     def update(self, was: R, now: R) -> None:
         """Change the record that was read as `was`; raise `Conflict` if it has changed since."""
         self._expect(was)
-        self._write(now)
+        self._write(*self._encoded(now), now)
 
     def remove(self, was: R) -> None:
         """Remove the record that was read as `was`; raise `Conflict` if it has changed since."""
-        self._expect(was)
-        self.delete(self.key_of(was))
+        self._delete(self._expect(was))
 
     def delete(self, key: str) -> None:
         """Remove the record that was last read for this key; raise `Conflict` if the store has a different value."""
-        known = self.known.by_path.pop(self.path(key), None)
-        self.known.store.delete(self.path(key), None if known is None else known.version)
+        self._delete(self.path(key))
 
     def put(self, record: R) -> None:
         """Store a record over any other value, readable or not."""
-        path = self.path(self.key_of(record))
+        path, data = self._encoded(record)
         self.known.by_path.pop(path, None)
-        self.known.store.put(path, encode(record))
+        self.known.store.put(path, data)
 
     def drop(self, key: str) -> None:
         """Remove any value, readable or not."""
@@ -165,14 +167,30 @@ class RecordSet(Generic[R]):
         kept = set(map(self.path, keys))
         self.known.forget(lambda path: path.startswith(f"{self.folder}/") and path not in kept)
 
-    def _write(self, record: R) -> None:
-        path, data = self.path(self.key_of(record)), encode(record)
+    def _encoded(self, record: R) -> tuple[str, bytes]:
+        """Return the path and the bytes of a record that can be read back."""
+        data = encode(record)
+        key = getattr(record, self.key)
+        try:
+            return checked_path(self.path(key)), data
+        except ValueError as error:  # it is empty, or UTF-8 cannot encode it
+            place = f"{self.kind.__name__}.{self.key}"
+            raise BadRecord(
+                f"{place} cannot be {shown(key)}, it is the name of the record: {error}"
+            ) from error
+
+    def _write(self, path: str, data: bytes, record: R) -> None:
         known = self.known.by_path.pop(path, None)
         version = write_over(self.known.store, path, data, None if known is None else known.version)
         self.known.by_path[path] = _Known(data, version, record, record)
 
-    def _expect(self, was: R) -> None:
-        """Raise `Conflict` unless this is the record that was read last."""
-        path = self.path(self.key_of(was))
+    def _delete(self, path: str) -> None:
+        known = self.known.by_path.pop(path, None)
+        self.known.store.delete(path, None if known is None else known.version)
+
+    def _expect(self, was: R) -> str:
+        """Return the path of a record. Raise `Conflict` unless this is the record that was read last."""
+        path = self.path(getattr(was, self.key))
         if (known := self.known.by_path.get(path)) is None or known.record is not was:
             raise Conflict(path, None, None if known is None else known.version)
+        return path

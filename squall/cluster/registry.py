@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from operator import attrgetter
 
 from squall.cluster import paths, records
 from squall.cluster.numbering import next_number
@@ -29,22 +28,24 @@ class Registry:
         self.store = store
         self._known = known = KnownRecords(store)
         #: Topologies, by the name that they hold.
-        self.topologies = RecordSet(known, records.TopologyRecord, paths.TOPOLOGIES, attrgetter("name"))
+        self.topologies = RecordSet(known, records.TopologyRecord, paths.TOPOLOGIES, "name")
         #: By topology name: the new version, which waits until the running version has drained and its workers have stopped.
-        self.replacements = RecordSet(known, records.TopologyRecord, paths.REPLACEMENTS, attrgetter("name"))
+        self.replacements = RecordSet(known, records.TopologyRecord, paths.REPLACEMENTS, "name")
         #: By topology name: the previous version, kept as long as a rollback is possible.
-        self.replaced = RecordSet(known, records.TopologyRecord, paths.REPLACED, attrgetter("name"))
+        self.replaced = RecordSet(known, records.TopologyRecord, paths.REPLACED, "name")
         #: By topology id: the assigned workers (`assignments`), the withdrawn workers that have not ended yet (`leaving`), and
         #: the workers that were withdrawn last (`former`).
-        of_topology, has_no_worker = attrgetter("topology_id"), lambda each: not each.placements
-        self.assignments = RecordSet(known, records.Assignment, paths.ASSIGNMENTS, of_topology, has_no_worker)
-        self.leaving = RecordSet(known, records.Assignment, paths.LEAVING, of_topology, has_no_worker)
+        of_topology = "topology_id"
+        self.assignments = RecordSet(
+            known, records.Assignment, paths.ASSIGNMENTS, of_topology, _has_no_worker
+        )
+        self.leaving = RecordSet(known, records.Assignment, paths.LEAVING, of_topology, _has_no_worker)
         self.former = RecordSet(known, records.Assignment, paths.FORMER, of_topology)
         #: A supervisor writes its own record, over any other value. The record is removed when the supervisor leaves for good,
         #: or is given up as silent.
-        self.supervisors = RecordSet(known, records.SupervisorRecord, paths.SUPERVISORS, attrgetter("id"))
+        self.supervisors = RecordSet(known, records.SupervisorRecord, paths.SUPERVISORS, "id")
         #: A Nimbus's record is ephemeral, so it ends with the session of the Nimbus. `leadership.Presence` writes it.
-        self.nimbuses = RecordSet(known, records.NimbusRecord, paths.NIMBUSES, attrgetter("id"))
+        self.nimbuses = RecordSet(known, records.NimbusRecord, paths.NIMBUSES, "id")
         self._ids: set[str] = set()  # the ids of the topologies that `all_topologies` returned last
         #: Name -> why, of the topologies that `all_topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
@@ -133,7 +134,7 @@ class Registry:
         self._reports(topology_id).delete(worker)
 
     def _reports(self, topology_id: str) -> RecordSet[records.WorkerReport]:
-        return RecordSet(self._known, records.WorkerReport, paths.reports(topology_id), attrgetter("worker"))
+        return RecordSet(self._known, records.WorkerReport, paths.reports(topology_id), "worker")
 
     # Daemons
 
@@ -183,6 +184,10 @@ class Registry:
     def remove_keys(self, topology_id: str) -> None:
         """Remove every copy of a topology's keys, if there is any."""
         remove_tree(self.store, paths.keys(topology_id))
+
+
+def _has_no_worker(assignment: records.Assignment) -> bool:
+    return not assignment.placements
 
 
 def number_of(topology_id: str) -> int:

@@ -22,7 +22,7 @@ Must not know: what the values mean (`squall.cluster.records`), where they live 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, Protocol, runtime_checkable
@@ -72,6 +72,10 @@ class Unavailable(StoreError):
 
 class Deposed(StoreError):
     """The guard of a write does not hold any more: another process leads. Nothing was changed."""
+
+
+class OpenToStrangers(StoreError):
+    """A value to which others than the daemons of this cluster have access."""
 
 
 class TooBig(StoreError):
@@ -149,6 +153,16 @@ class Cached(Protocol):
 
     def fresh(self) -> None:
         """Make later reads at least as new as this call."""
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """A store in a service that others use too, so that each value needs rights of its own."""
+
+    def walk_access(self) -> Iterator[int]:
+        """Check who has access to each value, page by page; yield the number of values of each page. Raises
+        `OpenToStrangers`.
+        """
 
 
 @lru_cache(8192)

@@ -182,10 +182,14 @@ class Driver:
             except NotDone:
                 if not future.done():
                     raise SquallError(
-                        f"{self.slow} has not returned for {seconds:g} s; {self.what} is left as it is"
+                        f"{self.slow_now()} has not returned for {seconds:g} s; {self.what} is left as it is"
                     ) from None
                 future.result()  # raises the command's own error
             self.thread.join(seconds)
+
+    def slow_now(self) -> str:
+        """Return what is probably still running if the loop does not end, for the error."""
+        return self.slow
 
     def end(self, last: Callable[[], None]) -> None:
         """The last command."""

@@ -24,7 +24,8 @@ from typing import Final, Literal
 from squall.atomic_files import write_bytes
 from squall.cluster import identity
 from squall.cluster.store import Store
-from squall.security.private_files import make_private_folder
+from squall.guarded_files import DamagedFile, open_to_change, read_guarded
+from squall.security.private_files import BadPrivateFolder, own_folder
 from squall.security.sealing import KeyPair
 from topology_api.errors import SquallError
 
@@ -34,6 +35,8 @@ KEY: Final = "key"
 CLUSTER: Final = "cluster"
 #: The most characters of an id.
 _LONGEST_ID: Final = {"Nimbus": 100, "supervisor": 129}
+#: The most bytes of a file with an id.
+_MOST_TEXT: Final = 4096
 #: Seconds to wait for a lock that is held.
 _PATIENCE: Final = 2.0
 
@@ -56,11 +59,13 @@ class StateDirectory:
         self._daemon = daemon
         with ExitStack() as held:
             try:
-                make_private_folder(directory)
+                own_folder(directory)
                 self._lock(held)
                 self.id = self._own_id(name)
                 self.pair = KeyPair.load_or_make(directory / KEY)
                 self.cluster = KnownCluster(directory)
+            except (BadPrivateFolder, DamagedFile) as error:
+                raise BadStateDirectory(f"the state directory cannot be used (--state): {error}") from None
             except OSError as error:
                 raise BadStateDirectory(
                     f"the state directory {directory} cannot be used (--state): {error}"
@@ -72,7 +77,7 @@ class StateDirectory:
         self._held.close()
 
     def _lock(self, held: ExitStack) -> None:
-        file = os.open(self.directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        file = open_to_change(self.directory / LOCK, 0o600)
         held.callback(os.close, file)
         directory = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         held.callback(os.close, directory)
@@ -96,7 +101,7 @@ class StateDirectory:
             end = f"-{secrets.token_hex(4)}"
             start = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[: longest - len(end)]
             found = f"{start or self._daemon}{end}"
-            write_bytes(self.directory, ID, f"{found}\n".encode())
+            write_bytes(self.directory, ID, f"{found}\n".encode(), durable=True)
         if len(found) > longest or not re.fullmatch(r"[\w.-]+", found):
             raise BadStateDirectory(
                 f"{self.directory / ID} holds {found!r:.80} instead of an id: restore the file, or remove it,"
@@ -121,7 +126,7 @@ class KnownCluster:
     def remember(self, cluster_id: str) -> None:
         """Store the id of the cluster. "" means that the cluster has no id yet; then this does nothing."""
         if cluster_id and cluster_id != self.id:
-            write_bytes(self._directory, CLUSTER, f"{cluster_id}\n".encode())
+            write_bytes(self._directory, CLUSTER, f"{cluster_id}\n".encode(), durable=True)
             self.id = cluster_id
 
     def forget(self) -> None:
@@ -131,11 +136,14 @@ class KnownCluster:
 
 
 def _text_in(path: Path) -> str | None:
-    """Return the text of a file without the line end; None if there is no such file."""
+    """Return the text of a file without the line end; None if there is no such file. Raises `BadStateDirectory`."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
-    except FileNotFoundError:
-        return None
+        data = read_guarded(path, _MOST_TEXT)
+    except DamagedFile as error:
+        raise BadStateDirectory(
+            f"the state directory {path.parent} cannot be used (--state): {error}"
+        ) from error
+    return None if data is None else data.decode("utf-8", errors="replace").strip()
 
 
 def _taken(descriptor: int) -> bool:

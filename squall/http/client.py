@@ -45,6 +45,8 @@ IS_IT_RUNNING: Final = (
     "is it running? Start it with `squall nimbus` or `squall dev`, or say where it is with --nimbus URL"
 )
 
+ALL_OF_THEM: Final = "if it is a Nimbus of yours, name all Nimbuses in nimbus.url of the site's file, SQUALL_NIMBUS or --nimbus"
+
 #: Called with the number of bytes transferred so far.
 Progress = Callable[[int], object]
 
@@ -175,7 +177,8 @@ class _Request:
 class Client:
     """Sends requests to one of several equivalent servers.
 
-    authorization: url -> the value of the Authorization header, or None for no header. ca: a file with the CA certificates that
+    authorization: url -> the value of the Authorization header, or None for no header; also asked for the target of a redirect,
+    which never gets the header of another server. ca: a file with the CA certificates that
     a server's certificate is checked against (default: the system's). what: the name of the server in the text of
     `Unreachable`.
     advice: the advice at the end of that text.
@@ -296,8 +299,13 @@ class Client:
                 f"{address.url} redirects to {leader.url}, which is not encrypted, so the redirect is not followed"
             )
         own = self.authorization(leader.url)
+        if own is None and request.authorization is not None:
+            raise SquallError(
+                f"{address.url} redirects to the leader at {leader.url}, for which there are no credentials, so the"
+                f" redirect is not followed; {ALL_OF_THEM}"
+            )
         try:
-            status, result = self._try(leader, replace(request, authorization=own or request.authorization))
+            status, result = self._try(leader, replace(request, authorization=own))
         except Unreachable as error:
             if error.sent:
                 raise

@@ -23,7 +23,8 @@ TAKEN_NAMES = ("supervisor", "nimbus", "worker", "topology_api")
 HOME = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 
 _MARK = b"Squall"
-_RESTORE = "    pip install --force-reinstall --no-deps squall"
+#: By a path, never by the name: an index may have a different program of this name.
+_RESTORE = "    pip install --force-reinstall --no-deps .       # in Squall's checkout, or with the path of its wheel for ."
 _HEAD = 4096  # bytes: enough for the first docstring of a package
 
 

@@ -1,4 +1,5 @@
-"""Files with secrets: only their owner may read them; files that other users can read are refused.
+"""Files with secrets, and folders that daemons write to: only their owner may use them; files that other users can read, and
+folders that other users can enter, are refused.
 
 Must not know: what the secrets are. Errors name a file's path, never its contents.
 """
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from squall.atomic_files import sync_folder
 from topology_api.errors import SquallError
 
 #: The most bytes that are read: no secret of Squall is longer. If the path is wrong (a log, a device), the limit protects the
@@ -20,6 +22,10 @@ _LONGEST = 64 * 1024
 
 class BadPrivateFile(SquallError):
     """A file with a secret that cannot be used."""
+
+
+class BadPrivateFolder(SquallError):
+    """A folder to which other users have access."""
 
 
 def read_private(path: Path | str, what: str) -> str | None:
@@ -55,6 +61,7 @@ def write_private(path: Path | str, text: str) -> None:
     """Replace a file with a file that only its owner may read; a reader sees either the old or the new text."""
     with _beside(Path(path), text) as beside:
         os.replace(beside, path)
+        sync_folder(Path(path).parent)
 
 
 def make_private(path: Path | str, text: str) -> bool:
@@ -65,6 +72,7 @@ def make_private(path: Path | str, text: str) -> bool:
             os.link(beside, path)
         except FileExistsError:
             return False
+        sync_folder(Path(path).parent)
     return True
 
 
@@ -75,6 +83,33 @@ def make_private_folder(folder: Path) -> None:
         with suppress(FileExistsError):  # another process was faster: its folder is used
             path.mkdir(mode=0o700)
             path.chmod(0o700)  # whatever the umask
+
+
+def own_folder(folder: Path) -> None:
+    """Make a missing folder with access for its owner only. Raises `BadPrivateFolder` if the folder belongs to another user, if
+    others have access to it, or if a symbolic link of another user leads to it; and `OSError`."""
+    user = os.geteuid()
+    for path in (folder, *folder.absolute().parents):
+        if path.is_symlink() and (owner := path.lstat().st_uid) not in (user, 0):
+            raise BadPrivateFolder(
+                f"{path} is a symbolic link of another user (uid {owner}): name the directory itself"
+            )
+    make_private_folder(folder)
+    descriptor = os.open(folder.resolve(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        state = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if state.st_uid != user:
+        raise BadPrivateFolder(
+            f"{folder} belongs to another user (uid {state.st_uid}, not {user}): give a directory that belongs to the user who"
+            " runs this command, or run the command as that user"
+        )
+    if (mode := stat.S_IMODE(state.st_mode)) & 0o077:
+        raise BadPrivateFolder(
+            f"other users have access to {folder} (mode {mode:04o}): if it contains nothing that they may have put there, run"
+            f" `chmod 700 {folder}`; otherwise use a new directory"
+        )
 
 
 def _problem(state: os.stat_result, path: Path | str) -> str | None:

@@ -146,6 +146,15 @@ def seal_texts(public: str, purpose: str, texts: Mapping[str, str]) -> bytes:
     return seal(public, json.dumps({"purpose": purpose, "texts": dict(texts)}).encode())
 
 
+def fingerprint(public: str) -> str:
+    """Return 128 bits of the hash of a public key, for people who compare keys; a dash if the text is not a key."""
+    try:
+        digest = hashlib.sha256(bytes.fromhex(public)).hexdigest()
+    except ValueError:
+        return "-"
+    return ":".join(digest[start : start + 4] for start in range(0, 32, 4)) if public else "-"
+
+
 def sealed_to(data: bytes) -> str:
     """Return the public key for which data was sealed; raise `BadSeal` if it is not a seal of Squall's."""
     start = len(_SEAL)

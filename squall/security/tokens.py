@@ -6,10 +6,9 @@ URL:
 
     $XDG_STATE_HOME or ~/.local/state, then squall/tokens/<host>_<port>
 
-so that commands of the same user find the token without an option. Only the owner can read these files. The command looks in
-SQUALL_TOKEN_FILE, `squall.token.file`, and the file of its user, in this order. A file that others may read is refused.
-No message and no error contains a token.
-Must not know: who leads, HTTP, the store.
+so that commands of the same user find the token without an option. Only the owner can read these files. A file that others
+may read is refused. No message and no error contains a token.
+Must not know: who leads, HTTP, the store, which token a command sends where.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ OPTION: Final = "squall.token.file"
 FILE: Final = "token"
 
 _WHAT: Final = "the operators' token"
-_PORTS: Final = {"http": 80, "https": 443}
+_PORTS: Final = {"http": 80, "https": 443, "zookeeper": 2181}
 _SCHEME: Final = "bearer"
 
 
@@ -58,18 +57,9 @@ def read_bearer(header: str) -> str | None:
     return token.strip() or None if scheme.lower() == _SCHEME else None
 
 
-def find_token(url: str, environ: Mapping[str, str], site: Mapping[str, object]) -> str | None:
-    """Return the token for the Nimbus at `url`, None if there is none in any of the places.
-
-    Raises `BadPrivateFile` if the named file does not exist, or if an existing file cannot be used.
-    """
-    for named, by in ((environ.get(VARIABLE), VARIABLE), (site.get(OPTION), OPTION)):
-        if named:
-            if (token := read_token(Path(str(named)))) is None:
-                raise BadPrivateFile(
-                    f"{by} names {named}, and there is no such file: copy {_WHAT} there from a host that runs Nimbus"
-                )
-            return token
+def kept_token(url: str, environ: Mapping[str, str]) -> str | None:
+    """Return the token in the user's file for the Nimbus at `url`; None if there is no file. Raises `BadPrivateFile` if the
+    file cannot be used."""
     place = user_place(url, environ)
     return None if place is None else read_token(place)
 
@@ -108,7 +98,7 @@ def write_token(
 def user_place(url: str, environ: Mapping[str, str]) -> Path | None:
     """Return the file in which this user keeps the token of the Nimbus at `url`; None if the user has no home, or there is no
     URL."""
-    name, home = _place_name(url), state_home(environ)
+    name, home = place_name(url), state_home(environ)
     return None if name is None or home is None else home / "squall" / "tokens" / name
 
 
@@ -120,7 +110,8 @@ def state_home(environ: Mapping[str, str]) -> Path | None:
     return home / ".local" / "state" if home.is_absolute() else None
 
 
-def _place_name(url: str) -> str | None:
+def place_name(url: str) -> str | None:
+    """Return the name of a user's file for the server at `url`, <host>_<port>; None if there is no URL."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port or _PORTS.get(parts.scheme)
@@ -128,10 +119,10 @@ def _place_name(url: str) -> str | None:
         return None
     if not host or port is None:
         return None
-    return f"{'localhost' if _is_here(host) else quote(host, safe='')}_{port}"
+    return f"{'localhost' if is_this_host(host) else quote(host, safe='')}_{port}"
 
 
-def _is_here(host: str) -> bool:
+def is_this_host(host: str) -> bool:
     """Return whether a host is this machine: a loopback name or address, or "all addresses", which include the loopback
     address."""
     try:

@@ -93,7 +93,9 @@ def _rest_of(control: Control) -> tuple[Any, ...]:
             for root, failure in control.failures
         ],
         control.grants,
-        [(held.component, held.task, held.roots) for held in control.keep_alives],
+        # A keep-alive without a component names a task that is down; earlier releases ignore it.
+        [(held.component, held.task, held.roots) for held in control.keep_alives]
+        + [("", task, (root,)) for task, root in control.down],
         control.flush,
         [_packed_cycle(message) for message in control.cycles],
         control.missing,
@@ -103,7 +105,10 @@ def _rest_of(control: Control) -> tuple[Any, ...]:
 def _fill(control: Control, rest: _Rest) -> None:
     failures, control.grants, held, control.flush, cycles, control.missing = rest
     control.failures = [(root, Failure(*failure)) for root, *failure in failures]  # type: ignore[arg-type]
-    control.keep_alives = [KeepAlive(component, task, tuple(roots)) for component, task, roots in held]
+    control.keep_alives = [
+        KeepAlive(component, task, tuple(roots)) for component, task, roots in held if component
+    ]
+    control.down = [(task, roots[0]) for component, task, roots in held if not component and roots]
     control.cycles = [_unpacked_cycle(message) for message in cycles]
 
 

@@ -23,6 +23,15 @@ from topology_api.tuples import Source
 #: Further trees of the tuples of a batch: position -> (root, edge XOR the first edge) pairs.
 More = dict[int, tuple[tuple[int, int], ...]]
 
+#: In `Failure.attempts` of a failure on its way to the tracker, which alone knows the number of attempts: the failure waits for
+#: a verdict (see `worker.tracking.outages`).
+OPEN: Final = 0
+#: The same: the failure counts at once, and is evidence of nothing.
+COUNTS: Final = -1
+#: The reason of an entry among the failures that reports a success: its `attempts` is the root of the tuple that succeeded. Its
+#: own root is that of a tree that has failed, so a worker of an earlier release ignores it.
+RECOVERED: Final = "recovered"
+
 #: Shared by all batches in which no tuple belongs to several trees; never written to.
 NO_MORE: Final[More] = {}
 
@@ -165,6 +174,9 @@ class Control:
     flush: bool = False
     cycles: list[CycleMessage] = field(default_factory=list)
     unsent: list[Unsent] = field(default_factory=list)
+    #: (bolt task, a root id of the spout task that considers it down: it is to pause), or (bolt task, 0 or less: see
+    #: `worker.loop.detours`).
+    down: list[tuple[int, int]] = field(default_factory=list)
     #: The numbers of messages from this frame's receiver that did not arrive, as ranges (first, last).
     missing: list[tuple[int, int]] = field(default_factory=list)
 
@@ -177,6 +189,7 @@ class Control:
             or self.flush
             or self.cycles
             or self.unsent
+            or self.down
             or self.missing
         )
 

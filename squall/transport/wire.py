@@ -22,7 +22,7 @@ from squall.transport.carrier import Parts
 from squall.transport.columns import pack_rows, unpack_rows
 from squall.transport.control import pack_more, unpack_more
 from squall.transport.errors import BadFrame, Unencodable
-from squall.transport.frames import NO_MORE, Batch, Control, Unsent
+from squall.transport.frames import COUNTS, NO_MORE, Batch, Control, Unsent
 from squall.transport.id_columns import Ids, from_raw, raw
 from squall.values import Address, Incarnation
 from topology_api import Failure, Topology
@@ -241,7 +241,7 @@ def pack_encodable(
 def undecodable_note(error: Undecodable, worker: str, component: str | None) -> Control:
     """Return a note to the receiving worker: it cannot decode the values of a batch, so the batch's trees fail."""
     task = error.batch.target
-    failure = Failure("failed", component, task, str(error), 0)
+    failure = Failure("failed", component, task, str(error), COUNTS)
     note = Control(worker)
     note.failures = [(root, failure) for root in sorted(error.roots)]
     note.unsent.append(Unsent(component or "?", task, (), str(error), -1, call=""))
@@ -251,7 +251,7 @@ def undecodable_note(error: Undecodable, worker: str, component: str | None) -> 
 def _leave_out(batch: Batch, error: Unencodable, note: Control) -> None:
     """Remove the faulty tuple from a batch, and add its failure to the note."""
     at, source = error.position, batch.source
-    failure = Failure("failed", source.component, source.task, str(error), 0)
+    failure = Failure("failed", source.component, source.task, str(error), COUNTS)
     roots = [batch.roots[at], *(root for root, _ in batch.more.get(at, ()))]
     note.failures += [(root, replace(failure)) for root in roots if root > 0]
     note.unsent.append(

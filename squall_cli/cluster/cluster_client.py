@@ -8,7 +8,6 @@ Must not know: the commands.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from squall_cli.options.kinds import Seconds, files
+from squall_cli.terminal.lines import echo, in_json
 from topology_api.errors import SquallError
 from topology_api.wording import nearest
 
@@ -46,7 +46,10 @@ config_option = click.option(
     "--config",
     metavar="FILE",
     shell_complete=files,
-    help="The site's file.  [default: conf/squall.yaml, if it exists]",
+    help="The site's file.  [default: SQUALL_CONFIG, else ~/.config/squall/squall.yaml or /etc/squall/squall.yaml]",
+)
+insecure_option = click.option(
+    "--insecure", is_flag=True, help="Send the operators' token over http:// to other hosts too."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, to stdout.")
 
@@ -58,16 +61,21 @@ def wait_secs_option(text: str) -> Callable[[Command], Command]:
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """The values of --nimbus, --config and --json: which cluster a command asks, and how it prints the answer."""
+    """The values of --nimbus, --config, --insecure and --json: which cluster a command asks, and how it prints the answer."""
 
     nimbus: str | None
     config: str | None
+    insecure: bool
     as_json: bool
+
+    def connected(self) -> NimbusClient:
+        """Return a client of the cluster. Nothing is sent yet."""
+        return connect(self.nimbus, self.config, self.insecure)
 
     @contextmanager
     def asked(self, name: str | None = None) -> Iterator[NimbusClient]:
         """Connect to the cluster, and add advice to its refusals. `name` is the topology that the command is about."""
-        client = connect(self.nimbus, self.config)
+        client = self.connected()
         with about(client, name):
             yield client
 
@@ -76,7 +84,7 @@ class ClusterOptions:
         if self.as_json:
             echo_json(shown)
         else:
-            click.echo(text)
+            echo(text)
 
     def answer_list(self, shown: object, listed: Sequence[object], nothing: str) -> bool:
         """Print a list as JSON, or print the text `nothing` if the list is empty. Return True if neither was printed: then the
@@ -84,38 +92,45 @@ class ClusterOptions:
         if self.as_json:
             echo_json(shown)
         elif not listed:
-            click.echo(nothing, err=True)
+            echo(nothing, err=True)
         return bool(listed) and not self.as_json
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add --nimbus, --config and --json to a command. The command receives them as its first argument, a `ClusterOptions`."""
+    """Add --nimbus, --config, --insecure and --json to a command. The command receives them as its first argument, a
+    `ClusterOptions`."""
 
     @wraps(command)
-    def with_cluster(nimbus: str | None, config: str | None, as_json: bool, **others: Any) -> None:
-        command(ClusterOptions(nimbus, config, as_json), **others)
+    def with_cluster(
+        nimbus: str | None, config: str | None, insecure: bool, as_json: bool, **others: Any
+    ) -> None:
+        command(ClusterOptions(nimbus, config, insecure, as_json), **others)
 
-    return nimbus_option(config_option(json_option(with_cluster)))
+    return nimbus_option(config_option(insecure_option(json_option(with_cluster))))
 
 
 def echo_json(value: object) -> None:
     """Print a value as JSON on stdout."""
-    click.echo(json.dumps(value, indent=2))
+    click.echo(in_json(value))
 
 
 def site_settings(config: str | None) -> dict[str, object]:
-    """Return the settings of the site's file and the environment; the environment overrides the file."""
+    """Return the settings of the files and the environment; the environment overrides the files."""
     from squall_cli.options.site import read_layers
 
     layers = read_layers(config, os.environ, ())
-    return {**layers.site, **layers.environment}
+    return {**layers.files, **layers.environment}
 
 
 def addresses(nimbus: str | None, site: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
     """Return the URLs of the cluster's Nimbuses. HOST:PORT means http; HOST means http at the default port."""
-    given = nimbus or environ.get(VARIABLE) or site.get("nimbus.url") or DEFAULT_URL
-    parts = (part.strip() for part in str(given).split(","))
-    return [_url(part) for part in parts if part] or [DEFAULT_URL]
+    return urls_of(nimbus or environ.get(VARIABLE) or site.get("nimbus.url")) or [DEFAULT_URL]
+
+
+def urls_of(given: object) -> list[str]:
+    """Return the URLs in a text, which are separated by commas."""
+    parts = (part.strip() for part in str(given or "").split(","))
+    return [_url(part) for part in parts if part]
 
 
 def _url(text: str) -> str:
@@ -125,20 +140,26 @@ def _url(text: str) -> str:
     return f"http://{text}" if has_port else f"http://{text}:{DEFAULT_PORT}"
 
 
-def connect(nimbus: str | None, config: str | None, timeout: float | None = None) -> NimbusClient:
+def connect(
+    nimbus: str | None, config: str | None, insecure: bool = False, timeout: float | None = None
+) -> NimbusClient:
     """Return a client of the cluster that the options, the environment or the site's file name. Nothing is sent yet. The
     client's connections are closed when the command ends. `timeout`: seconds for each answer."""
-    from squall.security.tokens import bearer, find_token
+    from squall.security.tokens import bearer
+    from squall_cli.cluster.credentials import Credentials
     from squall_cli.cluster.nimbus_client import NimbusClient
+    from squall_cli.options.site import read_layers
 
-    site = site_settings(config)
+    layers = read_layers(config, os.environ, ())
+    site = {**layers.site, **layers.environment}
+    urls = addresses(nimbus, site, os.environ)
+    credentials = Credentials(urls, layers, urls_of(layers.site.get("nimbus.url")), os.environ, insecure)
 
     def authorization(url: str) -> str | None:
-        token = find_token(url, os.environ, site)
+        token = credentials.token_for(url)
         return None if token is None else bearer(token)
 
     ca = site.get("squall.tls.ca")
-    urls = addresses(nimbus, site, os.environ)
     client = NimbusClient(urls, authorization, None if ca is None else str(ca), timeout or ANSWER_SECS)
     if context := click.get_current_context(silent=True):
         context.call_on_close(client.close)
@@ -164,7 +185,7 @@ def _advice(client: NimbusClient, refused: Refused, name: str | None) -> str:
     if refused.status == 401:
         return (
             "; the command reads it from the file that SQUALL_TOKEN_FILE or squall.token.file names, else"
-            " from the file of a Nimbus that the same user runs on this host"
+            " from the user's own file for this Nimbus, in ~/.local/state/squall/tokens"
         )
     if refused.kind == "NameTaken":
         killed = any(topology.name == name and topology.state == "KILLED" for topology in _topologies(client))

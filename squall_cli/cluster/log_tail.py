@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Final
 
 from squall.api.answers import LogAnswer
+from squall.reports.log_lines import CONTINUED
 
 #: Bytes of the first read from the end of a log.
 FIRST: Final = 16 * 1024
@@ -46,9 +47,9 @@ class LogEntry:
 
     @property
     def lines(self) -> list[str]:
-        """Return the entry as its lines in the log."""
+        """Return the entry as its lines in the log; no line but the first looks like an entry."""
         head = f"{self.time} {self.level} {self.place} " if self.time else ""
-        return (head + self.text).split("\n")
+        return (head + self.text.replace("\n", f"\n{CONTINUED}")).split("\n")
 
 
 def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
@@ -59,7 +60,7 @@ def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
         if match is not None:
             found.append(LogEntry(worker, host, *match.groups()))
         elif found and found[-1].time:
-            found[-1] = replace(found[-1], text=f"{found[-1].text}\n{line}")
+            found[-1] = replace(found[-1], text=f"{found[-1].text}\n{line.removeprefix(CONTINUED)}")
         else:
             found.append(LogEntry(worker, host, "", "", "", line))
     return found

@@ -6,7 +6,7 @@ Must not know: HTTP, terminals.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from squall.values import TopologyState
@@ -52,13 +52,13 @@ def fewer_to_come(
     wanted = workers or status.workers_wanted
     tasks = tasks_of(status, parallelism)
     connected = [supervisor for supervisor in supervisors if supervisor.connected]
-    # Drained hosts are used only if no other host has a slot.
-    room = _room(status, [supervisor for supervisor in connected if not supervisor.drained])
-    drained = [supervisor for supervisor in connected if supervisor.drained] if room else []
+    # Drained hosts, and hosts that cannot start workers, are used only if no other host has a slot.
+    room = _room(status, [supervisor for supervisor in connected if supervisor.takes_workers])
+    closed = [supervisor for supervisor in connected if not supervisor.takes_workers] if room else []
     room = room or _room(status, connected)
     to_come = min(wanted, tasks, room)
     # The topology will use all free slots of the other hosts.
-    return _fewer(to_come, wanted, tasks, drained) if 0 < to_come < wanted else ""
+    return _fewer(to_come, wanted, tasks, closed) if 0 < to_come < wanted else ""
 
 
 def tasks_of(status: TopologyAnswer, parallelism: Mapping[str, int]) -> int:
@@ -97,21 +97,29 @@ def no_workers(supervisors: Sequence[SupervisorEntry]) -> str:
 
 
 def free_slots(supervisors: Sequence[SupervisorEntry]) -> tuple[str, str]:
-    """Return two phrases: the free slots that can get workers, and the free slots of drained hosts. A phrase is "" if there are
-    no such slots."""
-    open_slots, drained = _free_by_host(supervisors, False), _free_by_host(supervisors, True)
+    """Return two phrases: the free slots that can get workers, and the free slots of drained hosts and of hosts that cannot
+    start workers. A phrase is "" if there are no such slots."""
+    open_slots = _free_by_host(each for each in supervisors if each.takes_workers)
+    failing = _free_by_host(each for each in supervisors if each.cannot_start)
+    drained = _free_by_host(each for each in supervisors if each.drained and not each.cannot_start)
     count = plural(sum(open_slots.values()), "slot is", "slots are")
-    hosts = "the drained host" if len(drained) == 1 else "drained hosts:"
+    closed = []
+    if drained:
+        closed.append(f"{'the drained host' if len(drained) == 1 else 'drained hosts:'} {_named(drained)}")
+    if failing:
+        closed.append(
+            f"{'the host' if len(failing) == 1 else 'hosts'} that cannot start workers: {_named(failing)}"
+        )
     return (
         f"{count} free on {_named(open_slots)}" if open_slots else "",
-        f"slots are free only on {hosts} {_named(drained)}" if drained else "",
+        f"slots are free only on {' and on '.join(closed)}" if closed else "",
     )
 
 
-def _free_by_host(supervisors: Sequence[SupervisorEntry], drained: bool) -> Counter[str]:
+def _free_by_host(supervisors: Iterable[SupervisorEntry]) -> Counter[str]:
     free: Counter[str] = Counter()
     for supervisor in supervisors:
-        if supervisor.drained == drained and supervisor.slots > supervisor.used:
+        if supervisor.slots > supervisor.used:
             free[supervisor.host] += supervisor.slots - supervisor.used
     return free
 

@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from squall_cli.terminal.formats import cropped
-from squall_cli.terminal.lines import console, harmless, is_terminal
+from squall_cli.terminal.lines import console, harmless, is_terminal, write
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class WaitProgress:
         self.shown = text
         if self.status is None:
             with suppress(BrokenPipeError):
-                print(text, file=sys.stderr, flush=True)
+                write(sys.stderr, text)
         else:
             self.status.update(cropped(harmless(text), self.status.console.width - 4))
 

@@ -50,12 +50,16 @@ def _asking(ask: Callable[[NimbusClient, click.Context], list[str]]) -> Callable
 
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
         try:
-            client = cluster_client.connect(ctx.params.get("nimbus"), ctx.params.get("config"), MOST_SECONDS)
+            typed = ctx.params
+            client = cluster_client.connect(
+                typed.get("nimbus"), typed.get("config"), bool(typed.get("insecure")), MOST_SECONDS
+            )
             with closing(client):
                 names = ask(client, ctx)
         except Exception:
             return []
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        # A name with a control character is not of Squall; the shell would print it as it is.
+        return [CompletionItem(name) for name in names if name.startswith(incomplete) and name.isprintable()]
 
     return complete
 

@@ -19,8 +19,8 @@ from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
 from squall.security.redaction import redacted
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.commands.completion import not_empty, settings_option, topologies
-from squall_cli.options.site import Layers, read_layers
-from squall_cli.terminal.lines import plain
+from squall_cli.options.site import FOLDER_FILE, Layers, read_layers
+from squall_cli.terminal.lines import echo, plain
 from squall_cli.terminal.tables import TableColumn, lines_of, table
 from topology_api.options import OPTIONS, defaults
 
@@ -46,6 +46,7 @@ def settings_in_force(layers: Layers) -> list[Setting]:
     sources: list[tuple[str, Mapping[str, object]]] = [
         ("default", defaults("daemon")),
         ("site file", layers.site),
+        (str(FOLDER_FILE), layers.folder),
         ("environment", layers.environment),
         ("-o", layers.overrides.topology),
     ]
@@ -109,7 +110,9 @@ def config(cluster: ClusterOptions, name: str | None, settings: tuple[str, ...])
     layers = read_layers(cluster.config, os.environ, settings)
     show(settings_in_force(layers), cluster.as_json)
     if not cluster.as_json:
-        click.echo(f"\nsite file: {layers.site_file or 'none'}")
+        echo(f"\nsite file: {layers.site_file or 'none'}")
+        if layers.folder_file is not None:
+            echo(f"working folder: {layers.folder_file}")
 
 
 def settings_there(cluster: ClusterOptions, name: str | None) -> list[Setting]:
@@ -127,6 +130,6 @@ def show(found: list[Setting], as_json: bool) -> None:
         echo_json({s.name: {"value": s.value, "from": s.source} for s in found})
         return
     drawn = lines_of(table(COLUMNS, [(s.name, json.dumps(s.value), s.unit, s.source) for s in found]))
-    click.echo(plain(drawn[0]))
+    echo(plain(drawn[0]))
     for line, setting in zip(drawn[1:], found):
         click.secho(plain(line), bold=setting.source != "default")

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from squall.reports.log_lines import EntryFormatter
 from squall_cli.cluster.cluster_client import Command, site_settings
 from squall_cli.options.kinds import Whole, folders
 from topology_api.errors import SquallError
@@ -34,6 +36,8 @@ EVERYWHERE: Final = "0.0.0.0"
 FIRST_SECS: Final = 3.0
 #: Seconds between two such warnings.
 AGAIN_SECS: Final = 60.0
+#: Seconds that a daemon waits for a development server on its machine to make credentials.
+SERVER_SECS: Final = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +46,11 @@ zookeeper_option = click.option(
 )
 insecure_option = click.option(
     "--insecure", is_flag=True, help="Listen to other machines without a TLS certificate."
+)
+insecure_zookeeper_option = click.option(
+    "--insecure-zookeeper",
+    is_flag=True,
+    help="Use ZooKeeper without credentials: everyone who can reach it can get the operators' token.",
 )
 
 
@@ -115,10 +124,18 @@ def state_place(kind: str, given: str | None) -> Path:
     return (state_home(os.environ) or Path.home() / ".local/state") / "squall" / kind
 
 
-def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperStore:
-    """Return the store that the option or the settings name. It is not connected yet."""
+def keep_private() -> int:
+    """Let this command make files for its own user only; return the umask that it had before. Workers get that one: what user
+    code writes is not the daemon's business. When the command has ended, the umask is as before."""
+    before = os.umask(0o077)
+    if context := click.get_current_context(silent=True):
+        context.call_on_close(lambda: os.umask(before))
+    return before
+
+
+def make_store(zookeeper: str | None, settings: Mapping[str, Any], insecure: bool) -> ZooKeeperStore:
+    """Return the store that the option or the settings name. It is not connected yet. `insecure`: --insecure-zookeeper."""
     from squall.cluster.zookeeper import ZooKeeperStore
-    from squall.security.private_files import read_private
 
     servers = zookeeper or settings[SERVERS]
     if not servers:
@@ -126,19 +143,55 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any]) -> ZooKeeperS
             f"where is ZooKeeper? Give --zookeeper HOST:PORT,... or set {SERVERS} (`squall zookeeper` starts one)"
         )
     check_servers(str(servers))
-    credentials: tuple[str, str] | None = None
-    path = settings["squall.zookeeper.credentials.file"]
-    if path is not None:
-        user, colon, password = (read_private(str(path), "ZooKeeper's credentials") or "").partition(":")
-        if not (colon and user and password):
-            raise SquallError(f"{path} does not contain ZooKeeper's credentials: one line USER:PASSWORD")
-        credentials = user, password
     return ZooKeeperStore(
         str(servers),
         root=str(settings["squall.zookeeper.root"]),
         session_secs=float(settings["squall.zookeeper.session.timeout.secs"]),
-        credentials=credentials,
+        credentials=credentials_for(str(servers), settings, insecure),
     )
+
+
+def credentials_for(servers: str, settings: Mapping[str, Any], insecure: bool) -> tuple[str, str] | None:
+    """Return ZooKeeper's credentials: those of the site's file, else those of a development server on this machine. Return
+    None, with a warning, if ZooKeeper may be open to everyone (`insecure`); otherwise raise an error if there are none."""
+    from squall.security import zookeeper_credentials as known
+
+    danger = f"everyone who can reach ZooKeeper at {servers} can get the operators' token, and run code on every host"
+    named = settings[known.OPTION]
+    if named is not None:
+        if insecure:
+            raise SquallError(f"{known.OPTION} and --insecure-zookeeper contradict each other: leave one out")
+        return known.read_named_credentials(Path(str(named)))
+    if insecure:
+        _log.warning("--insecure-zookeeper: %s", danger)
+        return None
+    if (found := wait_for_credentials(servers)) is None:
+        raise SquallError(
+            f"there are no credentials for ZooKeeper. Without them {danger}. Set {known.OPTION} to a file of mode 0600 with one"
+            " line USER:PASSWORD, the same for all daemons of the cluster, or give --insecure-zookeeper"
+            " (`squall zookeeper` makes credentials, which daemons of the same user on the same machine find)"
+        )
+    _log.info("ZooKeeper's credentials are those that `squall zookeeper` made")
+    return found
+
+
+def wait_for_credentials(servers: str) -> tuple[str, str] | None:
+    """Return the credentials that `squall zookeeper` made, None if there are none. If the servers are on this machine, wait a
+    moment for them: a script may start the server and the daemons at the same time."""
+    from squall.http.host_names import is_local_name
+    from squall.security.zookeeper_credentials import addresses, find_credentials
+
+    end = time.monotonic() + SERVER_SECS
+    waits = all(is_local_name(urlsplit(f"//{server}").hostname or "") for server in addresses(servers))
+    said = False
+    while (found := find_credentials(servers, os.environ)) is None and waits and time.monotonic() < end:
+        if not said:
+            _log.info(
+                "waiting up to %g s for `squall zookeeper` to make credentials for %s", SERVER_SECS, servers
+            )
+            said = True
+        time.sleep(0.05)
+    return found
 
 
 def run_daemon(
@@ -207,12 +260,20 @@ def check_servers(servers: str) -> None:
             )
 
 
+def warn_of_root(danger: str) -> None:
+    """Log a warning if this daemon runs as root. `danger`: what that means for this daemon."""
+    if os.geteuid() == 0:
+        _log.warning(
+            "this daemon runs as root: %s. Start it as a user of its own (see docs/cluster.md)", danger
+        )
+
+
 def log_to(*handlers: logging.Handler) -> None:
     """Log to these handlers. Log only warnings and errors of libraries."""
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     for handler in handlers:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(EntryFormatter("%(asctime)s %(levelname)s %(message)s"))
         root.addHandler(handler)
     for name in ("kazoo", "uvicorn", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)

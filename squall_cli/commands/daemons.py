@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 )
 @daemon_options.state_option("Where Nimbus keeps its files.  [default: ~/.local/state/squall/nimbus]")
 @daemon_options.insecure_option
+@daemon_options.insecure_zookeeper_option
 @click.option(
     "--new-cluster",
     is_flag=True,
@@ -47,7 +48,12 @@ if TYPE_CHECKING:
 )
 @config_option
 def nimbus(
-    zookeeper: str | None, listen: tuple[str, int], state: str | None, config: str | None, **others: Any
+    zookeeper: str | None,
+    listen: tuple[str, int],
+    state: str | None,
+    insecure_zookeeper: bool,
+    config: str | None,
+    **others: Any,
 ) -> None:
     """Start a Nimbus, a master of a cluster. It runs until Ctrl-C or SIGTERM.
 
@@ -63,12 +69,14 @@ def nimbus(
     """
     from nimbus.daemon import NimbusDaemon, NimbusSettings
 
+    daemon_options.keep_private()
     conf = daemon_options.daemon_settings(config)
     place, (host, port) = daemon_options.state_place("nimbus", state), listen
     # The other options are settings of the same names.
     settings = NimbusSettings(state=place, host=host.strip("[]"), port=port, conf=conf, **others)
     daemon_options.log_to(logging.StreamHandler())
-    store = daemon_options.make_store(zookeeper, conf)
+    daemon_options.warn_of_root("a flaw in it would give away this host")
+    store = daemon_options.make_store(zookeeper, conf, insecure_zookeeper)
     daemon = NimbusDaemon(store, settings)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: daemon.ask_to_stop())
@@ -111,6 +119,7 @@ MARGIN: Final = 2.0
     "Where the supervisor serves logs to Nimbus", note="  [default: a free port of --bind]"
 )
 @daemon_options.insecure_option
+@daemon_options.insecure_zookeeper_option
 @click.option(
     "--new-cluster",
     is_flag=True,
@@ -124,6 +133,7 @@ def supervisor(
     bind: str,
     state: str | None,
     listen: tuple[str, int] | None,
+    insecure_zookeeper: bool,
     config: str | None,
     **others: Any,
 ) -> None:
@@ -142,6 +152,7 @@ def supervisor(
     from squall.security.tls import server_context_files
     from supervisor.daemon import SupervisorDaemon
 
+    umask = daemon_options.keep_private()
     conf = daemon_options.daemon_settings(config)
     listen = listen or listen_by(bind)
     # The other options are settings of the same names.
@@ -151,10 +162,14 @@ def supervisor(
         bind=bind,
         listen=listen,
         tls=server_context_files(conf),
+        worker_umask=umask,
         **others,
     )
     daemon_options.log_to(logging.StreamHandler())
-    store = daemon_options.make_store(zookeeper, conf)
+    daemon_options.warn_of_root(
+        "so does the code of every topology, and it may change everything on this host"
+    )
+    store = daemon_options.make_store(zookeeper, conf, insecure_zookeeper)
     daemon = SupervisorDaemon(store, settings)
     for warning in unreached(host, settings.host, bind, listen[0], store.servers):
         _log.warning("%s", warning)

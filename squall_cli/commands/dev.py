@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from squall import __version__
+from squall.security.private_files import BadPrivateFolder, own_folder
 from squall_cli.cluster.cluster_client import DEFAULT_URL, config_option
 from squall_cli.commands import daemon_options
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.interrupts import Interrupts
+from squall_cli.terminal.lines import echo
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -63,7 +65,10 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
       squall dev --slots 8 --state ~/squall-dev
       squall dev --listen 127.0.0.1:0    # a free port; the first line says which
     """
+    umask = daemon_options.keep_private()
     conf, (host, port) = daemon_options.daemon_settings(config), listen
+    if config is None:  # the site's file names the token of another cluster: it is neither taken nor replaced
+        conf = {**conf, "squall.token.file": None}
     with Interrupts() as interrupts, ExitStack() as stack:
         interrupts.hold()  # the end is orderly in any case; a second signal only makes the workers end faster
         from nimbus.daemon import NimbusSettings  # takes a while: a signal may arrive meanwhile
@@ -72,15 +77,15 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
         directory = stack.enter_context(state_directory(state))
         stack.enter_context(log_to(directory / LOG))
         nimbus = NimbusSettings(directory / "nimbus", host, port, insecure=insecure, conf=conf)
-        supervisor = configured(conf, slots)(state=directory / "supervisor")
+        supervisor = configured(conf, slots)(state=directory / "supervisor", worker_umask=umask)
         cluster = DevCluster(make_store(None if state is None else directory), nimbus, supervisor)
         stack.callback(cluster.end, interrupts)
         cluster.start(lambda: interrupts.count > 0)
         if not interrupts.count:
-            click.echo(opening(cluster.url, slots, directory, state, conf))
+            echo(opening(cluster.url, slots, directory, state, conf))
         while not interrupts.count:
             time.sleep(PAUSE)
-        click.echo(f"{interrupts.name}: ending, with all workers (Ctrl-C again: at once)")
+        echo(f"{interrupts.name}: ending, with all workers (Ctrl-C again: at once)")
 
 
 class DevCluster:
@@ -150,7 +155,9 @@ def state_directory(given: str | None) -> Iterator[Path]:
     if given is not None:
         directory = Path(given).absolute()
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            own_folder(directory)
+        except BadPrivateFolder as error:
+            raise SquallError(f"the state directory cannot be used (--state): {error}") from None
         except OSError as error:
             raise SquallError(f"the state directory {given} cannot be used: {error.strerror}") from None
         yield directory
@@ -190,33 +197,37 @@ def forget_token(url: str, token: str | None) -> None:
             place.unlink()
 
 
-def finds_token(url: str, conf: Mapping[str, Any]) -> bool:
+def finds_token(url: str) -> bool:
     """Return whether commands of this user find the token without configuration. They do not if the home directory is not
     writable."""
     from squall.security.tokens import user_place
 
     place = user_place(url, os.environ)
-    return bool(conf.get("squall.token.file")) or (place is not None and os.path.isfile(place))
+    return place is not None and os.path.isfile(place)
 
 
 def opening(url: str, slots: int, directory: Path, state: str | None, conf: Mapping[str, Any]) -> str:
     """Return the text that is printed when the cluster is ready. It fits on one screen."""
-    where = "" if url == DEFAULT_URL else f"  export SQUALL_NIMBUS={url}\n"
+    from squall_cli.cluster.credentials import goes_open
+
+    is_asked = url == DEFAULT_URL and not conf.get("nimbus.url") and not os.environ.get("SQUALL_NIMBUS")
+    where = "" if is_asked else f"  export SQUALL_NIMBUS={url}\n"
     if state is None:
         kept = f"Files, gone at the end:  {directory}   (--state DIR keeps them)"
     else:
         kept = f"Files, kept:             {directory}   (the next start continues the topologies)"
     token = conf.get("squall.token.file") or directory / "nimbus" / "token"
-    if not finds_token(url, conf):
+    if not finds_token(url):
         where += f"  export SQUALL_TOKEN_FILE={quote(str(token))}\n"
+    plain = " --insecure" if goes_open(url) else ""
     return f"""\
 Squall {__version__}: Nimbus at {url}, {plural(slots, "worker slot")} on this machine.
 
 In another terminal:
-{where}  squall submit examples/word_count.py --wait
-  squall list
-  squall status word-count
-  squall kill word-count --wait
+{where}  squall submit examples/word_count.py --wait{plain}
+  squall list{plain}
+  squall status word-count{plain}
+  squall kill word-count --wait{plain}
 `squall --help` lists all commands.
 
 {kept}

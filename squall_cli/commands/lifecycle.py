@@ -16,6 +16,7 @@ from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
 from squall_cli.options.kinds import Whole, task_counts
 from squall_cli.terminal.formats import plural
+from squall_cli.terminal.lines import echo
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ def rebalance(
             text = f"{name} is being rebalanced: it drains, then its tasks are placed again{over}."
     cluster.answer(shown, text)
     if cluster.as_json and fewer:
-        click.echo(f"{name}: {fewer}", err=True)
+        echo(f"{name}: {fewer}", err=True)
 
 
 def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:

@@ -14,7 +14,7 @@ from squall_cli.cluster.cluster_client import ClusterOptions, about, cluster_opt
 from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import PLACED, held_up, no_workers, on_trial
 from squall_cli.terminal.formats import cropped_inside, short, span
-from squall_cli.terminal.lines import harmless
+from squall_cli.terminal.lines import echo, harmless
 from squall_cli.terminal.tables import TableColumn, bad_when_some, show, table_of
 
 #: Seconds within which Nimbus places the workers of a new submission if slots are free.
@@ -62,7 +62,7 @@ def listing(cluster: ClusterOptions) -> None:
         with about(client):
             supervisors = client.supervisors()
     for line in reasons(topologies, supervisors):
-        click.echo(line)
+        echo(line)
 
 
 def reasons(topologies: Sequence[TopologySummary], supervisors: Sequence[SupervisorEntry]) -> list[str]:

@@ -19,7 +19,7 @@ from squall_cli.cluster.log_tail import Ask, LogEntry, Tail, merged
 from squall_cli.cluster.waiting import is_away
 from squall_cli.commands import completion
 from squall_cli.options.kinds import Whole
-from squall_cli.terminal.lines import harmless, write_lines
+from squall_cli.terminal.lines import echo, write_lines
 from topology_api.errors import SquallError
 from topology_api.wording import listed, nearest
 
@@ -110,7 +110,7 @@ def logs(
             return
         show(found, as_json, reader.whose)
         if not reader.tails:
-            click.echo(f"{reader.no_workers()}; waiting for them.", err=True)
+            echo(f"{reader.no_workers()}; waiting for them.", err=True)
         follow_on(reader, as_json)
 
 
@@ -160,7 +160,7 @@ class LogReader:
         for worker in self.tails.keys() - {each.worker for each in there}:
             del self.tails[worker]
             if self.file != "build":
-                click.echo(f"{worker} is gone.", err=True)
+                echo(f"{worker} is gone.", err=True)
         self.has_found = self.has_found or bool(self.tails)
 
     def one_of_each_supervisor(self, there: list[WorkerEntry]) -> list[WorkerEntry]:
@@ -225,7 +225,7 @@ class LogReader:
                     if tail.worker not in self.tails:
                         return []  # the worker has left since the last `find`
                 self.silent[tail.worker] = str(refused)
-                click.echo(f"{tail.worker} on {tail.host}: {harmless(str(refused))}", err=True)
+                echo(f"{tail.worker} on {tail.host}: {refused}", err=True)
             return []
         self.could_read = True
         self.silent.pop(tail.worker, None)
@@ -249,17 +249,17 @@ def follow_on(reader: LogReader, as_json: bool) -> None:
             if ending:
                 while found := reader.more() or reader.unended():
                     show(found, as_json, reader.whose)
-                click.echo(ending, err=True)
+                echo(ending, err=True)
                 return
             away = False
         except (Unreachable, Refused) as error:
             if isinstance(error, Refused) and error.kind == "NoSuchTopology":
-                click.echo(f"{reader.name} is gone.", err=True)
+                echo(f"{reader.name} is gone.", err=True)
                 return
             if not is_away(error):
                 raise
             if not away:
-                click.echo(f"{error}; asking again", err=True)
+                echo(f"{error}; asking again", err=True)
             away = True
         time.sleep(PAUSE)
 
@@ -276,4 +276,4 @@ def show(found: Iterable[LogEntry], as_json: bool, whose: str, one_document: boo
             continue
         prefix = f"{entry.host if whose == 'host' else entry.worker} | " if whose else ""
         style = LEVELS.get(entry.level, "")
-        write_lines(sys.stdout, [((prefix, "dim"), (harmless(line), style)) for line in entry.lines])
+        write_lines(sys.stdout, [((prefix, "dim"), (line, style)) for line in entry.lines])

@@ -25,7 +25,7 @@ from squall_cli.packing.loading import load_topology
 from squall_cli.packing.user_modules import digest_of_parts, find_modules
 from squall_cli.spark.started_spark import ResultOptions, StartedSpark, version_in_json
 from squall_cli.terminal import formats
-from squall_cli.terminal.lines import write
+from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.results.versions import Published, Run
@@ -327,7 +327,7 @@ def recorded(what: str, published: Mapping[str, Published]) -> int | None:
 def show(out: IO[str], options: ReplayOptions, outcome: Outcome, seconds: float, as_json: bool) -> None:
     """Print the outcome."""
     if as_json:
-        write(out, json.dumps(as_dict(options, outcome, seconds), indent=2))
+        write_json(out, as_dict(options, outcome, seconds))
         return
     for name, published in outcome.published.items():
         version = published.version

@@ -8,7 +8,6 @@ modules).
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from squall_cli.options.kinds import files
 from squall_cli.options.spark_options import check_places, names, result_options, span_of, table_option
 from squall_cli.spark.started_spark import ResultOptions, version_in_json
 from squall_cli.terminal import formats
-from squall_cli.terminal.lines import write
+from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.results.versions import Published, Run
 from squall_io.spark.stores.paths import overlap
@@ -162,7 +161,7 @@ def show(
             "rows_out": version.rows,
             "seconds": round(seconds, 3),
         }
-        write(out, json.dumps(outcome, indent=2))
+        write_json(out, outcome)
         return
     counts = f"{formats.plural(rows_in, 'row')} in, {formats.plural(version.rows, 'row')} out"
     write(out, f"{called(version.job)}: {counts}")

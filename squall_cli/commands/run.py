@@ -28,7 +28,7 @@ from squall_cli.packing.loading import load_topology
 from squall_cli.terminal import user_output
 from squall_cli.terminal.formats import plural
 from squall_cli.terminal.interrupts import EndNow, Interrupts
-from squall_cli.terminal.lines import is_terminal, styles_of, width_of, write, write_lines
+from squall_cli.terminal.lines import is_terminal, styles_of, width_of, write, write_json, write_lines
 from squall_cli.terminal.live_table import LiveTable, Screen
 from squall_cli.terminal.views import PlainLines, RunView
 from topology_api.errors import NoSuchTopology, SquallError
@@ -87,7 +87,7 @@ def run(
     ended = run_topology(topology, layers, view, seconds, workers)
     status, reason = exit_status(ended, allow_failures)
     if json_wanted:
-        write(out, as_json(ended, status, reason))
+        write_json(out, as_json(ended, status, reason))
     else:
         write_lines(out, summary_lines(ended, width_of(out)))
     if reason is not None:
@@ -126,7 +126,7 @@ def run_topology(
     topology: Topology, layers: Layers, view: RunView, seconds: float | None, workers: int | None
 ) -> Ended:
     """Run a topology to its end, in this process or in worker processes."""
-    conf, _ = merged(topology, layers.site, layers.environment, layers.overrides)
+    conf, _ = merged(topology, layers.files, layers.environment, layers.overrides, local=True)
     drain_seconds = float(conf["topology.message.timeout.secs"])  # type: ignore[arg-type]
     user_output.show_log(topology.name)
     with Interrupts() as interrupts:
@@ -157,7 +157,7 @@ def run_topology(
 
 def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, WorkerLogs | None]:
     """Start a cluster. Return the cluster, and, if it has worker processes, the reader of their logs."""
-    settings = (layers.site, layers.environment)
+    settings = (layers.files, layers.environment)
     if workers is None or workers == 1:
         return LocalCluster(settings=settings), None
     user_output.show_supervisor()

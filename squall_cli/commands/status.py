@@ -23,7 +23,7 @@ from squall_cli.commands import completion
 from squall_cli.commands.listing import STYLES, waits_for_slots
 from squall_cli.terminal.component_table import rows_of, table_without_rates
 from squall_cli.terminal.formats import columns_of, cropped_inside, duration, moment, plural, to_type
-from squall_cli.terminal.lines import Line, harmless, plain, width_of, write_lines
+from squall_cli.terminal.lines import Line, echo, harmless, plain, width_of, write_lines
 from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table_of
 
 #: How many notes about a topology's workers are shown: the latest ones. --json has all notes that are kept.
@@ -77,7 +77,7 @@ def head(found: TopologyAnswer, width: int) -> list[Line]:
         hosts = len({worker.host for worker in workers if worker.host})
         facts += f", {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"
     title: Line = (
-        (harmless(found.name), "head"),
+        (found.name, "head"),
         ("  ", ""),
         (state, STYLES.get(state, "").replace("dim", "")),
         (facts, ""),
@@ -87,7 +87,7 @@ def head(found: TopologyAnswer, width: int) -> list[Line]:
         title = (*title, (identity, "dim"))
     lines: list[Line] = [title]
     if found.error:
-        lines += [((harmless(line), "bad"),) for line in own_paths(found.error).splitlines()]
+        lines += [((line, "bad"),) for line in own_paths(found.error).splitlines()]
     components = {harmless(name): values for name, values in found.components.items()}
     if components:
         lines += [(("", ""),), *table_without_rates(rows_of(components, {}), width)]
@@ -134,12 +134,12 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
         )
         yield (count, "bad"), (" ", ""), (cropped_inside(harmless(text), max(width - len(count) - 1, 40)), "")
     if troubled:
-        yield ((f"{harmless(to_type('errors', found.name))} shows them.", "dim"),)
+        yield ((f"{to_type('errors', found.name)} shows them.", "dim"),)
     if waits_for_slots(found, len(found.workers)):
-        yield ((f"{harmless(no_workers(supervisors))}; `squall supervisors` shows what there is.", "warn"),)
+        yield ((f"{no_workers(supervisors)}; `squall supervisors` shows what there is.", "warn"),)
     for sentence in (fewer_workers(found, supervisors), on_trial(found)):
         if sentence:
-            yield ((harmless(sentence), "warn"),)
+            yield ((sentence, "warn"),)
     for component, values in found.components.items():
         if values.first_failure:
             line = f"the first tree of {component} that failed for good: {own_paths(values.first_failure)}"
@@ -195,7 +195,7 @@ def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
         lines += [((line, ""),) for line in rest]
     write_lines(sys.stdout, lines[1:])
     for line in earlier(found, components):
-        click.echo(line, err=True)
+        echo(line, err=True)
 
 
 def earlier(found: Sequence[ErrorEntry], components: Mapping[str, ComponentStatus]) -> Iterator[str]:
@@ -206,4 +206,4 @@ def earlier(found: Sequence[ErrorEntry], components: Mapping[str, ComponentStatu
     for component, count in shown.items():
         total = components[component].errors if component in components else 0
         if total > count:
-            yield f"{harmless(component)}: the latest {count:,} of {total:,} errors; earlier ones are not kept"
+            yield f"{component}: the latest {count:,} of {total:,} errors; earlier ones are not kept"

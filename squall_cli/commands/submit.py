@@ -6,7 +6,6 @@ Must not know: which modules are shipped, how they are sent, when a topology has
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -31,7 +30,7 @@ from squall_cli.packing.loading import load_topology, parse_source
 from squall_cli.packing.packing import Package, Packed
 from squall_cli.terminal.formats import duration, in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
-from squall_cli.terminal.lines import harmless, write
+from squall_cli.terminal.lines import harmless, write, write_json
 from squall_cli.terminal.user_output import keep_stdout
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
@@ -143,7 +142,7 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
 def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...]) -> None:
     """Load, pack, send, watch, and print the outcome to stdout. Raise `SquallError` for a failure."""
     layers = read_layers(cluster.config, os.environ, settings)
-    client = cluster_client.connect(cluster.nimbus, cluster.config)
+    client = cluster.connected()
     out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file runs: it may print
     accepted: Accepted | None = None
     try:
@@ -162,7 +161,7 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
             result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
             failure = watch(client, accepted, asked, steps, result) if asked.wait else None
         if cluster.as_json:
-            write(out, json.dumps({**result, "failure": failure}, indent=2))
+            write_json(out, {**result, "failure": failure})
         elif failure is None:
             name, state = result["name"], result["state"]
             write(out, f"{name} is {state} at {client.addresses[0].url}: {to_type('status', name)}")
@@ -190,7 +189,7 @@ def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
     topology = load_topology(asked.source, asked.arguments)
     if asked.name is not None:
         topology = topology.renamed(asked.name)
-    confs = [layers.site, layers.environment, topology.conf, layers.overrides.topology]
+    confs = [layers.files, layers.environment, topology.conf, layers.overrides.topology]
     confs += [component.conf for component in topology.components]
     confs += layers.overrides.components.values()
     package = packing.gather(source, before, includes, resources, confs)
@@ -205,7 +204,7 @@ def made(
     from squall.settings import merged
     from squall_cli.packing.submission import OutgoingSubmission, request_body
 
-    conf, component_confs = merged(topology, layers.site, layers.environment, layers.overrides)
+    conf, component_confs = merged(topology, layers.files, layers.environment, layers.overrides)
     body = request_body(
         topology,
         files,
@@ -267,7 +266,7 @@ class Steps(WaitProgress):
             self.status.console.print(harmless(text))
         else:
             with suppress(BrokenPipeError):
-                print(harmless(text), file=sys.stderr, flush=True)
+                write(sys.stderr, text)
 
 
 def hints(package: Package) -> list[str]:

@@ -18,6 +18,7 @@ from squall_cli.cluster.placed import LAG_SECS
 from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
 from squall_cli.terminal.formats import plural, to_type
+from squall_cli.terminal.lines import echo
 from squall_cli.terminal.tables import Cell, TableColumn, show, table_of
 from topology_api.errors import SquallError
 from topology_api.wording import listed, nearest
@@ -59,9 +60,12 @@ def supervisors(cluster: ClusterOptions) -> None:
     there = sorted(answer.supervisors, key=lambda each: (each.host, each.id))
     show(table_of(COLUMNS, there), sys.stdout)
     if sys.stdout.isatty():
-        click.echo(f"\n{summary(there)}")
+        echo(f"\n{summary(there)}")
     else:
-        click.echo(summary(there), err=True)  # stdout has only the table, for pipes
+        echo(summary(there), err=True)  # stdout has only the table, for pipes
+    for each in there:
+        if each.cannot_start:
+            echo(f"{each.host} cannot start workers: {each.cannot_start}", err=not sys.stdout.isatty())
 
 
 def resource(supervisor: SupervisorEntry, name: str, unit: int, form: str) -> str:
@@ -78,9 +82,11 @@ def workers_of(supervisor: SupervisorEntry) -> str:
 
 def state_of(supervisor: SupervisorEntry) -> Cell:
     """Return a supervisor's state. `away`: the supervisor sends no heartbeats; its workers run until their lease ends, and
-    after that the workers' tasks move."""
+    after that the workers' tasks move. `cannot start`: its host cannot start workers; those that run continue."""
     if not supervisor.connected:
         return "away", "bad"
+    if supervisor.cannot_start:
+        return "cannot start", "bad"
     if supervisor.drained:
         return ("draining" if supervisor.used else "drained"), "warn"
     return "ready", "good"
@@ -95,7 +101,7 @@ def summary(there: Sequence[SupervisorEntry]) -> str:
 
 def free_slots(there: Sequence[SupervisorEntry]) -> int:
     """Return the number of slots that can get a worker."""
-    return sum(max(0, each.slots - each.used) for each in there if each.connected and not each.drained)
+    return sum(max(0, each.slots - each.used) for each in there if each.connected and each.takes_workers)
 
 
 @click.command()
@@ -138,7 +144,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
         text = f"{supervisor} is drained: no worker is left there."
     cluster.answer({"supervisors": to_builtins(found)}, text)
     if cluster.as_json and full:
-        click.echo(f"{supervisor}: {full}", err=True)
+        echo(f"{supervisor}: {full}", err=True)
 
 
 def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntry]:
@@ -162,7 +168,7 @@ def meant_by(text: str, there: Sequence[SupervisorEntry]) -> list[SupervisorEntr
 
 def others_of(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> list[SupervisorEntry]:
     """Return the known supervisors that may get work, except those in `meant`."""
-    return [each for each in there if each.id not in meant and not each.drained]
+    return [each for each in there if each.id not in meant and each.takes_workers]
 
 
 def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:

@@ -22,7 +22,7 @@ from squall_cli.options.spark_options import check_places, names, spark_options,
 from squall_cli.spark import table_sweep
 from squall_cli.spark.started_spark import StartedSpark
 from squall_cli.terminal import formats
-from squall_cli.terminal.lines import harmless
+from squall_cli.terminal.lines import echo
 from squall_cli.terminal.tables import TableColumn, show, table_of
 from topology_api.errors import SquallError
 
@@ -143,9 +143,9 @@ def table(
         print_summary(found)
         print_swept(swept)
         for line in (*key_lines(counts), *verified_lines(verified)):
-            click.echo(line)
+            echo(line)
     if bad:
-        click.echo("\n".join(bad), err=True)
+        echo("\n".join(bad), err=True)
         sys.exit(1)
 
 
@@ -197,11 +197,11 @@ def print_summary(found: TableSummary) -> None:
     """Print the contents of a table."""
     from squall_io.spark.manifest.tables import describe
 
-    click.echo(f"{harmless(found.root)}: {harmless(describe(found.table))}")
+    echo(f"{found.root}: {describe(found.table)}")
     if found.schema is not None:
         numbered = f" {found.stream.schemas}" if found.stream else ""
-        click.echo(f"schema{numbered}: {harmless(str(found.schema))}")
-    click.echo(f"\n{totals(found)}")
+        echo(f"schema{numbered}: {found.schema}")
+    echo(f"\n{totals(found)}")
     print_rows(WRITERS, found.stream.writers if found.stream else ())
     print_rows(VERSIONS, found.versions)
     if found.table.partition_by:
@@ -209,15 +209,15 @@ def print_summary(found: TableSummary) -> None:
         print_rows(PARTITIONS, shown)
         more = len(found.partitions) - len(shown)
         if more:
-            click.echo(f"and {formats.plural(more, 'partition')} before them (--json has all)")
+            echo(f"and {formats.plural(more, 'partition')} before them (--json has all)")
     if found.stream and (notes := list(stream_notes(found.stream))):
-        click.echo("\n" + "\n".join(notes))
+        echo("\n" + "\n".join(notes))
 
 
 def print_rows(columns: Sequence[TableColumn[T]], things: Sequence[T]) -> None:
     """Print an empty line and a table with a row for each thing; print nothing if there are no things."""
     if things:
-        click.echo()
+        echo()
         show(table_of(columns, things), sys.stdout)
 
 
@@ -268,16 +268,16 @@ def print_swept(swept: table_sweep.Sweep | None) -> None:
     if swept is None:
         return
     print_rows(table_sweep.COLUMNS, swept.found.ended)
-    click.echo()
+    echo()
     for line in table_sweep.lines(swept):
-        click.echo(line)
+        echo(line)
 
 
 def key_lines(counts: KeyCounts | None) -> Iterator[str]:
     """Yield a line with the number of rows that are replays."""
     if counts is None:
         return
-    key = harmless(", ".join(counts.key))
+    key = ", ".join(counts.key)
     text = f"{formats.plural(counts.keys, 'key')}, {formats.plural(counts.duplicates, 'duplicate')}"
     if counts.without_key:
         text += f", {formats.plural(counts.without_key, 'row')} with a null in the key"
@@ -302,7 +302,7 @@ def unreadable_lines(found: TableSummary) -> Iterator[str]:
     if found.unreadable:
         from squall_io.spark.manifest.state import UnreadableManifest
 
-        yield f"squall table: {harmless(str(UnreadableManifest(found.root, found.unreadable)))}"
+        yield f"squall table: {UnreadableManifest(found.root, found.unreadable)}"
 
 
 def problem_lines(verified: Verification | None) -> Iterator[str]:
@@ -314,7 +314,7 @@ def problem_lines(verified: Verification | None) -> Iterator[str]:
 
 def _named(things: tuple[object, ...]) -> Iterator[str]:
     for thing in things[:MOST_NAMED]:
-        yield f"  - {harmless(str(thing))}"
+        yield f"  - {thing}"
     if len(things) > MOST_NAMED:
         yield f"  - and {len(things) - MOST_NAMED:,} more (--json has all)"
 

@@ -16,8 +16,9 @@ from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, e
 from squall_cli.cluster.waiting import is_away
 from squall_cli.local.rates import Rates
 from squall_cli.options.kinds import Seconds
+from squall_cli.terminal.component_table import why_idle
 from squall_cli.terminal.formats import cropped, latency, plural, rate, short
-from squall_cli.terminal.lines import Line, console, harmless, is_terminal, painted, styles_of
+from squall_cli.terminal.lines import Line, console, echo, harmless, is_terminal, painted, styles_of
 from squall_cli.terminal.tables import TableColumn, bad_when_some, lines_of, show, table_of
 
 if TYPE_CHECKING:
@@ -34,7 +35,12 @@ COLUMNS: Final[tuple[TableColumn[Busy], ...]] = (
     TableColumn("PENDING", lambda each: each.of_spout(short(each.component.pending)), number=True, rank=2),
     TableColumn("p99", lambda each: each.of_spout(latency(each.component.p99)), number=True, rank=2),
     TableColumn("ERRORS", lambda each: bad_when_some(each.component.errors), number=True, rank=1),
-    TableColumn("WHY IDLE", lambda each: (each.component.idle, "dim"), elastic=True, rank=5),
+    TableColumn(
+        "WHY IDLE",
+        lambda each: (why_idle(each.component), "bad" if each.component.down else "dim"),
+        elastic=True,
+        rank=5,
+    ),
 )
 #: How many rows of the window are taken by the summary, the table's header and the footer.
 AROUND: Final = 5
@@ -101,7 +107,7 @@ def top(cluster: ClusterOptions, delay: float) -> None:
     if cluster.as_json:
         echo_json(as_values(moment))
     else:
-        click.echo(summary(moment))
+        echo(summary(moment))
         show(table_of(COLUMNS, moment.busy), sys.stdout)
 
 

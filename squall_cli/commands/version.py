@@ -11,6 +11,7 @@ import click
 from squall import __version__
 from squall.api.answers import NimbusEntry, SupervisorEntry
 from squall_cli.cluster.cluster_client import VARIABLE, ClusterOptions, cluster_options, echo_json
+from squall_cli.terminal.lines import echo
 from topology_api.core_choice import CHOICE
 
 #: The fields of a daemon that are shown. A supervisor lacks `url` and `leader`.
@@ -37,15 +38,15 @@ def version(cluster: ClusterOptions) -> None:
     }
     asked = bool(cluster.nimbus or os.environ.get(VARIABLE))
     if not cluster.as_json:  # these facts do not need an answer of the cluster
-        click.echo(f"squall {__version__} (Python {here['python']}, {sys.executable})")
-        click.echo(f"core: {CHOICE}")
+        echo(f"squall {__version__} (Python {here['python']}, {sys.executable})")
+        echo(f"core: {CHOICE}")
     if asked:
         with cluster.asked() as client:
             daemons: list[NimbusEntry | SupervisorEntry] = [*client.cluster().nimbuses, *client.supervisors()]
         here["daemons"] = [_in_json(daemon) for daemon in daemons]
         if not cluster.as_json:
             for line in map(_line, daemons):
-                click.echo(line)
+                echo(line)
     if cluster.as_json:
         echo_json(here)
 

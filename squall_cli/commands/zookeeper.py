@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import os
 import signal
 import socket
 import subprocess
@@ -20,9 +21,12 @@ from typing import Final
 import click
 
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java, mode
+from squall.guarded_files import DamagedFile, open_to_change
+from squall.security.private_files import BadPrivateFolder, own_folder
 from squall.security.tls import InsecureBind, is_loopback
-from squall_cli.commands.daemon_options import listen_option, state_option, state_place
+from squall_cli.commands.daemon_options import keep_private, listen_option, state_option, state_place
 from squall_cli.options.kinds import Whole, folders
+from squall_cli.terminal.lines import echo
 
 #: Seconds that the server has for an orderly end.
 _END_SECS: Final = 5.0
@@ -62,7 +66,7 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
 @click.option(
     "--insecure",
     is_flag=True,
-    help="Listen to other hosts; every client that can connect can change everything.",
+    help="Listen to other hosts; what daemons send there is not encrypted.",
 )
 def zookeeper(
     listen: tuple[str, int],
@@ -81,9 +85,10 @@ def zookeeper(
     \b
     Examples:
       squall zookeeper
-      squall zookeeper --listen 127.0.0.1:2182 --state /tmp/zk-2 --server 2 \\
+      squall zookeeper --listen 127.0.0.1:2182 --state ~/zookeeper-2 --server 2 \\
           --ensemble 127.0.0.1:2881:3881,127.0.0.1:2882:3882,127.0.0.1:2883:3883
     """
+    keep_private()
     if (server is None) != (not ensemble) or (server or 0) > len(ensemble):
         raise click.UsageError("--server N chooses a server of --ensemble: give both options, or neither.")
     host, port = listen
@@ -91,35 +96,48 @@ def zookeeper(
     folder = state_place("zookeeper", state)
     java, found = find_java(), find_jars(jars)
     with held(folder):
-        plan = ServerPlan(folder, host, free_port(host, port), server or 1, ensemble)
+        port = free_port(host, port)
+        with usable(folder):
+            publish_credentials(folder, f"{host}:{port}", ensemble)
+        plan = ServerPlan(folder, host, port, server or 1, ensemble)
         with usable(folder):
             plan.write()
         serve(plan, plan.command(java, found))
 
 
+def publish_credentials(folder: Path, address: str, ensemble: tuple[str, ...]) -> None:
+    """Make the credentials with which daemons close their nodes to others, and print where they are."""
+    from squall.security.zookeeper_credentials import OPTION, make_credentials
+
+    file, found = make_credentials(folder, address, ensemble, os.environ)
+    whom = "Other daemons need" if found else "Daemons need"
+    finds = "Daemons of this user on this machine find its credentials. " if found else ""
+    echo(f"{finds}{whom} {OPTION}: {file.absolute()} (a copy of it on other hosts).")
+
+
 def check_hosts(hosts: list[str], insecure: bool) -> None:
-    """Raise `InsecureBind` if other machines could connect and --insecure was not given: ZooKeeper accepts every client."""
+    """Raise `InsecureBind` if other machines could connect and --insecure was not given."""
     outside = [host for host in hosts if not is_loopback(host)]
     if not outside:
         return
     danger = (
-        f"{outside[0]} can be reached from other machines, and by default ZooKeeper gives every client access"
+        f"{outside[0]} can be reached from other machines, and what daemons send to ZooKeeper, the password included, is not"
+        " encrypted"
     )
     if not insecure:
         raise InsecureBind(
-            f"{danger}: listen on 127.0.0.1, or give --insecure if you trust all of that network and "
-            "squall.zookeeper.credentials.file is set"
+            f"{danger}: listen on 127.0.0.1, or give --insecure if you trust all of that network"
         )
-    click.echo(f"--insecure: {danger}.", err=True)
+    echo(f"--insecure: {danger}.", err=True)
 
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
     """Lock the folder against a second server."""
     with usable(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / "lock").open("ab")
-    with file as lock:
+        own_folder(folder)
+        file = open_to_change(folder / "lock", 0o600)
+    with open(file, "rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -134,8 +152,11 @@ def usable(folder: Path) -> Iterator[None]:
     """Turn an OSError into an error that names the folder and the option --state."""
     try:
         yield
+    except (BadPrivateFolder, DamagedFile) as error:
+        raise NoServer(f"the state directory cannot be used (--state): {error}") from None
     except OSError as error:
-        where = "" if error.filename in (None, str(folder)) else f" ({error.filename})"
+        name = error.filename2 or error.filename
+        where = "" if name in (None, str(folder)) else f" ({name})"
         raise NoServer(
             f"the state directory {folder} cannot be used: {error.strerror or error}{where}; choose another --state"
         ) from None
@@ -163,8 +184,9 @@ def serve(plan: ServerPlan, command: list[str]) -> None:
             signal.signal(number, lambda *_: enough.set())
     log = plan.folder / "server.log"
     with usable(plan.folder):
-        opened = log.open("wb")
-    with opened as output:
+        opened = open_to_change(log, 0o600)
+        os.ftruncate(opened, 0)
+    with open(opened, "wb") as output:
         # In a new session, so that only this process receives Ctrl-C, and decides how the server ends.
         process = subprocess.Popen(
             command,
@@ -200,16 +222,16 @@ def watch(plan: ServerPlan, process: subprocess.Popen[bytes], enough: threading.
     server = f"ZooKeeper ({number}{plan.address})"
     said: str | None = None
     if plan.ensemble:
-        click.echo(f"{server} is started; it serves when more than half of the servers run.")
+        echo(f"{server} is started; it serves when more than half of the servers run.")
     while process.poll() is None and not enough.wait(_LOOK_SECS):
         now = mode(plan.host, plan.port, timeout=1.0)
         if now == said:
             continue
         if now is None:
-            click.echo(f"{server} does not serve.", err=True)
+            echo(f"{server} does not serve.", err=True)
         elif said is None:
             as_what = f" as {now}" if plan.ensemble else ""
-            click.echo(f"{server} serves{as_what}. Its files: {plan.folder}. Ctrl-C ends it.")
+            echo(f"{server} serves{as_what}. Its files: {plan.folder}. Ctrl-C ends it.")
         else:
-            click.echo(f"{server} is now {now}.")
+            echo(f"{server} is now {now}.")
         said = now

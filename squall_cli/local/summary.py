@@ -5,7 +5,6 @@ Must not know: terminals, clusters.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -127,8 +126,8 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
     return lines
 
 
-def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
-    """Return the summary as one JSON object."""
+def as_json(ended: Ended, exit_status: int, reason: str | None) -> Any:
+    """Return the summary as the values of one JSON object."""
     status, trees = ended.status, trees_of(ended.status)
     values = status.as_dict()
     rates = average_rates(ended)
@@ -151,7 +150,7 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> str:
         "error": values["error"],
         "notes": values["notes"],
     }
-    return json.dumps(_jsonable(summary), indent=2)
+    return _jsonable(summary)
 
 
 def _jsonable(value: Any) -> Any:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
+from squall.guarded_files import DamagedFile, open_guarded
+from squall.reports.log_lines import CONTINUED
 from squall.worker_files import LOG, OUTPUT
 from squall_cli.terminal.formats import whole
 
@@ -51,9 +53,12 @@ class Followed:
         """Return the unread bytes, or only the last of them if there are too many to be useful."""
         if self.file is None:
             try:
-                self.file = FileIO(self.path)
-            except OSError:
+                descriptor = open_guarded(self.path)
+            except (OSError, DamagedFile):
                 return b""
+            if descriptor is None:
+                return b""
+            self.file = FileIO(descriptor)
         behind = os.fstat(self.file.fileno()).st_size - self.file.tell()
         if behind < 0:  # the file was truncated
             self.file.seek(0)
@@ -69,7 +74,7 @@ class Followed:
         if self.file is None:
             return False
         try:
-            there = os.stat(self.path)
+            there = os.lstat(self.path)
         except OSError:
             return False
         mine = os.fstat(self.file.fileno())
@@ -103,7 +108,7 @@ class WorkerLogs:
                 shown = readable(line)
                 if shown is None:
                     if self.shown.get(directory):
-                        lines.append(f"  {line}")
+                        lines.append(f"  {line.removeprefix(CONTINUED)}")
                     continue
                 self.shown[directory] = bool(shown)
                 if shown:

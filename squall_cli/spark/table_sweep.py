@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_cli.terminal import formats
-from squall_cli.terminal.lines import harmless
 from squall_cli.terminal.tables import TableColumn
 from topology_api.errors import SquallError
 
@@ -76,7 +75,7 @@ def lines(done: Sweep) -> Iterator[str]:
         yield "nothing to sweep"
     for each in others:
         yield (
-            f"left alone: {_batches([each])} of {harmless(each.topology_id)}, with a sign of life less than"
+            f"left alone: {_batches([each])} of {each.topology_id}, with a sign of life less than"
             f" {formats.span(done.age)} ago ({formats.moment(each.last_sign)})"
         )
 

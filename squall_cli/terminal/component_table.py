@@ -22,6 +22,7 @@ WHY_IDLE: Final = "WHY IDLE"
 IDLE_WIDTH: Final = 19
 #: The most lines below a table on a terminal for reasons that are too long for the column.
 MOST_REASONS: Final = 3
+_YEAR_2001: Final = 1e9
 #: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
 #: Columns that are shown only in wide windows. All other columns are dropped by rank.
@@ -72,13 +73,35 @@ class Row:
     @property
     def why_idle(self) -> str:
         """Return the idle reason, which may come from user code, as one line without terminal sequences."""
-        return harmless(" ".join(self.component.idle.split()))
+        return why_idle(self.component)
 
     @property
     def idle(self) -> Piece:
         """Return the beginning of the idle reason, and its style."""
-        style = "dim" if self.component.idle in HARMLESS else "warn"
+        style = "bad" if self.component.down else "dim" if self.component.idle in HARMLESS else "warn"
         return formats.cropped(self.why_idle, IDLE_WIDTH), style
+
+
+def why_idle(component: ComponentStatus) -> str:
+    """Return why a component is idle or waits, as one line without terminal sequences; "" if it works."""
+    if component.down:
+        tasks = (
+            "" if len(component.down) == component.tasks else f" ({len(component.down)} of {component.tasks})"
+        )
+        return harmless(" ".join(f"down{tasks}: {component.down[-1].error}".split()))
+    return harmless(" ".join(component.idle.split()))
+
+
+def down_sentence(name: str, component: ComponentStatus) -> str:
+    """Return since when a bolt is down, or which of its tasks, and the last error."""
+    since = min(each.since for each in component.down)
+    who = f"{name} has"
+    if len(component.down) < component.tasks:
+        tasks = ", ".join(str(each.task) for each in component.down)
+        who = f"task {tasks} of {name} has" if len(component.down) == 1 else f"tasks {tasks} of {name} have"
+    # A local cluster in one process has a clock of its own, which does not tell the time of day.
+    when = f" since {formats.moment(since)}" if since >= _YEAR_2001 else ""
+    return harmless(" ".join(f"{who} been down{when}: {component.down[-1].error}".split()))
 
 
 def _in_full(number: int) -> str:
@@ -132,11 +155,14 @@ def _table(
 
 
 def _reasons(rows: Sequence[Row], room: int, width: int) -> list[Line]:
-    """Return lines with the reasons that are wider than `room`. In a pipe, return all of these reasons, in full."""
+    """Return lines with the reasons that are wider than `room`, first for what is down. In a pipe, return all of these reasons,
+    in full."""
     lines: list[Line] = []
-    for row in rows:
-        if formats.columns_of(row.why_idle) > room:
+    for row in sorted(rows, key=lambda row: not row.component.down):
+        if row.component.down:
+            lines.append(((formats.cropped(down_sentence(row.name, row.component), width), "bad"),))
+        elif formats.columns_of(row.why_idle) > room:
             is_idle = " is idle" if row.component.kind == "spout" else ""
-            text = formats.cropped(f"{row.name}{is_idle}: {row.why_idle}", width)
+            text = formats.cropped(f"{harmless(row.name)}{is_idle}: {row.why_idle}", width)
             lines.append(((text, row.idle[1]),))
     return lines if width == NO_LIMIT else lines[:MOST_REASONS]

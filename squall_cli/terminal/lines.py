@@ -1,15 +1,20 @@
-"""Lines made of styled pieces, and functions that write them to a stream: in colours, plain, or with rich.
+"""What a command prints: texts, and lines made of styled pieces, written to a stream in colours, plain, or with rich.
 
+A server, and code that users submitted, choose parts of what is printed. This is the one place that keeps them from sending
+commands to the terminal: every character that does not print is written as an escape, such as `\\x1b`.
 Must not know: the content of the lines. rich is imported only for moving displays.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from typing import IO, TYPE_CHECKING, Final
+
+import click
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,19 +31,22 @@ NO_LIMIT: Final = sys.maxsize
 
 
 def harmless(text: str) -> str:
-    """Escape unprintable characters: names given by users may contain terminal sequences."""
+    """Escape unprintable characters: names, and texts of servers, may contain sequences that a terminal obeys."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def plain(line: Line) -> str:
     """Return a line without its styles."""
-    return "".join(text for text, _ in line).rstrip()
+    return harmless("".join(text for text, _ in line)).rstrip()
 
 
 def painted(line: Line, styles: Mapping[str, str]) -> str:
     """Return a line with its styles as escape sequences."""
     return "".join(
-        f"\x1b[{styles[style]}m{text}\x1b[0m" if style in styles and text else text for text, style in line
+        f"\x1b[{styles[style]}m{harmless(text)}\x1b[0m" if style in styles and text else harmless(text)
+        for text, style in line
     ).rstrip()
 
 
@@ -59,8 +67,29 @@ def width_of(stream: IO[str]) -> int:
     return shutil.get_terminal_size().columns if stream.isatty() else NO_LIMIT
 
 
+def echo(text: str = "", err: bool = False) -> None:
+    """Print a text to stdout, or to stderr."""
+    click.echo(harmless(text), err=err)
+
+
+def in_json(value: object) -> str:
+    """Return a value as JSON that no terminal obeys."""
+    return json.dumps(value, indent=2).replace(
+        "\x7f", "\\u007f"
+    )  # the one control character that JSON leaves as it is
+
+
+def write_json(stream: IO[str], value: object) -> None:
+    """Write a value as JSON."""
+    _write(stream, in_json(value))
+
+
 def write(stream: IO[str], text: str) -> None:
     """Write a line and flush it; characters that the stream cannot encode are escaped."""
+    _write(stream, harmless(text))
+
+
+def _write(stream: IO[str], text: str) -> None:
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     stream.flush()
@@ -70,7 +99,7 @@ def write_lines(stream: IO[str], lines: Iterable[Line]) -> None:
     """Write lines, with colours if the stream shows them."""
     styles = styles_of(stream)
     for line in lines:
-        write(stream, painted(line, styles))
+        _write(stream, painted(line, styles))
 
 
 def console(out: IO[str]) -> Console:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import IO, Any
 
 from squall.reports.events import Event, subject
+from squall.reports.log_lines import EntryFormatter
 from squall.worker_files import EXIT_UNOPENED
 
 #: The most characters that wait for the next drawing. If there are more, the thread that wrote them draws at once.
@@ -151,7 +152,7 @@ def _show_records(log: logging.Logger, form: str, sift: Callable[[logging.LogRec
     if log.hasHandlers():
         return False
     handler = ToStderr()
-    handler.setFormatter(logging.Formatter(form, "%H:%M:%S"))
+    handler.setFormatter(EntryFormatter(form, "%H:%M:%S"))
     handler.addFilter(sift)
     log.addHandler(handler)
     return True

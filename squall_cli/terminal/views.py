@@ -12,7 +12,7 @@ from typing import IO, Protocol
 
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.terminal import formats
-from squall_cli.terminal.component_table import with_left
+from squall_cli.terminal.component_table import why_idle, with_left
 from squall_cli.terminal.error_feed import troubles
 from squall_cli.terminal.lines import write
 
@@ -126,6 +126,6 @@ def component_text(name: str, component: ComponentStatus, rate: float | None) ->
             facts.append(f"{component.pending:,} pending")
         if component.p50 is not None:
             facts.append(f"p50 {formats.latency(component.p50)}, p99 {formats.latency(component.p99)}")
-    if component.idle:
-        facts.append(f"idle: {component.idle}" if spout else component.idle)
+    if why := why_idle(component):
+        facts.append(f"idle: {why}" if spout else why)
     return f"{name} " + ", ".join(facts)

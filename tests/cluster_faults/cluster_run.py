@@ -20,7 +20,7 @@ import pytest
 
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
-from tests.cluster_faults.daemon_processes import CAP, PACE, Daemons
+from tests.cluster_faults.daemon_processes import CAP, CREDENTIALS, PACE, Daemons
 from tests.faults.ledger import Account, account, read
 from tests.faults.ledger_topology import STOP
 from tests.faults.running import Tally
@@ -209,7 +209,7 @@ def ledger_cluster(
 @contextmanager
 def store_of(run: ClusterRun, servers: str) -> Iterator[ZooKeeperStore]:
     """The content of ZooKeeper as the cluster sees it."""
-    store = ZooKeeperStore(servers, root=run.daemons.root)
+    store = ZooKeeperStore(servers, root=run.daemons.root, credentials=CREDENTIALS)
     store.start(CAP)
     try:
         yield store

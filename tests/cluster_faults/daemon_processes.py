@@ -21,7 +21,8 @@ import pytest
 import yaml
 
 from squall.http.client import Client, Unreachable
-from squall.security.tokens import find_token
+from squall.security.private_files import write_private
+from squall.security.tokens import kept_token, read_token
 from supervisor.directories import PROCESS, Started, read_started
 from tests.faults import leaks
 from tests.killable import freeze
@@ -31,6 +32,8 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Upper limit in seconds for everything that has no limit of its own.
 CAP = 60.0
 PACE = 0.05
+#: ZooKeeper's credentials, unless the site has others.
+CREDENTIALS = ("squall", "secret-of-tests")
 #: Liveness in seconds instead of half minutes, so that tests need not wait.
 QUICK: Mapping[str, object] = {
     "squall.zookeeper.session.timeout.secs": 4,
@@ -138,7 +141,9 @@ class Daemons:
         self.mark = uuid.uuid4().hex
         self.root = root or f"/test-{self.mark[:12]}"
         self.site_file = folder / "squall.yaml"
-        self.site = {**QUICK, "squall.zookeeper.root": self.root, **site}
+        write_private(folder / "credentials", ":".join(CREDENTIALS))
+        closed = {"squall.zookeeper.credentials.file": str(folder / "credentials")}
+        self.site = {**QUICK, "squall.zookeeper.root": self.root, **closed, **site}
         self.site_file.write_text(yaml.safe_dump(dict(self.site)))
         self.environment = self._environment()
         count = nimbuses + supervisors
@@ -185,7 +190,8 @@ class Daemons:
         return self._daemon(f"supervisor-{number}", "supervisor", servers, *options)
 
     def _authorization(self, url: str) -> str | None:
-        token = find_token(url, self.environment, self.site)
+        named = self.site.get("squall.token.file")
+        token = read_token(Path(str(named))) if named else kept_token(url, self.environment)
         return None if token is None else f"Bearer {token}"
 
     # Life cycle

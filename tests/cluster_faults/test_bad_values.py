@@ -15,6 +15,7 @@ from kazoo.client import KazooClient
 from squall.cluster import paths
 from squall.cluster.zookeeper import ZooKeeperStore
 from tests.cluster_faults.cluster_run import GAP, ClusterRun, ledger_cluster, store_of
+from tests.cluster_faults.daemon_processes import CREDENTIALS
 from tests.faults.running import Tally
 from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer
 
@@ -74,7 +75,7 @@ def test_a_bad_record_is_reported_and_stops_no_other_topology(
 def test_a_value_above_a_megabyte_is_reported_and_stops_no_other_topology(
     run: ClusterRun, generous: ZooKeeperServer
 ) -> None:
-    client = KazooClient(generous.servers)
+    client = KazooClient(generous.servers, auth_data=[("digest", ":".join(CREDENTIALS))])
     client.start(PATIENCE_SECS)
     try:
         path = run.daemons.root + paths.topology("second")

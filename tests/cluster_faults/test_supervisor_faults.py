@@ -70,7 +70,9 @@ def test_a_full_disk_stops_no_worker_that_runs(tmp_path: Path, zookeeper: ZooKee
     state = tmp_path / "cluster" / "supervisor-1"
     state.mkdir(parents=True)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(state)], capture_output=True, check=False
+        ["mount", "-t", "tmpfs", "-o", "size=24m,mode=0700", "tmpfs", str(state)],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode:
         pytest.skip("only root can mount a small disk")
@@ -160,7 +162,7 @@ def test_the_second_supervisor_of_one_id_waits_and_disturbs_nothing(
     """The state directory of a supervisor was copied to another host."""
     copy = run.daemons.another_supervisor(zookeeper.servers)
     state, copied = (run.daemons.folder / daemon.name for daemon in (run.daemons.supervisors[0], copy))
-    copied.mkdir()
+    copied.mkdir(mode=0o700)
     for name in ("id", "key", "cluster"):
         shutil.copy2(state / name, copied / name)
     told: list[str] = []

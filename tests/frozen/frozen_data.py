@@ -1,5 +1,6 @@
 """The files of frozen fixtures, and how to read and write them: `data/<commit>/<name>.json`, a line for each case.
 
+The code of commit 6407a8e made them, by programs that the history has: `git show 75128b7c:tests/frozen/make_fixtures.py`.
 Must not know: their contents.
 """
 
@@ -35,11 +36,6 @@ def _written(value: Any, depth: int) -> str:
     return "{\n" + ",\n".join(rows) + "\n}"
 
 
-def as_text(data: bytes) -> str:
-    """Bytes as a text of one character each."""
-    return data.decode("latin-1")
-
-
 def as_bytes(text: str) -> bytes:
-    """The bytes that `as_text` wrote."""
+    """The bytes of a text of one character each."""
     return text.encode("latin-1")

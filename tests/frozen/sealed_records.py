@@ -22,10 +22,3 @@ def resealed(data: bytes) -> bytes:
     text = data.decode(json.detect_encoding(data), "surrogatepass").rstrip("\0 \t\r\n")
     comma = "," if inside else ""
     return f'{text[: text.rindex("}")]}{comma}"digest":{digest}}}'.encode("utf-8", "surrogatepass")
-
-
-def unsealed(data: bytes) -> bytes:
-    """A record's JSON text without its hash."""
-    inside = json.loads(data)
-    del inside["digest"]
-    return json.dumps(inside, separators=(",", ":")).encode()

@@ -25,7 +25,7 @@ SOUND: Final = {
 
 def folder_of(folder: Path, files: Mapping[str, str], mode: int = 0o600) -> Path:
     """A folder with these files, as daemons write them: a line each."""
-    folder.mkdir()
+    folder.mkdir(mode=0o700)
     for name, text in files.items():
         path = folder / name
         path.write_bytes(text.encode("latin-1" if text == "\xff" else "utf-8") + b"\n")

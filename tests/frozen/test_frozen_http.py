@@ -43,9 +43,10 @@ def test_the_document_has_its_earlier_paths_methods_and_statuses(answers: dict[s
             assert paths[path][method]["responses"].keys() >= described["responses"].keys(), (method, path)
 
 
-def test_each_endpoint_of_the_document_is_requested(answers: dict[str, Any]) -> None:
+def test_each_endpoint_of_the_frozen_document_is_requested(answers: dict[str, Any]) -> None:
+    """Newer endpoints are compared with their document in tests/nimbus_http/test_answers.py."""
     asked = {answer["asked"] for answer in answers.values()}
-    for path, methods in answers["openapi"]["body"]["paths"].items():
+    for path, methods in FROZEN["openapi"]["body"]["paths"].items():
         pattern = re.compile(re.sub(r"\{\w+\}", "[^/]+", path))
         for method in methods:
             assert any(each == method.upper() and pattern.fullmatch(at) for each, at in asked), (method, path)

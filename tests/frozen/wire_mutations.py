@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from typing import Any, Final
 from zlib import crc32
 
@@ -99,13 +98,7 @@ def outcomes(read: Callable[[Parts], dict[str, Any]], parts: Parts, is_pickled: 
     return found
 
 
-def run_lengths(words: Sequence[str]) -> str:
-    """Words as one text, repeated ones with their number: `BadFrame*40 a1b2c3d4`."""
-    runs = ((word, sum(1 for _ in same)) for word, same in groupby(words))
-    return " ".join(word if times == 1 else f"{word}*{times}" for word, times in runs)
-
-
 def words_of(text: str) -> list[str]:
-    """The words that `run_lengths` joined."""
+    """The words of a text in which repeated ones have their number: `BadFrame*40 a1b2c3d4`."""
     runs = (run.partition("*") for run in text.split())
     return [word for word, _, times in runs for _ in range(int(times or 1))]

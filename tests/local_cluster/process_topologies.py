@@ -47,6 +47,17 @@ class NeverOpens(Numbers):
         time.sleep(600)
 
 
+class Stores(Bolt):
+    """Needs a store, which is away while its folder is."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+
+    def execute(self, tup: Tuple) -> None:
+        with (self.store / "numbers").open("a") as numbers:
+            numbers.write(f"{tup[0]}\n")
+
+
 class Notes(Bolt):
     """Writes each number, with its process id, to a file of its task."""
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,20 @@ from tests.local_cluster.process_topologies import (
     Notes,
     Numbers,
     Raises,
+    Stores,
     line,
     noted,
     wait_until,
 )
-from topology_api import InvalidConfig, NameTaken, NoSuchTopology, SquallError, TopologyFailed
+from topology_api import (
+    InvalidConfig,
+    NameTaken,
+    NoSuchTopology,
+    Replay,
+    SquallError,
+    TopologyBuilder,
+    TopologyFailed,
+)
 
 CAP = 60.0
 
@@ -323,3 +333,26 @@ def test_switches_that_are_no_booleans_are_refused() -> None:
 def test_workers_inside_this_process_start_no_processes() -> None:
     with LocalCluster() as cluster, pytest.raises(SquallError, match=r"LocalCluster\(processes=True\)"):
         cluster.workers("words")
+
+
+@pytest.mark.slow
+def test_a_store_that_is_away_loses_no_tuple_and_its_task_is_shown_as_down(
+    cluster: LocalCluster, folder: Path
+) -> None:
+    store, away = folder / "store", folder / "away"
+    away.mkdir()
+    numbers = Numbers(1500, pause=0.005)
+    numbers.replay = Replay(max_attempts=3, first_delay=0.5)
+    builder = TopologyBuilder("orders", conf={"topology.on.outage": "wait", "topology.workers": 2})
+    builder.set_spout("numbers", numbers)
+    builder.set_bolt("store", Stores(store)).shuffle_grouping("numbers")
+    cluster.submit(builder.build())
+    wait_until(lambda: bool(cluster.status("orders").components["store"].down), CAP)
+    [down] = cluster.status("orders").components["store"].down
+    assert "FileNotFoundError" in down.error and abs(time.time() - down.since) < CAP
+    away.rename(store)
+    cluster.wait("orders", CAP)
+    components = cluster.status("orders").components
+    assert (components["numbers"].acked, components["numbers"].failed) == (1500, 0)
+    assert components["store"].down == ()
+    assert set((store / "numbers").read_text().split()) == set(map(str, range(1500)))

@@ -142,6 +142,12 @@ def test_it_runs_in_a_local_cluster_on_simulated_time() -> None:
         assert cluster.status("scripted").state == "COMPLETED"
 
 
+@pytest.mark.parametrize("script", [None, 5, "abc", b"abc", {"a": 1}])
+def test_a_script_that_is_no_list_is_refused(script: Any) -> None:
+    with pytest.raises(InvalidTopology, match=r"the script is .*: give a list of value tuples and Pauses"):
+        ScriptedSpout("a", script)
+
+
 def test_a_script_that_does_not_fit_its_fields_is_refused_with_all_problems() -> None:
     with pytest.raises(InvalidTopology) as caught:
         ScriptedSpout(Fields("a", "b"), [(1, 2), (1,), "xy", Pause(1), TICK])

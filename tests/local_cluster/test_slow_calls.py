@@ -1,4 +1,4 @@
-"""User calls to a cluster while a component's call takes long: they wait for it, on every Python version.
+"""The shutdown of a cluster while a component's call takes long: it waits for it, on every Python version.
 
 It uses real time: before Python 3.11, futures time out with a different `TimeoutError`.
 """
@@ -28,20 +28,6 @@ def topology() -> Topology:
     builder.set_spout("source", ScriptedSpout("number", [(1,)]))
     builder.set_bolt("slow", Slow()).shuffle_grouping("source")
     return builder.build()
-
-
-def test_a_call_on_the_cluster_waits_for_a_slow_execute(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_loop, "LONGEST_SLEEP", 0.01)
-    ENTERED.clear()
-    GO_ON.clear()
-    with LocalCluster() as cluster:
-        cluster.submit(topology())
-        assert ENTERED.wait(30)
-        timer = threading.Timer(0.1, GO_ON.set)
-        timer.start()
-        cluster.deactivate("slow")
-        assert GO_ON.is_set()
-        timer.join()
 
 
 def test_shutdown_reports_a_call_that_has_not_returned_and_ends_the_thread_when_it_does(

@@ -13,7 +13,7 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, encode
 from squall.cluster.store import Unavailable
 from squall.security.sealing import KeyPair
-from squall.security.tokens import find_token, read_token, write_token
+from squall.security.tokens import kept_token, read_token, write_token
 from tests.flaky_store import FlakyStore
 
 
@@ -43,7 +43,7 @@ class Office:
 
     def token_file(self, name: str) -> str | None:
         found = read_token(self.folder / name / "token")
-        assert found == find_token(self.url(name), self.environ(name), {})
+        assert found == kept_token(self.url(name), self.environ(name))
         return found
 
     def tick(self, *all_of_them: Secrets) -> None:

@@ -80,8 +80,8 @@ def test_of_two_topologies_with_one_slot_the_older_keeps_it(one: Scenario) -> No
         "two ACTIVE",
         "  w2 s1/1 (2,0): 2 3",  # stays
         "  w4 s2/1 (3,0): 1",
-        "  leaving w1 s1/0 (2,0): 1",
-        "  leaving w3 s2/0 (2,0): 2",
+        "  leaving w1 s1/0 (2,0): 2",
+        "  leaving w3 s2/0 (2,0): 1",
     ]
 
 

@@ -119,24 +119,24 @@ def test_a_host_that_comes_back_with_fewer_slots_leaves_a_topology_one_worker_pe
     play("""
         @ 0 supervisor s1 slots=2; supervisor s2 slots=2; submit words tasks=1 count=2 workers=3
         words ACTIVE
-          w1 s1/0 (1,0): 1
+          w1 s1/0 (1,0): 2
           w2 s1/1 (1,0): 3
-          w3 s2/0 (1,0): 2
+          w3 s2/0 (1,0): 1
         @ 1 lose s1
         words ACTIVE
-          w3 s2/0 (1,0): 1 2
-          w4 s2/1 (2,0): 3
+          w3 s2/0 (1,0): 1 3
+          w4 s2/1 (2,0): 2
         @ 2 supervisor s1 slots=1
         words REBALANCING until 32
-          w3 s2/0 (1,0): 1 2
-          w4 s2/1 (2,0): 3
+          w3 s2/0 (1,0): 1 3
+          w4 s2/1 (2,0): 2
         @ 3 report words w3 opened drained; report words w4 opened drained
         words ACTIVE
-          w1 s1/0 (3,0): 3
-          w2 s2/0 (3,0): 1
-          w5 s2/1 (3,0): 2
-          leaving w3 s2/0 (1,0): 1 2
-          leaving w4 s2/1 (2,0): 3
+          w1 s1/0 (3,0): 1
+          w2 s2/0 (3,0): 2
+          w5 s2/1 (3,0): 3
+          leaving w3 s2/0 (1,0): 1 3
+          leaving w4 s2/1 (2,0): 2
     """)
 
 
@@ -144,13 +144,13 @@ def test_a_host_that_loses_slots_between_two_checks_costs_no_worker(play: Play) 
     play("""
         @ 0 supervisor s1 slots=2; supervisor s2 slots=2; submit words tasks=1 count=2 workers=3
         words ACTIVE
-          w1 s1/0 (1,0): 1
+          w1 s1/0 (1,0): 2
           w2 s1/1 (1,0): 3
-          w3 s2/0 (1,0): 2
+          w3 s2/0 (1,0): 1
         @ 1 supervisor s1 slots=1
         words ACTIVE
-          w1 s1/0 (1,0): 1
-          w3 s2/0 (1,0): 2
+          w1 s1/0 (1,0): 2
+          w3 s2/0 (1,0): 1
           w4 s2/1 (2,0): 3
           leaving w2 s1/1 (1,0): 3
     """)

@@ -29,7 +29,7 @@ def test_the_problem_is_reported_and_the_directory_is_usable_once_repaired(
     spoil: Callable[[Path], None], tmp_path: Path
 ) -> None:
     state = tmp_path / "state"
-    state.mkdir()
+    state.mkdir(mode=0o700)
     spoil(state)
     settings = NimbusSettings(state, environ={"HOME": str(tmp_path)})
     with pytest.raises(BadStateDirectory, match=str(state)):

@@ -72,3 +72,39 @@ def test_remains_of_a_topology_that_was_unreadable_for_a_while_are_removed_after
     scenario.say("@ 100 ticks")
     assert scenario.store.get(orphan) is None
     assert scenario.store.children(paths.bundle(scenario.registry.all_topologies()[0].id)) != []
+
+
+def test_a_new_nimbus_moves_no_task_of_an_uneven_topology_until_it_is_rebalanced(scenario: Scenario) -> None:
+    scenario.say("@ 0 supervisor s1 slots=1; supervisor s2 slots=2; submit words tasks=6 workers=3")
+    (record,) = scenario.registry.all_topologies()
+    assignment = scenario.registry.assignments.get(record.id)
+    assert assignment is not None
+    # An earlier release gave a worker that is alone on its host twice what it gave to workers that share one.
+    alone, *others = assignment.placements
+    uneven = [(1, 3, 5), (2, 6), (4,)]
+    placements = (replace(each, tasks=tasks) for each, tasks in zip((alone, *others), uneven, strict=True))
+    scenario.registry.assignments.update(assignment, replace(assignment, placements=tuple(placements)))
+    scenario.play("""
+        @ 1 another nimbus
+        words ACTIVE
+          w1 s1/0 (1,0): 1 3 5
+          w2 s2/0 (1,0): 2 6
+          w3 s2/1 (1,0): 4
+        @ 2 supervisor s3 slots=4
+        = nothing changes
+        @ 3 another nimbus
+        = nothing changes
+        @ 4 lose s1
+        words ACTIVE
+          w2 s2/0 (1,0): 2 6
+          w3 s2/1 (1,0): 4 5
+          w4 s3/0 (2,0): 1 3
+        @ 5 rebalance words wait=0
+        words ACTIVE
+          w1 s2/0 (3,0): 1 4
+          w5 s3/0 (3,0): 2 5
+          w6 s3/1 (3,0): 3 6
+          leaving w2 s2/0 (1,0): 2 6
+          leaving w3 s2/1 (1,0): 4 5
+          leaving w4 s3/0 (2,0): 1 3
+    """)

@@ -1,11 +1,16 @@
-"""Hosts of unequal size: as many slots are used as workers are wanted, and tasks are as even as that allows."""
+"""Tasks are even over the workers, however unequal their hosts are, and only lost tasks ever move.
+
+Two workers of a topology that was placed as a whole differ by at most one task of each component, and by at most one task in
+total. Hosts that die and come back make a topology uneven; a rebalance makes it even again.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from itertools import combinations_with_replacement, product
+from collections.abc import Mapping
+from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +18,7 @@ from nimbus.placement.scheduler import Slot, schedule
 from squall.values import TaskRow
 
 Chosen = dict[Slot, tuple[int, ...]]
+Places = dict[int, Slot]
 
 
 def tasks_of(counts: tuple[int, ...]) -> list[TaskRow]:
@@ -24,77 +30,51 @@ def slots_of(rooms: tuple[int, ...]) -> list[Slot]:
     return [Slot(f"s{host}", number) for host, room in enumerate(rooms) for number in range(room)]
 
 
-def by_task(chosen: Chosen) -> dict[int, Slot]:
+def by_task(chosen: Chosen) -> Places:
     return {task: slot for slot, tasks in chosen.items() for task in tasks}
 
 
-def small_cases() -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """(tasks of each component, slots of each host)"""
-    for hosts in (1, 2, 3):
-        for rooms in product(range(1, 5 - hosts // 3), repeat=hosts):
-            for components in (1, 2, 3):
-                for counts in product(range(1, 5 - components // 3), repeat=components):
-                    yield counts, rooms
+def counts_of(tasks: list[TaskRow], where: Mapping[int, Slot]) -> dict[str, Counter[Slot]]:
+    """The number of tasks of each component by worker; the key "" counts all of them."""
+    counts: dict[str, Counter[Slot]] = {"": Counter()}
+    for spec in tasks:
+        counts[""][where[spec.task]] += 1
+        counts.setdefault(spec.component, Counter())[where[spec.task]] += 1
+    return counts
 
 
-def unevenness(tasks: list[TaskRow], chosen: Chosen) -> int:
-    """A measure of unevenness of the components over hosts."""
-    where = by_task(chosen)
-    return sum(
-        count * count
-        for count in Counter((spec.component, where[spec.task].host_name) for spec in tasks).values()
-    )
+def spread_of(counter: Counter[Slot], workers: set[Slot]) -> int:
+    sizes = [counter[worker] for worker in workers]
+    return max(sizes) - min(sizes)
 
 
-def least_unevenness(counts: tuple[int, ...], rooms: tuple[int, ...]) -> int:
-    """The least possible value when every worker has a task."""
-    found = {tuple(0 for _ in rooms): 0}
-    for count in counts:
-        after: dict[tuple[int, ...], int] = {}
-        for totals, so_far in found.items():
-            for share in shares(count, len(rooms)):
-                key = tuple(map(sum, zip(totals, share, strict=True)))
-                after[key] = min(after.get(key, 10**9), so_far + sum(part * part for part in share))
-        found = after
-    return min(
-        so_far
-        for totals, so_far in found.items()
-        if all(total >= room for total, room in zip(totals, rooms, strict=True))
-    )
+def assert_even(tasks: list[TaskRow], chosen: Chosen, wanted: int, slots: list[Slot]) -> None:
+    assert len(chosen) == min(wanted, len(slots), len(tasks))
+    for counter in counts_of(tasks, by_task(chosen)).values():
+        assert spread_of(counter, set(chosen)) <= 1
+    workers = Counter(slot.host_name for slot in chosen)
+    rooms = Counter(slot.host_name for slot in slots)
+    for host, other in product(rooms, repeat=2):
+        assert workers[host] <= workers[other] + 1 or workers[other] == rooms[other], "a host is full"
 
 
-def shares(count: int, hosts: int) -> Iterator[tuple[int, ...]]:
-    """All ways to spread this many tasks over this many hosts."""
-    for dividers in combinations_with_replacement(range(count + 1), hosts - 1):
-        edges = (0, *dividers, count)
-        yield tuple(edges[at + 1] - edges[at] for at in range(hosts))
-
-
-def test_in_every_small_case_as_many_slots_are_used_as_workers_are_wanted() -> None:
-    cases = 0
-    for counts, rooms in small_cases():
-        tasks, slots = tasks_of(counts), slots_of(rooms)
-        for wanted in range(1, len(slots) + 2):
-            cases += 1
-            chosen = schedule(tasks, wanted, slots, {})
-            assert len(chosen) == min(wanted, len(slots), len(tasks)), (counts, rooms, wanted)
-            assert all(chosen.values()), (counts, rooms, wanted)
-            assert sorted(by_task(chosen)) == [spec.task for spec in tasks], (counts, rooms, wanted)
-    assert cases > 8_000
-
-
-def test_in_every_small_case_components_are_nearly_as_even_over_hosts_as_full_workers_allow() -> None:
-    """The best placement, or one that differs by one task; and the best in nearly all cases."""
-    cases = worse = 0
-    for counts, rooms in small_cases():
-        tasks, slots = tasks_of(counts), slots_of(rooms)
-        if len(tasks) >= len(slots):
-            cases += 1
-            more = unevenness(tasks, schedule(tasks, len(slots), slots, {})) - least_unevenness(counts, rooms)
-            assert more in (0, 2), (counts, rooms)
-            worse += more > 0
-    assert cases > 1_000
-    assert worse < cases / 50
+def dealt_one_by_one(
+    tasks: list[TaskRow], where: Places, workers: list[Slot], stays: Places
+) -> dict[int, set[Slot]]:
+    """The workers among which each lost task could go, given where the tasks before it went."""
+    there = dict(stays)
+    could: dict[int, set[Slot]] = {}
+    for spec in tasks:
+        if spec.task in stays:
+            continue
+        mine = Counter(
+            there[other.task] for other in tasks if other.component == spec.component and other.task in there
+        )
+        loads = Counter(there.values())
+        best = min((mine[worker], loads[worker]) for worker in workers)
+        could[spec.task] = {worker for worker in workers if (mine[worker], loads[worker]) == best}
+        there[spec.task] = where[spec.task]
+    return could
 
 
 COUNTS = st.lists(st.integers(1, 7), min_size=1, max_size=5).map(tuple)
@@ -103,20 +83,40 @@ WORKERS = st.integers(1, 20)
 
 
 @given(COUNTS, WORKERS, ROOMS)
-def test_a_component_is_uneven_over_hosts_only_where_every_worker_of_the_fuller_host_has_one_task(
+def test_workers_differ_by_at_most_one_task_of_each_component_and_in_total(
     counts: tuple[int, ...], wanted: int, rooms: tuple[int, ...]
 ) -> None:
+    tasks, slots = tasks_of(counts), slots_of(rooms)
+    assert_even(tasks, schedule(tasks, wanted, slots, {}), wanted, slots)
+
+
+def test_every_small_case_is_even() -> None:
+    cases = 0
+    for rooms in (rooms for hosts in (1, 2, 3) for rooms in product(range(1, 4), repeat=hosts)):
+        for counts in (counts for number in (1, 2, 3) for counts in product(range(1, 4), repeat=number)):
+            tasks, slots = tasks_of(counts), slots_of(rooms)
+            for wanted in range(1, len(slots) + 2):
+                cases += 1
+                assert_even(tasks, schedule(tasks, wanted, slots, {}), wanted, slots)
+    assert cases > 8_000
+
+
+@given(COUNTS, st.lists(st.tuples(WORKERS, ROOMS), min_size=2, max_size=8))
+def test_while_hosts_die_and_come_back_only_lost_tasks_move_each_to_the_least_loaded_worker(
+    counts: tuple[int, ...], history: list[tuple[int, tuple[int, ...]]]
+) -> None:
     tasks = tasks_of(counts)
-    chosen = schedule(tasks, wanted, slots_of(rooms), {})
-    assert len(chosen) == min(wanted, sum(rooms), len(tasks))
-    component = {spec.task: spec.component for spec in tasks}
-    on: dict[str, Counter[str]] = {slot.host_name: Counter() for slot in chosen}
-    for slot, theirs in chosen.items():
-        on[slot.host_name].update(component[task] for task in theirs)
-    with_more = {slot.host_name for slot, theirs in chosen.items() if len(theirs) > 1}
-    for name in set(component.values()):
-        for host in with_more:
-            assert on[host][name] <= min(of[name] for of in on.values()) + 1
+    where: Places = {}
+    for wanted, rooms in history:
+        slots = slots_of(rooms)
+        chosen = schedule(tasks, wanted, slots, where)
+        now = by_task(chosen)
+        stays = {task: slot for task, slot in where.items() if slot in slots}
+        assert stays.items() <= now.items()
+        for task, could in dealt_one_by_one(tasks, now, list(chosen), stays).items():
+            assert now[task] in could
+        where = now
+        assert_even(tasks, schedule(tasks, wanted, slots, {}), wanted, slots)  # a rebalance
 
 
 @given(COUNTS, WORKERS, ROOMS, st.data())
@@ -134,25 +134,47 @@ def test_tasks_of_a_lost_slot_fill_free_slots_first_and_nothing_else_moves(
     assert len(chosen) == min(max(wanted, used), used + missing, len(slots))
 
 
-def test_a_worker_is_filled_with_a_task_whose_component_stays_even() -> None:
-    """A spout and a bolt of two tasks, over three slots: the bolt keeps one task on each host, the spout's go to the bigger
-    host.
-    """
-    chosen = schedule(tasks_of((1, 2)), 3, slots_of((1, 2)), {})
-    assert chosen == {Slot("s0", 0): (3,), Slot("s1", 0): (1,), Slot("s1", 1): (2,)}
+@given(COUNTS, WORKERS, ROOMS, st.data())
+def test_any_placement_of_running_tasks_stays_as_it_is(
+    counts: tuple[int, ...], wanted: int, rooms: tuple[int, ...], data: st.DataObject
+) -> None:
+    tasks, slots = tasks_of(counts), slots_of(rooms)
+    where = {spec.task: data.draw(st.sampled_from(slots)) for spec in tasks}
+    assert by_task(schedule(tasks, wanted, slots, where)) == where
 
 
-def test_the_tasks_that_fill_a_big_host_are_those_of_all_components() -> None:
-    """Thirty tasks are 15 on each host if even; the bigger host has 20 workers."""
-    tasks = tasks_of((10, 10, 10))
-    chosen = schedule(tasks, 21, slots_of((1, 20)), {})
-    component = {spec.task: spec.component for spec in tasks}
-    assert {len(theirs) for slot, theirs in chosen.items() if slot.host_name == "s1"} == {1}
-    left = Counter(component[task] for task in chosen[Slot("s0", 0)])
-    assert sorted(left.values()) == [3, 3, 4]
+def test_a_worker_alone_on_its_host_gets_no_more_than_workers_that_share_one() -> None:
+    chosen = schedule(tasks_of((6,)), 3, slots_of((1, 2)), {})
+    assert {slot: len(theirs) for slot, theirs in chosen.items()} == {
+        Slot("s0", 0): 2,
+        Slot("s1", 0): 2,
+        Slot("s1", 1): 2,
+    }
 
 
-def test_ten_thousand_tasks_over_a_thousand_slots_of_unequal_hosts_use_every_slot() -> None:
-    tasks = tasks_of((5000, 3000, 2000))
-    chosen = schedule(tasks, 1000, slots_of((*([2] * 150), *([5] * 60), *([200] * 2))), {})
-    assert len(chosen) == 1000
+def test_tasks_of_a_component_go_to_different_hosts_in_turn() -> None:
+    chosen = schedule(tasks_of((2, 2)), 4, slots_of((2, 2)), {})
+    assert chosen == {
+        Slot("s0", 0): (1,),
+        Slot("s0", 1): (3,),
+        Slot("s1", 0): (2,),
+        Slot("s1", 1): (4,),
+    }
+
+
+def test_a_task_that_is_left_over_goes_to_the_host_with_fewer_workers() -> None:
+    chosen = schedule(tasks_of((4,)), 3, slots_of((2, 1)), {})
+    assert {slot: len(theirs) for slot, theirs in chosen.items()} == {
+        Slot("s0", 0): 1,
+        Slot("s0", 1): 1,
+        Slot("s1", 0): 2,
+    }
+
+
+@pytest.mark.parametrize("counts", [(5000, 3000, 2000), (1,) * 10_000], ids=["three", "single"])
+def test_ten_thousand_tasks_over_a_thousand_slots_of_unequal_hosts_have_ten_each(
+    counts: tuple[int, ...],
+) -> None:
+    slots = slots_of((*([2] * 150), *([5] * 60), *([200] * 2)))
+    chosen = schedule(tasks_of(counts), 1000, slots, {})
+    assert [len(theirs) for theirs in chosen.values()] == [10] * 1000

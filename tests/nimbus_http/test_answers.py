@@ -116,7 +116,15 @@ def test_every_described_answer_matches_the_document(
     ask = Asked(cluster.start_leader("nimbus", flaky))
     supervisor = PlayedSupervisor(store, ask.nimbus)
     of_supervisor = supervisor.client().authorization(ask.nimbus.url)
-    for path in ("cluster", "supervisors", "configuration", "topologies", "openapi.json", "/health"):
+    for path in (
+        "cluster",
+        "nimbuses",
+        "supervisors",
+        "configuration",
+        "topologies",
+        "openapi.json",
+        "/health",
+    ):
         ask("GET", path)  # with an empty cluster
     code = tmp_path / "code.tar.gz"
     digest = pack({"my_words.py": b"x = 1"}, code)

@@ -16,13 +16,15 @@ from typing import Any
 import pytest
 
 from squall.http.client import Client, Refused, Unreachable
-from squall.security.tokens import bearer, find_token
+from squall.security.private_files import write_private
+from squall.security.tokens import bearer, kept_token
 from tests.nimbus_http.nimbuses import CAP_SECS, submission, until
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
+CREDENTIALS = "SQUALL_SQUALL_ZOOKEEPER_CREDENTIALS_FILE"
 
 
 class Processes:
@@ -39,6 +41,8 @@ class Processes:
             "SQUALL_SQUALL_ZOOKEEPER_ROOT": root,
             "SQUALL_SQUALL_ZOOKEEPER_SESSION_TIMEOUT_SECS": str(session_secs),
         }
+        self.environ[CREDENTIALS] = str(folder / "credentials")
+        write_private(folder / "credentials", "squall:secret")
         self.running: dict[str, subprocess.Popen[bytes]] = {}
         self.starts: Counter[str] = Counter()
 
@@ -77,7 +81,7 @@ class Processes:
     def client(self, name: str) -> Client:
         """An operator's client, whose token is found as the command finds it."""
         url = self.url(name)
-        token = until(lambda: find_token(url, self.environ, {}), "the token")
+        token = until(lambda: kept_token(url, self.environ), "the token")
         return Client([url], lambda _: bearer(token))
 
     def leads(self, client: Client) -> bool:
@@ -188,7 +192,8 @@ def test_a_nimbus_started_before_zookeeper_leads_later_or_ends_with_the_reason(t
     server = ZooKeeperServer(tmp_path / "zookeeper")
     processes = Processes(tmp_path, server.servers, "/squall")
     try:
-        processes.start("first")
+        file = processes.environ.pop(CREDENTIALS)
+        processes.start("first", "--insecure-zookeeper")
         until(lambda: "Waiting for it" in processes.log("first"), "the word that it waits")
         assert f"no ZooKeeper answered at {server.servers}" in processes.log("first")
         stranger = Client([processes.url("first")])
@@ -202,9 +207,7 @@ def test_a_nimbus_started_before_zookeeper_leads_later_or_ends_with_the_reason(t
         # Its records are open to all; the next Nimbus has credentials, and is refused once ZooKeeper is back.
         server.kill()
         processes.end()
-        (tmp_path / "credentials").touch(0o600)
-        (tmp_path / "credentials").write_text("squall:secret\n")
-        processes.environ["SQUALL_SQUALL_ZOOKEEPER_CREDENTIALS_FILE"] = str(tmp_path / "credentials")
+        processes.environ[CREDENTIALS] = file
         late = processes.start("late")
         until(lambda: "Waiting for it" in processes.log("late"), "the word that it waits")
         server.start()

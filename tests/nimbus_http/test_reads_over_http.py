@@ -7,10 +7,12 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from nimbus.daemon import NimbusDaemon
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
+from squall.cluster.registry import Registry
 from squall.http.client import Client, Refused, at
 from squall.packages.versions import own_versions
 from squall.reports.error_reports import ErrorReport
@@ -47,6 +49,19 @@ def test_supervisors_are_listed_with_their_workers(client: Client, running: Play
     assert told["drained"] is False and told["connected"] is False
     [worker] = told["workers"]
     assert worker == {"topology": "words", "worker": worker["worker"], "slot": worker["slot"], "tasks": 3}
+
+
+def test_a_host_that_cannot_start_workers_is_listed_with_the_reason(
+    client: Client, store: InMemoryStore, running: PlayedSupervisor
+) -> None:
+    [record] = Registry(store).all_supervisors()
+    Registry(store).supervisors.put(replace(record, cannot_start="[Errno 30] Read-only file system"))
+    [found] = client.get("supervisors")["supervisors"]
+    assert found["cannot_start"] == "[Errno 30] Read-only file system"
+    sample = 'squall_supervisor_cannot_start_workers{supervisor="s1",host="host-s1"} 1'
+    assert sample in text_at(client, "/metrics").splitlines()
+    Registry(store).supervisors.put(record)
+    assert "squall_supervisor_cannot_start_workers{" not in text_at(client, "/metrics")
 
 
 def test_topologies_are_listed_with_the_sums_of_their_counters(client: Client, running: object) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,6 +14,7 @@ from nimbus.http.app import make_app
 from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR, Authenticator
 from nimbus.http.handlers import Services
 from nimbus.http.table import TABLE, AnyEndpoint
+from nimbus.security.changes import ChangeFiles
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord, SupervisorRecord, encode
@@ -57,8 +60,13 @@ def store() -> InMemoryStore:
 
 
 @pytest.fixture
-def app(store: InMemoryStore) -> Any:
-    return make_app(cast(Services, Untouchable()), Authenticator(lambda: TOKEN, ME, store))
+def files(tmp_path: Path) -> ChangeFiles:
+    return ChangeFiles(tmp_path, time.time)
+
+
+@pytest.fixture
+def app(store: InMemoryStore, files: ChangeFiles) -> Any:
+    return make_app(cast(Services, Untouchable()), Authenticator(lambda: TOKEN, ME, store), files)
 
 
 def path_of(endpoint: AnyEndpoint) -> str:
@@ -131,9 +139,9 @@ def test_an_operator_may_do_everything_but_report_for_a_supervisor(app: Any, end
     assert (OPERATOR in endpoint.who) or endpoint.path.endswith("/reports")
 
 
-def test_a_supervisor_cannot_report_for_another_one(store: InMemoryStore) -> None:
+def test_a_supervisor_cannot_report_for_another_one(store: InMemoryStore, files: ChangeFiles) -> None:
     services = SimpleNamespace(control=SimpleNamespace(leading=True))
-    app = make_app(cast(Services, services), Authenticator(lambda: TOKEN, ME, store))
+    app = make_app(cast(Services, services), Authenticator(lambda: TOKEN, ME, store), files)
     answer = ask(app, "POST", "/api/v1/supervisors/s2/reports", of_supervisor(), b"{}")
     assert (answer.status, answer.error["message"]) == (401, "only supervisor 's2' may send its reports")
 
@@ -161,17 +169,19 @@ def test_no_other_spelling_of_a_path_bypasses_the_gate(app: Any, path: str) -> N
     assert ask(app, "GET", path).status in (401, 404, 405)
 
 
-def test_a_nimbus_that_does_not_know_the_token_yet_refuses_all(store: InMemoryStore) -> None:
-    app = make_app(cast(Services, Untouchable()), Authenticator(lambda: None, ME, store))
+def test_a_nimbus_that_does_not_know_the_token_yet_refuses_all(
+    store: InMemoryStore, files: ChangeFiles
+) -> None:
+    app = make_app(cast(Services, Untouchable()), Authenticator(lambda: None, ME, store), files)
     for given in ("", "None", TOKEN):
         assert ask(app, "GET", "/api/v1/topologies", f"Bearer {given}").status in (401, 503)
 
 
 @pytest.mark.parametrize("route", CLOSED)
 def test_a_request_without_credentials_learns_that_there_is_no_token_yet(
-    store: InMemoryStore, route: AnyEndpoint
+    store: InMemoryStore, files: ChangeFiles, route: AnyEndpoint
 ) -> None:
-    app = make_app(cast(Services, Untouchable()), Authenticator(lambda: None, ME, store))
+    app = make_app(cast(Services, Untouchable()), Authenticator(lambda: None, ME, store), files)
     answer = ask(app, route.method, path_of(route))
     assert answer.status == 503
     if route.method != "HEAD":

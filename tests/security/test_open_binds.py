@@ -15,7 +15,7 @@ NO_ZOOKEEPER = "127.0.0.1:1"
 
 def started(daemon: str, tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
     """A daemon that finds no ZooKeeper, if it gets that far."""
-    state = ("--zookeeper", NO_ZOOKEEPER, "--state", str(tmp_path / "state"))
+    state = ("--zookeeper", NO_ZOOKEEPER, "--insecure-zookeeper", "--state", str(tmp_path / "state"))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SQUALL_")}
     return subprocess.Popen(
         [sys.executable, "-m", "squall_cli", daemon, *state, *arguments],

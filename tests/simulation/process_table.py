@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 from unittest import mock
 
 from squall.worker_files import Orders
+from supervisor.worker_processes import WorkerProcesses
 from tests.simulation.machines import Habits, Machine, Program, VirtualProcess
 from tests.simulation.timeline import Killed, Timeline
 
@@ -57,6 +58,7 @@ class Processes:
         directory: Path,
         environment: Mapping[str, str],
         work: Path | None = None,
+        umask: int = -1,
     ) -> ProcessHandle:
         """Start a process."""
         machine = self.machine_of(directory)
@@ -83,6 +85,16 @@ class Processes:
         assert machine.supervisor is not None
         machine.supervisor.die()
         raise Killed(machine.supervisor.name)
+
+    @property
+    def check_starts_of(self) -> Callable[[WorkerProcesses], None]:
+        """In place of `WorkerProcesses.check_starts`."""
+
+        def check(host: WorkerProcesses) -> None:
+            if self.machine_of(host.directories.root).full:
+                raise OSError(28, "No space left on device")
+
+        return check
 
     def adopt(self, pid: int, started: int) -> ProcessHandle | None:
         """A process that was started by another supervisor."""
@@ -163,6 +175,7 @@ def in_place_of_real_ones(processes: Processes) -> Iterator[None]:
     random = processes.random
     with (
         mock.patch("supervisor.worker_processes.WorkerProcess", processes),
+        mock.patch.object(WorkerProcesses, "check_starts", processes.check_starts_of),
         mock.patch("supervisor.worker_processes.kill_left_over", lambda session, directory: None),
         mock.patch("supervisor.worker_processes._KILL_PATIENCE", 0.0),
         mock.patch("supervisor.agent.secrets.randbits", random.getrandbits),

@@ -170,3 +170,27 @@ def test_a_supervisors_record_damaged_while_it_is_down_moves_none_of_its_workers
     world.line.run(50)
     assert pids(world) == there
     assert problems_at_rest(world) == []
+
+
+def test_a_machine_that_cannot_start_workers_gives_their_tasks_up_until_it_can(world: World) -> None:
+    world.begin()
+    world.line.run(5)
+    world.submit("alpha", 2, 2, 2)
+    world.line.run(20)
+    assert {process.machine.name for process in world.processes.all()} == {"h1", "h2"}
+    lives = next(process for process in world.processes.all() if process.machine.name == "h2")
+    world.machines["h1"].full = True
+    world.machines["h1"].lose_power()
+    world.line.run(40)
+    assert {process.machine.name for process in world.processes.all()} == {"h2"}
+    assert lives.alive, "its neighbour is not disturbed"
+    (record,) = [each for each in world.registry.all_supervisors() if each.cannot_start]
+    assert record.id == "h1" and "No space left" in record.cannot_start
+    world.submit("beta", 1, 1, 1)
+    world.line.run(60)
+    assert {process.machine.name for process in world.processes.all()} == {"h2"}
+    world.machines["h1"].full = False
+    world.line.run(160)
+    assert not any(each.cannot_start for each in world.registry.all_supervisors())
+    assert {process.machine.name for process in world.processes.all()} == {"h1", "h2"}, "beta runs there"
+    assert problems_at_rest(world) == []

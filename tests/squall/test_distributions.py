@@ -83,7 +83,7 @@ def test_a_distribution_installed_over_ours_is_named_and_the_advice_restores_our
     text = complaint(home)
     assert "the distribution supervisor 4.2.5" in text
     assert "pip uninstall supervisor" in text
-    assert "pip install --force-reinstall --no-deps squall" in text
+    assert "pip install --force-reinstall --no-deps .  " in text
 
 
 def test_a_distribution_that_lists_no_files_is_still_named(home: Path, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_missing_package_is_named_with_how_to_restore_it(home: Path, what: str
     shutil.rmtree(home / "nimbus") if what == "folder" else (home / "nimbus" / "__init__.py").unlink()
     text = complaint(home)
     assert "nimbus" in text
-    assert "pip install --force-reinstall --no-deps squall" in text
+    assert "pip install --force-reinstall --no-deps .  " in text
 
 
 def test_all_foreign_packages_are_named_at_once(home: Path, tmp_path: Path) -> None:

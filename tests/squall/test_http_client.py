@@ -89,13 +89,22 @@ def test_one_redirect_is_followed_with_the_credentials_for_its_target(start: Cal
     client = connect([standby.url], lambda url: f"for {url}")
     assert client.post("x", {"a": 1}) == {"from": "leader"}
     assert leader.asked == [("POST", "/api/v1/x", f"for {leader.url}")]
-    client = connect([standby.url], lambda url: "mine" if url == standby.url else None)
-    client.get("x")
-    assert leader.asked[-1][2] == "mine", "a cluster has one token"
     leader.pages["/api/v1/x"] = page({}, 307, Location=f"{standby.url}/api/v1/x")
     with pytest.raises(Refused) as refused:
         client.get("x")
     assert (refused.value.status, refused.value.kind) == (503, "NoLeader")
+
+
+def test_no_server_gets_the_credentials_of_the_one_that_redirects_to_it(start: Callable[[], Served]) -> None:
+    asked, stranger = start(), start()
+    asked.pages["/api/v1/x"] = page({}, 307, Location=f"{stranger.url}/api/v1/x")
+    client = connect([asked.url], lambda url: "mine" if url == asked.url else None)
+    with pytest.raises(SquallError, match=f"redirects to the leader at {stranger.url}.*name all Nimbuses"):
+        client.get("x")
+    assert stranger.asked == []
+    client = connect([asked.url], lambda url: None)
+    stranger.pages["/api/v1/x"] = page({"public": True})
+    assert client.get("x") == {"public": True}, "without credentials there is nothing to lose"
 
 
 @pytest.mark.parametrize(

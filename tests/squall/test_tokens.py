@@ -10,8 +10,8 @@ import pytest
 from squall.security.private_files import BadPrivateFile
 from squall.security.tokens import (
     bearer,
-    find_token,
     is_token,
+    kept_token,
     make_token,
     read_bearer,
     read_token,
@@ -52,9 +52,9 @@ def test_commands_of_the_same_user_find_the_token_of_nimbus_under_any_name_of_th
         "http://[::1]:6627",
         "http://127.3.2.1:6627/api/v1",
     ]
-    assert [find_token(url, env, {}) for url in same] == ["t0ken"] * len(same)
-    assert find_token("http://127.0.0.1:6628", env, {}) is None
-    assert find_token("http://other:6627", env, {}) is None
+    assert [kept_token(url, env) for url in same] == ["t0ken"] * len(same)
+    assert kept_token("http://127.0.0.1:6628", env) is None
+    assert kept_token("http://other:6627", env) is None
     modes = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home").rglob("*") if path.is_file()}
     assert modes == {0o600}
 
@@ -62,33 +62,16 @@ def test_commands_of_the_same_user_find_the_token_of_nimbus_under_any_name_of_th
 def test_every_url_of_a_nimbus_has_a_place_and_ports_have_their_defaults(tmp_path: Path) -> None:
     env = environ(tmp_path, XDG_STATE_HOME=str(tmp_path / "xdg"))
     write_token("t0ken", tmp_path / "state", ["https://nimbus-1.example:443", "http://0.0.0.0:6627"], env, {})
-    assert find_token("https://Nimbus-1.example", env, {}) == "t0ken"
-    assert find_token("http://nimbus-1.example", env, {}) is None  # port 80
-    assert find_token(URL, env, {}) == "t0ken"
+    assert kept_token("https://Nimbus-1.example", env) == "t0ken"
+    assert kept_token("http://nimbus-1.example", env) is None  # port 80
+    assert kept_token(URL, env) == "t0ken"
     assert not (tmp_path / "home").exists()
-
-
-def test_the_variable_overrides_the_option_and_the_option_overrides_the_users_place(tmp_path: Path) -> None:
-    env = environ(tmp_path)
-    write_token("of the place".replace(" ", "-"), tmp_path / "state", [URL], env, {})
-    site = {"squall.token.file": put(tmp_path / "option", "of-the-option\n")}
-    assert find_token(URL, env, site) == "of-the-option"
-    env["SQUALL_TOKEN_FILE"] = put(tmp_path / "variable", "of-the-variable\n")
-    assert find_token(URL, env, site) == "of-the-variable"
-
-
-@pytest.mark.parametrize("by", ["SQUALL_TOKEN_FILE", "squall.token.file"])
-def test_a_named_file_that_does_not_exist_is_reported(tmp_path: Path, by: str) -> None:
-    named = {by: str(tmp_path / "nowhere")}
-    with pytest.raises(BadPrivateFile, match=f"{by} names {tmp_path / 'nowhere'}"):
-        find_token(URL, environ(tmp_path) | named, named)
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
 def test_a_token_that_others_may_read_is_refused_and_not_shown(tmp_path: Path, mode: int) -> None:
-    named = {"SQUALL_TOKEN_FILE": put(tmp_path / "open", "s3cret", mode)}
     with pytest.raises(BadPrivateFile) as refused:
-        find_token(URL, environ(tmp_path) | named, {})
+        read_token(Path(put(tmp_path / "open", "s3cret", mode)))
     assert f"chmod 600 {tmp_path / 'open'}" in str(refused.value) and "s3cret" not in str(refused.value)
 
 
@@ -115,7 +98,7 @@ def test_an_existing_token_is_not_written_again(tmp_path: Path) -> None:
 def test_a_user_without_a_home_has_no_place_for_a_token_without_an_error(tmp_path: Path) -> None:
     for env in ({}, {"HOME": ""}, {"HOME": "relative", "XDG_STATE_HOME": "relative"}):
         assert user_place(URL, env) is None
-        assert find_token(URL, env, {}) is None
+        assert kept_token(URL, env) is None
     put(tmp_path / "file", "x")
     write_token("t0ken", tmp_path / "state", [URL], {"HOME": str(tmp_path / "file")}, {})
     assert read_token(tmp_path / "state" / "token") == "t0ken"

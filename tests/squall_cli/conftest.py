@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
+from squall_cli.options import site
 from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, fake_nimbus, topology
 
 
@@ -24,8 +25,9 @@ def run(nimbus: FakeNimbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Runs a command line against the fake, in an empty folder, without a home directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
-    monkeypatch.delenv("SQUALL_TOKEN_FILE", raising=False)
+    for variable in ("XDG_STATE_HOME", "XDG_CONFIG_HOME", "SQUALL_CONFIG", "SQUALL_TOKEN_FILE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(site, "HOST_FILE", tmp_path / "no-file-of-this-host.yaml")
     monkeypatch.setenv("SQUALL_NIMBUS", nimbus.url)
 
     def command(line: str, *more: str) -> Result:

@@ -34,7 +34,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing in the surroundings of the command names a cluster."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("SQUALL_NIMBUS", "SQUALL_TOKEN_FILE", "XDG_STATE_HOME"):
+    for name in ("SQUALL_NIMBUS", "SQUALL_TOKEN_FILE", "SQUALL_CONFIG", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -72,8 +72,8 @@ def test_https_to_a_nimbus_without_it_is_recognised(nimbus: FakeNimbus) -> None:
 def test_the_site_file_names_nimbus(nimbus: FakeNimbus, tmp_path: Path) -> None:
     (tmp_path / "site.yaml").write_text(f"nimbus.url: {nimbus.url}\n")
     assert run("list", "--config", str(tmp_path / "site.yaml")).exit_code == 0
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "site.yaml").rename(tmp_path / "conf" / "squall.yaml")
+    (tmp_path / ".config" / "squall").mkdir(parents=True)
+    (tmp_path / "site.yaml").rename(tmp_path / ".config" / "squall" / "squall.yaml")
     assert "word_count" in run("list").stdout
 
 

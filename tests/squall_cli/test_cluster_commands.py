@@ -336,6 +336,18 @@ def test_supervisors_shows_which_are_away_and_which_are_drained(nimbus: FakeNimb
     assert result.stderr == "3 supervisors; 2 of 12 slots used, 0 free\n"
 
 
+def test_supervisors_shows_which_cannot_start_workers_and_why(nimbus: FakeNimbus, run: Squall) -> None:
+    why = "[Errno 30] Read-only file system: '/var/lib/squall/topologies'"
+    nimbus.supervisors = [supervisor("a"), supervisor("b", cannot_start=why, drained=True)]
+    result = run("supervisors")
+    assert [line.split()[:3] for line in result.stdout.splitlines()[1:]] == [
+        ["a", "ready", "1"],
+        ["b", "cannot", "start"],
+    ]
+    assert result.stderr == (f"2 supervisors; 2 of 8 slots used, 3 free\nb cannot start workers: {why}\n")
+    assert json.loads(run("supervisors --json").stdout)["supervisors"][1]["cannot_start"] == why
+
+
 def test_top_puts_the_busiest_component_first(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.put(topology("busy", components={"hot": component(executed=10)}))
     nimbus.changes += [lambda: None] * 6

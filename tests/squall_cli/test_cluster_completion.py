@@ -50,6 +50,11 @@ def test_names_of_topologies_come_from_the_cluster(nimbus: FakeNimbus) -> None:
     assert complete(f"squall status --nimbus {nimbus.url} wo") == ["word_count"]
 
 
+def test_a_name_that_would_command_the_terminal_is_not_completed(nimbus: FakeNimbus) -> None:
+    nimbus.put(topology("word\x1b]0;owned\x07"), topology("word\nforged"))
+    assert complete("squall status w", SQUALL_NIMBUS=nimbus.url) == ["word_count", "web_logs"]
+
+
 def test_components_workers_and_hosts_come_from_it_too(nimbus: FakeNimbus) -> None:
     where = {"SQUALL_NIMBUS": nimbus.url}
     assert complete("squall logs word_count --component c", **where) == ["count"]

@@ -311,3 +311,8 @@ def test_the_place_of_the_token_is_shown_when_commands_would_not_find_it(
     place.parent.mkdir(parents=True)
     place.touch()
     assert line not in opening(url, 4, state, str(state), {})
+
+
+def test_commands_to_an_address_that_others_could_read_are_shown_with_the_option_that_they_need() -> None:
+    shown = [opening(f"http://{host}:7", 4, Path("state"), None, {}) for host in ("127.0.0.1", "host-1")]
+    assert ["squall list --insecure\n" in text for text in shown] == [False, True]

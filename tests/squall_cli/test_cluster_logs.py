@@ -49,7 +49,7 @@ def texts(found: list[LogEntry]) -> list[str]:
 def test_lines_without_a_time_belong_to_the_entry_before() -> None:
     found = entries("w", "h", ["odd", *line(1).splitlines(), "  more", "", "and more"])
     assert texts(found) == ["odd", "text 1\n  more\n\nand more"]
-    assert found[1].lines == [line(1).rstrip(), "  more", "", "and more"]
+    assert found[1].lines == [line(1).rstrip(), "      more", "    ", "    and more"]
     assert (found[1].time, found[1].level, found[1].place) == ("2026-03-01 12:00:00,001", "INFO", "count[2]")
 
 
@@ -143,7 +143,7 @@ def test_logs_of_all_workers_are_shown_with_their_names(nimbus: FakeNimbus) -> N
     assert run("logs word_count").stdout.splitlines() == [
         "word_count-w1 | 2026-03-01 12:00:00,001 INFO count[2] text 1",
         "word_count-w2 | 2026-03-01 12:00:00,002 INFO count[3] text 2",
-        "word_count-w2 |   more",
+        "word_count-w2 |       more",
         "word_count-w1 | 2026-03-01 12:00:00,003 INFO words[1] text 3",
     ]
     assert run("logs word_count --lines 1").stdout.splitlines() == [
@@ -154,7 +154,7 @@ def test_logs_of_all_workers_are_shown_with_their_names(nimbus: FakeNimbus) -> N
 def test_logs_of_one_worker_or_one_component_are_selected(nimbus: FakeNimbus) -> None:
     assert run("logs word_count --worker word_count-w2").stdout.splitlines() == [
         "2026-03-01 12:00:00,002 INFO count[3] text 2",
-        "  more",
+        "      more",
     ]
     assert "text 3" not in run("logs word_count --component count").stdout
     assert run("logs word_count --component words").stdout == line(3, "words[1]")

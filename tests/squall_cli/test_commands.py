@@ -20,7 +20,7 @@ from topology_api.errors import InvalidConfig
 ROOT = Path(__file__).resolve().parents[2]
 IN_THE_CONTRACT = [
     "run", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "errors", "logs", "top",
-    "drain", "supervisors", "nimbus", "supervisor", "dev", "zookeeper", "config", "version", "table", "reprocess",
+    "drain", "nimbuses", "supervisors", "nimbus", "supervisor", "dev", "zookeeper", "config", "version", "table", "reprocess",
     "replay", "completion",
 ]  # fmt: skip
 
@@ -38,6 +38,7 @@ UNDERSTOOD = [
     "top --json --delay 5",
     "drain host-1 --wait",
     "drain host-1 --undo",
+    "nimbuses --json",
     "supervisors --json",
     "nimbus --zookeeper h:1,i:2 --listen 0.0.0.0:6627 --state here",
     "supervisor --zookeeper h:1 --slots 2 --host me --state here",

@@ -9,12 +9,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall_cli.main import squall
+from squall_cli.options import site
 from topology_api.options import OPTIONS
 
 
 @pytest.fixture(autouse=True)
 def empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
     return tmp_path
 
 
@@ -48,13 +50,61 @@ def test_later_layers_override_earlier_ones_and_are_named(tmp_path: Path) -> Non
     ]
 
 
-def test_the_sites_file_is_found_at_its_usual_place(tmp_path: Path) -> None:
+def test_the_sites_file_is_the_first_of_its_places_that_exists(tmp_path: Path) -> None:
+    there = {tmp_path / name / "squall.yaml": name for name in ("host", "squall", "variable", "option")}
+    for number, (file, name) in enumerate(there.items(), 1):
+        file.parent.mkdir()
+        file.write_text(f"topology.workers: {number}\nshop.name: {name}\n")
+    host, user, variable, option = map(str, there)
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "SQUALL_CONFIG": ""}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(site, "HOST_FILE", Path(host))
+        for expected, found in (
+            (option, config("--config", option, environ={**environ, "SQUALL_CONFIG": variable})),
+            (variable, config(environ={**environ, "SQUALL_CONFIG": variable})),
+            (user, config(environ=environ)),
+            (host, config(environ={"XDG_CONFIG_HOME": "relative", "HOME": "/nowhere"})),
+        ):
+            assert found.stdout.endswith(f"\nsite file: {expected}\n"), found.output
+            assert f'"{there[Path(expected)]}"' in found.stdout, "one file, not a mixture"
+
+
+def test_the_file_of_the_working_folder_sets_options_of_topologies(tmp_path: Path) -> None:
+    (tmp_path / "site.yaml").write_text("topology.workers: 2\ntopology.queue.size: 100\n")
+    (tmp_path / "squall").mkdir()
+    (tmp_path / "squall" / "squall.yaml").write_text("topology.workers: 2\ntopology.queue.size: 100\n")
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "squall.yaml").write_text("topology.workers: 7\nshop.name: corner\n")
-    found = as_json()
-    assert found["topology.workers"] == {"value": 7, "from": "site file"}
-    assert found["shop.name"] == {"value": "corner", "from": "site file"}
-    assert config().stdout.endswith("\nsite file: conf/squall.yaml\n")
+    (tmp_path / "conf" / "squall.yaml").write_text("topology.workers: 7\n")
+    found = as_json(environ={"XDG_CONFIG_HOME": str(tmp_path)})
+    assert found["topology.workers"] == {"value": 7, "from": "conf/squall.yaml"}
+    assert found["topology.queue.size"] == {"value": 100, "from": "site file"}
+    shown = config(environ={"XDG_CONFIG_HOME": str(tmp_path)}).stdout
+    assert shown.endswith(f"\nsite file: {tmp_path}/squall/squall.yaml\nworking folder: conf/squall.yaml\n")
+    found = as_json("--config", "site.yaml")
+    assert found["topology.workers"] == {"value": 2, "from": "site file"}, "--config replaces both"
+    found = as_json(environ={"SQUALL_CONFIG": str(tmp_path / "site.yaml")})
+    assert found["topology.workers"] == {"value": 7, "from": "conf/squall.yaml"}
+
+
+@pytest.mark.parametrize(
+    "text", ["nimbus.url: http://h:1", "squall.token.file: /home/me/secret", "shop.name: corner"]
+)
+def test_anything_else_in_the_working_folder_is_refused_with_its_new_place(tmp_path: Path, text: str) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "squall.yaml").write_text(f"topology.workers: 7\n{text}\n")
+    result = config(environ={"XDG_CONFIG_HOME": "/mine"})
+    assert (result.exit_code, result.stdout) == (1, "")
+    key = text.partition(":")[0]
+    assert (
+        f"conf/squall.yaml in the working folder may set topology.* only: move {key!r} to"
+        " /mine/squall/squall.yaml (for you), /etc/squall/squall.yaml (for all users of this host), or to a file"
+        " that you name by --config or SQUALL_CONFIG"
+    ) in result.stderr
+    assert config("--config", "conf/squall.yaml").exit_code == 0, "a file that the user names may set all"
+    assert config(environ={"SQUALL_CONFIG": str(tmp_path / "conf" / "squall.yaml")}).exit_code == 0
+    relative = config(environ={"SQUALL_CONFIG": "conf/squall.yaml"})
+    assert (relative.exit_code, relative.stdout) == (1, "")
+    assert "SQUALL_CONFIG=conf/squall.yaml: give an absolute path" in relative.stderr
 
 
 def test_a_setting_of_one_component_is_separate() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,16 @@ def test_an_impossible_value_is_refused_in_one_sentence(servers: str) -> None:
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(squall, arguments, prog_name="squall")
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+@pytest.mark.parametrize("daemon", ["nimbus", "supervisor"])
+def test_a_daemon_that_runs_as_root_warns(daemon: str, user: int, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "geteuid", lambda: user)
+        result = run(daemon)  # it ends at once: ZooKeeper is not named
+    assert "where is ZooKeeper?" in result.stderr
+    assert ["this daemon runs as root" in record.message for record in caplog.records] == [True] * (user == 0)
 
 
 @pytest.mark.parametrize("host", ["h", "worker-1.example.org", "10.0.0.7", "my_host", "a" * 63 + ".org"])

@@ -27,6 +27,11 @@ PLACES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
     "two supervisors of a host": ([full("a", 1), full("a", 1)], "2 slots are free on a", ""),
     "on many": ([full(name, 1) for name in "edcba"], "5 slots are free on a, b, c and 2 others", ""),
     "drained": ([full("a"), full("b", 3, drained=True)], "", "slots are free only on the drained host b"),
+    "failing": (
+        [full("a", 1, drained=True), full("b", 3, cannot_start="[Errno 30] Read-only file system: '/state'")],
+        "",
+        "slots are free only on the drained host a and on the host that cannot start workers: b",
+    ),
     "both drained": (
         [full("a", 1, drained=True), full("b", 1, drained=True)], "", "slots are free only on drained hosts: a, b",
     ),

@@ -21,6 +21,7 @@ from topology_api import SquallError
 from topology_api.options import problems_of
 
 CAP = 30.0
+ZOOKEEPER = ("--zookeeper", "127.0.0.1:1", "--insecure-zookeeper")
 FAR, NEAR = "zoo-1:2181,zoo-2:2181", "127.0.0.1:2181,localhost:2182,[::1]:2183"
 
 
@@ -72,7 +73,7 @@ def test_squall_dev_keeps_to_the_ports_too(tmp_path: Path) -> None:
 def run(folder: Path, *arguments: str) -> tuple[int, str]:
     (folder / "squall.yaml").write_text("supervisor.worker.ports: 6700-6705\n")
     config = ("--config", str(folder / "squall.yaml"), "--state", str(folder / "state"))
-    result = CliRunner().invoke(squall, ["supervisor", "--zookeeper", "127.0.0.1:1", *config, *arguments])
+    result = CliRunner().invoke(squall, ["supervisor", *ZOOKEEPER, *config, *arguments])
     return result.exit_code, f"{result.output} {result.exception}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import signal
 import socket
@@ -17,9 +18,16 @@ from click.testing import CliRunner, Result
 
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.server import JARS_VARIABLE, ServerPlan, ask
+from squall.security.zookeeper_credentials import find_credentials, read_credentials
 from squall_cli.main import squall
 from tests.squall_cli.run_process import environment
 from tests.zookeeper_servers import PATIENCE_SECS, eventually, free_ports, java_and_jars
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Credentials are put into the user's state directory: here, one of this test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
 
 
 def run(*arguments: str, **environ: str) -> Result:
@@ -75,6 +83,10 @@ def test_it_serves_until_a_signal_and_has_all_data_when_it_is_started_again(tmp_
     where = f"127.0.0.1:{free_ports(1)[0]}"
     for turn, how in enumerate((signal.SIGINT, signal.SIGTERM)):
         with foreground("--listen", where, "--state", str(tmp_path / "state")) as server:
+            assert server.line() == (
+                "Daemons of this user on this machine find its credentials. Other daemons need"
+                f" squall.zookeeper.credentials.file: {tmp_path}/state/credentials (a copy of it on other hosts)."
+            )
             assert (
                 server.line() == f"ZooKeeper ({where}) serves. Its files: {tmp_path}/state. Ctrl-C ends it."
             )
@@ -91,12 +103,16 @@ def test_it_serves_until_a_signal_and_has_all_data_when_it_is_started_again(tmp_
                 assert f"{tmp_path / 'state'} belongs to a running server" in second.stderr
             assert server.end(how) == 0
             assert server.lines.empty()
+    kept = [tmp_path / "state", *(tmp_path / "state").rglob("*")]
+    assert any("version-2" in str(each) and each.is_file() for each in kept)
+    assert [str(each) for each in kept if each.stat().st_mode & 0o077] == [], "for their owner only"
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of its parent's death")
 def test_the_server_also_ends_when_the_command_is_killed(tmp_path: Path) -> None:
     with foreground("--listen", "127.0.0.1:0", "--state", str(tmp_path)) as server:
+        server.line()
         port = int(server.line().partition("127.0.0.1:")[2].partition(")")[0])
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
     eventually(lambda: not ask("127.0.0.1", port, "srvr"))
@@ -111,8 +127,11 @@ def test_three_of_them_are_an_ensemble(tmp_path: Path) -> None:
         for n in range(3):
             arguments = ("--listen", f"127.0.0.1:{ports[n + 6]}", "--state", str(tmp_path / str(n)))
             started.append(Foreground(*arguments, "--server", str(n + 1), "--ensemble", members))
-        assert "server 1 of 3" in started[0].line()
-        store = ZooKeeperStore(",".join(f"127.0.0.1:{port}" for port in ports[6:]))
+        assert "credentials" in started[0].line() and "server 1 of 3" in started[0].line()
+        servers = ",".join(f"127.0.0.1:{port}" for port in ports[6:])
+        credentials = eventually(lambda: find_credentials(servers, os.environ))
+        assert all(read_credentials(tmp_path / str(n) / "credentials") == credentials for n in range(3))
+        store = ZooKeeperStore(servers, credentials=credentials)
         store.start(PATIENCE_SECS)
         store.put("/a", b"x")
         store.close()
@@ -127,9 +146,11 @@ def test_a_server_that_ends_by_itself_is_an_error_with_the_end_of_its_log(tmp_pa
     java_and_jars()
     data = tmp_path / "state" / "data" / "version-2"
     data.mkdir(parents=True)
+    (tmp_path / "state").chmod(0o700)
     (data / "log.1").write_bytes(b"this is no log of transactions" * 100)
     with foreground("--listen", "127.0.0.1:0", "--state", str(tmp_path / "state")) as server:
         status = eventually(lambda: server.process.poll())
+        server.line()
         said = server.line()
     assert status == 1
     assert said.startswith("squall zookeeper: the server ended with status ")
@@ -167,6 +188,7 @@ def test_an_unusable_state_directory_is_reported_in_one_sentence(tmp_path: Path,
     folder = tmp_path / "state"
     if in_the_way:
         (folder / in_the_way).mkdir(parents=True)
+        folder.chmod(0o700)
         why = f"Is a directory ({folder / in_the_way})"
     else:
         (tmp_path / "file").touch()

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, decode_entry, encode_entry
 from squall_io.spark.manifest.envelopes import FORMAT, UnreadableRecord, seal, unseal
-from squall_io.spark.manifest.layout import BatchName, WriterId
+from squall_io.spark.manifest.layout import BatchName, WriterId, leaves_table
 
 WRITER_ID = WriterId.of("counts-1-1700000000", "sink", 0)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)
-FILES = st.builds(DataFile, TEXTS, st.integers(0, 2**60), TEXTS)
+#: Paths below a table.
+PATHS = st.lists(TEXTS, min_size=1, max_size=3).map("/".join).filter(lambda path: not leaves_table(path))
+FILES = st.builds(DataFile, PATHS, st.integers(0, 2**60), TEXTS)
 ENTRIES = st.builds(
     BatchEntry,
     batch=st.builds(BatchName, st.just(WRITER_ID), st.integers(1, 10**6), st.integers(1, 10**6)),

@@ -45,6 +45,8 @@ class FakeNimbus:
         #: The keys of supervisors, also of those that have left.
         self.known: dict[str, str] = {}
         self.answer_with = 200
+        #: A body with this text is rejected; "": none is.
+        self.rejects = ""
         self.server: ThreadingHTTPServer | None = None
         self.master: Nimbus | None = None
         self.port = 0
@@ -142,6 +144,8 @@ def handler_of(nimbus: FakeNimbus) -> type[BaseHTTPRequestHandler]:
                 self.answer(401, error("Unauthorized"))
             elif nimbus.answer_with != 200:
                 self.answer(nimbus.answer_with, error("Unavailable"))
+            elif nimbus.rejects and nimbus.rejects in json.dumps(body):
+                self.answer(400, error("BadRequest"))
             else:
                 nimbus.take(supervisor, body)
                 self.answer(200, b'{"refused": []}')

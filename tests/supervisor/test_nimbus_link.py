@@ -171,6 +171,20 @@ def test_a_report_that_nimbus_will_never_accept_is_sent_once(said: Said) -> None
     until(lambda: reported(leader) == [("words", "w1", False)])
 
 
+def test_a_message_that_nimbus_rejects_takes_no_other_with_it(said: Said) -> None:
+    leader = said.add("n1")
+    leader.rejects = "bad"
+    said.leads("n1")
+    said.link.heard("s1")
+    for name in ("w1", "bad", "w2"):
+        said.link.report("words", name, replace(REPORT, worker=name))
+        said.link.count("words-1-0", name, Incarnation(1, 0), b'{"number":1}')
+    said.link.start()
+    until(lambda: {worker for _, worker, _ in reported(leader)} == {"w1", "w2"})
+    assert set(counted(leader)) == {("words-1-0", "w1"), ("words-1-0", "w2")}
+    assert {"reports": [], "counters": []} in leader.posts, "the heartbeat"
+
+
 def test_while_the_store_is_away_the_last_known_leader_is_used(said: Said) -> None:
     leader = said.add("n1")
     said.leads("n1")

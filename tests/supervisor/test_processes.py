@@ -77,6 +77,15 @@ def test_its_wait_status_is_known_and_no_zombie_is_left(tmp_path: Path, text: st
     assert process.gone() and process.ended()
 
 
+def test_it_gets_the_umask_that_is_asked_for_whatever_the_supervisors_is(tmp_path: Path) -> None:
+    text = [sys.executable, "-c", "import os; print(f'{os.umask(0):o}')"]
+    for umask in (0o027, -1):
+        until(WorkerProcess.start(text, tmp_path, dict(os.environ), umask=umask).gone)
+    own = os.umask(0)
+    os.umask(own)
+    assert (tmp_path / OUTPUT).read_text() == f"27\n{own:o}\n"
+
+
 def test_a_missing_program_is_an_os_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such-program"):
         WorkerProcess.start(["/no-such-program"], tmp_path, {})

@@ -35,7 +35,8 @@ from supervisor.process_host import Container
 
 RECORD = TopologyRecord(
     id="words-1-0", name="words", state=TopologyState.ACTIVE, previous=None,
-    conf={"topology.worker.timeout.secs": 7}, component_confs={"lines": {}},
+    conf={"topology.workers": 2, "topology.message.timeout.secs": 30, "topology.worker.timeout.secs": 7},
+    component_confs={"lines": {}},
     tasks=(TaskRow(1, "lines", 0), TaskRow(2, "lines", 1), TaskRow(3, "lines", 2)),
     version=4, deadline=None, error=None, submitted=0.0, finished=(3,),
 )  # fmt: skip

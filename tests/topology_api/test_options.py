@@ -22,6 +22,8 @@ KEYS_OF_THE_PAGE: dict[str, object] = {
     "topology.auto.task.hooks": [],
     "topology.acking": True,
     "topology.on.error": "fail",
+    "topology.on.outage": "wait",
+    "topology.outage.give.up.secs": 3600,
     "topology.bolt.hang.secs": 60,
     "topology.queue.size": 4096,
     "topology.cycle.buffer": 10_000,

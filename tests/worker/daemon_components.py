@@ -197,6 +197,16 @@ class Aborts(Bolt):
         ctypes.string_at(0)
 
 
+class LogsValues(Bolt):
+    """Logs a value that came from a stranger."""
+
+    def prepare(self, context: Context) -> None:
+        self.context = context
+
+    def execute(self, tup: Tuple) -> None:
+        self.context.log.info("got %s", "a\n2026-03-01 12:00:00,123 ERROR other[9] forged\x1b[2J")
+
+
 class Speaks(Bolt):
     """Produces output in every possible way."""
 

@@ -7,7 +7,7 @@ from worker.tasks.batch_bolt import BatchBoltTask
 
 def test_a_batch_that_starts_while_the_loop_checks_its_interval_does_no_harm() -> None:
     task = BatchBoltTask.__new__(BatchBoltTask)
-    task.deadline = 1.0
+    task.deadline, task.probing = 1.0, None
 
     def now() -> float:
         task.deadline = None  # the task's thread has taken the batch

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from squall.spare_files import clear_spares
 from squall.worker_files import EXIT_HUNG, EXIT_INTERNAL, EXIT_LEASE, EXIT_MEMORY, EXIT_STOPPED
+from tests.read_only import read_only
 from tests.worker.conftest import Launch
 from tests.worker.daemon_components import (
     Aborts,
@@ -106,6 +108,21 @@ def test_a_worker_whose_supervisor_is_away_ends_after_the_lease(launch: Launch, 
     worker.away.set()
     assert worker.wait_end() == EXIT_LEASE
     assert "has given no new lease" in worker.log()
+
+
+@pytest.mark.slow
+def test_a_worker_whose_directory_turns_read_only_outlives_its_lease_and_stops_as_ordered(
+    launch: Launch, tmp_path: Path
+) -> None:
+    worker = launch(one_bolt(Notes(tmp_path), tmp_path, None), lease_secs=1.5)
+    before = worker.wait_opened().number
+    with read_only(worker.directory):
+        worker.wait_heartbeat(lambda heartbeat: heartbeat.number >= before + 4)
+        worker.order("stop")
+        assert worker.wait_end() == EXIT_STOPPED
+        end = worker.end()
+        assert end is not None and "stopped as ordered" in end.reason
+    clear_spares(worker.directory)
 
 
 @pytest.mark.slow

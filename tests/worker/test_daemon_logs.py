@@ -18,6 +18,7 @@ from squall.worker_files import LOG, OUTPUT
 from tests.worker.conftest import Launch
 from tests.worker.daemon_components import (
     Floods,
+    LogsValues,
     Notes,
     Speaks,
     SpeaksAwaiting,
@@ -45,6 +46,14 @@ def run_to_end(worker: FakeSupervisor) -> None:
     worker.wait_heartbeat(lambda heartbeat: heartbeat.ended)
     worker.order("stop")
     worker.wait_end()
+
+
+def test_a_logged_value_forges_no_entry(launch: Launch, tmp_path: Path) -> None:
+    worker = launch(one_bolt(LogsValues(), tmp_path, 1))
+    run_to_end(worker)
+    lines = worker.log().splitlines()
+    [at] = [number for number, line in enumerate(lines) if line.endswith(" INFO bolt[2] got a")]
+    assert lines[at + 1] == "    2026-03-01 12:00:00,123 ERROR other[9] forged\\x1b[2J"
 
 
 def test_every_kind_of_output_is_logged_with_its_task(launch: Launch, tmp_path: Path) -> None:

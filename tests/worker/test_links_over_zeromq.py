@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
+import zmq
 
 from squall.transport.carriers.sockets import make_keys
 from squall.transport.exchange import PeerPlace
@@ -31,6 +32,12 @@ IN_BOTH = pytest.mark.parametrize("world", ["Unix sockets", "TCP"], indirect=Tru
 def counted(net: Net, name: str) -> int:
     """A counter, summed over all workers."""
     return sum(node.exchange.counters[name] for node in net.nodes.values())
+
+
+def pushes_of(world: OverZeroMQ, worker: str, peer: str) -> list[zmq.SyncSocket]:
+    """The sockets over which a worker sends to a peer."""
+    [sockets] = [each for each in world.made if each.ports == world.ports[worker]]
+    return sockets._pushes[peer]
 
 
 def after_faults(world: OverZeroMQ, run: str, faults: Faults) -> Net:
@@ -106,7 +113,15 @@ def test_messages_queued_for_a_dead_process_are_refused_by_the_next_one_on_its_p
     # A task without credit when the process dies gets none from it any more.
     assert net.run(30, lambda: len(FINAL_CALLS[run]) > 50 and links.window(dying).room)
     address, first = net.nodes["w3"].carrier.address, net.nodes["w1"].exchange.peers["w3"].link
+    pushes = pushes_of(world, "w1", "w3")
+    monitors = [push.get_monitor_socket(zmq.EVENT_DISCONNECTED) for push in pushes]
     net.kill("w3")
+    # Before ZeroMQ's thread sees that a connection is closed, a message may go into it and be lost.
+    seen = [monitor.poll(10_000) for monitor in monitors]
+    for push, monitor in zip(pushes, monitors):
+        push.disable_monitor()
+        monitor.close(0)
+    assert all(seen)
     sent = first.in_flight.sent
     assert net.run(10, lambda: first.in_flight.sent > sent), (
         "ZeroMQ accepts messages that its peer does not read"

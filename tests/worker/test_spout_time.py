@@ -70,7 +70,11 @@ def test_emissions_of_a_call_longer_than_the_timeout_do_not_fail() -> None:
     task.tracker.expire(1059.9)
     assert task.tracker.failed == [] and task.tracker.pending == 3
     task.tracker.expire(1061.0)
-    assert sorted(emission[0] for emission, _ in task.tracker.failed) == ["after", "before", "open"]
+    assert sorted(emission[0] for emission, _ in task.tracker.failed if emission) == [
+        "after",
+        "before",
+        "open",
+    ]
 
 
 def test_emissions_of_open_count_from_open() -> None:
@@ -89,4 +93,4 @@ def test_emissions_of_activate_after_a_long_pause_get_the_whole_timeout() -> Non
     task.tracker.expire(9009.9)
     assert task.tracker.pending == 1
     task.tracker.expire(9011.0)
-    assert [emission[0] for emission, _ in task.tracker.failed] == ["activate"]
+    assert [emission[0] for emission, _ in task.tracker.failed if emission] == ["activate"]

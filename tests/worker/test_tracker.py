@@ -214,7 +214,7 @@ class TreesInAnyOrder(RuleBasedStateMachine):
     def each_tree_has_the_final_call_of_the_model_and_only_one(self) -> None:
         for tracker in self.trackers.values():
             self.final_calls += [(emission[0], "acked") for emission in tracker.completed]
-            self.final_calls += [(emission[0], failure.reason) for emission, failure in tracker.failed]
+            self.final_calls += [(each[0], failure.reason) for each, failure in tracker.failed if each]
             tracker.completed, tracker.failed = [], []
         wanted = [(number, tree.final_call) for number, tree in enumerate(self.trees) if tree.final_call]
         assert sorted(self.final_calls) == wanted
@@ -240,7 +240,7 @@ TestTreesInAnyOrder.settings = settings(max_examples=60, stateful_step_count=60)
 def emission(message_id: object = "id") -> Emission:
     """An emission that opens a tree."""
     output: Any = None
-    return (message_id, ("value",), output, 0, 1, 0.0)
+    return (message_id, ("value",), output, 0, 1, 0.0, None)
 
 
 def test_a_tree_without_readers_is_complete_at_once() -> None:
@@ -365,4 +365,4 @@ def test_a_reused_slot_gets_the_whole_timeout() -> None:
     tracker.expire(18.9)
     assert tracker.pending == 1
     tracker.expire(20.0)
-    assert [failed[0] for failed, _ in tracker.failed] == ["second"]
+    assert [failed[0] for failed, _ in tracker.failed if failed] == ["second"]

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from local_cluster.testing import BoltRun, complete_topology, run_bolt
-from topology_api import Bolt, EmitError, Fields, Spout, Stream, TopologyBuilder, Tuple
+from topology_api import Bolt, EmitError, FailTuple, Fields, Spout, Stream, TopologyBuilder, Tuple
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The findings of components, which are pickled by reference, so running instances write here too.
@@ -244,7 +244,7 @@ class Overrides(Bolt):
         FOUND.append(tup["a"])
         super().ack(tup)
 
-    def fail(self, tup: Tuple, reason: str | None = None) -> None:
+    def fail(self, tup: Tuple, reason: str | FailTuple | None = None) -> None:
         super().fail(tup, reason or "my reason")
 
 

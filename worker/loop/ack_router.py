@@ -18,7 +18,7 @@ from topology_api import Failure
 from worker.tasks.bolt import BoltTask
 from worker.tasks.spout import SpoutTask
 from worker.tracking.ack_batch import AckBatch, AckColumns
-from worker.tracking.ids import task_of
+from worker.tracking.ids import first_root, task_of
 
 #: The number of entries that are routed at once: one or two milliseconds of a round.
 PORTION: Final = 1024
@@ -138,6 +138,18 @@ class AckRouter:
             task.late_failures.append((root, failure))
         else:
             task.tracker.fail(root, failure)
+
+    def pause(self, spout: SpoutTask) -> list[int]:
+        """Request a pause of the tasks that this spout task considers down; return those of this worker."""
+        down, spout.to_pause = dict.fromkeys(spout.to_pause), []
+        here = []
+        for task in down:
+            worker = self.worker_of.get(task)
+            if worker == self.worker:
+                here.append(task)
+            elif worker is not None:
+                self.control(worker).down.append((task, first_root(spout.id, 0)))
+        return here
 
     def keep_alive(self, waiting: KeepAlive, now: float) -> None:
         """Route a keep-alive to the trackers of its trees."""

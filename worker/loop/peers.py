@@ -17,6 +17,7 @@ from topology_api import Failure
 from worker.loop.ack_router import AckRouter
 from worker.loop.completion import Completion
 from worker.loop.cycles import CycleWatch
+from worker.loop.detours import Detours
 from worker.loop.links import Links
 from worker.loop.plan import WorkerPlan
 from worker.tasks.task import Task
@@ -33,6 +34,7 @@ class Peers:
     cycles: CycleWatch
     ack_router: AckRouter
     completion: Completion
+    detours: Detours
 
     def deliver(self, frame: Frame) -> None:
         """Queue a frame for the next step."""
@@ -61,6 +63,7 @@ class Peers:
         self.links.linked(name)
         self.cycles.greet(name)
         self.completion.repeat_ends(lambda target: self.links.worker_of[target] == name)
+        self.detours.linked(name)
 
     def overflow(self, batch: Batch) -> None:
         """Drop the untracked tuples of a batch, because too many tuples of its cycle are in flight to another worker."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 from itertools import count
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
+from worker.errors.reports import short_line
 from worker.loop.worker import Worker
+from worker.tasks.bolt import BoltTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 
@@ -62,6 +64,8 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
         counters.pending += task.pending
         reason = idle_reason(task)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
+    elif isinstance(task, BoltTask) and task.probing is not None and not stopped:
+        counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")
     elif (reason := task.waits_for) and not stopped:
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
 

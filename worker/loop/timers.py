@@ -28,6 +28,8 @@ class Timers:
         self.now = now
         self.ticks: list[tuple[float, int, float, BoltTask]] = []
         self.batch_bolts: list[BatchBoltTask] = []
+        #: Bolt tasks that were down after their last run.
+        self.probing: dict[int, BoltTask] = {}
         self.assign(plan)
 
     def assign(self, plan: WorkerPlan) -> None:
@@ -39,6 +41,7 @@ class Timers:
         self.ticks = [entry for entry in self.ticks if entry[3] is not bolt]
         heapq.heapify(self.ticks)
         self.batch_bolts = [other for other in self.batch_bolts if other is not bolt]
+        self.probing.pop(bolt.id, None)
 
     def add_ticks(self, bolts: Iterable[BoltTask]) -> None:
         """Schedule the ticks of these tasks, from `self.now` on."""
@@ -57,6 +60,15 @@ class Timers:
             heapq.heappush(self.ticks, (time + (missed + 1) * interval, task, interval, bolt))
             due.append(bolt)
         return due
+
+    def due_probes(self, now: float) -> list[BoltTask]:
+        """Return the tasks that are down and may execute a tuple now."""
+        return [bolt for bolt in self.probing.values() if bolt.awaits_probe() and bolt.may_execute(now)]
+
+    def next_probe(self) -> float | None:
+        """Return the time of the next probe."""
+        probes = [bolt.probing for bolt in self.probing.values() if bolt.awaits_probe()]
+        return min((probing.due for probing in probes if probing is not None), default=None)
 
     def next_tick(self) -> float | None:
         """Return the time at which the next tick is due."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from squall.clock import Clock
@@ -23,6 +24,7 @@ from worker.loop.ack_router import AckRouter
 from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.completion import Completion
 from worker.loop.cycles import CycleWatch
+from worker.loop.detours import Detours
 from worker.loop.links import LONGEST_WAIT_IN_OUTBOX, Flush, Flushing, Links
 from worker.loop.peers import Peers, keep_alives, unexecuted
 from worker.loop.plan import WorkerPlan
@@ -35,6 +37,7 @@ from worker.tasks.runners import AsyncDriver, ThreadRunner, end_returned_fork
 from worker.tasks.scratch import remove_scratch
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
+from worker.tracking.ids import first_root
 
 
 class Worker:
@@ -76,8 +79,15 @@ class Worker:
             plan, self.table, self.links, self.cycles, self.ack_router, self.timers, self.arrived, now
         )
         self.cycles.is_idle = self.completion.cycle_idle
+        self.detours = Detours(plan, self.tasks, self.ack_router, self.timers)
         self.peers = Peers(
-            plan.component_of, self.arrived, self.links, self.cycles, self.ack_router, self.completion
+            plan.component_of,
+            self.arrived,
+            self.links,
+            self.cycles,
+            self.ack_router,
+            self.completion,
+            self.detours,
         )
         self.errors: dict[str, ErrorLog] = {spec.id: ErrorLog() for spec in plan.topology.components}
         self.crash: ErrorReport | None = None
@@ -121,6 +131,8 @@ class Worker:
                 self.links.tasks[task_id] = task
                 if not task.threaded or self.inline:
                     task.xors = self.ack_router.shared
+        if self.detours.avoided:
+            self.detours.apply(made)
         self.timers.now = self.now()
         self.timers.add_ticks(bolt for bolt in made if isinstance(bolt, BoltTask))
         for task in made:
@@ -144,6 +156,7 @@ class Worker:
         self.timers.assign(plan)
         for task in self.tasks.values():
             self.peers.lost(change.reroute(task), RENUMBERED)
+        self.detours.assign(plan, change.moved)
         if self.started:
             self.open_tasks([row for row in plan.own_tasks if row[0] not in self.tasks])
             self.completion.repeat_ends(change.moved.__contains__)
@@ -292,6 +305,18 @@ class Worker:
             self.take_unsent(lost, now)
         if control.flush:
             self.completion.flush_here()
+        for task, root in control.down:
+            if root > 0:
+                self.pause(task, root)
+            else:
+                self.detours.receive(task, root)
+
+    def pause(self, task_id: int, root: int) -> None:
+        """Make a bolt task pause that is down as a spout task sees it. `root`: a root id of the spout task."""
+        task = self.links.tasks.get(task_id)
+        if task is not None:
+            task.notices["pause", root] = partial(task.pause_for, root)
+            self.queue(task)
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
         """Report a tuple that could not be encoded or decoded; the tuple's cycle does not wait for it."""
@@ -367,6 +392,9 @@ class Worker:
             task.late_xors or task.late_failures or self.ack_router.late_keep_alives
         ):
             self.ack_router.deliver_late(task, now)
+        if isinstance(task, SpoutTask) and task.to_pause:
+            for down in self.ack_router.pause(task):
+                self.pause(down, first_root(task.id, 0))
         if task.reports:
             self.take_reports(task.reports, task.crash_on_error)
         if task.abandoned is not None:
@@ -375,6 +403,8 @@ class Worker:
             task.flushed_at = task.emitter.emitted
             self.links.flush(task, Flush.FULL)
         if isinstance(task, BoltTask):
+            if task.probing is not None or self.timers.probing:
+                self.detours.check(task)
             self.queue(task)
 
     def take_reports(self, reports: list[ErrorReport], crash: bool = False) -> None:
@@ -417,6 +447,11 @@ class Worker:
         for bolt in timers.batch_bolts:
             if bolt.overdue():
                 self.queue(bolt)
+        for probed in timers.due_probes(now):
+            if probed.wants_run():
+                self.queue(probed)
+            else:
+                self.detours.ask_for_a_tuple(probed, now)
 
     def send_keep_alives(self, now: float) -> None:
         """Keep alive the trees that merely wait in this worker's queues."""
@@ -430,8 +465,8 @@ class Worker:
         if not self.started or self.stopped or self.crash:
             return None
         times = [spout.next_time() for spout in self.spouts if not spout.busy]
-        times += [bolt.deadline for bolt in self.timers.batch_bolts]
-        times += [self.timers.next_tick(), self.asyncio_driver.next_time()]
+        times += [bolt.next_deadline() for bolt in self.timers.batch_bolts]
+        times += [self.timers.next_tick(), self.timers.next_probe(), self.asyncio_driver.next_time()]
         if any(spout.tracker.pending for spout in self.spouts):
             times.append(self.timers.next_expiry)
         if any(not task.at_rest() and task.holds_trees() for task in self.tasks.values()):

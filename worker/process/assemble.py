@@ -125,7 +125,7 @@ def incarnation_of(directory: str) -> Incarnation:
     """Return the incarnation in the orders, for end.json; (0, 0) if the orders cannot be read."""
     try:
         orders = worker_files.read_orders(directory)
-    except SquallError:
+    except (SquallError, OSError):
         orders = None
     return Incarnation(0, 0) if orders is None else orders.incarnation
 

@@ -209,7 +209,7 @@ class Daemon:
         """Read the orders, and follow new ones. Bad orders are logged, and the old ones stay in force."""
         try:
             orders = find_orders(self.directory)
-        except BadFile as error:
+        except (BadFile, OSError) as error:
             _log.error("orders %d stay in force: %s", self.orders.number, error)
             return
         if orders.number != self.orders.number:

@@ -21,7 +21,8 @@ from typing import Final, NoReturn
 
 from squall.daemon.process_stat import all_processes
 from squall.values import Incarnation
-from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, End, write
+from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, MOST_REASON, End, write
+from worker.errors.reports import shortened
 from worker.process.logs import close_log, write_stderr
 
 _log = logging.getLogger(__name__)
@@ -85,7 +86,8 @@ class ProcessExit:
         threading.Thread(target=end_late, args=(status, orderly), daemon=True).start()
         self.open_files.release_reserved()
         try:
-            write(self.directory, END, End(self.process, self.incarnation, status, reason))
+            said = shortened(reason, MOST_REASON)  # a longer file would not be read
+            write(self.directory, END, End(self.process, self.incarnation, status, said))
         except OSError as error:
             write_stderr(f"end.json cannot be written: {error}; status {status}: {reason}")
         _log.log(logging.INFO if status in QUIET else logging.ERROR, "ends (status %d): %s", status, reason)

@@ -108,7 +108,7 @@ class Heartbeat:
         self.process = os.getpid()
         stat = stat_of(self.process)
         self.began = 0 if stat is None else stat.started
-        self.orders_file = file_mark(os.path.join(self.loop.directory, worker_files.ORDERS))
+        self.orders_file = file_mark(worker_files.path_of(self.loop.directory, worker_files.ORDERS))
         self.woken = threading.Event()
         #: Calls that the log has warned about. A spout's call may take any time, so a warning is enough.
         self.warned: set[object] = set()
@@ -165,7 +165,7 @@ class Heartbeat:
                 "a second SIGTERM came while a call was still running",
                 all_stacks(),
             )
-        mark = file_mark(os.path.join(loop.directory, worker_files.ORDERS))
+        mark = file_mark(worker_files.path_of(loop.directory, worker_files.ORDERS))
         if mark != self.orders_file:
             self.orders_file = mark
             loop.on_new_orders()

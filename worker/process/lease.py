@@ -10,12 +10,11 @@ Must not know: the number's meaning, how a process ends.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from squall.worker_files import LEASE
+from squall.worker_files import LEASE, path_of
 
 
 @dataclass(eq=False, repr=False)
@@ -29,7 +28,6 @@ class Lease:
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
-        self.path = os.path.join(self.directory, LEASE)
         self.seen = self.clock()
         self.until = self.seen + self.seconds
         self.last = b""
@@ -50,7 +48,7 @@ class Lease:
         """Renew the lease if the supervisor has written a new number. An unreadable file changes nothing."""
         now = self.now()
         try:
-            with open(self.path, "rb") as file:
+            with open(path_of(self.directory, LEASE), "rb") as file:
                 number = file.read()
         except OSError:
             return

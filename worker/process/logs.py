@@ -18,6 +18,7 @@ from contextlib import suppress
 from logging.handlers import RotatingFileHandler
 from typing import Any, Final
 
+from squall.reports.log_lines import EntryFormatter
 from squall.worker_files import LOG
 
 #: The size in bytes at which the file is renamed.
@@ -30,7 +31,7 @@ LONGEST_LINE: Final = 32_768
 Place = Callable[[logging.LogRecord], str]
 
 
-class LineFormatter(logging.Formatter):
+class LineFormatter(EntryFormatter):
     """`2026-03-01 12:00:00,123 INFO count[4] text`; the worker's own lines have its name instead of a task."""
 
     def __init__(self, worker: str) -> None:

@@ -15,6 +15,7 @@ from squall.transport.exchange import PeerPlace
 from squall.values import Keys
 from squall.worker_files import KEYS, SCRATCH, BadFile, Orders, read_keys, read_orders
 from topology_api import SquallError, Topology
+from topology_api.options import defaults
 from worker.loop.plan import WorkerPlan
 
 #: What orders may ask for.
@@ -89,8 +90,9 @@ def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
         topology=topology,
         tasks=orders.tasks,
         worker_of={task: place.worker for place in orders.placements for task in place.tasks},
-        conf=orders.conf,
-        component_confs=orders.component_confs,
+        # Nimbus may have merged them in an earlier release, which had fewer options.
+        conf={**defaults(), **orders.conf},
+        component_confs={name: {**defaults(), **conf} for name, conf in orders.component_confs.items()},
         directory=os.path.join(directory, SCRATCH),
         seed=seed_of(orders),
         finished=frozenset(orders.finished),

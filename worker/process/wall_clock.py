@@ -36,11 +36,13 @@ class WallClock:
 
 
 def with_wall_clock(counters: WorkerCounters, clock: WallClock) -> WorkerCounters:
-    """Return the same counters, with the times of errors and of first failures as wall-clock time."""
+    """Return the same counters, with the times of errors, first failures and outages as wall-clock time."""
     clock.refresh()
     for component in counters.components.values():
         if component.first_failure is not None:
             when, why = component.first_failure
             component.first_failure = clock.time_of(when), why
+        for task, (since, error) in component.down.items():
+            component.down[task] = clock.time_of(since), error
     reports = tuple(replace(report, time=clock.time_of(report.time)) for report in counters.reports)
     return replace(counters, reports=reports)

@@ -12,6 +12,7 @@ cdef class Route:
 
 cdef class ShuffleRoute(Route):
     cdef public list boxes
+    cdef public list every
     cdef public Py_ssize_t last
     cdef public Py_ssize_t next
 

@@ -47,9 +47,11 @@ class Route:
 class ShuffleRoute(Route):
     """Round robin: after any number of tuples the counts of two tasks differ by at most 1."""
 
-    __slots__ = ("boxes", "last", "next")
+    __slots__ = ("boxes", "every", "last", "next")
 
     def __init__(self, boxes: list[Outbox], start: int) -> None:
+        self.every = boxes
+        #: The outboxes in use.
         self.boxes = boxes
         self.last = len(boxes) - 1
         self.next = start % len(boxes)
@@ -58,6 +60,25 @@ class ShuffleRoute(Route):
         at = self.next
         self.next = at + 1 if at < self.last else 0
         return self.boxes[at]
+
+    def around(self, tasks: frozenset[int]) -> ShuffleRoute:
+        """Return the route that leaves these tasks out, unless that would leave none."""
+        boxes = [box for box in self.every if box.target not in tasks]
+        if not boxes or len(boxes) == len(self.every):
+            return ShuffleRoute(self.every, self.next)
+        return DetourRoute(self.every, boxes, self.next)
+
+
+class DetourRoute(ShuffleRoute):
+    """Round robin around tasks that are down; such a task gets a single tuple when it asks for one."""
+
+    def __init__(self, every: list[Outbox], boxes: list[Outbox], start: int) -> None:
+        super().__init__(boxes, start)
+        self.every = every
+        self.asked: list[Outbox] = []
+
+    def pick(self, row: Row) -> Outbox:
+        return self.asked.pop() if self.asked else super().pick(row)
 
 
 class KeyedRoute(Route):
@@ -243,6 +264,22 @@ class StreamOutput:
         """Adopt another output's routes; this object stays, since emissions that may be replayed refer to it."""
         self.fixed, self.picked, self.many, self.direct = other.fixed, other.picked, other.many, other.direct
         self.only, self.unread, self.key, self.cache = other.only, other.unread, other.key, other.cache
+
+    def avoid(self, tasks: frozenset[int]) -> None:
+        """Send to these tasks only what must go there."""
+        for at, route in enumerate(self.picked):
+            if isinstance(route, ShuffleRoute):
+                self.picked[at] = around = route.around(tasks)
+                if self.only is route:
+                    self.only = around
+
+    def lend(self, task: int) -> None:
+        """Send a single tuple to a task that is avoided."""
+        for route in self.picked:
+            if isinstance(route, DetourRoute):
+                asked = {box.target: box for box in route.asked}
+                asked |= {box.target: box for box in route.every if box.target == task}
+                route.asked = list(asked.values())
 
     def choose(self, row: Row) -> list[Outbox]:
         """Return all outboxes that this row goes to (for the slower paths)."""

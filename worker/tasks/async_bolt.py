@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from squall.transport.frames import Batch
-from topology_api import Bolt, EmitError
+from topology_api import Bolt, EmitError, FailTuple
 from topology_api.tuples import SETTLED, Tuple
 from worker.tasks.bolt import BoltTask, make_tuple, trees_of
 from worker.tasks.emitter import NOTHING
@@ -55,22 +55,33 @@ class AsyncBoltTask(BoltTask):
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, Recorder(self))
 
     def wants_run(self) -> bool:
-        startable = bool(self.inbox) and (len(self.in_flight) < self.max_concurrency or self.inbox[0].ended)
+        if self.notices:
+            return True
+        startable = bool(self.inbox) and (self.may_start(self.now()) or self.inbox[0].ended)
         ends = self.end_due and not self.end_called and self.idle()
         return bool(startable or self.over or self.tick_due or ends)
+
+    def may_start(self, now: float) -> bool:
+        """Return whether a call may be started now. While the task is down, one probe at a time is."""
+        most = self.max_concurrency if self.probing is None else 1
+        return len(self.in_flight) < most and self.may_execute(now)
 
     def run(self) -> None:
         """Conclude the calls that have ended, then start new ones."""
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
+        if self.notices:
+            self.heed()
         enough = emitter.emitted + self.limits.emits
         self.tick_if_due(bool(self.inbox or self.over))
         while self.over and emitter.emitted < enough and not self.crashing():
             self.conclude(self.over.popleft())
         calls: Calls = []
-        until = self.now() + RUN_SECONDS
-        while self.inbox and len(self.in_flight) < self.max_concurrency and self.now() < until:
+        now = self.now()
+        until = now + RUN_SECONDS
+        while self.inbox and self.may_start(now) and now < until:
             self.take_call(calls)
+            now = self.now()
         while self.inbox and self.inbox[0].ended:
             self.take_call(calls)
         if calls:
@@ -138,6 +149,9 @@ class AsyncBoltTask(BoltTask):
         elif batch.position >= len(batch.rows):
             self.done.append(batch)
 
+    def awaits_probe(self) -> bool:
+        return not self.in_flight and not self.blocked
+
     def idle(self) -> bool:
         return not self.in_flight
 
@@ -196,7 +210,7 @@ class Recorder:
         """Record `Bolt.ack`."""
         self.record("ack", tup)
 
-    def fail(self, tup: Tuple, reason: str | None = None) -> None:
+    def fail(self, tup: Tuple, reason: str | FailTuple | None = None) -> None:
         """Record `Bolt.fail`."""
         self.record("fail", tup, reason)
 

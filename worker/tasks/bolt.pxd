@@ -20,6 +20,10 @@ cdef class BoltTask(Task):
     cdef public bint ticked
     cdef public bint end_due
     cdef public bint end_called
+    cdef public dict failed_for
+    cdef public object probing
+    cdef public double failing_since
+    cdef public object last_error
     cdef public object on_failure
 
     cpdef bint wants_run(self) except -1

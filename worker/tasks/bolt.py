@@ -13,17 +13,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from random import Random
 from typing import Any
 
-from squall.transport.frames import Batch
+from squall.transport.frames import COUNTS, OPEN, RECOVERED, Batch
 from squall.transport.id_columns import IdColumn, view_of
 from squall.transport.row_columns import RowColumns
 from topology_api import Bolt, EmitError, FailTuple, Failure
 from topology_api.tuples import SETTLED, Source, Tuple
 from worker.errors.reports import failure_text
 from worker.tasks.emitter import NOTHING, BoltEmitter, short
+from worker.tasks.probing import Probing
 from worker.tasks.task import RUN_SECONDS, Task, TaskSetup
 from worker.tracking.ack_batch import AckBatch
+from worker.tracking.ids import task_of
 
 try:
     import cython
@@ -96,6 +100,13 @@ class BoltTask(Task):
         self.end_due = False
         #: Whether `end_of_input` has been called.
         self.end_called = False
+        #: The spout tasks that wait for a success after a failure here -> root id of the last failure.
+        self.failed_for: dict[int, int] = {}
+        #: The probes while the task is down; None: it executes its input.
+        self.probing: Probing | None = None
+        #: The time of the first failure since the last success, and the error of the last one.
+        self.failing_since = 0.0
+        self.last_error: str | None = None
         #: Called with each tuple that fails, while the tuple still has its trees.
         self.on_failure: Callable[[Tuple, Failure], None] | None = None
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
@@ -105,17 +116,20 @@ class BoltTask(Task):
     def ack(self, tup: Tuple) -> None:
         """Implement `Bolt.ack`: the tuple is processed."""
         self.check_open(tup, "ack")
+        if self.failed_for or self.probing is not None:
+            self.succeeded(tup._root)
         self.acked += 1
         self.xors.add_tuple(tup)
         tup._root = SETTLED
         if self.observer is not None:
             self.observer.acked(tup)
 
-    def fail(self, tup: Tuple, reason: str | None = None) -> None:
+    def fail(self, tup: Tuple, reason: str | FailTuple | None = None) -> None:
         """Implement `Bolt.fail`: the trees of the tuple fail."""
         self.check_open(tup, "fail")
         text = None if reason is None else str(reason)
-        self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))
+        kind = COUNTS if isinstance(reason, FailTuple) else OPEN
+        self.give_up(tup, Failure("failed", self.spec.id, self.id, text, kind))
 
     def reset_timeout(self, tup: Tuple) -> None:
         """Implement `Bolt.reset_timeout`: the timeout of the tuple's trees starts again."""
@@ -138,12 +152,21 @@ class BoltTask(Task):
     def give_up(self, tup: Tuple, failure: Failure) -> None:
         """Fail all trees of a tuple."""
         self.failed += 1
+        shown = failure if failure.attempts == OPEN else replace(failure, attempts=0)
         if self.on_failure is not None:
-            self.on_failure(tup, failure)
+            self.on_failure(tup, shown)
+        if failure.attempts == OPEN:
+            if not self.failed_for:
+                self.failing_since = self.now()
+            self.failed_for.update((task_of(root), root) for root in trees_of(tup))
+            self.last_error = failure.error
+            # Of several failures, such as those of calls that were running when the pause began, one makes it longer.
+            if self.probing is not None and self.now() >= self.probing.due:
+                self.probing.failed(self.now())
         self.failures += [(root, failure) for root in trees_of(tup)]
         tup._root = SETTLED
         if self.observer is not None:
-            self.observer.failed(tup, failure)
+            self.observer.failed(tup, shown)
 
     def raised(self, tup: Tuple, error: BaseException) -> bool:
         """Handle an error that the user's code raised while it executed `tup`; return whether the error ends the topology."""
@@ -151,24 +174,63 @@ class BoltTask(Task):
         if not isinstance(error, FailTuple):
             self.report(self.method, error, short(tup, 200))
         if tup._root != SETTLED:
-            self.give_up(tup, Failure("failed", self.spec.id, self.id, text, 0))
+            kind = COUNTS if isinstance(error, FailTuple) else OPEN
+            self.give_up(tup, Failure("failed", self.spec.id, self.id, text, kind))
         return self.crashing()
+
+    def succeeded(self, root: int) -> None:
+        """Report the first success after a failure to the spout tasks that know of the failure; end a pause.
+
+        `root`: a tree of the tuple that succeeded.
+        """
+        if self.failed_for:
+            success = Failure(RECOVERED, self.spec.id, self.id, None, root)
+            self.failures += [(failed, success) for failed in self.failed_for.values()]
+            self.failed_for.clear()
+        self.probing = None
+
+    def pause_for(self, root: int) -> None:
+        """Pause, at the request of a spout task that considers this task down. `root`: a root id of that task.
+
+        A task that has not failed since its last success, or not in this process, does not pause: it reports its next success.
+        """
+        spout = task_of(root)
+        if spout not in self.failed_for:
+            self.failed_for[spout] = root
+        elif self.probing is None:
+            self.probing = Probing(self.now(), Random(self.id))
+
+    def may_execute(self, now: float) -> bool:
+        """Return whether input may be executed now: the task is not down, or a probe is due."""
+        return self.probing is None or now >= self.probing.due
 
     # Running.
 
     def wants_run(self) -> bool:
         """Return whether a run has anything to do."""
-        return bool(self.inbox or self.tick_due or (self.end_due and not self.end_called))
+        if self.notices or self.tick_due:
+            return True
+        if self.probing is not None and self.now() < self.probing.due:
+            return False
+        return bool(self.inbox or (self.end_due and not self.end_called))
 
     def run(self) -> None:
         """Run ticks, input and the end of input, as much as fits into one run."""
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
+        if self.notices:
+            self.heed()
         enough = emitter.emitted + self.limits.emits
         self.tick_if_due(bool(self.inbox))
         now = self.now()
         until = now + RUN_SECONDS
-        while self.inbox and emitter.emitted < enough and now < until and not self.crashing():
+        while (
+            self.inbox
+            and emitter.emitted < enough
+            and now < until
+            and not self.crashing()
+            and self.may_execute(now)
+        ):
             executed = self.executed
             self.take_input(enough - emitter.emitted)
             started, now = now, self.now()
@@ -190,7 +252,7 @@ class BoltTask(Task):
         if batch.ended:
             self.inputs.ended(batch.source.task)
         else:
-            stop = min(len(batch.rows), batch.position + self.pace.count)
+            stop = min(len(batch.rows), batch.position + (self.pace.count if self.probing is None else 1))
             acked, failed = self.acked, self.failed
             basic = self.auto_ack and self.auto_anchor and self.observer is None and not batch.more
             done = (run_basic if basic else run_general)(self, batch, stop, most_emits)
@@ -216,6 +278,10 @@ class BoltTask(Task):
         self.emitter.anchor = NOTHING
         self.end_called = True
         self.call("end_of_input")
+
+    def awaits_probe(self) -> bool:
+        """Return whether no call is running, so that a task that is down may be tried when its pause is over."""
+        return not self.busy and not self.blocked
 
     def idle(self) -> bool:
         """Return whether all tuples taken from the inbox have been executed."""
@@ -308,7 +374,7 @@ def run_basic(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
     rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
     # The columns are appended to directly, without AckBatch.add: this saves a call for each change of tree.
     acked_roots, acked_xors = task.xors.roots, task.xors.xors
-    last = 0
+    last = SETTLED if task.failed_for else 0
     xor = 0
     at = start - 1
     enough = emitter.emitted + most_emits
@@ -332,6 +398,8 @@ def run_basic(task: BoltTask, batch: Batch, stop: int, most_emits: int) -> int:
             if last > 0:
                 acked_roots.append(last)
                 acked_xors.append(xor)
+            elif last == SETTLED:  # the tuple before this one failed, and this one has succeeded
+                task.succeeded(root)
             last = root
             xor = tup._xor
         tup._root = SETTLED

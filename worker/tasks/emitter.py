@@ -17,7 +17,7 @@ from squall.transport.row_columns import RowColumns
 from topology_api import EmitError
 from topology_api.tuples import BOUNDED, SETTLED, Tuple
 from worker.routing.outbox import Outbox
-from worker.routing.router import Route, Row, StreamOutput
+from worker.routing.router import Route, Row, ShuffleRoute, StreamOutput
 from worker.tracking.ids import SplitMix, words_of
 from worker.tracking.tracker import Emission, Tracker
 
@@ -163,11 +163,21 @@ class Emitter:
         for output in self.outputs.values():
             every = [*output.fixed, *output.direct.values()]
             for route in output.picked:
-                every += route.boxes  # type: ignore[attr-defined]
+                every += route.every if isinstance(route, ShuffleRoute) else route.boxes  # type: ignore[attr-defined]
             for custom in output.many:
                 every += custom.boxes.values()
             found.update((id(box), box) for box in every)
         return list(found.values())
+
+    def avoid(self, tasks: frozenset[int]) -> None:
+        """Send to these tasks only what must go there: shuffle groupings leave them out."""
+        for output in self.outputs.values():
+            output.avoid(tasks)
+
+    def lend(self, task: int) -> None:
+        """Send a single tuple to a task that is avoided, as soon as there is one."""
+        for output in self.outputs.values():
+            output.lend(task)
 
 
 class BoltEmitter(Emitter):
@@ -335,7 +345,7 @@ class SpoutEmitter(Emitter):
                 box.roots.append(0)
                 box.edges.append(0)
         else:
-            self.track((message_id, row, output, 0, 1, self.now))
+            self.track((message_id, row, output, 0, 1, self.now, None))
         self.emitted += 1
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
@@ -348,7 +358,7 @@ class SpoutEmitter(Emitter):
             for box in boxes:
                 self.put(box, row, [])
         else:
-            self.track((message_id, row, output, task, 1, self.now))
+            self.track((message_id, row, output, task, 1, self.now, None))
         self.emitted += 1
 
     @cython.locals(

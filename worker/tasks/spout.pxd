@@ -14,6 +14,9 @@ cdef class SpoutTask(Task):
     cdef public object max_pending
     cdef public SpoutWait wait
     cdef public object replay
+    cdef public object outages
+    cdef public list to_pause
+    cdef public Py_ssize_t undecided
     cdef public bint active
     cdef public bint draining
     cdef public bint finished

@@ -14,13 +14,15 @@ from dataclasses import replace
 from typing import Any
 
 from squall.reports.histogram import LatencyHistogram
-from topology_api import EmitError, Failure, Spout, SquallError
+from squall.transport.frames import RECOVERED
+from topology_api import EmitError, Failure, Replay, Spout, SquallError
 from topology_api.topology import DEAD_LETTERS
 from worker.errors.reports import ErrorReport, failure_line, failure_text, one_line
 from worker.tasks.emitter import SpoutEmitter, short
 from worker.tasks.spout_wait import SpoutWait, seconds_of
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.ack_batch import AckColumns
+from worker.tracking.outages import DOWN_TUPLES, Outages
 from worker.tracking.replay_policy import replay_delay
 from worker.tracking.tracker import Emission, Tracker
 
@@ -46,7 +48,16 @@ class SpoutTask(Task):
         limit = conf["topology.max.spout.pending"]
         self.max_pending = None if limit is None else int(limit)  # type: ignore[call-overload]
         self.wait = SpoutWait(float(conf["topology.sleep.spout.wait.strategy.time.ms"]) / 1000)  # type: ignore[arg-type]
-        self.replay = instance.replay
+        self.replay: Replay | None = instance.replay
+        give_up_secs = conf["topology.outage.give.up.secs"]
+        self.outages = Outages(
+            conf["topology.on.outage"] == "wait",
+            None if give_up_secs is None else float(give_up_secs),  # type: ignore[arg-type]
+        )
+        #: Bolt tasks that have just failed a tuple although they are down: they are to pause.
+        self.to_pause: list[int] = []
+        #: While failed trees are handled: how many of them are left.
+        self.undecided = 0
         self.active = True
         self.draining = False
         self.finished = False
@@ -151,6 +162,8 @@ class SpoutTask(Task):
         """Make final calls, emit due replays, then call next_tuple until a limit is reached."""
         now = self.now()
         self.emitter.open_for(threading.get_ident())
+        if self.notices:
+            self.heed()
         self.set_time(now)
         enough = self.produced + self.limits.emits
         if self.final_calls_due():
@@ -239,13 +252,21 @@ class SpoutTask(Task):
                 tracker.completed[:0] = left
                 del completed[-len(left) :]
             add_latencies(self.latency, completed, now)
+            if self.outages.alive:
+                for emission in completed:
+                    if emission[6] is not None:
+                        self.outages.end()
         if tracker.untracked and self.produced < enough:
             untracked, tracker.untracked = tracker.untracked, []
             tracker.untracked[:0] = self.give_acks(untracked, enough)
         if tracker.failed and self.produced < enough:
             failed, tracker.failed = tracker.failed, []
-            for number, (emission, failure) in enumerate(failed, 1):
-                self.decide(emission, failure, now)
+            for number, (failed_one, failure) in enumerate(failed, 1):
+                self.undecided = len(failed) - number
+                if failure.reason == RECOVERED:
+                    self.recovered(failed_one, failure, now)
+                elif failed_one is not None:
+                    self.decide(failed_one, failure, now)
                 if self.produced >= enough:
                     tracker.failed[:0] = failed[number:]
                     break
@@ -290,17 +311,57 @@ class SpoutTask(Task):
 
     def decide(self, emission: Emission, failure: Failure, now: float) -> None:
         """Handle a failed tree: emit it again later, or fail it for good."""
-        delay = None if failure.reason == "stopped" else replay_delay(self.replay, emission[4])
-        if delay is None:
+        replay = self.replay
+        if failure.reason == "stopped" or replay is None:
+            self.give_up(emission, failure)
+            return
+        outages = self.outages
+        history = emission[6]
+        if history is None:
+            history = outages.begin()
+            emission = (*emission[:6], history)
+        if outages.failed(history, failure, now) and failure.task is not None:
+            self.to_pause.append(failure.task)
+        if outages.spent(history, replay.max_attempts, now) or self.is_last_resort(emission, failure):
             self.give_up(emission, failure)
             return
         self.replay_number += 1
-        heapq.heappush(self.replays, (now + delay, self.replay_number, emission))
+        heapq.heappush(self.replays, (now + replay_delay(replay, emission[4]), self.replay_number, emission))
+
+    def is_last_resort(self, emission: Emission, failure: Failure) -> bool:
+        """Whether no verdict on a failed emission can come: it has used its attempts, the source has ended, and the tuples that
+        are left have all failed before, and are too few for a verdict on a task.
+        """
+        most = self.replay.max_attempts if self.replay is not None else None
+        outages = self.outages
+        if not self.finished or most is None or emission[4] < most or outages.is_down(failure.task):
+            return False
+        return outages.alive < DOWN_TUPLES and self.pending + self.undecided <= outages.alive - 1
+
+    def recovered(self, by: Emission | None, success: Failure, now: float) -> None:
+        """Handle the success of a bolt task that had failed: failures of other tuples may count now."""
+        assert success.task is not None
+        outages, replay = self.outages, self.replay
+        counted = outages.recovered(success.task, None if by is None else by[6])
+        if replay is None or not any(outages.spent(each, replay.max_attempts, now) for each in counted):
+            return
+        waiting, self.replays = self.replays, []
+        spent: list[tuple[float, int, Emission]] = []
+        for entry in waiting:
+            history = entry[2][6]
+            is_spent = history is not None and outages.spent(history, replay.max_attempts, now)
+            (spent if is_spent else self.replays).append(entry)
+        heapq.heapify(self.replays)
+        for _, _, emission in sorted(spent):
+            assert emission[6] is not None and emission[6].last is not None
+            self.give_up(emission, emission[6].last)
 
     def give_up(self, emission: Emission, failure: Failure) -> None:
         """Fail an emission for good. If its replays are used up, it goes to the dead letters."""
         failure = replace(failure, attempts=emission[4])
-        message_id, row, output, _, _, _ = emission
+        message_id, row, output, _, _, _, history = emission
+        if history is not None:
+            self.outages.end()
         self.failed += 1
         self.given_up[failure.reason] = self.given_up.get(failure.reason, 0) + 1
         why = failure_line(failure)
@@ -337,8 +398,8 @@ class SpoutTask(Task):
         """Replay the trees whose delay has passed, while there is room, until `produced` reaches `enough`."""
         while self.produced < enough and self.replay_due(now):
             _, _, emission = heapq.heappop(self.replays)
-            message_id, row, output, task, attempt, since = emission
-            again = (message_id, row, output, task, attempt + 1, since)
+            message_id, row, output, task, attempt, since, history = emission
+            again = (message_id, row, output, task, attempt + 1, since, history)
             try:
                 self.emitter.track(again)
             except BaseException as error:  # raised by a custom grouping, or for a key that was mutated
@@ -364,8 +425,9 @@ class SpoutTask(Task):
         for root in self.tracker.open_roots():
             self.tracker.fail(root, failure)
         failed, self.tracker.failed = self.tracker.failed, []
-        for emission, cause in failed:
-            self.give_up(emission, cause)
+        for left, cause in failed:
+            if cause.reason != RECOVERED and left is not None:
+                self.give_up(left, cause)
         replays, self.replays = sorted(self.replays), []
         for _, _, emission in replays:
             self.give_up(emission, failure)

@@ -38,6 +38,7 @@ cdef class Task:
     cdef public object observer
     cdef public long long flushed_at
     cdef public bint queued
+    cdef public dict notices
     cdef public list done
     cdef public list failures
     cdef public list reports

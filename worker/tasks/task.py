@@ -120,6 +120,9 @@ class Task:
         #: The number of emissions when the outboxes were last flushed.
         self.flushed_at = 0
         self.queued = False
+        #: What the worker's loop wants done before the next run, in the task's own thread; a later notice of a key replaces an
+        #: earlier one.
+        self.notices: dict[tuple[str, int], Callable[[], None]] = {}
         # Results of a run, for the worker.
         self.done: list[Batch] = []
         self.failures: list[tuple[int, Failure]] = []
@@ -207,6 +210,12 @@ class Task:
         self.call(name)
         if self.observer is not None:
             self.observer.closed()
+
+    def heed(self) -> None:
+        """Do what the worker's loop wants done before a run."""
+        while self.notices:
+            _, notice = self.notices.popitem()  # in one step: the loop may add notices meanwhile
+            notice()
 
     def run(self) -> None:
         """Do the due work, for a bounded time."""

@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
+from squall.transport.frames import RECOVERED
 from squall.transport.id_columns import table_of, view_of
 from topology_api import EmitError, Failure
 from worker.tracking.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
+from worker.tracking.outages import FailureHistory
 from worker.tracking.timing_wheel import TimingWheel
 
 try:
@@ -27,8 +29,9 @@ except ImportError:
 
 _SLOT_MASK = cython.declare(cython.longlong, SLOT_MASK)
 
-#: A tracked emission: message id, row, output, task of a direct emission (or 0), attempt (from 1), time of the first emission.
-Emission = tuple[Any, tuple[Any, ...], Any, int, int, float]
+#: A tracked emission: message id, row, output, task of a direct emission (or 0), attempt (from 1), time of the first emission,
+#: history of its failures (None: it has not failed).
+Emission = tuple[Any, tuple[Any, ...], Any, int, int, float, FailureHistory | None]
 
 
 class Tracker:
@@ -54,7 +57,8 @@ class Tracker:
         self.holders: dict[int, tuple[str, int]] = {}
         #: Completed trees that were not collected yet. Failed trees are in `failed`.
         self.completed: list[Emission] = []
-        self.failed: list[tuple[Emission, Failure]] = []
+        #: In their order, with the successes between them: (emission that succeeded, if its tree is open; `RECOVERED`).
+        self.failed: list[tuple[Emission | None, Failure]] = []
         #: Emissions with a message id while acking is off: they are acked at once.
         self.untracked: list[Emission] = []
 
@@ -148,7 +152,13 @@ class Tracker:
 
     @cython.locals(slot=cython.Py_ssize_t)
     def fail(self, root: int, failure: Failure) -> None:
-        """Fail a tree because one of its tuples failed; late failures change nothing."""
+        """Fail a tree because one of its tuples failed; late failures change nothing. A success is put between the failures."""
+        if failure.reason == RECOVERED:
+            root = failure.attempts
+            slot = root & _SLOT_MASK
+            is_open = root > 0 and slot < self.size and self.roots[slot] == root
+            self.failed.append((self.emissions[slot] if is_open else None, failure))
+            return
         slot = root & _SLOT_MASK
         if slot < self.size and self.roots[slot] == root:
             emission = self.emissions[slot]

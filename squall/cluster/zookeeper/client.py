@@ -25,8 +25,9 @@ from kazoo.protocol.serialization import Connect, Watch, int_struct, write_strin
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from squall.cluster.store import StoreError, Unavailable
+from squall.cluster.store import OpenToStrangers, StoreError, Unavailable
 from squall.cluster.znodes import Check, Make, Node, Step, StepFailed, Why, Write
+from squall.cluster.zookeeper.access import AclEntry, foreign_node, open_node, own_ids, stranger_in
 
 _log = logging.getLogger(__name__)
 # Kazoo logs requests, which contain credentials and values, and a line for each attempt to connect.
@@ -273,25 +274,54 @@ class TimedCall:
                 f"the ZooKeeper at {self.client.servers} is too old: 3.6 or newer is needed"
             ) from None
 
-    def check_access(self, closed: bool) -> None:
-        """Check the access by a read, because ZooKeeper accepts any password when a client connects. `closed`: also check that
-        other users have no access to the root.
+    def check_access(self, credentials: tuple[str, str] | None) -> None:
+        """Check the access by a read, because ZooKeeper accepts any password when a client connects. With credentials, also
+        check that no other user has access to the root.
         """
-        root = self.full("/")
         try:
-            self._ask(self.client.get_async(root))
+            self._ask(self.client.get_async(self.full("/")))
         except exceptions.NoNodeError:
             self.make_root()
             return
-        if not closed:
+        if credentials is None:
             return
-        entries, _ = self._ask(self.client.get_acls_async(root))
-        if any(entry.id.scheme == "world" for entry in entries):
-            raise NoAccess(
-                f"{root} in the ZooKeeper at {self.client.servers} is open to everybody: it was made without credentials. "
-                f"Close it (in zkCli.sh: `addauth digest USER:PASSWORD`, then `setAcl -R {root} auth::cdrwa`), "
-                "or choose another squall.zookeeper.root"
+        try:
+            self.check_closed(["/"], credentials)
+        except OpenToStrangers as error:
+            raise NoAccess(str(error)) from None
+
+    def check_closed(self, paths: Sequence[str], credentials: tuple[str, str]) -> list[str]:
+        """Check that only these credentials have access to the nodes at these paths; return the paths directly below them. The
+        requests are sent together. Raises `OpenToStrangers`; a node that is gone is not checked.
+        """
+        own, parents = own_ids(credentials), []
+        for path, asked in [(path, self.client.get_acls_async(self.full(path))) for path in paths]:
+            if (found := self._ask_own(path, asked)) is None:
+                continue
+            entries, stat = found
+            stranger = stranger_in(
+                (AclEntry(each.id.scheme, each.id.id, each.perms) for each in entries), own
             )
+            if stranger is not None:
+                where = self.full(path), self.client.servers
+                raise OpenToStrangers(open_node(*where, stranger, credentials[0], self.root or "/"))
+            if stat.numChildren:
+                parents.append(path)
+        below = []
+        for path, asked in [(path, self.client.get_children_async(self.full(path))) for path in parents]:
+            below += [f"{path.rstrip('/')}/{name}" for name in self._ask_own(path, asked) or ()]
+        return below
+
+    def _ask_own(self, path: str, result: Any) -> Any:
+        """Wait for the answer to a question about a node that should be Squall's own; None if it is gone. Raises
+        `OpenToStrangers` if ZooKeeper refuses the question."""
+        try:
+            return self._ask(result)
+        except exceptions.NoNodeError:
+            return None
+        except NoAccess:
+            where = self.full(path), self.client.servers
+            raise OpenToStrangers(foreign_node(*where, self.root or "/")) from None
 
     def full(self, path: str) -> str:
         """Return the path in ZooKeeper for a path of the store."""

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from squall.atomic_files import write_bytes
+from squall.security.private_files import make_private_folder
 from topology_api.errors import SquallError
 
 JARS_VARIABLE: Final = "SQUALL_ZOOKEEPER_JARS"
@@ -57,7 +59,7 @@ class ServerPlan:
     def write(self) -> Path:
         """Create the server's folder and its configuration file; return the file."""
         data, file = self.folder / "data", self.folder / "zookeeper.cfg"
-        data.mkdir(parents=True, exist_ok=True)
+        make_private_folder(data)
         lines = {
             "dataDir": str(data),
             "clientPort": str(self.port),
@@ -69,10 +71,11 @@ class ServerPlan:
             "maxClientCnxns": "0",
         }
         if self.ensemble:
-            (data / "myid").write_text(f"{self.number}\n")
+            write_bytes(data, "myid", f"{self.number}\n".encode(), 0o600)
             lines |= {"initLimit": "10", "syncLimit": "4", "standaloneEnabled": "false"}
             lines |= {f"server.{number}": where for number, where in enumerate(self.ensemble, 1)}
-        file.write_text("".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items()))
+        text = "".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items())
+        write_bytes(self.folder, file.name, text.encode(), 0o600)
         return file
 
     def command(self, java: str, jars: Sequence[Path], memory: str = "256m") -> list[str]:

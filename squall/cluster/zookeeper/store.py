@@ -27,6 +27,8 @@ from squall.cluster.zookeeper.client import NoAccess, TimedCall, ZooKeeperClient
 
 #: The most seconds for which an answer is cached. A change without a notification is seen after this time.
 MEMORY_SECS: Final = 8.0
+#: How many nodes a page of `walk_access` has, all of them asked for at once: some 10 ms of work.
+PAGE: Final = 100
 #: Seconds between two checks of a connection that works, by the thread that calls the watches.
 _IDLE_SECS: Final = 2.0
 #: Seconds between two such checks while the connection does not work.
@@ -170,6 +172,16 @@ class ZooKeeperStore:
         self._call("/").sync()
         self._cache.drop_all()
 
+    def walk_access(self) -> Iterator[int]:
+        """Check who has access to each node; yield the number of nodes of each page. Raises `OpenToStrangers`. Without
+        credentials every node is open, so there is nothing to check.
+        """
+        left = [] if self._credentials is None else ["/"]
+        while left and self._credentials is not None:
+            page, left = left[-PAGE:], left[:-PAGE]  # the deepest first, so that the list stays short
+            left += self._call("/").check_closed(page, self._credentials)
+            yield len(page)
+
     # Calls
 
     def _call(self, path: str) -> TimedCall:
@@ -262,7 +274,7 @@ class ZooKeeperStore:
         self._settled = True  # until the state changes, which may happen at any moment
         try:
             call.watch_changes()
-            call.check_access(closed=self._credentials is not None)
+            call.check_access(self._credentials)
             call.sync()  # the server of this connection may be behind the previous server
         except NoAccess as error:
             _log.error("%s", error)

@@ -28,7 +28,7 @@ from squall_io.spark.concurrently import map_concurrently
 from squall_io.spark.manifest.entries import BatchEntry, entry_from, fields_of
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, digest_of, seal
 from squall_io.spark.manifest.files import AbsentFile, Files
-from squall_io.spark.manifest.layout import CHECKPOINTS, number_of, numbered
+from squall_io.spark.manifest.layout import CHECKPOINTS, is_part, number_of, numbered
 
 KIND: Final = "checkpoint"
 #: The most entries of a part. Each checkpoint writes the entries of a part that is not full again, in a new part, so this also
@@ -87,7 +87,12 @@ def _numbers(files: Files) -> list[int]:
 
 def _read_index(files: Files, number: int) -> tuple[Part, ...]:
     path = numbered(CHECKPOINTS, number)
-    return decode(KIND, _Index, files.read(path), path).parts
+    parts = decode(KIND, _Index, files.read(path), path).parts
+    if foreign := [part.path for part in parts if not is_part(part.path)]:
+        raise UnreadableRecord(
+            path, f"is forged: it names {foreign[0]!r:.200}, which is no part of a checkpoint"
+        )
+    return parts
 
 
 def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | UnreadableRecord:

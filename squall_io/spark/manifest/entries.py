@@ -77,7 +77,9 @@ def entry_from(fields: object, path: str) -> BatchEntry:
     if isinstance(fields, dict):
         batch = batch_of(str(fields.get("batch")))
         fields = {"replaces": None, **fields, "batch": None if batch is None else asdict(batch)}
-    return envelopes.convert("manifest entry", BatchEntry, fields, path)
+    entry = envelopes.convert("manifest entry", BatchEntry, fields, path)
+    envelopes.require_below(entry.paths, "", path)
+    return entry
 
 
 def encode_entry(entry: BatchEntry) -> bytes:

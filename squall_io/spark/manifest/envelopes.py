@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from squall_io.spark.manifest.layout import leaves_table
 from topology_api import SquallError
 
 _Record = TypeVar("_Record")
@@ -92,6 +93,18 @@ def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
     if inside.pop("kind", None) != kind or inside.pop("format", None) != FORMAT:
         raise UnreadableRecord(path, _invalid(kind))
     return inside
+
+
+def require_below(names: Iterable[str], folder: str, path: str) -> None:
+    """Check paths that a record names: each must lie below the folder of the table ("": anywhere in the table). `path`: that of
+    the record. Raises `UnreadableRecord`; without this check, a forged record would choose files outside of the table.
+    """
+    above = f"{folder}/" if folder else ""
+    for name in names:
+        if leaves_table(name) or not name.startswith(above):
+            raise UnreadableRecord(
+                path, f"is forged: it names {name!r:.200}, which is not below {above or 'the table'}"
+            )
 
 
 def _invalid(kind: str) -> str:

@@ -48,12 +48,15 @@ _LONGEST: Final = 72
 #: How many characters of a longer name are kept, before its digest.
 _KEPT: Final = 48
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
-#: A number without leading zeros: "007" would be read as 7, which names another file.
-_NUMBER: Final = "(0|[1-9][0-9]*)"
-_IN_EPOCH: Final = rf"([^.]*)\.([^.]*)\.{_NUMBER}\.{_NUMBER}"
+#: A number of at most 18 digits without leading zeros: "007" would be read as 7, which names another file.
+_NUMBER: Final = "(0|[1-9][0-9]{0,17})"
+#: A name as `safe` makes it: it holds neither "/" nor ".".
+_SAFE: Final = "([A-Za-z0-9_~-]*)"
+_IN_EPOCH: Final = rf"{_SAFE}\.{_SAFE}\.{_NUMBER}\.{_NUMBER}"
 _BATCH: Final = re.compile(rf"{_IN_EPOCH}\.{_NUMBER}(?:\.json)?")
 _DATA_FILE: Final = re.compile(rf"{DATA_PREFIX}{_IN_EPOCH}\.{_NUMBER}-[^-]*-[^-]*")
 _CLAIM: Final = re.compile(rf"{_IN_EPOCH}\.(claim|fence)\.json")
+_PART: Final = re.compile(rf"{CHECKPOINTS}/part-{_NUMBER}-[0-9a-f]+\.json\.gz")
 _NUMBERED: Final = re.compile(rf"{_NUMBER}\.json")
 
 
@@ -152,10 +155,25 @@ def claim_of(name: str) -> tuple[WriterId, int, str] | None:
     return found and (WriterId(found[1], found[2], int(found[3])), int(found[4]), found[5])
 
 
+def is_part(path: str) -> bool:
+    """Return whether a path is that of a part of a checkpoint."""
+    return _PART.fullmatch(path) is not None
+
+
 def number_of(name: str) -> int | None:
     """Return the number that `<n>.json` names; None for any other name."""
     found = _NUMBERED.fullmatch(name)
     return found and int(found[1])
+
+
+def leaves_table(path: str) -> bool:
+    """Return whether a path that a record holds, or a store is given, does not lie below the table: it is absolute, or goes up,
+    or has a part that file systems do not read as a name of its own."""
+    try:
+        path.encode("utf-8", "surrogateescape")  # as a listing of a local folder names a file
+    except UnicodeEncodeError:
+        return True
+    return "\0" in path or any(part in ("", ".", "..") for part in path.split("/"))
 
 
 def is_hidden(name: str) -> bool:

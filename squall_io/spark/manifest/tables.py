@@ -19,6 +19,7 @@ import msgspec
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
 from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import SCHEMAS, TABLE, is_hidden, number_of, numbered
+from squall_io.spark.rows.formats import FORMATS
 from squall_io.spark.rows.schema import Schema, merge, parse_schema
 from squall_io.spark.rows.types import SchemaError
 from topology_api import SquallError
@@ -75,9 +76,19 @@ class NumberedSchema:
 def read_table(files: Files) -> TableRecord:
     """Return the table's record. Raises `NoTable` or `UnreadableRecord`."""
     try:
-        return decode(KIND, TableRecord, files.read(TABLE), TABLE)
+        return require_known(decode(KIND, TableRecord, files.read(TABLE), TABLE), TABLE)
     except AbsentFile:
         raise NoTable(files.root) from None
+
+
+def require_known(table: TableRecord, path: str) -> TableRecord:
+    """Return the record that was read from `path`. Raises `UnreadableRecord` for a kind or a format that this Squall lacks:
+    Spark would look for a program of that name."""
+    if table.holds not in (ROWS, RESULTS) or table.file_format not in FORMATS:
+        raise UnreadableRecord(
+            path, f"is of a table that this Squall does not know: {describe(table)!r:.200}"
+        )
+    return table
 
 
 def open_table(files: Files, wanted: TableRecord) -> TableRecord:

@@ -23,7 +23,11 @@ from topology_api.wording import listed, nearest, shown, typed
 from worker.loop.plan import TaskRow, WorkerPlan
 
 #: Settings that do not apply to a replay.
-_SET_ASIDE: Final[Mapping[str, object]] = {"topology.auto.task.hooks": [], "topology.debug": False}
+_SET_ASIDE: Final[Mapping[str, object]] = {
+    "topology.auto.task.hooks": [],
+    "topology.debug": False,
+    "topology.on.outage": "give-up",
+}
 DEFAULT: Final = "default"
 
 

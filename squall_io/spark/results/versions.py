@@ -370,14 +370,14 @@ def _lost(files: Files, attempt: str) -> AttemptLost:
 def settle(files: Files) -> None:
     """Finish the work of runs that were killed while they published or swept."""
     for status in files.list(RESULTS):
-        if not status.name.endswith(SEAL):
+        if _ATTEMPT.fullmatch(name := status.name.removesuffix(SEAL)) is None or name == status.name:
             continue
         try:
             data = files.read(status.path)
             if _fate_in(data, status.path) == SWEEP:
-                _sweep_sealed(files, status.name.removesuffix(SEAL))
-            else:
-                _finish(files, _version_from(PUBLISH, data, status.path))
+                _sweep_sealed(files, name)
+            elif (draft := _version_from(PUBLISH, data, status.path)).attempt == name:
+                _finish(files, draft)
         except (AbsentFile, AttemptLost, tables.TableMismatch, tables.FolderTaken, UnreadableRecord):
             # The attempt's own run was faster, or the attempt cannot become a version, or its seal is damaged or written by a
             # newer Squall.
@@ -456,7 +456,12 @@ def _version_from(kind: str, data: bytes, path: str) -> Version:
     for file in files if isinstance(files, list) else ():
         if isinstance(file, dict) and not file.keys() <= {"path", "size", "digest"}:
             raise UnreadableRecord(path, f"is not a valid version: a file with the fields {sorted(file)}")
-    return envelopes.convert("version", Version, fields, path)
+    version = envelopes.convert("version", Version, fields, path)
+    if _ATTEMPT.fullmatch(version.attempt) is None:
+        raise UnreadableRecord(path, f"is forged: {version.attempt!r:.200} is not the name of an attempt")
+    tables.require_known(version.table, path)
+    envelopes.require_below((file.path for file in version.files), version.folder, path)
+    return version
 
 
 envelopes.build_type_info(RunInput, Version)

@@ -179,7 +179,7 @@ class SparkSink(BatchBolt):
             "%d of %d tuples do not fit the schema and fail, the first: %s", len(bad), count, bad[0][1]
         )
         for tup, why in bad:
-            self.fail(tup, why)
+            self.fail(tup, FailTuple(why))  # another attempt would not help
 
 
 class RowsOf:

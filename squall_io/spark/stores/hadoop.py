@@ -17,7 +17,7 @@ from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus,
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, start_jvm
 from squall_io.spark.session.request import HADOOP_PREFIX
 from squall_io.spark.stores.hadoop_errors import translated_errors
-from squall_io.spark.stores.paths import authority_of, default_scheme, folder_of, scheme_of
+from squall_io.spark.stores.paths import authority_of, check_below, default_scheme, folder_of, scheme_of
 from squall_io.spark.stores.renaming import RenamingFiles
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class HadoopFiles(RenamingFiles):
         self._jvm.close()
 
     def _at(self, path: str) -> Any:
-        return self._path(f"{self.root}/{path}" if path else self.root)
+        return self._path(f"{self.root}/{path}" if check_below(path) else self.root)
 
     def _statuses(self, folder: str, found: Any) -> builtins.list[FileStatus]:
         """Convert Java's array of statuses to a Python list."""

@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP
-from squall_io.spark.stores.paths import check_path, folder_of
+from squall_io.spark.stores.paths import check_below, check_path, folder_of
 from squall_io.spark.stores.renaming import OpenStore
 
 #: Errors that remain until someone changes something, and what to change. All other errors may be temporary.
@@ -96,8 +96,9 @@ class LocalFiles(OpenStore):
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file, unless there is one."""
+        target = self._at(path)
         with self._translated_errors("write", path):
-            return self._finish(path, data, lambda written: _name(written, self._at(path)))
+            return self._finish(path, data, lambda written: _name(written, target))
 
     def replace(self, path: str, data: bytes) -> None:
         """Create a file, or replace the existing one."""
@@ -147,7 +148,7 @@ class LocalFiles(OpenStore):
         """Do nothing."""
 
     def _at(self, path: str) -> str:
-        return f"{self._folder}/{path}" if path else self._folder
+        return f"{self._folder}/{path}" if check_below(path) else self._folder
 
     def _entries(self, folder: str) -> builtins.list[FileStatus]:
         found = []

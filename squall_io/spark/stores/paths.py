@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from squall_io.spark.manifest.layout import FOLDER
+from squall_io.spark.manifest.files import FilesRefused
+from squall_io.spark.manifest.layout import FOLDER, leaves_table
 from topology_api import SquallError
 
 #: The scheme of this machine's own file system.
@@ -63,6 +64,18 @@ def check_table_path(path: str | os.PathLike[str]) -> str:
         why = f"{FOLDER!r} in it is the folder that a table keeps its own files in; give another path"
         raise InvalidPath(os.fspath(path), why)
     return normal
+
+
+def check_below(path: str) -> str:
+    """Return a path relative to the table that a store is given; "" is the table itself. Every store checks each path here.
+
+    Raises `FilesRefused` if the path leads out of the table: paths come from records, which others may have written.
+    """
+    if path and leaves_table(path):
+        raise FilesRefused(
+            f"{path!r} is not a path below a table, so nothing was done; a record of the table is forged"
+        )
+    return path
 
 
 def default_scheme(address: str) -> str:

@@ -26,7 +26,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from squall_io.spark.manifest.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable
 from squall_io.spark.stores.hadoop_errors import Thrown, error_of
-from squall_io.spark.stores.paths import folder_of
+from squall_io.spark.stores.paths import check_below, folder_of
 from squall_io.spark.stores.renaming import RenamingFiles
 
 #: Seconds until a silent connection is given up.
@@ -97,7 +97,7 @@ class WebHdfsFiles(RenamingFiles):
     def _rename(self, source: str, target: str, over: bool) -> None:
         what = f"{self._what('rename', source)} to {self.root}/{target}"
         option = "OVERWRITE" if over else "NONE"
-        destination = f"{self._folder}/{target}"
+        destination = f"{self._folder}/{check_below(target)}"
         self._ask(what, "PUT", source, "RENAME", destination=destination, renameoptions=option)
 
     def _make_folder(self, path: str) -> None:
@@ -130,7 +130,7 @@ class WebHdfsFiles(RenamingFiles):
 
     def _ask(self, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
         """Return the NameNode's answer to a call."""
-        where = quote(f"/webhdfs/v1{self._folder}{'/' if path else ''}{path}")
+        where = quote(f"/webhdfs/v1{self._folder}{'/' if check_below(path) else ''}{path}")
         query = urlencode({"op": op, "user.name": self._user, **arguments}, quote_via=quote)
         with _sent(what, method, f"{self._base}{where}?{query}", None) as response:
             body = response.read()

@@ -44,6 +44,7 @@ def components(draw: st.DrawFn) -> ComponentCounters:
         failures=draw(st.dictionaries(TEXT, st.integers(1, 9), max_size=3)),
         idle=draw(st.dictionaries(TEXT, st.integers(1, 9), max_size=3)),
         first_failure=draw(st.none() | st.tuples(st.floats(0, 1e9), TEXT)),
+        down=draw(st.dictionaries(st.integers(1, 99), st.tuples(st.floats(0, 1e10), TEXT), max_size=3)),
     )
 
 
@@ -147,6 +148,10 @@ GOOD = json.loads(WorkerCounters({"split": ComponentCounters(emitted=1)}, (repor
         json.dumps({**GOOD, "components": {"split": []}}).encode(),
         json.dumps({**GOOD, "components": {"split": {"latency": {"buckets": [[1, -1]]}}}}).encode(),
         json.dumps({**GOOD, "components": {"split": {"first_failure": "late"}}}).encode(),
+        *(
+            json.dumps({**GOOD, "components": {"split": {"down": {"3": [since, "why"]}}}}).encode()
+            for since in ("nan", float("nan"), float("inf"), -1.0, 1e12, True, None)
+        ),
         json.dumps({**GOOD, "reports": [{"topology": "words"}]}).encode(),
         json.dumps({**GOOD, "reports": [{**GOOD["reports"][0], "task": "3"}]}).encode(),
         json.dumps({**GOOD, "reports": [{**GOOD["reports"][0], "frames": [1]}]}).encode(),

@@ -25,6 +25,7 @@ from squall.transport.carrier import CONTROL, DATA
 from squall.transport.carriers import same_host
 from squall.transport.carriers.sockets import Sockets, make_keys
 from squall.values import Keys
+from tests.port_ranges import free_range
 from tests.squall.transport.messages import CAP, PACE, receive, send
 
 LOG = logging.getLogger("squall.transport.carriers.sockets")
@@ -213,7 +214,9 @@ def test_removed_sockets_leave_the_link_unchanged_and_the_next_one_uses_tcp(make
 def test_a_worker_restarted_on_its_ports_is_reached_again_by_its_connected_peers(
     make: Make, keys: Keys
 ) -> None:
-    one, first = make(), make()
+    # Not from the ports that the system gives to connections: any process could get these while no one listens on them.
+    data, control = free_range(2)
+    one, first = make(), make(ports=(data, control))
     one.connect("other", first.address)
     talk(one, first)
     first.close()

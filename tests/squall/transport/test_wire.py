@@ -138,6 +138,7 @@ def test_a_control_frame_is_decoded_completely() -> None:
         keep_alives=[KeepAlive("count", 6, (1, 2))],
         flush=True,
         cycles=[CycleProbe(0, 4)],
+        down=[(6, 12345), (6, 0), (7, -1)],
     )
     assert through(control) == control
     assert bool(control)

@@ -1,0 +1,102 @@
+"""Paces Python's garbage collector while a cluster runs in this process.
+
+Python's thresholds suit programs that make garbage in cycles. Squall frees tuples by reference counting, so a collection finds
+nothing; but tuples that are held or pending survive it, and Python visits survivors again and again: with 100,000 tuples held
+and 200,000 pending, collections take as much time as everything else. While a cluster runs, a collection waits for more new
+objects, and survivors are visited rarely: a pending tuple once or twice. When collections of a generation find garbage, the
+threshold of before applies to it again, until they find none: so a bolt that makes cycles needs no more memory than without
+Squall. The collector itself stays on (or off). Nothing is frozen, unlike in a worker process: here the objects are the user's,
+whose finalizers have to run; Python 3.12 freezes objects of its own, which `gc.unfreeze` would not leave frozen; and visits of
+all objects are so rare that freezing saves no time (measured).
+
+The first cluster of the process changes the thresholds, the last one restores them, unless other code has changed them.
+Must not know: clusters.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from contextlib import suppress
+from threading import Lock
+from typing import Any, Final
+
+Thresholds = tuple[int, int, int]
+
+#: The most new objects before a collection of the young generation, and the most such collections before one of the middle
+#: generation. Higher numbers save no more time (measured), and let more garbage wait.
+MOST: Final = (10_000, 50)
+#: A collection that frees one of this number of the objects that it visits has found garbage.
+GARBAGE_IN: Final = 4
+
+
+def relaxed(before: Thresholds) -> Thresholds:
+    """Return the thresholds with which a cluster begins. A threshold of 0 turns the automatic collection off, and stays."""
+    young, middle, old = before
+    return (young and max(young, MOST[0]), max(middle, MOST[1]), old)
+
+
+def adapted(now: Thresholds, before: Thresholds, generation: int, freed: int) -> Thresholds:
+    """Return the thresholds after a collection of `generation` (0: young, 1: middle, 2: all) that freed this number of objects.
+
+    `before`: the thresholds without a cluster. The number of visited objects is an estimate, from the thresholds.
+    """
+    young, middle, old = now
+    most = relaxed(before)
+    if generation == 0:
+        young = before[0] if freed * GARBAGE_IN >= young else min(2 * young, most[0])
+    elif freed * GARBAGE_IN >= young * max(middle, 1):
+        middle = before[1]
+    elif generation == 1:
+        middle = min(2 * max(middle, 1), most[1])
+    return young, middle, old
+
+
+class CollectorPace:
+    """The thresholds of this process's collector. Any thread may call `begin` and `end`."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._clusters = 0
+        self._before: Thresholds = (0, 0, 0)
+        self._now: Thresholds = (0, 0, 0)
+
+    def begin(self) -> None:
+        """A cluster begins."""
+        with self._lock:
+            self._clusters += 1
+            if self._clusters == 1:
+                self._before = gc.get_threshold()
+                self._set(relaxed(self._before))
+                gc.callbacks.append(self._collected)
+
+    def end(self) -> None:
+        """A cluster has ended."""
+        with self._lock:
+            self._clusters -= 1
+            if not self._clusters:
+                with suppress(ValueError):  # other code has removed all callbacks
+                    gc.callbacks.remove(self._collected)
+                if self._is_ours():
+                    gc.set_threshold(*self._before)
+
+    def _collected(self, phase: str, info: Mapping[str, Any]) -> None:
+        # Python calls this in the thread that collects, perhaps while it holds the lock.
+        if phase == "stop" and self._lock.acquire(blocking=False):
+            try:
+                if self._clusters and self._is_ours():
+                    self._set(adapted(self._now, self._before, info["generation"], info["collected"]))
+            finally:
+                self._lock.release()
+
+    def _is_ours(self) -> bool:
+        """Return whether the thresholds are those that were set here: other code in the process may have its own."""
+        return gc.get_threshold() == self._now
+
+    def _set(self, thresholds: Thresholds) -> None:
+        self._now = thresholds
+        gc.set_threshold(*thresholds)
+
+
+#: The pace of this process: there is only one collector.
+PACE: Final = CollectorPace()

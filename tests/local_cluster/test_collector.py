@@ -1,0 +1,198 @@
+"""A cluster in this process paces the garbage collector, frees what is garbage, and leaves the collector as it was."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from local_cluster import LocalCluster
+from local_cluster.collector import GARBAGE_IN, MOST, PACE, adapted, relaxed
+from tests.local_cluster.gathering import Rows
+from tests.local_cluster.small_topologies import Keeps
+from topology_api import Bolt, Topology, TopologyBuilder, Tuple
+
+#: The thresholds before each test: Python's own since 3.0.
+BEFORE = (700, 10, 10)
+
+
+@pytest.fixture(autouse=True)
+def _own_thresholds() -> Iterator[None]:
+    found, enabled = gc.get_threshold(), gc.isenabled()
+    gc.set_threshold(*BEFORE)
+    gc.enable()
+    yield
+    gc.set_threshold(*found)
+    (gc.enable if enabled else gc.disable)()
+
+
+def state() -> tuple[Any, ...]:
+    return gc.get_threshold(), gc.isenabled(), gc.get_freeze_count(), PACE._collected in gc.callbacks
+
+
+def with_rows(bolt: Bolt, count: int) -> Topology:
+    builder = TopologyBuilder("rows", {"topology.max.spout.pending": 200_000})
+    builder.set_spout("rows", Rows([(number,) for number in range(count)]))
+    builder.set_bolt("bolt", bolt).shuffle_grouping("rows")
+    return builder.build()
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_after_a_cluster_the_collector_is_as_before(simulated: bool) -> None:
+    before = state()
+    with LocalCluster(simulated_time=simulated):
+        assert gc.get_threshold() == relaxed(BEFORE) == (*MOST, BEFORE[2])
+        assert gc.isenabled()
+    assert state() == before
+
+
+def test_after_two_nested_clusters_the_collector_is_as_before() -> None:
+    before = state()
+    with LocalCluster():
+        with LocalCluster(simulated_time=True):
+            pass
+        assert gc.get_threshold() == relaxed(BEFORE), "the outer cluster still runs"
+    assert state() == before
+
+
+def test_clusters_that_overlap_leave_the_collector_as_before() -> None:
+    before = state()
+    first, second = LocalCluster(simulated_time=True), LocalCluster(simulated_time=True)
+    first.shutdown()
+    first.shutdown()
+    assert gc.get_threshold() == relaxed(BEFORE)
+    second.shutdown()
+    assert state() == before
+
+
+def test_after_an_error_the_collector_is_as_before() -> None:
+    before = state()
+    with pytest.raises(ZeroDivisionError), LocalCluster(simulated_time=True):
+        _ = 1 / 0
+    assert state() == before
+
+
+def test_what_was_frozen_stays_frozen() -> None:
+    gc.freeze()
+    try:
+        before = state()
+        with LocalCluster(simulated_time=True):
+            assert gc.get_freeze_count() <= before[2], "frozen objects may only end"
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+
+
+def test_a_collector_that_is_off_stays_off() -> None:
+    gc.disable()
+    with LocalCluster(simulated_time=True):
+        assert not gc.isenabled()
+    assert not gc.isenabled()
+    gc.enable()
+    gc.set_threshold(0)
+    with LocalCluster(simulated_time=True):
+        assert gc.get_threshold()[0] == 0
+    assert gc.get_threshold()[0] == 0
+
+
+def test_thresholds_that_other_code_sets_meanwhile_stay() -> None:
+    with LocalCluster(simulated_time=True):
+        gc.set_threshold(1234, 5, 6)
+        gc.collect()
+        assert gc.get_threshold() == (1234, 5, 6)
+    assert gc.get_threshold() == (1234, 5, 6)
+
+
+def test_worker_processes_leave_the_collector_of_this_process_alone() -> None:
+    before = state()
+    with LocalCluster(processes=True):
+        assert state() == before
+    assert state() == before
+
+
+class Node:
+    """Refers to itself. Counts its instances."""
+
+    alive = peak = ended = 0
+
+    def __init__(self) -> None:
+        self.itself = self
+        Node.alive += 1
+        Node.peak = max(Node.peak, Node.alive)
+
+    def __del__(self) -> None:
+        Node.alive -= 1
+        Node.ended += 1
+
+
+class MakesCycles(Bolt):
+    """Makes garbage that only the collector frees, and a weak reference to the first of each tuple."""
+
+    watched: list[weakref.ref[Node]] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.watched.append(weakref.ref(Node()))
+        for _ in range(99):
+            Node()
+
+
+def test_cycles_of_a_bolt_are_freed_while_it_runs_with_finalizers_and_weak_references() -> None:
+    Node.alive = Node.peak = Node.ended = 0
+    MakesCycles.watched.clear()
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(with_rows(MakesCycles(), 1_000))
+        cluster.advance(1)
+        assert gc.get_threshold()[0] <= 2 * BEFORE[0], (
+            "a collector that finds garbage looks as often as before"
+        )
+        assert cluster.status("rows").components["bolt"].executed == 1_000
+        cleared = sum(reference() is None for reference in MakesCycles.watched)
+        assert 100_000 - Node.alive == Node.ended >= 80_000 and cleared >= 800
+        assert Node.peak <= 2 * MOST[0]
+    gc.collect()
+    assert Node.alive == 0 and not any(reference() for reference in MakesCycles.watched)
+
+
+def test_tuples_that_are_held_and_pending_are_not_visited_again_and_again() -> None:
+    collections = [0, 0, 0]
+
+    def count(phase: str, info: Mapping[str, Any]) -> None:
+        collections[info["generation"]] += phase == "start"
+
+    with LocalCluster(simulated_time=True) as cluster:
+        topology = with_rows(Keeps(), 50_000)
+        gc.callbacks.append(count)
+        try:
+            cluster.submit(topology)
+            cluster.advance(1)
+        finally:
+            gc.callbacks.remove(count)
+        assert cluster.status("rows").components["rows"].pending == 50_000
+    young, middle, whole = collections
+    # With Python's thresholds there are some 300, 30 and 5.
+    assert young <= 50 and middle <= 1 and whole == 0
+
+
+THRESHOLDS = st.tuples(st.integers(1, 100_000), st.integers(0, 100), st.integers(0, 100))
+
+
+@given(THRESHOLDS, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**6))))
+def test_thresholds_stay_between_those_before_and_the_relaxed_ones(
+    before: tuple[int, int, int], history: list[tuple[int, int]]
+) -> None:
+    now = most = relaxed(before)
+    for generation, freed in history:
+        now = adapted(now, before, generation, freed)
+        assert all(low <= value <= high for low, value, high in zip(before, now, most, strict=True))
+    for _ in range(30):
+        now = adapted(adapted(now, before, 0, 0), before, 1, 0)
+    assert now == most, "without garbage they rise again"
+    now = adapted(now, before, 0, now[0] // GARBAGE_IN + 1)
+    assert now[0] == before[0] and now[1:] == most[1:]
+    now = adapted(now, before, 1, now[0] * now[1])
+    assert now == before

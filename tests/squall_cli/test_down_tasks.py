@@ -1,0 +1,40 @@
+"""How `squall status` and `squall top` show bolt tasks that are down."""
+
+from __future__ import annotations
+
+from squall.status import ComponentStatus, DownTask
+from squall_cli.terminal import formats
+from squall_cli.terminal.component_table import Row, table_without_rates, why_idle
+from squall_cli.terminal.lines import NO_LIMIT, plain
+
+SINCE = 1_790_000_000.0
+
+
+def store(*down: DownTask, tasks: int = 2) -> ComponentStatus:
+    return ComponentStatus("bolt", tasks, 0, 100, 90, 10, 0, 0, 5, down=down)
+
+
+def last_line(component: ComponentStatus, width: int = NO_LIMIT) -> str:
+    return plain(table_without_rates([Row("store", component, None)], width)[-1])
+
+
+def test_a_bolt_whose_tasks_are_all_down_is_down() -> None:
+    component = store(DownTask(3, SINCE + 5, "Away: no"), DownTask(4, SINCE, "Away: no answer"))
+    assert last_line(component) == f"store has been down since {formats.moment(SINCE)}: Away: no answer"
+    assert why_idle(component) == "down: Away: no answer"
+
+
+def test_the_tasks_that_are_down_are_named_if_others_work() -> None:
+    one, two = DownTask(3, SINCE, "Away: no answer"), DownTask(5, SINCE, "Away: no answer")
+    assert last_line(store(one)).startswith("task 3 of store has been down since ")
+    assert last_line(store(one, two, tasks=3)).startswith("tasks 3, 5 of store have been down since ")
+    assert why_idle(store(one)) == "down (1 of 2): Away: no answer"
+
+
+def test_what_is_down_comes_before_other_reasons_and_commands_no_terminal() -> None:
+    idle = ComponentStatus(
+        "spout", 1, 0, 0, 0, 0, 0, 0, 0, idle="waits for the license server of the other side"
+    )
+    rows = [Row("orders", idle, None), Row("store", store(DownTask(3, SINCE, "\x1b[2J\nno")), None)]
+    lines = [plain(line) for line in table_without_rates(rows, NO_LIMIT)]
+    assert lines[-2].endswith("\\x1b[2J no") and lines[-1].startswith("orders is idle")

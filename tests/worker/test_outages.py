@@ -1,0 +1,191 @@
+"""The verdicts on failures: what counts against a tuple, and when a bolt task is down."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from squall.transport.frames import COUNTS, OPEN
+from topology_api import Failure
+from worker.tracking.outages import DOWN_SECS, FailureHistory, Outages
+
+STORE, OTHER = 7, 8
+
+
+def raised(task: int | None = STORE, error: str = "it is away") -> Failure:
+    return Failure("failed", "store", task, error, OPEN)
+
+
+def waiting(give_up_secs: float | None = 3600.0) -> Outages:
+    return Outages(waits=True, give_up_secs=give_up_secs)
+
+
+def fail(outages: Outages, *histories: FailureHistory, at: float, task: int = STORE) -> bool:
+    """Fail these tuples at one time; return the answer for the last one."""
+    down = False
+    for history in histories:
+        down = outages.failed(history, raised(task), at)
+    return down
+
+
+def fresh(outages: Outages, count: int) -> list[FailureHistory]:
+    return [outages.begin() for _ in range(count)]
+
+
+def test_a_failure_counts_when_its_task_succeeds_with_another_tuple() -> None:
+    outages = waiting()
+    poison = outages.begin()
+    fail(outages, poison, at=0.0)
+    assert poison.counted == 0 and not outages.spent(poison, 1, 0.0)
+    assert outages.recovered(STORE, None) == [poison]
+    assert poison.counted == 1 and outages.spent(poison, 1, 0.0) and not outages.spent(poison, 2, 0.0)
+
+
+def test_the_success_of_the_tuple_itself_counts_against_no_attempt_of_it() -> None:
+    outages = waiting()
+    slow, other = fresh(outages, 2)
+    fail(outages, slow, other, at=0.0)
+    assert outages.recovered(STORE, slow) == [other]
+    assert (slow.counted, other.counted) == (0, 1)
+
+
+def test_the_success_of_another_task_is_no_evidence() -> None:
+    outages = waiting()
+    poison = outages.begin()
+    fail(outages, poison, at=0.0)
+    assert outages.recovered(OTHER, None) == [] and poison.counted == 0
+
+
+def test_a_success_counts_once_however_often_the_tuple_has_failed_before() -> None:
+    outages = waiting()
+    first = outages.begin()
+    for at in (0.0, 1.0, 3.0, 7.0):
+        fail(outages, first, at=at)
+    outages.recovered(STORE, None)
+    assert first.counted == 1
+
+
+def test_further_failures_of_a_suspect_count_at_once_and_are_no_evidence() -> None:
+    outages = waiting()
+    suspects = fresh(outages, 3)
+    fail(outages, *suspects, at=0.0)
+    outages.recovered(STORE, None)
+    assert not fail(outages, *suspects, at=1.0) and not fail(outages, *suspects, at=20.0)
+    assert [each.counted for each in suspects] == [3, 3, 3] and not outages.is_down(STORE)
+
+
+def test_three_tuples_over_five_seconds_without_a_success_show_that_a_task_is_down() -> None:
+    outages = waiting()
+    one, two, three, four = fresh(outages, 4)
+    assert not fail(outages, one, two, three, at=10.0)
+    assert not fail(outages, four, at=10.0 + DOWN_SECS - 0.1)
+    assert fail(outages, one, at=10.0 + DOWN_SECS)
+    assert outages.is_down(STORE) and outages.watched() == [STORE]
+    assert fail(outages, two, at=100.0), "the task is to pause, since it may be another process by now"
+    assert outages.recovered(STORE, None) == []
+    assert [each.counted for each in (one, two, three, four)] == [0, 0, 0, 0]
+    assert outages.watched() == [] and not outages.is_down(STORE)
+
+
+def test_two_tuples_are_too_few_for_a_verdict() -> None:
+    outages = waiting()
+    one, two = fresh(outages, 2)
+    for at in range(0, 600, 10):
+        assert not fail(outages, one, two, at=float(at))
+
+
+def test_a_success_between_begins_the_evidence_again() -> None:
+    outages = waiting()
+    tuples = fresh(outages, 6)
+    fail(outages, *tuples[:3], at=0.0)
+    outages.recovered(STORE, None)
+    assert not fail(outages, *tuples[3:], at=6.0), "their failures span no time yet"
+    assert fail(outages, *tuples[3:], at=11.0)
+
+
+def test_a_suspect_is_not_charged_while_others_show_that_the_task_is_down() -> None:
+    outages = waiting()
+    suspect, *others = fresh(outages, 4)
+    fail(outages, suspect, at=0.0)
+    outages.recovered(STORE, None)
+    fail(outages, *others, at=1.0)
+    fail(outages, *others, at=6.0)
+    fail(outages, suspect, at=7.0)
+    assert suspect.counted == 1
+
+
+def test_failures_that_no_task_can_be_blamed_for_count_at_once() -> None:
+    outages = waiting()
+    for failure in (
+        Failure("failed", "store", STORE, "bad row", COUNTS),
+        Failure("lost", "store", STORE, "its worker is gone", OPEN),
+        Failure("timeout", None, None, None, OPEN),
+    ):
+        history = outages.begin()
+        assert not outages.failed(history, failure, 0.0) and history.counted == 1
+    assert outages.recovered(STORE, None) == []
+
+
+def test_a_timeout_at_a_task_that_is_down_does_not_count() -> None:
+    outages = waiting()
+    tuples = fresh(outages, 3)
+    fail(outages, *tuples, at=0.0)
+    fail(outages, *tuples, at=5.0)
+    held = outages.begin()
+    outages.failed(held, Failure("timeout", "store", STORE, None, OPEN), 35.0)
+    assert held.counted == 0
+
+
+def test_a_bad_row_counts_even_while_its_task_is_down() -> None:
+    outages = waiting()
+    tuples = fresh(outages, 3)
+    fail(outages, *tuples, at=0.0)
+    fail(outages, *tuples, at=5.0)
+    bad = outages.begin()
+    outages.failed(bad, Failure("failed", "store", STORE, "bad row", COUNTS), 6.0)
+    assert bad.counted == 1 and outages.is_down(STORE)
+
+
+def test_without_a_verdict_a_tuple_is_given_up_after_its_time() -> None:
+    outages = waiting(give_up_secs=100.0)
+    alone = outages.begin()
+    fail(outages, alone, at=10.0)
+    assert not outages.spent(alone, 3, 109.0) and outages.spent(alone, 3, 110.0)
+    assert not outages.spent(alone, None, 1e9), "Replay(max_attempts=None) is without end"
+    patient = waiting(give_up_secs=None)
+    fail(patient, alone, at=10.0)
+    assert not patient.spent(alone, 3, 1e9)
+
+
+def test_the_time_without_a_verdict_begins_again_after_each_verdict() -> None:
+    outages = waiting(give_up_secs=100.0)
+    tuples = fresh(outages, 3)
+    fail(outages, *tuples, at=0.0)
+    fail(outages, *tuples, at=50.0)
+    assert not outages.spent(tuples[0], 3, 500.0), "its task is down: that is a verdict"
+    outages.recovered(STORE, None)
+    fail(outages, tuples[0], at=600.0)
+    assert not outages.spent(tuples[0], 3, 699.0) and outages.spent(tuples[0], 3, 700.0)
+
+
+def test_every_failure_counts_where_outages_do_not_matter() -> None:
+    outages = Outages(waits=False, give_up_secs=3600.0)
+    tuples = fresh(outages, 5)
+    for at in (0.0, 10.0, 20.0):
+        assert not fail(outages, *tuples, at=at)
+    assert [each.counted for each in tuples] == [3] * 5 and not outages.watched()
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(0.0, 4.0)), max_size=40), st.booleans())
+def test_an_outage_costs_no_tuple_an_attempt(failures: list[tuple[int, float]], long: bool) -> None:
+    """Whatever fails in an outage: if the verdict is "down" nothing counts, else each tuple pays once at most."""
+    outages = waiting()
+    tuples = fresh(outages, 5)
+    now = 0.0
+    for index, pause in failures:
+        now += pause * (10 if long else 1)
+        fail(outages, tuples[index], at=now)
+    was_down = outages.is_down(STORE)
+    outages.recovered(STORE, None)
+    assert all(each.counted <= (0 if was_down else 1) for each in tuples)
+    assert outages.watched() == []

@@ -1,0 +1,128 @@
+"""What the failures of tuples mean: the tuple's fault, or that of a bolt task which works for no tuple at the moment.
+
+While `topology.on.outage` is `wait`, a failure counts against a tuple only if its task works for other tuples:
+
+- A failure is *open* until the task's next success with another tuple; then it *counts*, once for each tuple. So a tuple that
+  failed five times before anything passed is tried again as often as a tuple that failed once.
+- A tuple with a counted failure is a suspect: its further failures count at once, and are evidence against no task.
+- A task is *down* when at least `DOWN_TUPLES` tuples that are no suspects have failed there over at least `DOWN_SECS`, and none
+  has succeeded. What fails at a task that is down does not count. Its first success ends this, and discards its open failures.
+- Without a verdict a tuple is tried again for `give_up_secs`.
+
+With `give-up` every failure counts. One instance judges for one spout task, and outlives the workers of the bolt tasks.
+Must not know: trees, queues, links, the meaning of a tuple.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from squall.transport.frames import COUNTS
+from topology_api import Failure
+
+#: The least number of different tuples whose failures show that a task is down.
+DOWN_TUPLES: Final = 3
+#: The least number of seconds between the first and the last of these failures.
+DOWN_SECS: Final = 5.0
+
+
+@dataclass(eq=False, slots=True)
+class FailureHistory:
+    """The failures of one emission, over all its attempts."""
+
+    counted: int = 0
+    #: The time of the first failure without a verdict; None: each failure had one, or its task is down.
+    undecided_since: float | None = None
+    last: Failure | None = None
+
+
+@dataclass(slots=True)
+class _Evidence:
+    """The failures at one bolt task since its last success."""
+
+    #: The time of the first open failure.
+    first: float
+    #: Tuples with an open failure.
+    undecided: dict[FailureHistory, None] = field(default_factory=dict)
+    is_down: bool = False
+
+
+class Outages:
+    """The failures at each bolt task, as one spout task sees them."""
+
+    def __init__(self, waits: bool, give_up_secs: float | None) -> None:
+        """`waits`: whether failures of an outage do not count. `give_up_secs`: None: never."""
+        self.waits = waits
+        self.give_up_secs = give_up_secs
+        self._tasks: dict[int, _Evidence] = {}
+        #: How many emissions have a history: they failed before, and have not ended yet.
+        self.alive = 0
+
+    def begin(self) -> FailureHistory:
+        """Begin the history of an emission that fails for the first time."""
+        self.alive += 1
+        return FailureHistory()
+
+    def end(self) -> None:
+        """Record that an emission with a history has had its final call."""
+        self.alive -= 1
+
+    def failed(self, history: FailureHistory, failure: Failure, now: float) -> bool:
+        """Judge a failure; return whether its task is down and may not know it."""
+        history.last = failure
+        evidence = self._tasks.get(failure.task) if failure.task is not None else None
+        if self.waits and failure.attempts != COUNTS and evidence is not None and evidence.is_down:
+            history.undecided_since = None
+            return True
+        if not self._is_open(history, failure):
+            history.counted += 1
+            return False
+        assert failure.task is not None
+        if evidence is None:
+            evidence = self._tasks[failure.task] = _Evidence(now)
+        evidence.undecided[history] = None
+        if history.undecided_since is None:
+            history.undecided_since = now
+        if len(evidence.undecided) < DOWN_TUPLES or now - evidence.first < DOWN_SECS:
+            return False
+        evidence.is_down = True
+        for each in evidence.undecided:
+            each.undecided_since = None
+        return True
+
+    def _is_open(self, history: FailureHistory, failure: Failure) -> bool:
+        """Whether a failure waits for a verdict: a call raised, or failed its tuple, and the tuple is no suspect."""
+        judged = failure.reason == "failed" and failure.task is not None and failure.attempts != COUNTS
+        return self.waits and judged and not history.counted
+
+    def recovered(self, task: int, by: FailureHistory | None) -> list[FailureHistory]:
+        """Record a success of a bolt task, with the tuple of the history `by`; return the histories with a failure that counts
+        now.
+        """
+        evidence = self._tasks.pop(task, None)
+        if evidence is None or evidence.is_down:
+            return []
+        counted = [each for each in evidence.undecided if each is not by]
+        for history in evidence.undecided:
+            history.counted += history is not by
+            history.undecided_since = None
+        return counted
+
+    def is_down(self, task: int | None) -> bool:
+        """Whether a bolt task is down."""
+        evidence = self._tasks.get(task) if task is not None else None
+        return evidence is not None and evidence.is_down
+
+    def watched(self) -> list[int]:
+        """The tasks whose next success matters: they have failures without a verdict, or are down."""
+        return list(self._tasks)
+
+    def spent(self, history: FailureHistory, most: int | None, now: float) -> bool:
+        """Whether a tuple is given up. `most`: how many of its failures may count; None: any number."""
+        if most is None:
+            return False
+        if history.counted >= most:
+            return True
+        since = history.undecided_since
+        return since is not None and self.give_up_secs is not None and now - since >= self.give_up_secs
