@@ -237,7 +237,7 @@ class VirtualContainer:
             version=orders.version,
             opened=worker.opened,
             ended=worker.ended,
-            drained=worker.drained or (worker.draining and not worker.started),
+            drained=worker.drained or (worker.draining and not worker.started and not self.awaited),
             stopped=worker.stopped,
             crash=worker.crash.render() if worker.crash else None,
             finished=tuple(sorted(spout.id for spout in worker.spouts if spout.exhausted)),
@@ -291,6 +291,11 @@ class VirtualContainer:
         for name in gone:
             self.running.peers.superseded(name)
 
+    @property
+    def awaited(self) -> bool:
+        """Whether tuples have arrived for tasks that were never opened."""
+        return not self.running.started and bool(waiting_in((), self.running.arrived))
+
     def obey(self) -> None:
         """Carry out the worker's orders."""
         worker, orders = self.running, self.orders
@@ -304,6 +309,8 @@ class VirtualContainer:
                 worker.set_active(False)
         elif orders.asked == "drain":
             worker.drain()
+            if self.awaited:
+                worker.start()
         else:
             self.kill()
 

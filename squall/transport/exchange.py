@@ -134,6 +134,11 @@ class Exchange:
         """Whether every peer answers."""
         return all(peer.link.up for peer in self.peers.values())
 
+    @property
+    def awaited_here(self) -> bool:
+        """Whether tuples wait at a peer until the tasks of this worker are prepared."""
+        return any(peer.link.peer_waits for peer in self.peers.values())
+
     def ready(self) -> None:
         """Announce that the tasks here are prepared, so that peers may send tuples."""
         if not self.local.ready:

@@ -60,6 +60,8 @@ class LocalWorker:
     streams: Streams
     #: Returns the most frames that may be in flight to a task.
     window_of: Callable[[int], int]
+    #: Returns whether tuples wait until a peer accepts them.
+    waits_for: Callable[[str], bool] = lambda peer: False
     version: int = -1
     #: Whether this worker's tasks are prepared, so that peers may send tuples.
     ready: bool = False
@@ -88,6 +90,8 @@ class Link:
         self.was_open = False
         #: Whether the peer accepts no more tuples.
         self.peer_leaves = False
+        #: Whether tuples wait at the peer until the tasks here are prepared.
+        self.peer_waits = False
         self.arrivals = Arrivals()
         self.in_flight = InFlight()
         self.control = ControlChannel()
@@ -339,6 +343,7 @@ class Link:
             self.in_flight.arrived(received)
         self.peer_ready |= bool(heartbeat.flags & wire.READY)
         self.peer_leaves |= bool(heartbeat.flags & wire.LEAVING)
+        self.peer_waits = bool(heartbeat.flags & wire.WAITS)
         if heartbeat.flags & wire.LEFT:
             self.arrivals.last = heartbeat.data_sent
 
@@ -440,6 +445,7 @@ class Link:
         local = self.local
         if not flags & wire.ASIDE:
             flags |= (wire.READY if local.ready else 0) | (wire.LEAVING if local.leaving else 0)
+            flags |= wire.WAITS if not self.peer_ready and local.waits_for(self.peer) else 0
         if self.peer_leaves and not self.waiting:
             flags |= wire.LEFT
         heartbeat = LinkHeartbeat(

@@ -55,6 +55,7 @@ LEAVING: Final = 1  # the sender accepts no more tuples
 LEFT: Final = 2  # the sender knows that the receiver accepts no more tuples, and sends none
 RESEND: Final = 4  # control frames after number `control_received` have not arrived: send them again
 READY: Final = 16  # the sender's tasks are prepared: it accepts tuples
+WAITS: Final = 32  # tuples wait at the sender until the receiver's tasks are prepared
 ASIDE: Final = 8  # sent by another thread, out of order: the numbers of control frames say nothing
 
 FindSource = Callable[[int, int], Source]

@@ -292,7 +292,13 @@ class TupleProgram:
         streams = Streams(plan.topology, plan.component_of)
         codec = str(plan.conf["topology.transport.codec"])
         local = LocalWorker(
-            plan.worker, plan.incarnation, self.carrier.address, codec, streams, worker.window_of
+            plan.worker,
+            plan.incarnation,
+            self.carrier.address,
+            codec,
+            streams,
+            worker.window_of,
+            worker.links.waits_for,
         )
         exchange = Exchange(local, self.carrier, lease, worker.peers, int(plan.conf["topology.cycle.buffer"]))
         process_exit: Any = Words()

@@ -103,6 +103,20 @@ def two_workers(
     return cluster
 
 
+def test_a_worker_that_must_drain_before_it_began_executes_what_waits_for_it(
+    tmp_path: Path, stack: ExitStack
+) -> None:
+    cluster = two_workers(tmp_path, stack, Notes(tmp_path), None)
+    one, two = cluster.start("w1"), cluster.start("w2", asked="pause")
+    cluster.introduce()
+    one.wait(lambda: lines(tmp_path / "emitted"), "a tuple")
+    one.order("drain")
+    two.order("drain")
+    one.wait_heartbeat(lambda heartbeat: heartbeat.drained)
+    assert len(lines(tmp_path / "acked")) == len(lines(tmp_path / "emitted")) > 0
+    assert two.wait_heartbeat(lambda heartbeat: heartbeat.drained).opened
+
+
 def test_tuples_and_acks_cross_between_two_processes(tmp_path: Path, stack: ExitStack) -> None:
     cluster = two_workers(tmp_path, stack, Notes(tmp_path), 1000)
     one, two = cluster.start("w1"), cluster.start("w2")

@@ -231,6 +231,10 @@ class Links:
             self.receiving.pop(key).over = True
         self.grants.pop(worker, None)
 
+    def waits_for(self, worker: str) -> bool:
+        """Return whether tasks here have tuples for another worker's tasks, and no credit for them."""
+        return any(self.worker_of[target] == worker for target in self.waiting)
+
     def closing(self, worker: str) -> None:
         """Close the windows to another worker, which takes no more tuples. That worker still executes the tuples in flight."""
         self.reachable.discard(worker)

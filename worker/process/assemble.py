@@ -179,7 +179,10 @@ def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> E
     """Make the worker's links to its peers."""
     streams = Streams(plan.topology, plan.component_of)
     codec = plan.conf["topology.transport.codec"]
-    local = LocalWorker(plan.worker, plan.incarnation, sockets.address, codec, streams, worker.window_of)
+    waits_for = worker.links.waits_for
+    local = LocalWorker(
+        plan.worker, plan.incarnation, sockets.address, codec, streams, worker.window_of, waits_for
+    )
     return Exchange(local, sockets, lease, worker.peers, int(plan.conf["topology.cycle.buffer"]))
 
 

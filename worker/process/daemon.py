@@ -154,8 +154,11 @@ class Daemon:
         if self.terminations:
             self.leave()
         worker, exchange = self.worker, self.exchange
-        if not worker.started and self.asked == "run":
-            self.start_if_ready()
+        if not worker.started:
+            if self.asked == "run":
+                self.start_if_ready()
+            elif self.asked == "drain" and exchange.awaited_here:
+                worker.start()  # its tasks are opened, and its spouts emit nothing: trees of other workers end here
         busy = exchange.receive()
         busy |= worker.step()
         busy |= exchange.advance()
@@ -318,12 +321,20 @@ class Daemon:
             version=orders.version,
             opened=worker.opened,
             ended=worker.ended,
-            drained=worker.draining and (not worker.started or (worker.drained and self.exchange.settled)),
+            drained=self.drained,
             stopped=stopped,
             crash=worker.crash.render() if worker.crash and not worker.unopened else None,
             finished=tuple(sorted(finished | set(orders.finished))),
             errors=self.error_lines.write_new(worker.errors, self.lease.clock()),
         )
+
+    @property
+    def drained(self) -> bool:
+        """Whether the worker was asked to drain, and nothing waits for it."""
+        worker, exchange = self.worker, self.exchange
+        if not worker.started:
+            return worker.draining and not exchange.awaited_here
+        return worker.drained and exchange.settled
 
     def counters(self) -> WorkerCounters:
         """Return the worker's counters."""
