@@ -24,7 +24,7 @@ from tests.zookeeper_servers import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-FILES, LINES = 10, 300
+FILES, LINES = 18, 300
 #: Longest pause of the flow: a killed NameNode takes many seconds on a busy machine, and so does Spark.
 FLOW_SECS = 150.0
 
