@@ -166,7 +166,7 @@ def file_to_submit(folder: Path) -> Path:
     package.mkdir(parents=True)
     for above in (package, package.parent):
         (above / "__init__.py").touch()
-    for name in ("ledger.py", "ledger_topology.py"):
+    for name in ("ledger.py", "ledger_topology.py", "mixed_topology.py"):
         shutil.copy2(HERE.parent / "faults" / name, package)
     return Path(shutil.copy2(HERE / "cluster_topology.py", folder))
 

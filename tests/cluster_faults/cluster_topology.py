@@ -11,6 +11,7 @@ import os
 from typing import Any
 
 from tests.faults.ledger_topology import Relay, ledger_topology
+from tests.faults.mixed_topology import mixed_topology
 from topology_api import Topology
 
 #: As `tests.faults.running.QUICK`: liveness in seconds.
@@ -41,6 +42,8 @@ def topology(*arguments: str) -> Topology:
     if "ballast" in given:
         options["relay"] = HeavyRelay(int(given["ballast"]))
     name = given.get("name", "ledger")
+    if given.get("kinds") == "mixed":
+        return mixed_topology(given["books"], name=name, rate=rate, burst=BURST_SECS, conf=dict(QUICK))
     return ledger_topology(
         given["books"], name=name, rate=rate, burst=BURST_SECS, conf=dict(QUICK), **options
     )
