@@ -33,6 +33,7 @@ import msgspec
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.row_columns import Row, RowColumns, columns_of, from_columns
 from topology_api.packing import dumps_by_value
+from topology_api.wording import class_name, is_error, message_of
 
 #: Contiguous data from this size on travels as a separate part.
 LARGE: Final = 64 * 1024
@@ -58,7 +59,7 @@ def pack_rows(codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumn
     """Return the parts that hold these rows. Raises `Unencodable`, which names the value that the codec cannot encode."""
     try:
         return _pack(codec, columns_of(rows))
-    except Exception as error:
+    except BaseException as error:  # code of the value's class, such as __reduce__, may raise anything
         raise _blame(codec, fields, rows, error) from error
 
 
@@ -76,35 +77,35 @@ def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> 
     except BadFrame:
         raise
     except BaseException as error:
-        raise BadFrame(f"values that {codec!r} cannot decode: {type(error).__name__}: {error}") from error
+        raise BadFrame(f"values that {codec!r} cannot decode: {_reason(error)}") from error
     return from_columns(columns, tuples)
 
 
 def _pack(codec: str, columns: list[Column]) -> list[Part]:
     try:
         return _PACK[codec](columns)
-    except Exception as error:
+    except BaseException as error:
         # No other process finds a class of the started script by its name, so it travels with the values.
-        if codec != "pickle" or "__main__" not in str(error):
+        if codec != "pickle" or "__main__" not in message_of(error):
             raise
         return _pickle(columns, dumps_by_value)
 
 
 def _blame(
-    codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumns, error: Exception
+    codec: str, fields: Sequence[str], rows: Sequence[Row] | RowColumns, error: BaseException
 ) -> Unencodable:
     """Find the value that cannot be encoded."""
     for position, row in enumerate(rows):
         for name, value in zip(fields, row):
             try:
                 _pack(codec, [(value,)])
-            except Exception as cause:
+            except BaseException as cause:
                 return Unencodable(position, name, _reason(cause))
     return Unencodable(0, "?", _reason(error))
 
 
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, _NotOfTheSet) else f"{type(error).__name__}: {error}"
+def _reason(error: BaseException) -> str:
+    return str(error) if is_error(error, _NotOfTheSet) else f"{class_name(error)}: {message_of(error)}"
 
 
 def _joined(column: Column) -> str | None:
@@ -160,7 +161,7 @@ def _unpickled_rows(rows: Iterable[bytes], large: Iterator[Part]) -> Iterator[Ro
             yield pickle.loads(row, buffers=large)
         except BaseException as error:
             raise BadFrame(
-                f"the values of tuple {position} of a batch cannot be unpickled: {type(error).__name__}: {error}"
+                f"the values of tuple {position} of a batch cannot be unpickled: {_reason(error)}"
             ) from error
 
 

@@ -52,6 +52,7 @@ def test_every_kind_of_value_arrives_equal_and_of_the_same_type(
 ODD = [
     ("pickle", "lock", "cannot pickle '_thread.lock' object"),
     ("pickle", "refuses", "it must stay where it is"),
+    ("pickle", "exits", "SystemExit: 3"),
     ("msgpack", "set", "this is a builtins.set"),
     pytest.param("pickle", "in a list", "cannot pickle '_thread.lock' object", marks=pytest.mark.soak),
     pytest.param("msgpack", "large", "can't serialize ints", marks=pytest.mark.soak),
@@ -77,7 +78,7 @@ def test_a_value_that_cannot_be_encoded_fails_its_tuple_alone_and_names_the_fiel
     assert status.notes == (), "no worker has died"
 
 
-@pytest.mark.parametrize(("codec", "kind", "reason"), [ODD[0], ODD[2]])
+@pytest.mark.parametrize(("codec", "kind", "reason"), [ODD[0], ODD[3]])
 def test_a_bolts_value_that_cannot_be_encoded_fails_the_tree_and_names_the_field(
     cluster: LocalCluster, codec: str, kind: str, reason: str
 ) -> None:

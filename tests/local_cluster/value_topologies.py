@@ -246,10 +246,17 @@ class CannotTravel:
         raise pickle.PicklingError("it must stay where it is")
 
 
+class EndsTheProcess:
+    """A value whose pickling asks Python to end."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise SystemExit(3)
+
+
 def odd_value(kind: str) -> object:
     """A value that cannot be encoded."""
     return {
-        "lock": threading.Lock(), "refuses": CannotTravel(), "set": {1, 2}, "large": 1 << 64,
+        "lock": threading.Lock(), "refuses": CannotTravel(), "exits": EndsTheProcess(), "set": {1, 2}, "large": 1 << 64,
         "in a list": [[threading.Lock()]],
     }[kind]  # fmt: skip
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from squall import worker_files
 from squall.cluster.counters import WorkerCounters
 from squall.reports.error_reports import ErrorReport
 from squall.values import Incarnation
 from squall.worker_files import (
     COUNTERS,
+    EXIT_FILES,
     EXIT_HUNG,
     EXIT_STOPPED,
     HEARTBEAT,
@@ -34,6 +38,8 @@ from worker.process.lease import Lease
 class Words:
     """Replaces `ProcessExit`."""
 
+    open_files = SimpleNamespace(why_none=lambda: "it cannot open any more files")
+
     def end(self, status: int, reason: str, details: str = "") -> None:
         raise Over(status, reason, details)
 
@@ -47,7 +53,9 @@ class Loop:
 
     def __init__(self, directory: str, lease: Lease) -> None:
         self.directory, self.lease, self.process_exit = directory, lease, Words()
-        self.orders = SimpleNamespace(incarnation=Incarnation(3, 1))
+        self.orders = SimpleNamespace(
+            incarnation=Incarnation(3, 1), conf={"topology.worker.timeout.secs": 30}
+        )
         self.counted = WorkerCounters({}, ())
         self.looked = 0
         self.signs: list[bool] = []
@@ -60,6 +68,26 @@ class Loop:
 
     def send_keep_alives(self, trees: bool) -> None:
         self.signs.append(trees)
+
+
+@pytest.mark.parametrize(("timeout", "ends_at"), [(30, 103.0), (3, 101.0), (1, 100.5)])
+def test_a_worker_without_a_free_descriptor_ends_before_its_silence_is_punished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, timeout: float, ends_at: float
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    beating = Beating(tmp_path)
+    beating.loop.orders.conf["topology.worker.timeout.secs"] = timeout
+    monkeypatch.setattr(worker_files, "write", refuse)
+    monkeypatch.setattr(worker_files, "write_bytes", refuse)
+    with pytest.raises(Over) as over:
+        while beating.clock.time < 200:
+            if beating.clock.time >= beating.heart.next_heartbeat:
+                beating.heart.publish()
+            beating.clock.time += 0.5  # the thread looks twice a second
+    assert over.value.args[0] == EXIT_FILES
+    assert beating.clock.time == ends_at < 100 + timeout
 
 
 class Beating:

@@ -25,6 +25,7 @@ from squall.reports.error_reports import ErrorReport as ErrorReport
 from topology_api import FailTuple, Failure
 from topology_api.core_choice import COMPILED_FILES
 from topology_api.errors import SquallError
+from topology_api.wording import class_name, is_error, message_of
 
 #: The folder that contains Squall's packages.
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -55,6 +56,13 @@ MOST_MESSAGE: Final = 2000
 MOST_MESSAGE_LINES: Final = 20
 #: The class of a group of errors, which Python has since 3.11; () in older versions.
 GROUP: Final[Any] = getattr(builtins, "BaseExceptionGroup", ())
+# Attributes of an error, read past the `__getattribute__` of its class, which may be the user's.
+_OF_ERRORS: Final[Any] = vars(BaseException)
+_TRACEBACK_OF: Final[Any] = _OF_ERRORS["__traceback__"].__get__
+_CAUSE_OF: Final[Any] = _OF_ERRORS["__cause__"].__get__
+_CONTEXT_OF: Final[Any] = _OF_ERRORS["__context__"].__get__
+_HIDES_CONTEXT: Final[Any] = _OF_ERRORS["__suppress_context__"].__get__
+_MEMBERS_OF: Final[Any] = vars(GROUP)["exceptions"].__get__ if GROUP else None
 #: The most errors that are visited: a group may hold thousands, each with causes.
 MOST_VISITED: Final = 100
 
@@ -103,7 +111,7 @@ def describe(error: BaseException) -> str:
 
 def describe_in_full(error: BaseException) -> str:
     """Return type and message of an error: all lines for an error of Squall's, one short line for any other error."""
-    if not isinstance(error, SquallError):
+    if not is_error(error, SquallError):
         return describe(error)
     lines = [line for text in _in_words(error).splitlines() if (line := _printable(text.rstrip()))]
     if len(lines) > MOST_MESSAGE_LINES:
@@ -114,11 +122,7 @@ def describe_in_full(error: BaseException) -> str:
 
 
 def _in_words(error: BaseException) -> str:
-    name = type(error).__name__
-    try:
-        message = str(error).strip()
-    except BaseException as broken:  # the error's class, and so its __str__, may be the user's
-        message = f"(its str() raises {type(broken).__name__})"
+    name, message = class_name(error), message_of(error).strip()
     return f"{name}: {message}" if message else name
 
 
@@ -177,7 +181,7 @@ def is_ours(file: str) -> bool:
 
 def place_of(error: BaseException) -> str:
     """Return the innermost frame in the user's code as "file:line, in function", or ""."""
-    frames = [frame for frame in user_frames(error.__traceback__) if not is_of_python(frame.filename)]
+    frames = [frame for frame in user_frames(_TRACEBACK_OF(error)) if not is_of_python(frame.filename)]
     own = [frame for frame in frames if is_own(frame.filename)]
     if not frames:
         return ""
@@ -188,9 +192,10 @@ def place_of(error: BaseException) -> str:
 def failure_text(error: BaseException) -> str | None:
     """Return the `Failure.error` of a tuple whose execution raised: the reason of a FailTuple, else type, message, and the
     user's own line."""
-    if isinstance(error, FailTuple):
+    if is_error(error, FailTuple):
         try:
-            return None if error.reason is None else str(error.reason)
+            reason = error.reason  # type: ignore[attr-defined]
+            return None if reason is None else str(reason)
         except BaseException as broken:
             return f"(the str() of its reason raises {type(broken).__name__})"
     return with_place(error)
@@ -218,7 +223,7 @@ def origin_lines(error: BaseException) -> list[str]:
     it. If the user's own line is further out than these frames, that line comes first."""
     causes = cause_lines(error)
     most = min(MOST_FRAMES, (MOST_LINES - len(causes)) // 2)
-    frames, place = user_frames(error.__traceback__)[-most:], place_of(error)
+    frames, place = user_frames(_TRACEBACK_OF(error))[-most:], place_of(error)
     shown = {f"{frame.filename}:{frame.lineno}, in {frame.name}" for frame in frames}
     lines = [f"at {place}"] if place and place not in shown else []
     for frame in frames:
@@ -230,7 +235,7 @@ def origin_lines(error: BaseException) -> list[str]:
 
 def caught_by_us(error: BaseException) -> bool:
     """Return whether Squall itself caught an error. The error that Squall raised instead then says everything."""
-    trace = error.__traceback__
+    trace = _TRACEBACK_OF(error)
     return trace is not None and is_ours(trace.tb_frame.f_code.co_filename)
 
 
@@ -298,12 +303,13 @@ def causes_of(error: BaseException) -> list[tuple[str, BaseException]]:
 
 def _next_to(error: BaseException) -> list[tuple[str, BaseException]]:
     """Return the errors that led to an error directly."""
-    members = error.exceptions[:MOST_VISITED] if isinstance(error, GROUP) else ()
+    members = _MEMBERS_OF(error)[:MOST_VISITED] if is_error(error, GROUP) else ()
     found = [("it holds", member) for member in members]
-    if error.__cause__ is not None:
-        found.append(("caused by", error.__cause__))
-    elif error.__context__ is not None and not error.__suppress_context__:
-        found.append(("raised while handling", error.__context__))
+    cause, context = _CAUSE_OF(error), _CONTEXT_OF(error)
+    if cause is not None:
+        found.append(("caused by", cause))
+    elif context is not None and not _HIDES_CONTEXT(error):
+        found.append(("raised while handling", context))
     return found
 
 
@@ -314,11 +320,12 @@ def hint_for(call: str, error: BaseException) -> str | None:
     """Return the hint for an error that a user's call raised; None: the error needs no hint."""
     cause: BaseException | None = error
     seen: set[int] = set()  # a user's errors may be raised from each other in a circle
-    while cause is not None and not isinstance(cause, ImportError | FileNotFoundError):
+    while cause is not None and not is_error(cause, (ImportError, FileNotFoundError)):
         seen.add(id(cause))
-        cause = None if id(cause.__cause__) in seen else cause.__cause__
+        next_one = _CAUSE_OF(cause)
+        cause = None if id(next_one) in seen else next_one
     if cause is None or not any(SHIPPED.search(folder) for folder in sys.path):
         return None
-    if isinstance(cause, ImportError):
+    if is_error(cause, ImportError):
         return MODULE
     return FILE if call in BEGINNINGS else None

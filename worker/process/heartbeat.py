@@ -36,7 +36,8 @@ CHECK_SECONDS: Final = 0.5
 ERROR_SECONDS: Final = 0.3
 #: Minimum seconds between heartbeats: changes arrive in bursts, so they are coalesced.
 SHORTEST_PAUSE: Final = 0.05
-#: Seconds without a free file descriptor after which the process ends.
+#: Seconds without a free file descriptor after which the process ends: these, or a third of the worker's timeout. After the
+#: whole timeout the supervisor would kill the process for its silence, and the reason would be lost.
 FILES_SECONDS: Final = 3.0
 #: The size in bytes at which the process's own stdout and stderr are moved aside.
 MOST_OUTPUT: Final = 10_000_000
@@ -253,9 +254,12 @@ class Heartbeat:
         now = self.loop.lease.clock()
         if failed.errno != errno.EMFILE:
             self.no_files_since = None
-        elif self.no_files_since is None:
+            return
+        patience = min(FILES_SECONDS, self.loop.orders.conf["topology.worker.timeout.secs"] / 3)
+        self.next_heartbeat = min(self.next_heartbeat, now + patience)
+        if self.no_files_since is None:
             self.no_files_since = now
-        elif now >= self.no_files_since + FILES_SECONDS:
+        elif now >= self.no_files_since + patience:
             self.loop.process_exit.end(worker_files.EXIT_FILES, self.loop.process_exit.open_files.why_none())
 
     def heartbeat(self, flags: Flags, executing: tuple[str, int, float] | None) -> WorkerHeartbeat:

@@ -17,6 +17,7 @@ from random import Random
 from squall.transport.frames import COUNTS, OPEN
 from topology_api import FailTuple, Failure
 from topology_api.tuples import SETTLED, Tuple
+from topology_api.wording import is_error
 from worker.errors.reports import failure_text
 from worker.tasks.bolt import BoltTask, BoundedInputs, make_tuples, trees_of
 from worker.tasks.emitter import NOTHING, BoltEmitter, short
@@ -141,10 +142,10 @@ class BatchBoltTask(BoltTask):
         try:
             self.instance.execute_batch(list(tups))  # a copy, which the user may change
         except BaseException as error:
-            if not isinstance(error, FailTuple):
+            if not is_error(error, FailTuple):
                 batch = f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"
                 self.report(self.method, error, batch)
-            kind = COUNTS if isinstance(error, FailTuple) else OPEN
+            kind = COUNTS if is_error(error, FailTuple) else OPEN
             failure = Failure("failed", self.spec.id, self.id, failure_text(error), kind)
         if failure is None and any(tup._root != SETTLED for tup in tups):
             self.failed_calls = 0

@@ -22,6 +22,7 @@ from squall.transport.id_columns import IdColumn, view_of
 from squall.transport.row_columns import RowColumns
 from topology_api import Bolt, EmitError, FailTuple, Failure
 from topology_api.tuples import SETTLED, Source, Tuple
+from topology_api.wording import is_error
 from worker.errors.reports import failure_text
 from worker.tasks.emitter import NOTHING, BoltEmitter, short
 from worker.tasks.probing import Probing
@@ -171,10 +172,10 @@ class BoltTask(Task):
     def raised(self, tup: Tuple, error: BaseException) -> bool:
         """Handle an error that the user's code raised while it executed `tup`; return whether the error ends the topology."""
         text = failure_text(error)
-        if not isinstance(error, FailTuple):
+        if not is_error(error, FailTuple):
             self.report(self.method, error, short(tup, 200))
         if tup._root != SETTLED:
-            kind = COUNTS if isinstance(error, FailTuple) else OPEN
+            kind = COUNTS if is_error(error, FailTuple) else OPEN
             self.give_up(tup, Failure("failed", self.spec.id, self.id, text, kind))
         return self.crashing()
 

@@ -16,6 +16,7 @@ from squall.transport.id_columns import Ids
 from squall.transport.row_columns import RowColumns
 from topology_api import EmitError
 from topology_api.tuples import BOUNDED, SETTLED, Tuple
+from topology_api.wording import class_name
 from worker.routing.outbox import Outbox
 from worker.routing.router import Route, Row, ShuffleRoute, StreamOutput
 from worker.tracking.ids import SplitMix, words_of
@@ -412,5 +413,5 @@ def short(value: object, most: int = 120) -> str:
     try:
         text = BOUNDED.repr(value)
     except BaseException as error:  # the value's class, and so its __repr__, may be the user's
-        text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
+        text = f"<{class_name(value)} whose repr raises {class_name(error)}>"
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -107,6 +107,25 @@ class ThreadRunner:
                 )
 
 
+def protect(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
+    """Refuse each `loop.stop()` from now on, since the loop runs the calls of all async bolts of a worker. Return the function
+    that does stop the loop."""
+    stop = loop.stop
+
+    def refuse() -> NoReturn:
+        raise RuntimeError(
+            "loop.stop() would stop the calls of all async bolts of this worker: return from execute() instead"
+        )
+
+    vars(loop)["stop"] = refuse
+    return stop
+
+
+def release(loop: asyncio.AbstractEventLoop) -> None:
+    """Let asyncio itself stop a protected loop."""
+    vars(loop).pop("stop", None)
+
+
 class AsyncThread:
     """An asyncio loop in a thread of its own, started with the first call."""
 
@@ -115,6 +134,7 @@ class AsyncThread:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.thread: threading.Thread | None = None
         self.tasks: set[asyncio.Task[None]] = set()
+        self.stop_loop: Callable[[], None] | None = None
 
     def submit(self, calls: Calls) -> None:
         """Start these calls on the loop, all with one wake-up."""
@@ -122,6 +142,7 @@ class AsyncThread:
 
         if self.loop is None:
             self.loop = asyncio.new_event_loop()
+            self.stop_loop = protect(self.loop)
             name = f"{self.name}-asyncio"
             self.thread = threading.Thread(target=self.serve, args=(self.loop,), name=name, daemon=True)
             self.thread.start()
@@ -144,6 +165,7 @@ class AsyncThread:
         try:
             loop.run_forever()
         finally:
+            release(loop)
             left = asyncio.all_tasks(loop)
             for task in left:
                 task.cancel()
@@ -153,8 +175,8 @@ class AsyncThread:
 
     def stop(self) -> None:
         """Cancel the calls that are still running, and end the thread."""
-        if self.loop is not None and self.thread is not None:
-            self.loop.call_soon_threadsafe(self.loop.stop)
+        if self.loop is not None and self.thread is not None and self.stop_loop is not None:
+            self.loop.call_soon_threadsafe(self.stop_loop)
             self.thread.join(STOP_SECONDS)
 
     def step(self) -> bool:

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from worker.tasks.runners import Calls
+from worker.tasks.runners import Calls, protect, release
 
 #: The most turns of the loop in one step, so that a busy call does not stop everything else.
 MOST_TURNS = 1000
@@ -62,6 +62,7 @@ class SimulatedAsync:
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
         self.loop: SimulatedLoop | None = None
+        self.stop_loop: Callable[[], None] | None = None
         self.tasks: set[asyncio.Task[None]] = set()
         self.fresh = False
 
@@ -69,20 +70,21 @@ class SimulatedAsync:
         """Start these calls; they run with the next `step`."""
         if self.loop is None:
             self.loop = SimulatedLoop(self.now)
+            self.stop_loop = protect(self.loop)
         for call in calls:
             self.tasks.add(self.loop.create_task(call()))
         self.fresh = True
 
     def step(self) -> bool:
         """Run all calls that can run at this moment; return whether any made progress."""
-        loop = self.loop
-        if loop is None or not (self.fresh or (loop.times and loop.times[0] <= self.now())):
+        loop, stop = self.loop, self.stop_loop
+        if loop is None or stop is None or not (self.fresh or (loop.times and loop.times[0] <= self.now())):
             return False
         self.fresh = False
         while loop.times and loop.times[0] <= self.now():
             heapq.heappop(loop.times)
         for _ in range(MOST_TURNS):  # a call that becomes ready in one turn runs in the next
-            loop.call_soon(loop.stop)
+            loop.call_soon(stop)
             loop.more = False
             loop.run_forever()
             if not loop.more:
@@ -102,6 +104,7 @@ class SimulatedAsync:
         loop = self.loop
         if loop is None:
             return
+        release(loop)
         for task in self.tasks:
             task.cancel()
         if self.tasks:  # gather() without tasks would take a different loop

@@ -17,6 +17,7 @@ from squall.reports.histogram import LatencyHistogram
 from squall.transport.frames import RECOVERED
 from topology_api import EmitError, Failure, Replay, Spout, SquallError
 from topology_api.topology import DEAD_LETTERS
+from topology_api.wording import is_error
 from worker.errors.reports import ErrorReport, failure_line, failure_text, one_line
 from worker.tasks.emitter import SpoutEmitter, short
 from worker.tasks.spout_wait import SpoutWait, seconds_of
@@ -391,7 +392,7 @@ class SpoutTask(Task):
 
     def final_call_raised(self, name: str, error: BaseException, message_id: Any) -> None:
         """Report an error of `ack` or `fail`, except an EmitError while the task is being stopped."""
-        if not (self.stopping and isinstance(error, EmitError)):
+        if not (self.stopping and is_error(error, EmitError)):
             self.report(name, error, f"message id {short(message_id)}")
 
     def emit_replays(self, now: float, enough: int) -> None:
@@ -403,7 +404,7 @@ class SpoutTask(Task):
             try:
                 self.emitter.track(again)
             except BaseException as error:  # raised by a custom grouping, or for a key that was mutated
-                text = str(error) if isinstance(error, EmitError) else failure_text(error)
+                text = str(error) if is_error(error, EmitError) else failure_text(error)
                 self.give_up(again, Failure("failed", self.spec.id, self.id, text, attempt + 1))
                 continue
             self.replayed += 1

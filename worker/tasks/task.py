@@ -21,6 +21,7 @@ from squall.daemon.inside import is_worker
 from squall.transport.frames import Batch
 from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
+from topology_api.wording import is_error
 from worker.errors.reports import ErrorReport, make_report, short_line
 from worker.tasks.emitter import Emitter
 from worker.tasks.metrics import TaskMetrics
@@ -180,7 +181,7 @@ class Task:
 
     def report(self, call: str, error: BaseException, tuple_text: str | None = None) -> ErrorReport:
         """Report an error of the user's code. Ctrl-C in the main thread is not such an error, and is raised."""
-        if isinstance(error, KeyboardInterrupt) and in_main_thread() and not is_worker():
+        if is_error(error, KeyboardInterrupt) and in_main_thread() and not is_worker():
             raise error
         if os.getpid() != self.process:
             end_fork(error)

@@ -8,8 +8,12 @@ import datetime
 import enum
 import fractions
 import pickle
+import resource
 import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -103,6 +107,16 @@ class OnlyOnce:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return int, ("no number",)
+
+
+class Refuses:
+    """Raises this instead of being pickled."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise self.error
 
 
 def names(count: int) -> tuple[str, ...]:
@@ -265,6 +279,13 @@ def test_by_pickle_a_value_that_cannot_be_encoded_is_named_by_position_and_field
     assert (caught.value.position, caught.value.field) == (1, "f1")
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), BaseException("own")])
+def test_whatever_a_value_raises_while_it_is_pickled_names_its_field(error: BaseException) -> None:
+    with pytest.raises(Unencodable, match=f"field 'f1'.*{type(error).__name__}") as caught:
+        pack_rows("pickle", names(2), [("a", 1), ("b", Refuses(error)), ("c", 2)])
+    assert (caught.value.position, caught.value.field) == (1, "f1")
+
+
 @pytest.mark.parametrize(
     ("value", "said"),
     [
@@ -301,6 +322,18 @@ def test_garbage_is_a_bad_frame_and_nothing_else(codec: str, data: bytes) -> Non
         unpack_rows(codec, [data], 3, 2)
 
 
+@contextmanager
+def two_gigabytes_more() -> Iterator[None]:
+    """Let the process have this much more memory: a flipped pickle may ask for 30 GB, and a machine may try to give them."""
+    in_use = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (in_use + (2 << 30), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.data())
 def test_a_flipped_byte_gives_rows_of_the_right_shape_or_a_bad_frame(codec: str, data: st.DataObject) -> None:
@@ -308,7 +341,8 @@ def test_a_flipped_byte_gives_rows_of_the_right_shape_or_a_bad_frame(codec: str,
     at = data.draw(st.integers(0, len(good) - 1))
     broken = good[:at] + bytes([good[at] ^ data.draw(st.integers(1, 255))]) + good[at + 1 :]
     try:
-        rows = unpack_rows(codec, [broken], 2, 2)
+        with two_gigabytes_more():
+            rows = unpack_rows(codec, [broken], 2, 2)
     except BadFrame:
         return
     assert [len(row) for row in rows] == [2, 2]
