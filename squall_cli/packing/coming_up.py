@@ -19,6 +19,7 @@ from squall.reports.events import Event, subject
 from squall.status import ComponentStatus
 from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import LAG_SECS, LEAVING, on_trial
+from squall_cli.terminal.component_table import down_sentence
 from squall_cli.terminal.formats import plural, to_type, whole
 
 #: Seconds without progress after which the command stops waiting for a topology that has errors or events, such as a worker's
@@ -53,6 +54,8 @@ class Arrival:
     _reported: set[str] = field(default_factory=set, init=False)
     _taken_over: bool = field(default=False, init=False)
     _events: set[Event] = field(default_factory=set, init=False)
+    #: Since when a bolt has been seen down in each status, all its tasks.
+    _down: float | None = field(default=None, init=False)
     #: When the topology was first seen as FAILED.
     _failed: float | None = field(default=None, init=False)
 
@@ -172,6 +175,13 @@ class Arrival:
         build = failed_build(status)
         if build is not None:
             return f"{sentence(build)}\n{shows_build(self._name)}"
+        down = next((each for each in status.components.items() if is_down(each[1])), None)
+        self._down = None if down is None else now if self._down is None else self._down
+        if down is not None and self._down is not None and now - self._down >= TROUBLE_SECS:
+            return (
+                f"{own_paths(down_sentence(*down))}, and no tree was acked (the topology continues, and tries again;"
+                f" {to_type('errors', self._name)} shows its errors)"
+            )
         texts = [*status.errors, *map(sentence, status.events)]
         if texts and now > max(self._better, self._trial) + TROUBLE_SECS:
             return f"no progress for {TROUBLE_SECS:.0f} s; the latest event: {own_paths(str(texts[-1]))}"
@@ -188,6 +198,11 @@ def failure_of(status: TopologyAnswer) -> str | None:
     if state == "KILLED":
         return f"topology {name!r} is being killed"
     return None
+
+
+def is_down(component: ComponentStatus) -> bool:
+    """Whether all tasks of a bolt are down: they work for no tuple."""
+    return bool(component.down) and len(component.down) == component.tasks
 
 
 def failed_build(status: TopologyAnswer) -> Event | None:

@@ -135,6 +135,27 @@ def test_workers_that_keep_dying_are_given_up_without_progress() -> None:
     assert f"the latest event: {sentence(DIED_THRICE)}" in str(coming.update(dying, TROUBLE_SECS + 1).failure)
 
 
+def test_a_bolt_that_is_down_ends_the_wait_after_half_a_minute_without_an_ack() -> None:
+    coming = arrival()
+    error = "ConnectionError: no store there"
+
+    def answer(emitted: int, *down: int) -> TopologyAnswer:
+        tasks = [{"task": task, "since": 0.0, "error": error} for task in down]
+        components = {
+            "words": component("spout", emitted=emitted, pending=emitted),
+            "count": component("bolt", tasks=2, down=tasks),
+        }
+        return status_of(topology("words", workers=[worker("w1")], components=components))
+
+    assert coming.update(answer(1, 3), 0).failure is None
+    assert coming.update(answer(2, 3), 2 * TROUBLE_SECS).failure is None, "one of its tasks works"
+    assert coming.update(answer(3, 3, 4), 2 * TROUBLE_SECS + 1).failure is None
+    assert coming.update(answer(4, 3, 4), 3 * TROUBLE_SECS).failure is None
+    failure = str(coming.update(answer(5, 3, 4), 3 * TROUBLE_SECS + 1).failure)
+    assert failure.startswith(f"count has been down: {error}, and no tree was acked")
+    assert "`squall errors words`" in failure
+
+
 def test_repeated_deaths_are_shown_in_full_once_and_then_counted() -> None:
     coming = arrival()
     first = coming.update(status(worker("w2", opened=False), **happened(DIED)), 0)

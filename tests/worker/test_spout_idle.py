@@ -87,7 +87,7 @@ def test_a_spout_that_emits_and_asks_for_a_pause_is_not_empty(task: SpoutTask, c
     clock.move_to(clock.now() + 5.0)
     assert idle_reason(task) == ""
     assert runs(task, waits) == "source empty"
-    clock.move_to(clock.now() + 5.0)
+    clock.move_to(clock.now() + 60.0)
     assert runs(task, emits_and_waits) == "waits as it asked"
     task.wait.wake()
     assert idle_reason(task) == ""
@@ -104,3 +104,17 @@ def test_a_spout_that_raises_waits_because_of_that(task: SpoutTask, clock: Manua
     assert runs(task, raises) == "waits after an error"
     clock.move_to(clock.now() + 1.0)
     assert runs(task, emits) == ""
+
+
+def test_a_spout_that_has_emitted_since_the_last_reading_is_not_idle(
+    task: SpoutTask, clock: ManualClock
+) -> None:
+    assert runs(task, emits_and_waits) == "waits as it asked", "there is no earlier reading"
+    clock.move_to(clock.now() + 5.0)
+    assert runs(task, emits_and_waits) == ""
+    clock.move_to(clock.now() + 0.1)
+    assert idle_reason(task) == "", "both readings count as one"
+    clock.move_to(clock.now() + 0.6)
+    assert idle_reason(task) == "waits as it asked", "nothing since"
+    clock.move_to(clock.now() + 60.0)
+    assert runs(task, emits_and_waits) == "waits as it asked", "the last reading is too old"

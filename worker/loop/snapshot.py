@@ -1,13 +1,14 @@
 """Reads the counters of a worker at one moment from its tasks: worker -> `WorkerCounters`.
 
-This module only reads, so any thread may call it while the worker runs. Times are those of the worker's clock; a process
-turns them into wall-clock time (`worker.process.wall_clock`).
+This module changes nothing but its own last reading of a spout, so any thread may call it while the worker runs. Times are
+those of the worker's clock; a process turns them into wall-clock time (`worker.process.wall_clock`).
 Must not know: how workers are driven, where counters go.
 """
 
 from __future__ import annotations
 
 from itertools import count
+from typing import Final
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
 from worker.errors.reports import short_line
@@ -16,6 +17,10 @@ from worker.tasks.bolt import BoltTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 
+#: Seconds between two readings that say whether a spout emits: readings that are closer count as one, and after a longer pause
+#: there is nothing to compare with.
+SHORTEST_READING: Final = 0.5
+LONGEST_READING: Final = 10.0
 #: The source of the numbers of readings, for all workers of this process. A reading takes its number when it begins.
 _numbers = count(1)
 
@@ -70,14 +75,26 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
 
 
+def has_emitted(task: SpoutTask) -> bool:
+    """Return whether a spout emits, as two readings show that are between half a second and some seconds apart."""
+    now, emitted = task.now(), task.emitter.emitted
+    if task.reading is None or not 0 <= now - task.reading[0] < LONGEST_READING:
+        task.reading = now, emitted, False
+    elif now - task.reading[0] >= SHORTEST_READING:
+        task.reading = now, emitted, emitted > task.reading[1]
+    return task.reading[2]
+
+
 def idle_reason(task: SpoutTask) -> str:
-    """Return why a spout does not emit at this moment, in words for users; "" if it emits."""
+    """Return why a spout does not emit, in words for users; "" if it emits."""
     if not task.opened:
         return "not open yet"
     if task.finished:
         return "finished" if not task.pending else "waiting for trees"
     if task.draining or not task.active:
         return "inactive"
+    if has_emitted(task):
+        return ""
     if task.blocked:
         return "backpressure"
     if task.at_limit():

@@ -31,6 +31,7 @@ cdef class SpoutTask(Task):
     cdef public object latency
     cdef public dict given_up
     cdef public object first_failure
+    cdef public object reading
     cdef public object next_tuple
     cdef public bint has_ack
 

@@ -81,6 +81,8 @@ class SpoutTask(Task):
         self.given_up: dict[str, int] = {}
         #: When and why the first of these trees failed. Trees that failed because the task was stopped are left out.
         self.first_failure: tuple[float, str] | None = None
+        #: The reading of a moment ago: its time, the count of emissions, and whether the task had emitted before it.
+        self.reading: tuple[float, int, bool] | None = None
         self.attach(("emit", "emit_direct", "finish"), Spout, self)
         self.next_tuple: Callable[[], Any] = instance.next_tuple
         self.has_ack = type(instance).ack is not Spout.ack or "ack" in vars(instance)
