@@ -13,6 +13,7 @@ cdef class AckRouter:
     cdef public object queued
     cdef public double took
     cdef public list late_keep_alives
+    cdef public object resets
 
     cpdef control(self, worker)
     cpdef collect(self, task, double now)

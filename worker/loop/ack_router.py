@@ -42,6 +42,8 @@ class AckRouter:
         self.took = 0.0
         #: Keep-alives for trackers here whose task is in a run.
         self.late_keep_alives: list[KeepAlive] = []
+        #: Timeout resets of calls that are still running; other threads append to it.
+        self.resets: deque[KeepAlive] = deque()
 
     def assign(self, worker_of: Mapping[int, str], all_spout_tasks: list[int]) -> None:
         """Record which worker runs each task."""
@@ -166,6 +168,11 @@ class AckRouter:
                 self.late_keep_alives.append(part)
             else:
                 task.tracker.keep_alive(part.roots, now, part.component, part.task)
+
+    def route_resets(self, now: float) -> None:
+        """Route the timeout resets of calls that are still running, in other threads."""
+        while self.resets:
+            self.keep_alive(self.resets.popleft(), now)
 
     def deliver_late(self, task: SpoutTask, now: float) -> None:
         """Give a tracker the entries that came while its task was in a run in its own thread."""

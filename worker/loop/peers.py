@@ -20,6 +20,7 @@ from worker.loop.cycles import CycleWatch
 from worker.loop.detours import Detours
 from worker.loop.links import Links
 from worker.loop.plan import WorkerPlan
+from worker.tasks.bolt import BoltTask
 from worker.tasks.task import Task
 from worker.tracking.ids import task_of
 
@@ -102,7 +103,10 @@ def keep_alives(
 ) -> Iterator[KeepAlive]:
     """Yield the trees whose tuples wait at each task: in its queues, or in frames that are not in an inbox yet."""
     for task in list(tasks):
-        if roots := task.waiting_roots():
+        roots = task.waiting_roots()
+        if isinstance(task, BoltTask):
+            roots.update(task.timeout_resets)  # of the call that is running
+        if roots:
             yield KeepAlive(task.spec.id, task.id, tuple(roots))
     for frame in list(arrived):
         if isinstance(frame, Batch) and (roots := frame.waiting_roots(0)):

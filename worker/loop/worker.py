@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from squall.clock import Clock
-from squall.transport.frames import Control, Frame, Unsent
+from squall.transport.frames import Control, Frame, KeepAlive, Unsent
 from squall.transport.in_flight import RENUMBERED, SentBatch
 from squall.values import TaskRow
 from topology_api import EmitError
@@ -31,6 +31,7 @@ from worker.loop.plan import WorkerPlan
 from worker.loop.reassignment import Reassignment
 from worker.loop.task_table import TaskTable
 from worker.loop.timers import Timers
+from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import short
 from worker.tasks.runners import AsyncDriver, ThreadRunner, end_returned_fork
@@ -64,6 +65,7 @@ class Worker:
         self.environment = TaskEnvironment(plan, now, wake, asyncio_driver)
         #: Frames that the next step processes.
         self.arrived: deque[Frame] = deque()
+        self.wake = wake
         self.table = TaskTable()
         #: The table's own lists: each round reads them.
         self.tasks, self.spouts, self.bolts = self.table.by_id, self.table.spouts, self.table.bolts
@@ -131,6 +133,8 @@ class Worker:
                 self.links.tasks[task_id] = task
                 if not task.threaded or self.inline:
                     task.xors = self.ack_router.shared
+                if isinstance(task, AsyncBoltTask) or (task.threaded and not self.inline):
+                    task.reset_now = partial(self.reset_timeouts, task)
         if self.detours.avoided:
             self.detours.apply(made)
         self.timers.now = self.now()
@@ -245,6 +249,14 @@ class Worker:
         """Queue a frame of another worker for the next step (thread-safe)."""
         self.arrived.append(frame)
 
+    def reset_timeouts(self, task: BoltTask, roots: list[int]) -> None:
+        """Reset the timeout of trees for a call that is still running, in any thread."""
+        self.ack_router.resets.append(KeepAlive(task.spec.id, task.id, tuple(roots)))
+        if self.inline:
+            self.ack_router.route_resets(self.now())
+        else:
+            self.wake()
+
     # The loop.
 
     def step(self) -> bool:
@@ -254,6 +266,8 @@ class Worker:
         now = self.now()
         busy = self.process_arrived(now)
         busy |= self.asyncio_driver.step()
+        if self.ack_router.resets:
+            self.ack_router.route_resets(now)
         for task_id in self.runner.collect():
             busy = True
             self.ran(self.tasks[task_id], now)

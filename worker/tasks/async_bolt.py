@@ -215,5 +215,13 @@ class Recorder:
         self.record("fail", tup, reason)
 
     def reset_timeout(self, tup: Tuple) -> None:
-        """Record `Bolt.reset_timeout`."""
-        self.record("reset_timeout", tup)
+        """Implement `Bolt.reset_timeout`. It takes effect during the call, which may last longer than the timeout."""
+        call = CURRENT.get()
+        if call is None:
+            self.task.reset_timeout(tup)
+        elif call.ended:
+            self.record("reset_timeout", tup)  # raises
+        else:
+            self.task.check_settled(tup, "reset the timeout of")
+            if self.task.reset_now is not None:
+                self.task.reset_now(trees_of(tup))

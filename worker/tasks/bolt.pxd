@@ -13,6 +13,7 @@ cdef class BoltTask(Task):
     cdef public object inputs
     cdef public AckBatch xors
     cdef public list timeout_resets
+    cdef public object reset_now
     cdef public bint auto_ack
     cdef public bint auto_anchor
     cdef public object execute

@@ -91,6 +91,8 @@ class BoltTask(Task):
         self.xors = AckBatch()
         #: Trees whose timeout the bolt reset.
         self.timeout_resets: list[int] = []
+        #: Resets the timeout of trees at once, for calls that run beside the worker's loop; None: after the run.
+        self.reset_now: Callable[[list[int]], None] | None = None
         self.auto_ack = bool(self.instance.auto_ack)
         self.auto_anchor = bool(self.instance.auto_anchor)
         self.execute: Callable[[Tuple], Any] = self.instance.execute
@@ -135,10 +137,19 @@ class BoltTask(Task):
     def reset_timeout(self, tup: Tuple) -> None:
         """Implement `Bolt.reset_timeout`: the timeout of the tuple's trees starts again."""
         self.check_open(tup, "reset the timeout of")
-        self.timeout_resets += trees_of(tup)
+        if self.reset_now is not None:
+            self.reset_now(trees_of(tup))
+        else:
+            self.timeout_resets += trees_of(tup)
 
     def check_open(self, tup: Tuple, what: str) -> None:
         """Check that the tuple was neither acked nor failed, and that this thread may ack or fail it."""
+        self.check_settled(tup, what)
+        if self.emitter.owner != threading.get_ident():
+            self.emitter.refuse()
+
+    def check_settled(self, tup: Tuple, what: str) -> None:
+        """Check that the tuple was neither acked nor failed."""
         if not isinstance(tup, Tuple):
             raise EmitError(
                 f"{self.emitter.where()} cannot {what} {short(tup)}: it is not a tuple that execute() got"
@@ -147,8 +158,6 @@ class BoltTask(Task):
             raise EmitError(
                 f"{self.emitter.where()} cannot {what} {short(tup)}: it was acked or failed already"
             )
-        if self.emitter.owner != threading.get_ident():
-            self.emitter.refuse()
 
     def give_up(self, tup: Tuple, failure: Failure) -> None:
         """Fail all trees of a tuple."""
