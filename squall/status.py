@@ -27,6 +27,27 @@ class DownTask:
 
 
 @dataclass(frozen=True)
+class TaskLoad:
+    """How a task is loaded. Times are those of the process; they begin again when its worker is restarted.
+
+    busy: the share of the last ten seconds in which the task was in a call, from 0 to 1 (for an asynchronous bolt: the share of
+    `max_concurrency` that was in use); None if unknown. queue: tuples that wait to be executed. execute_p50, execute_p99:
+    seconds that a call took (`execute`, or `execute_batch` for a whole batch); None for spouts, and before the first call.
+    call_since: since when the present call runs (a value of `time.time()`; in a local cluster in one process, of its
+    clock), once it has run for a second; call_place: the line of user's code where the call is; call_tuple: the tuple.
+    """
+
+    task: int
+    busy: float | None = None
+    queue: int = 0
+    execute_p50: float | None = None
+    execute_p99: float | None = None
+    call_since: float | None = None
+    call_place: str = ""
+    call_tuple: str = ""
+
+
+@dataclass(frozen=True)
 class ComponentStatus:
     """The totals of one component since the topology was submitted.
 
@@ -37,7 +58,8 @@ class ComponentStatus:
     dropped: untracked tuples that were dropped because a cycle was full. p50, p99: complete latency in seconds (from the first
     emission to the ack); None before the first ack. idle: for a spout, why it does not emit, or "" if it emits; for a bolt,
     what a long call waits for, as reported by `Context.progress(why)`. down: the tasks of a bolt that have failed for every
-    tuple, so that their tuples wait (`topology.on.outage`).
+    tuple, so that their tuples wait (`topology.on.outage`). execute_p50, execute_p99: seconds that a bolt's calls took since
+    the submission. loads: the present load of each running task; empty if the worker is of an earlier release.
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
     first_failure: the first failed tree and its reason; trees that failed only because the topology ended ("stopped") are left
     out.
@@ -60,6 +82,19 @@ class ComponentStatus:
     failures: Mapping[str, int] = field(default_factory=dict)
     first_failure: str = ""
     down: tuple[DownTask, ...] = ()
+    execute_p50: float | None = None
+    execute_p99: float | None = None
+    loads: tuple[TaskLoad, ...] = ()
+
+    @property
+    def busy(self) -> float | None:
+        """The busy share of the busiest task; None if unknown."""
+        return max((load.busy for load in self.loads if load.busy is not None), default=None)
+
+    @property
+    def queue(self) -> int:
+        """The number of tuples that wait to be executed."""
+        return sum(load.queue for load in self.loads)
 
 
 @dataclass(frozen=True)
@@ -87,7 +122,7 @@ class TopologyStatus:
         components = {
             name: vars(component)
             | {"metrics": dict(component.metrics), "failures": dict(component.failures)}
-            | {"down": msgspec.to_builtins(component.down)}
+            | {"down": msgspec.to_builtins(component.down), "loads": msgspec.to_builtins(component.loads)}
             for name, component in self.components.items()
         }
         return {

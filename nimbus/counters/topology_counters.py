@@ -82,6 +82,7 @@ class Counted:
         if not living:
             totals.idle.clear()
             totals.down.clear()
+            totals.loads.clear()
         return totals
 
     def has_emitted(self) -> bool:

@@ -6,6 +6,7 @@ Must not know: HTTP.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from nimbus.http.views import Views
@@ -54,7 +55,9 @@ def _lines(views: Views, leading: bool) -> Iterator[str]:
     yield from _one("squall_topology_state", "gauge", "1 for the state that a topology is in.", states)
     workers = [({"topology": each.name}, each.workers) for each in listed]
     yield from _one("squall_topology_workers", "gauge", "Workers of a topology.", workers)
-    yield from _components(views, [each.name for each in listed if each.state != "BAD"])
+    readable = [each.name for each in listed if each.state != "BAD"]
+    yield from _processes(views, readable)
+    yield from _components(views, readable)
 
 
 def _components(views: Views, names: list[str]) -> Iterator[str]:
@@ -72,10 +75,70 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
     yield from _one(
         "squall_component_tasks_down", "gauge", "Tasks of a bolt that fail for every tuple.", down
     )
+    yield from _loads(rows)
     latencies = [sample for row in rows for sample in _quantiles(*row)]
     text = "Seconds from the first emission of a tree to its ack."
     yield from _one("squall_component_complete_latency_seconds", "gauge", text, latencies)
     yield from _users_own(rows)
+
+
+def _loads(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:
+    """Yield how long the bolts' calls take, and the present load of each task."""
+    times = [
+        ({**labels, "quantile": quantile}, status[f"execute_{key}"])
+        for labels, status in rows
+        for key, quantile in _QUANTILES
+        if status[f"execute_{key}"] is not None
+    ]
+    text = "Seconds that a call of a bolt takes."
+    yield from _one("squall_component_execute_seconds", "gauge", text, times)
+    loads = [
+        ({**labels, "task": str(load.task)}, load) for labels, status in rows for load in status["loads"]
+    ]
+    busy = [(labels, load.busy) for labels, load in loads if load.busy is not None]
+    text = "Share of the last ten seconds that a task was in calls, from 0 to 1."
+    yield from _one("squall_task_busy_ratio", "gauge", text, busy)
+    queues = [(labels, load.queue) for labels, load in loads]
+    yield from _one("squall_task_queue", "gauge", "Tuples that wait to be executed by a task.", queues)
+    calls = [(labels, load.call_since) for labels, load in loads if load.call_since is not None]
+    text = "When the call began that a task has been in for more than a second, in seconds since 1970."
+    yield from _one("squall_task_call_start_seconds", "gauge", text, calls)
+
+
+def _processes(views: Views, names: list[str]) -> Iterator[str]:
+    """Yield what the processes of the workers use."""
+    known = []
+    for name in names:
+        with suppress(NoSuchTopology):
+            known += [(name, each) for each in views.workers(name) if each.pid is not None]
+    rows = [({"topology": name, "worker": each.worker}, each) for name, each in known]
+    for metric, kind, text, values in (
+        (
+            "cpu_cores",
+            "gauge",
+            "Cores that a worker's process used, on the average of the last ten seconds.",
+            [(labels, each.cpu) for labels, each in rows if each.cpu is not None],
+        ),
+        (
+            "resident_memory_bytes",
+            "gauge",
+            "Resident memory of a worker's process.",
+            [(labels, each.rss) for labels, each in rows if each.rss is not None],
+        ),
+        (
+            "threads",
+            "gauge",
+            "Threads of a worker's process.",
+            [(labels, each.threads) for labels, each in rows if each.threads is not None],
+        ),
+        (
+            "restarts",
+            "gauge",
+            "Restarts of a worker in this version of the assignment.",
+            [(labels, each.incarnation.restart) for labels, each in rows],
+        ),
+    ):
+        yield from _one(f"squall_worker_{metric}", kind, text, values)
 
 
 def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:

@@ -252,9 +252,11 @@ class Views:
         hosts = {each.id: each.host for each in self.registry.all_supervisors()}
         view = self._view(record)
         rows = {row[0]: row for row in record.tasks}
+        counted = {worker: counters.process for worker, _, counters in self.counters.of_workers(record.id)}
         found = []
         for place, leaving in self._known(view):
             report = view.report_of(place)
+            used = None if report is not None and report.stopped else counted.get(place.worker)
             found.append(
                 answers.WorkerEntry(
                     worker=place.worker,
@@ -265,6 +267,7 @@ class Views:
                     tasks=[rows[task] for task in place.tasks if task in rows],
                     opened=report is not None and report.opened,
                     state=state_of(report, leaving, place.supervisor in view.supervisors),
+                    **({} if used is None else vars(used)),
                 )
             )
         return found

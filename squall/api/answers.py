@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from squall.reports.events import Event
-from squall.status import ComponentStatus, DownTask
+from squall.status import ComponentStatus, DownTask, TaskLoad
 from squall.values import Incarnation, TaskRow
 
 Option = Annotated[str, Meta(title="option")]
@@ -202,7 +202,8 @@ class SubmittedAnswer(Struct, frozen=True):
 
 
 class WorkerEntry(Struct, frozen=True):
-    """A worker."""
+    """A worker. `cpu`: the cores that its process used on the average of the last ten seconds; `rss`: its resident memory in
+    bytes; null if unknown."""
 
     worker: str
     supervisor: str
@@ -212,6 +213,10 @@ class WorkerEntry(Struct, frozen=True):
     tasks: list[TaskRow]
     opened: bool
     state: str
+    pid: int | None = None
+    cpu: float | None = None
+    rss: int | None = None
+    threads: int | None = None
 
 
 class ErrorOutline(Struct, frozen=True):
@@ -320,6 +325,9 @@ class ComponentAnswer(Struct, frozen=True):
     outputs: dict[Annotated[str, Meta(title="stream")], OutputEntry]
     conf: Settings
     down: tuple[DownTask, ...] = ()
+    execute_p50: float | None = None
+    execute_p99: float | None = None
+    loads: tuple[TaskLoad, ...] = ()
 
 
 class ErrorEntry(Struct, frozen=True):

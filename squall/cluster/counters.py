@@ -14,8 +14,11 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Final
 
+import msgspec
+
 from squall.reports.error_reports import ErrorReport
 from squall.reports.histogram import LatencyHistogram
+from squall.status import TaskLoad
 from topology_api.errors import SquallError
 
 FORMAT: Final = 1
@@ -33,7 +36,7 @@ class BadCounters(SquallError):
 class ComponentCounters:
     """The counters of a component's tasks, in one worker or in many; `ComponentStatus` explains each counter.
 
-    pending, idle, down, gauges: the present state, which is valid only while the worker lives.
+    pending, idle, down, loads, gauges: the present state, which is valid only while the worker lives.
     """
 
     emitted: int = 0
@@ -57,12 +60,17 @@ class ComponentCounters:
     gauges: dict[str, Any] = field(default_factory=dict)
     #: Tasks that are down: task id -> when the first of its failures began, and the last error.
     down: dict[int, tuple[float, str]] = field(default_factory=dict)
+    #: Task id -> its load.
+    loads: dict[int, TaskLoad] = field(default_factory=dict)
+    #: The time of a bolt's calls.
+    execute: LatencyHistogram = field(default_factory=LatencyHistogram)
 
     def add(self, other: ComponentCounters) -> None:
         """Add the sums of another worker."""
         for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.latency.merge(other.latency)
+        self.execute.merge(other.execute)
         add_values(self.metrics, other.metrics)
         add_values(self.failures, other.failures)
         self.first_failure = min(filter(None, (self.first_failure, other.first_failure)), default=None)
@@ -73,6 +81,7 @@ class ComponentCounters:
         add_values(self.gauges, other.gauges)
         add_values(self.idle, other.idle)
         self.down.update(other.down)
+        self.loads.update(other.loads)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counters for JSON, without empty counters."""
@@ -83,6 +92,9 @@ class ComponentCounters:
         values["gauges"] = {name: plain(value) for name, value in self.gauges.items()}
         if self.latency.count:
             values["latency"] = self.latency.as_dict()
+        if self.execute.count:
+            values["execute"] = self.execute.as_dict()
+        values["loads"] = [msgspec.to_builtins(load) for load in self.loads.values()]
         return {name: value for name, value in values.items() if value}
 
     @classmethod
@@ -103,10 +115,25 @@ class ComponentCounters:
             setattr(counters, name, _whole(values.get(name, 0)))
         if "latency" in values:
             counters.latency = LatencyHistogram.from_dict(values["latency"])
+        if "execute" in values:
+            counters.execute = LatencyHistogram.from_dict(values["execute"])
+        loads = msgspec.convert(values.get("loads", []), list[TaskLoad])
+        counters.loads = {load.task: load for load in loads}
         if values.get("first_failure") is not None:
             when, why = values["first_failure"]
             counters.first_failure = float(when), str(why)
         return counters
+
+
+@dataclass(frozen=True)
+class ProcessLoad:
+    """What a worker process uses. cpu: cores, on the average of the last ten seconds (None: unknown yet); rss: bytes of
+    resident memory."""
+
+    pid: int
+    cpu: float | None = None
+    rss: int = 0
+    threads: int = 0
 
 
 @dataclass(frozen=True)
@@ -118,6 +145,8 @@ class WorkerCounters:
     components: Mapping[str, ComponentCounters]
     reports: tuple[ErrorReport, ...] = ()
     number: int = 0
+    #: None: a worker of an earlier release, or a simulated one.
+    process: ProcessLoad | None = None
 
     def to_bytes(self) -> bytes:
         """Return the counters as JSON, for files and for Nimbus."""
@@ -128,6 +157,8 @@ class WorkerCounters:
             "components": {name: values for name, values in components.items() if values},
             "reports": [report.as_dict() for report in self.reports],
         }
+        if self.process is not None:
+            body["process"] = msgspec.to_builtins(self.process)
         return json.dumps(body, separators=(",", ":")).encode()
 
     @classmethod
@@ -142,7 +173,9 @@ class WorkerCounters:
                 raise ValueError(f"their format is {body['format']!r:.40}, this Squall reads {FORMAT}")
             counted = {name: ComponentCounters.from_dict(each) for name, each in body["components"].items()}
             reports = tuple(ErrorReport.from_dict(values) for values in body["reports"])
-            return cls(counted, reports, _whole(body["number"]))
+            process = body.get("process")
+            used = None if process is None else msgspec.convert(process, ProcessLoad)
+            return cls(counted, reports, _whole(body["number"]), used)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
             raise BadCounters(f"these bytes hold no counters: {error!r:.300}") from error
 

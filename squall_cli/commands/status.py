@@ -24,6 +24,7 @@ from squall_cli.commands.listing import STYLES, waits_for_slots
 from squall_cli.terminal.component_table import rows_of, table_without_rates
 from squall_cli.terminal.formats import columns_of, cropped_inside, duration, moment, plural, to_type
 from squall_cli.terminal.lines import Line, echo, harmless, plain, width_of, write_lines
+from squall_cli.terminal.load_table import busy_cell, call_lines, load_lines
 from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table_of
 
 #: How many notes about a topology's workers are shown: the latest ones. --json has all notes that are kept.
@@ -38,12 +39,22 @@ WORKER_COLUMNS: Final[tuple[TableColumn[WorkerEntry], ...]] = (
     TableColumn("RESTARTS", lambda each: restarts_of(each), number=True, rank=3),
     TableColumn("TASKS", lambda each: tasks_text(each.tasks), elastic=True, rank=1),
 )
+#: What a worker's process uses, for workers that report it.
+PROCESS_COLUMNS: Final[tuple[TableColumn[WorkerEntry], ...]] = (
+    TableColumn("PID", lambda each: "-" if each.pid is None else str(each.pid), number=True, rank=4),
+    TableColumn("CPU", lambda each: busy_cell(each.cpu), number=True, rank=2),
+    TableColumn("RSS", lambda each: memory_text(each.rss), number=True, rank=2),
+    TableColumn(
+        "THREADS", lambda each: "-" if each.threads is None else str(each.threads), number=True, rank=4
+    ),
+)
 
 
 @click.command()
 @completion.name_argument
+@click.option("--tasks", is_flag=True, help="Show the load of each task, not only of each component.")
 @cluster_options
-def status(cluster: ClusterOptions, name: str) -> None:
+def status(cluster: ClusterOptions, name: str, tasks: bool) -> None:
     """Show state, counters and workers of a topology.
 
     Counters are totals since the submission; latencies are from the first emission to the ack.
@@ -51,6 +62,7 @@ def status(cluster: ClusterOptions, name: str) -> None:
     \b
     Examples:
       squall status word-count
+      squall status word-count --tasks
       squall status word-count --json | jq .components.count.executed
     """
 
@@ -63,7 +75,9 @@ def status(cluster: ClusterOptions, name: str) -> None:
         if has_fewer_workers(found) or waits_for_slots(found, len(found.workers)):
             supervisors = client.supervisors()
     width = width_of(sys.stdout)
-    parts = (head(found, width), worker_lines(found.workers, width), [*trouble(found, supervisors, width)])
+    loads = load_lines(found.components, tasks, width)
+    workers = worker_lines(found.workers, width)
+    parts = (head(found, width), loads, workers, [*trouble(found, supervisors, width)])
     lines = [line for part in parts if part for line in ((), *part)]
     write_lines(sys.stdout, lines[1:])
 
@@ -106,7 +120,16 @@ def how_long(found: TopologyAnswer) -> str:
 def worker_lines(workers: list[WorkerEntry], width: int) -> list[Line]:
     """Return a table with a row for each worker, host by host."""
     ordered = sorted(workers, key=lambda worker: (str(worker.host), worker.slot))
-    return lines_of(table_of(WORKER_COLUMNS, ordered), width, note=True) if workers else []
+    known = any(worker.pid is not None for worker in workers)
+    columns = (*WORKER_COLUMNS[:-1], *(PROCESS_COLUMNS if known else ()), WORKER_COLUMNS[-1])
+    return lines_of(table_of(columns, ordered), width, note=True) if workers else []
+
+
+def memory_text(size: int | None) -> str:
+    """Return a process's memory: `87M`, `1.4G`; a dash if it is unknown."""
+    if not size:
+        return "-"
+    return f"{size / 2**30:.1f}G" if size >= 2**30 else f"{size / 2**20:.0f}M"
 
 
 def restarts_of(worker: WorkerEntry) -> Cell:
@@ -125,6 +148,7 @@ def tasks_text(tasks: Sequence[TaskRow]) -> str:
 def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width: int) -> Iterator[Line]:
     """Yield lines about errors of the user's code, failed trees, and the latest notes about the workers."""
     newest = {report.component: report for report in found.error_reports}
+    yield from call_lines(found.components, width)
     troubled = {name: values for name, values in found.components.items() if values.errors}
     for component, values in troubled.items():
         count = plural(values.errors, "error")

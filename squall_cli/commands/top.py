@@ -19,6 +19,7 @@ from squall_cli.options.kinds import Seconds
 from squall_cli.terminal.component_table import why_idle
 from squall_cli.terminal.formats import cropped, latency, plural, rate, short
 from squall_cli.terminal.lines import Line, console, echo, harmless, is_terminal, painted, styles_of
+from squall_cli.terminal.load_table import busy_cell
 from squall_cli.terminal.tables import TableColumn, bad_when_some, lines_of, show, table_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,11 @@ COLUMNS: Final[tuple[TableColumn[Busy], ...]] = (
     TableColumn("FAILED", lambda each: bad_when_some(each.component.failed), number=True, rank=1),
     TableColumn("PENDING", lambda each: each.of_spout(short(each.component.pending)), number=True, rank=2),
     TableColumn("p99", lambda each: each.of_spout(latency(each.component.p99)), number=True, rank=2),
+    TableColumn("BUSY", lambda each: busy_cell(each.component.busy), number=True, rank=1),
+    TableColumn("QUEUE", lambda each: each.of_bolt(short(each.component.queue)), number=True, rank=3),
+    TableColumn(
+        "EXEC p99", lambda each: each.of_bolt(latency(each.component.execute_p99)), number=True, rank=2
+    ),
     TableColumn("ERRORS", lambda each: bad_when_some(each.component.errors), number=True, rank=1),
     TableColumn(
         "WHY IDLE",
@@ -58,6 +64,10 @@ class Busy:
     def of_spout(self, text: str) -> str:
         """Return a text that is shown only for spouts."""
         return text if self.component.kind == "spout" else ""
+
+    def of_bolt(self, text: str) -> str:
+        """Return a text that is shown only for bolts."""
+        return text if self.component.kind == "bolt" else ""
 
 
 @dataclass(frozen=True)

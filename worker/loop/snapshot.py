@@ -11,8 +11,10 @@ from itertools import count
 from typing import Final
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
+from squall.status import TaskLoad
 from worker.errors.reports import short_line
 from worker.loop.worker import Worker
+from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
@@ -23,6 +25,8 @@ SHORTEST_READING: Final = 0.5
 LONGEST_READING: Final = 10.0
 #: The source of the numbers of readings, for all workers of this process. A reading takes its number when it begins.
 _numbers = count(1)
+#: A call is shown once it has run for this many seconds.
+LONG_CALL: Final = 1.0
 
 
 def worker_counters(worker: Worker) -> WorkerCounters:
@@ -52,6 +56,7 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
     counters.executed += task.executed
     counters.acked += task.acked
     counters.failed += task.failed
+    counters.execute.merge(task.work.calls)
     add_values(counters.metrics, task.metrics.read_totals())
     if isinstance(task, SpoutTask):
         counters.replayed += task.replayed
@@ -65,6 +70,8 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
 def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
     """Add the gauges of one task and, unless it has been stopped, its present state."""
     add_values(counters.gauges, task.metrics.read_gauges())
+    if not stopped:
+        counters.loads[task.id] = load_of(task)
     if isinstance(task, SpoutTask) and not stopped:
         counters.pending += task.pending
         reason = idle_reason(task)
@@ -83,6 +90,39 @@ def has_emitted(task: SpoutTask) -> bool:
     elif now - task.reading[0] >= SHORTEST_READING:
         task.reading = now, emitted, emitted > task.reading[1]
     return task.reading[2]
+
+
+def load_of(task: Task) -> TaskLoad:
+    """Return a task's present load."""
+    now = task.now()
+    since = running_since(task)
+    if since is not None and now - since < LONG_CALL:
+        since = None
+    # The calls of an asynchronous bolt are counted when they end, as shares of its `max_concurrency`.
+    running = 0.0 if since is None or isinstance(task, AsyncBoltTask) else now - since
+    if isinstance(task, AsyncBoltTask):
+        started = [call.started for call in list(task.in_flight.values())]
+        running = sum(now - each for each in started) / task.max_concurrency
+    share = task.work.share(now, running)
+    calls = task.work.calls
+    held = task.buffered() if isinstance(task, BoltTask) and not isinstance(task, AsyncBoltTask) else 0
+    return TaskLoad(
+        task.id,
+        busy=None if share is None else round(share, 2),
+        queue=task.waiting() + held,
+        execute_p50=calls.percentile(50),
+        execute_p99=calls.percentile(99),
+        call_since=since,
+    )
+
+
+def running_since(task: Task) -> float | None:
+    """Return since when the task's present job, or the oldest asynchronous call, has been running; None if there is none."""
+    if isinstance(task, AsyncBoltTask):
+        started = [call.started for call in list(task.in_flight.values())]
+        if started:
+            return min(started)
+    return task.busy_since if task.jobs else None
 
 
 def idle_reason(task: SpoutTask) -> str:

@@ -15,7 +15,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import FrameType
 from typing import Final, NoReturn, Protocol
 
@@ -35,6 +35,7 @@ from worker.loop.worker import Worker
 from worker.process.exit import ProcessExit
 from worker.process.heartbeat import Flags, Heartbeat
 from worker.process.lease import Lease
+from worker.process.process_load import ProcessMeter
 from worker.process.startup import find_orders, orders_topology, own_place, peers_of, plan_of
 from worker.process.wall_clock import WallClock, with_wall_clock
 
@@ -104,6 +105,7 @@ class Daemon:
 
     def __post_init__(self) -> None:
         self.wall_clock = WallClock(self.lease.clock)
+        self.meter = ProcessMeter()
         self.error_lines = ErrorLines()
         #: Seconds between keep-alives of the trees that wait in the worker.
         self.keep_alive_every = self.worker.timers.report_every
@@ -338,7 +340,8 @@ class Daemon:
 
     def counters(self) -> WorkerCounters:
         """Return the worker's counters."""
-        return with_wall_clock(worker_counters(self.worker), self.wall_clock)
+        counters = with_wall_clock(worker_counters(self.worker), self.wall_clock)
+        return replace(counters, process=self.meter.read())
 
     def send_keep_alives(self, trees: bool) -> None:
         """Show the peers that the worker lives while the loop is inside a call; with `trees`, also keep alive the trees that

@@ -36,7 +36,7 @@ class WallClock:
 
 
 def with_wall_clock(counters: WorkerCounters, clock: WallClock) -> WorkerCounters:
-    """Return the same counters, with the times of errors, first failures and outages as wall-clock time."""
+    """Return the same counters, with the times of errors, first failures, outages and calls as wall-clock time."""
     clock.refresh()
     for component in counters.components.values():
         if component.first_failure is not None:
@@ -44,5 +44,8 @@ def with_wall_clock(counters: WorkerCounters, clock: WallClock) -> WorkerCounter
             component.first_failure = clock.time_of(when), why
         for task, (since, error) in component.down.items():
             component.down[task] = clock.time_of(since), error
+        for task, load in component.loads.items():
+            if load.call_since is not None:
+                component.loads[task] = replace(load, call_since=round(clock.time_of(load.call_since), 3))
     reports = tuple(replace(report, time=clock.time_of(report.time)) for report in counters.reports)
     return replace(counters, reports=reports)

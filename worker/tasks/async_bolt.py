@@ -25,7 +25,7 @@ from worker.tasks.task import RUN_SECONDS
 class AsyncCall:
     """One call of `execute`: its tuple, its records so far, and its end."""
 
-    __slots__ = ("batch", "ended", "error", "records", "started", "tup")
+    __slots__ = ("batch", "ended", "error", "records", "seconds", "started", "tup")
 
     def __init__(self, tup: Tuple, started: float, batch: Batch) -> None:
         self.tup = tup
@@ -34,6 +34,7 @@ class AsyncCall:
         self.records: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.error: BaseException | None = None
         self.ended = False
+        self.seconds = 0.0
 
 
 #: The call to which the running coroutine belongs.
@@ -116,6 +117,7 @@ class AsyncBoltTask(BoltTask):
         finally:
             end_returned_fork(self.process)
             call.ended = True
+            call.seconds = self.now() - call.started
             self.over.append(call)
             self.wake()
 
@@ -125,6 +127,8 @@ class AsyncBoltTask(BoltTask):
         self.leave_batch(call.batch)
         tup = call.tup
         self.executed += 1
+        self.work.calls.add(max(0.0, call.seconds))
+        self.work.seconds += max(0.0, call.seconds) / self.max_concurrency
         if self.auto_anchor:
             self.emitter.anchor = tup
         try:

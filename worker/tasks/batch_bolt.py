@@ -30,6 +30,7 @@ class BatchBoltTask(BoltTask):
     """One task of a batch bolt."""
 
     method = "execute_batch"
+    timed_by_run = False
 
     def __init__(self, setup: TaskSetup, emitter: BoltEmitter, inputs: BoundedInputs) -> None:
         super().__init__(setup, emitter, inputs)
@@ -139,6 +140,7 @@ class BatchBoltTask(BoltTask):
         if observer is not None:
             for tup in tups:
                 observer.executing(tup)
+        began = self.now()
         try:
             self.instance.execute_batch(list(tups))  # a copy, which the user may change
         except BaseException as error:
@@ -147,6 +149,7 @@ class BatchBoltTask(BoltTask):
                 self.report(self.method, error, batch)
             kind = COUNTS if is_error(error, FailTuple) else OPEN
             failure = Failure("failed", self.spec.id, self.id, failure_text(error), kind)
+        self.work.took(1, self.now() - began)
         if failure is None and any(tup._root != SETTLED for tup in tups):
             self.failed_calls = 0
         failed = (

@@ -83,6 +83,8 @@ class BoltTask(Task):
     emitter: BoltEmitter
     #: The name of the user's method that gets input.
     method = "execute"
+    #: Whether `run` measures the time of the calls.
+    timed_by_run = True
 
     def __init__(self, setup: TaskSetup, emitter: BoltEmitter, inputs: BoundedInputs) -> None:
         super().__init__(setup)
@@ -245,6 +247,8 @@ class BoltTask(Task):
             self.take_input(enough - emitter.emitted)
             started, now = now, self.now()
             self.pace.took(self.executed - executed, now - started)
+            if self.timed_by_run:
+                self.work.took(self.executed - executed, now - started)
         self.finish_if_due(enough)
 
     def tick_if_due(self, input_waits: bool) -> None:

@@ -222,6 +222,7 @@ class SpoutTask(Task):
         after = self.now()
         self.tracker.renew(began, after)
         self.pace.took(calls, after - now)
+        self.work.seconds += after - now
         if pause.errors_in_a_row and before >= 0 and pause.not_before <= now:
             pause.errors_in_a_row = 0
         if wait is None:

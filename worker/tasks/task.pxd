@@ -19,6 +19,7 @@ cdef class Task:
     cdef public object limits
     cdef public object now
     cdef public Pace pace
+    cdef public object work
     cdef public object inbox
     cdef public bint opened
     cdef public bint closed

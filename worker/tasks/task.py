@@ -26,6 +26,7 @@ from worker.errors.reports import ErrorReport, make_report, short_line
 from worker.tasks.emitter import Emitter
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import end_fork, in_main_thread
+from worker.tasks.work_time import WorkTime
 
 #: The reference count of a dictionary that only its instance uses: the three references are those of the instance, of the
 #: variable and of the argument of getrefcount.
@@ -93,6 +94,7 @@ class Task:
         self.id = self.context.task
         self.process = os.getpid()
         self.pace = Pace()
+        self.work = WorkTime(setup.now())
         self.inbox: deque[Batch] = deque()
         #: Whether open/prepare has returned.
         self.opened = False
@@ -172,11 +174,14 @@ class Task:
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
         """Call a user's method; return whether it returned. An error that it raises is reported."""
+        began = self.now()
         try:
             getattr(self.instance, name)(*args)
         except BaseException as error:
             self.report(name, error, tuple_text)
             return False
+        finally:
+            self.work.seconds += self.now() - began
         return True
 
     def report(self, call: str, error: BaseException, tuple_text: str | None = None) -> ErrorReport:
