@@ -25,6 +25,7 @@ from squall.worker_files import Orders, WorkerHeartbeat
 from worker.process.call_watch import CallWatch, UserCall, all_stacks, task_name
 from worker.process.exit import ProcessExit
 from worker.process.lease import Lease
+from worker.process.long_calls import LongCalls
 
 _log = logging.getLogger(__name__)
 
@@ -107,6 +108,7 @@ class Heartbeat:
 
     def __post_init__(self) -> None:
         self.process = os.getpid()
+        self.long_calls = LongCalls(self.calls.worker)
         stat = stat_of(self.process)
         self.began = 0 if stat is None else stat.started
         self.orders_file = file_mark(worker_files.path_of(self.loop.directory, worker_files.ORDERS))
@@ -184,6 +186,7 @@ class Heartbeat:
         now = self.loop.lease.now()
         self.last_heartbeat, self.next_heartbeat = now, now + HEARTBEAT_SECONDS
         running = self.calls.watch(now)
+        self.long_calls.check(running, self.calls.frames())
         self.end_if_hung(running)
         self.write_heartbeat(running[0] if running else None)
         bound_output(self.loop.directory)
@@ -214,7 +217,7 @@ class Heartbeat:
     def write_heartbeat(self, call: UserCall | None) -> None:
         """Write the counters and the heartbeat. The flags are read first, so that the counters cover what the flags report."""
         flags = self.flags
-        counters = self.loop.counters()
+        counters = self.long_calls.add_to(self.loop.counters())
         counted = replace(counters, number=0).to_bytes()
         executing = None if call is None else (call.task.spec.id, call.task.id, round(call.seconds, 3))
         self.number += 1

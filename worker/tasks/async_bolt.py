@@ -25,7 +25,7 @@ from worker.tasks.task import RUN_SECONDS
 class AsyncCall:
     """One call of `execute`: its tuple, its records so far, and its end."""
 
-    __slots__ = ("batch", "ended", "error", "records", "seconds", "started", "tup")
+    __slots__ = ("batch", "coroutine", "ended", "error", "records", "seconds", "started", "tup")
 
     def __init__(self, tup: Tuple, started: float, batch: Batch) -> None:
         self.tup = tup
@@ -35,6 +35,8 @@ class AsyncCall:
         self.error: BaseException | None = None
         self.ended = False
         self.seconds = 0.0
+        #: The user's coroutine, while it runs.
+        self.coroutine: Any = None
 
 
 #: The call to which the running coroutine belongs.
@@ -111,12 +113,13 @@ class AsyncBoltTask(BoltTask):
         """Run the user's coroutine to its end, on the asyncio loop."""
         CURRENT.set(call)
         try:
-            await self.execute(call.tup)
+            call.coroutine = self.execute(call.tup)
+            await call.coroutine
         except BaseException as error:  # a cancelled call has not executed its tuple either
             call.error = error
         finally:
             end_returned_fork(self.process)
-            call.ended = True
+            call.ended, call.coroutine = True, None
             call.seconds = self.now() - call.started
             self.over.append(call)
             self.wake()
