@@ -59,6 +59,18 @@ def wait_secs_option(text: str) -> Callable[[Command], Command]:
     return click.option("-w", "--wait-secs", metavar="SECS", type=Seconds(), help=text)
 
 
+def timeout_option() -> Callable[[Command], Command]:
+    """Return the option --timeout SECS, which limits --wait."""
+    text = "With --wait: stop waiting after SECS seconds, and exit with 1. The cluster continues the work."
+    return click.option("--timeout", metavar="SECS", type=Seconds(above=True), help=text)
+
+
+def check_timeout(waits: bool, timeout: float | None) -> None:
+    """Raise a usage error if --timeout is given without --wait."""
+    if timeout is not None and not waits:
+        raise click.UsageError("--timeout says how long --wait may take: give both options")
+
+
 @dataclass(frozen=True)
 class ClusterOptions:
     """The values of --nimbus, --config, --insecure and --json: which cluster a command asks, and how it prints the answer."""

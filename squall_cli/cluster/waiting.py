@@ -41,6 +41,10 @@ class Interrupted(SquallError):
     """The user pressed Ctrl-C during a wait."""
 
 
+class Overdue(SquallError):
+    """What a command waits for has not come within the time of --timeout."""
+
+
 class WaitProgress:
     """Shows the latest text of the progress."""
 
@@ -69,9 +73,14 @@ class WaitProgress:
             self.status.update(cropped(harmless(text), self.status.console.width - 4))
 
 
-def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) -> T | None:
-    """Call `look`, which returns (value, progress), until the value is not None; return the value. Return None after `within`
-    seconds."""
+def overdue(seconds: float, progress: str) -> str:
+    """Return the text of a wait that has lasted too long: `progress` says what is not done yet."""
+    return f"stopped waiting after {seconds:g} s: {progress}; the cluster continues the work"
+
+
+def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) -> T:
+    """Call `look`, which returns (value, progress), until the value is not None; return the value. Raise `Overdue` after
+    `within` seconds."""
     began = time.monotonic()
     try:
         with WaitProgress() as progress:
@@ -81,7 +90,7 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
                 if found is not None:
                     return found
                 if within is not None and waited >= within:
-                    return None
+                    raise Overdue(overdue(within, text))
                 progress.show(text)
                 pause = min(PAUSES[1], max(PAUSES[0], waited / 10))
                 time.sleep(pause if within is None else min(pause, max(0.0, within - waited)))

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from squall_cli.cluster import placed
-from squall_cli.cluster.cluster_client import ClusterOptions, Command, cluster_options, wait_secs_option
-from squall_cli.cluster.waiting import obeyed, wait
+from squall_cli.cluster.cluster_client import (
+    ClusterOptions,
+    Command,
+    check_timeout,
+    cluster_options,
+    timeout_option,
+    wait_secs_option,
+)
+from squall_cli.cluster.waiting import Overdue, obeyed, wait
 from squall_cli.commands import completion
 from squall_cli.options.kinds import Whole, task_counts
 from squall_cli.terminal.formats import plural
@@ -28,8 +35,9 @@ AT_REST: Final = ("inactive", "finished", "not open yet")
 
 
 def waits_option(text: str) -> Callable[[Command], Command]:
-    """Return the option --wait."""
-    return click.option("--wait", "waits", is_flag=True, help=text)
+    """Return the options --wait and --timeout."""
+    wait_flag = click.option("--wait", "waits", is_flag=True, help=text)
+    return lambda command: wait_flag(timeout_option()(command))
 
 
 @click.command()
@@ -37,7 +45,9 @@ def waits_option(text: str) -> Callable[[Command], Command]:
 @wait_secs_option("How long the topology may drain.  [default: topology.message.timeout.secs]")
 @waits_option("Return when the topology is gone.")
 @cluster_options
-def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
+def kill(
+    cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool, timeout: float | None
+) -> None:
     """Drain a topology and remove it.
 
     The topology's spouts stop, and tuples in flight are processed for at most SECS seconds (by default the topology's message
@@ -47,22 +57,23 @@ def kill(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: boo
     \b
     Examples:
       squall kill word-count
-      squall kill word-count --wait
+      squall kill word-count --wait --timeout 60
       squall kill word-count -w 0          # at once
     """
     from squall.api.answers import StateAnswer
 
+    check_timeout(waits, timeout)
     with cluster.asked(name) as client:
         killed = client.topology_or_none(name) if waits else None
         _, shown = obeyed(partial(client.delete_json, StateAnswer, "topologies", name, wait_secs=wait_secs))
         if killed is not None:
-            wait_until_gone(client, name, killed.id)
+            wait_until_gone(client, name, killed.id, timeout)
     what = "is gone" if waits else "is being killed: it drains, then it is gone"
     cluster.answer({**shown, "gone": waits}, f"{name} {what}.")
 
 
-def wait_until_gone(client: NimbusClient, name: str, killed: str) -> None:
-    """Wait until the name is free, or until a different submission has the name."""
+def wait_until_gone(client: NimbusClient, name: str, killed: str, within: float | None) -> None:
+    """Wait until the name is free, or until a different submission has the name. Raises `Overdue` after `within` seconds."""
 
     def check() -> tuple[bool | None, str]:
         status = client.topology_or_none(name)
@@ -74,7 +85,7 @@ def wait_until_gone(client: NimbusClient, name: str, killed: str) -> None:
             return None, f"{name} drains"
         return None, f"{name}: its workers stop"
 
-    wait(check)
+    wait(check, within)
 
 
 def pending_trees(status: TopologyAnswer) -> int:
@@ -102,7 +113,9 @@ def activate(cluster: ClusterOptions, name: str) -> None:
 @wait_secs_option("Wait for tuples in flight, at most this long.")
 @waits_option("Return when no tree is in flight any more.")
 @cluster_options
-def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool) -> None:
+def deactivate(
+    cluster: ClusterOptions, name: str, wait_secs: float | None, waits: bool, timeout: float | None
+) -> None:
     """Stop the spouts of a topology; tuples in flight are processed.
 
     The topology's workers keep running, and its bolts keep their memory. `squall activate` starts the spouts again.
@@ -113,15 +126,18 @@ def deactivate(cluster: ClusterOptions, name: str, wait_secs: float | None, wait
       squall deactivate word-count --wait    # until no tree is in flight
       squall deactivate word-count -w 30     # the same; exit status 1 after 30 s
     """
+    check_timeout(waits, timeout)
+    limits = [limit for limit in (wait_secs, timeout) if limit is not None]
     with cluster.asked(name) as client:
         answer, shown = obeyed(partial(client.change, name, "deactivate", repeatable=True))
         if waits or wait_secs is not None:
-            wait_until_at_rest(client, name, wait_secs)
+            wait_until_at_rest(client, name, min(limits, default=None))
     cluster.answer(shown, f"{name} is {answer.state}.")
 
 
 def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) -> None:
-    """Wait until no spout has an open tree. Raises SquallError after `within` seconds, or if the topology leaves INACTIVE."""
+    """Wait until no spout has an open tree. Raises `Overdue` after `within` seconds, SquallError if the topology leaves
+    INACTIVE."""
     pending = 0
     began = time.monotonic()
     was_inactive = False
@@ -141,11 +157,13 @@ def wait_until_at_rest(client: NimbusClient, name: str, within: float | None) ->
         doing = f"{plural(pending, 'tree')} in flight" if pending else "its spouts stop"
         return None, f"{name} is INACTIVE: {doing}"
 
-    if wait(check, within) is None:
-        raise SquallError(
+    try:
+        wait(check, within)
+    except Overdue:
+        raise Overdue(
             f"{name} is INACTIVE, but {plural(pending, 'tree')} had not been acked or failed after {within:g} s; they are still"
             " processed, or fail at their message timeout"
-        )
+        ) from None
 
 
 @click.command()
@@ -170,6 +188,7 @@ def rebalance(
     parallelism: dict[str, int],
     wait_secs: float | None,
     waits: bool,
+    timeout: float | None,
 ) -> None:
     """Change the number of workers or tasks of a topology, or spread it over the current hosts.
 
@@ -187,11 +206,12 @@ def rebalance(
     """
     from msgspec import to_builtins
 
+    check_timeout(waits, timeout)
     body = {"workers": workers, "parallelism": parallelism or None, "wait_secs": wait_secs}
     with cluster.asked(name) as client:
         _, shown = obeyed(partial(client.change, name, "rebalance", body=body))
         if waits:
-            status = wait_until_placed(client, name)
+            status = wait_until_placed(client, name, timeout)
             whole = to_builtins(status)
             shown = {key: whole[key] for key in ("name", "state", "workers", "workers_wanted")}
             there = client.supervisors() if placed.has_fewer_workers(status) else ()
@@ -210,8 +230,9 @@ def rebalance(
         echo(f"{name}: {fewer}", err=True)
 
 
-def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
-    """Wait until the rebalance is finished and every worker has opened its tasks; return the status."""
+def wait_until_placed(client: NimbusClient, name: str, within: float | None) -> TopologyAnswer:
+    """Wait until the rebalance is finished and every worker has opened its tasks; return the status. Raises `Overdue` after
+    `within` seconds."""
     began = time.monotonic()
     has_begun = False
 
@@ -234,6 +255,4 @@ def wait_until_placed(client: NimbusClient, name: str) -> TopologyAnswer:
             return status, ""
         return None, f"{name}: {opened} of {plural(len(there), 'worker')} ready"
 
-    found = wait(check)
-    assert found is not None  # without a time limit, `wait` always returns a value
-    return found
+    return wait(check, within)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import IO
 
 import click
@@ -23,7 +22,7 @@ from squall_cli.local.local_run import Ended, LocalRun, begin_shutdown, end_at_o
 from squall_cli.local.summary import as_json, exit_status, summary_lines
 from squall_cli.local.worker_logs import WorkerLogs
 from squall_cli.options.kinds import Seconds, Whole, files
-from squall_cli.options.site import Layers, read_layers
+from squall_cli.options.site import WORKERS, Layers, read_layers, with_workers
 from squall_cli.packing.loading import load_topology
 from squall_cli.terminal import user_output
 from squall_cli.terminal.formats import plural
@@ -34,13 +33,12 @@ from squall_cli.terminal.views import PlainLines, RunView
 from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.topology import Topology
 
-WORKERS = "topology.workers"
-
 
 @click.command()
 @click.argument("source", metavar="FILE[:NAME]", shell_complete=files)
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
 @click.option(
+    "-n",
     "--workers",
     metavar="N",
     type=Whole(1),
@@ -81,7 +79,7 @@ def run(
     the run at once. Exit status: 0 done; 1 if trees failed for good, a spout's next_tuple() raised, the topology failed, or
     trees were left open; 2 wrong usage.
     """
-    layers = with_workers(read_layers(config, os.environ, settings), workers)
+    layers = with_workers(read_layers(config, os.environ, settings), None if workers == 1 else workers)
     out, view = streams(json_wanted)
     topology = load_topology(source, arguments)
     ended = run_topology(topology, layers, view, seconds, workers)
@@ -96,17 +94,6 @@ def run(
         out.flush()
         os._exit(status)
     sys.exit(status)
-
-
-def with_workers(layers: Layers, workers: int | None) -> Layers:
-    """Return the settings with the number of worker processes from --workers."""
-    if workers is None or workers == 1:
-        return layers
-    given = layers.overrides.topology.get(WORKERS, workers)
-    if given != workers:
-        raise click.UsageError(f"--workers {workers} and -o {WORKERS}={given} contradict each other")
-    topology = {**layers.overrides.topology, WORKERS: workers}
-    return replace(layers, overrides=replace(layers.overrides, topology=topology))
 
 
 def streams(json_wanted: bool) -> tuple[IO[str], RunView]:

@@ -21,10 +21,10 @@ import click
 
 from squall.packages.travel_rules import NEEDED
 from squall_cli.cluster import cluster_client
-from squall_cli.cluster.waiting import Interrupted, WaitProgress, patiently
+from squall_cli.cluster.waiting import Interrupted, WaitProgress, overdue, patiently
 from squall_cli.commands.completion import settings_option
 from squall_cli.options import kinds
-from squall_cli.options.site import Layers, read_layers
+from squall_cli.options.site import Layers, read_layers, with_workers
 from squall_cli.packing import packing
 from squall_cli.packing.loading import load_topology, parse_source
 from squall_cli.packing.packing import Package, Packed
@@ -55,7 +55,9 @@ class SubmitOptions:
     source: str
     arguments: tuple[str, ...]
     name: str | None
+    workers: int | None
     wait: bool
+    timeout: float | None
     inactive: bool
     replaces: bool
     wait_secs: float | None
@@ -71,7 +73,15 @@ class SubmitOptions:
     "arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=kinds.files
 )
 @click.option("--name", metavar="NAME", help="The name on the cluster.  [default: the name in FILE]")
+@click.option(
+    "-n",
+    "--workers",
+    metavar="N",
+    type=kinds.Whole(1),
+    help="The number of worker processes; short for -o topology.workers=N.",
+)
 @click.option("--wait", is_flag=True, help="Show how the topology comes up; return when a tree is acked.")
+@cluster_client.timeout_option()
 @click.option("--inactive", is_flag=True, help="Do not start the spouts; `squall activate` starts them.")
 @click.option(
     "--replace",
@@ -122,7 +132,7 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
     \b
     Examples:
       squall submit word_count.py -- /data/book.txt
-      squall submit word_count.py --wait --name books -o topology.workers=4
+      squall submit word_count.py --wait --timeout 60 --name books -n 4
       squall submit app.topologies:clicks --include plugins --resource words.txt
       squall submit clicks.py --requirements requirements.txt --wheels wheels
       squall submit clicks.py --replace --wait
@@ -131,6 +141,7 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
     topology or if, with --wait, the topology did not come up; 2 wrong usage.
     """
     asked = SubmitOptions(**typed)
+    cluster_client.check_timeout(asked.wait, asked.timeout)
     if asked.wait_secs is not None and not asked.replaces:
         raise click.UsageError("-w says how long a replaced topology may drain, so it needs --replace")
     if asked.wheels is not None and asked.requirements is None:
@@ -141,7 +152,7 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
 
 def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...]) -> None:
     """Load, pack, send, watch, and print the outcome to stdout. Raise `SquallError` for a failure."""
-    layers = read_layers(cluster.config, os.environ, settings)
+    layers = with_workers(read_layers(cluster.config, os.environ, settings), asked.workers)
     client = cluster.connected()
     out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file runs: it may print
     accepted: Accepted | None = None
@@ -314,5 +325,9 @@ def watch(
         if seen.done or seen.failure is not None:
             result["up_secs"] = round(time.monotonic() - began, 3) if seen.done else None
             return seen.failure
+        waited = time.monotonic() - began
+        if asked.timeout is not None and waited >= asked.timeout:
+            result["up_secs"] = None
+            return overdue(asked.timeout, f"{accepted.name} is not up yet: {seen.now}")
         steps.show(seen.now)
         time.sleep(LOOK_SECS)

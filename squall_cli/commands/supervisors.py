@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from squall.api.answers import DrainAnswer, SupervisorEntry, SupervisorsAnswer
-from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options
+from squall_cli.cluster.cluster_client import ClusterOptions, check_timeout, cluster_options, timeout_option
 from squall_cli.cluster.placed import LAG_SECS
 from squall_cli.cluster.waiting import obeyed, wait
 from squall_cli.commands import completion
@@ -108,8 +108,9 @@ def free_slots(there: Sequence[SupervisorEntry]) -> int:
 @click.argument("supervisor", metavar="SUPERVISOR", shell_complete=completion.supervisors)
 @click.option("--undo", is_flag=True, help="Allow work on the host again.")
 @click.option("--wait", "waits", is_flag=True, help="Return when the host has no workers.")
+@timeout_option()
 @cluster_options
-def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> None:
+def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool, timeout: float | None) -> None:
     """Move all work away from a host, to take it out of service.
 
     SUPERVISOR is a host's name, the id of one supervisor, or the beginning of an id. The host gets no new work while another
@@ -122,6 +123,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
     """
     if undo and waits:
         raise click.UsageError("--undo takes effect at once: leave out --wait")
+    check_timeout(waits, timeout)
     from msgspec import to_builtins
 
     with cluster.asked() as client:
@@ -130,7 +132,7 @@ def drain(cluster: ClusterOptions, supervisor: str, undo: bool, waits: bool) -> 
             change = "undrain" if undo else "drain"
             obeyed(partial(client.post_json, DrainAnswer, "supervisors", each, change, repeatable=True))
         if waits:
-            wait_until_empty(client, supervisor, meant)
+            wait_until_empty(client, supervisor, meant, timeout)
         there = client.supervisors()
     found = [each for each in there if each.id in meant]
     used = sum(each.used for each in found)
@@ -181,9 +183,9 @@ def no_room(there: Sequence[SupervisorEntry], meant: Sequence[str]) -> str:
     return ""
 
 
-def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str]) -> None:
-    """Wait until these supervisors have no workers. Raises SquallError if there is no other supervisor, or if the drain was
-    undone."""
+def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str], within: float | None) -> None:
+    """Wait until these supervisors have no workers. Raises `Overdue` after `within` seconds, and SquallError if there is no
+    other supervisor or the drain was undone."""
     began = time.monotonic()
     was_drained = False
 
@@ -208,4 +210,4 @@ def wait_until_empty(client: NimbusClient, name: str, meant: Sequence[str]) -> N
             )
         return None, f"{name}: {full.partition(':')[0]}; {to_move}" if full else f"{name}: {to_move}"
 
-    wait(check)
+    wait(check, within)

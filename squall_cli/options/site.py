@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from topology_api.errors import InvalidConfig
 from topology_api.options import problems_of
 from topology_api.wording import listed
 
+WORKERS: Final = "topology.workers"
 VARIABLE: Final = "SQUALL_CONFIG"
 #: The site's file of all users of this host.
 HOST_FILE: Final = Path("/etc/squall/squall.yaml")
@@ -139,3 +140,14 @@ def _only_topologies(keys: list[str], environ: Mapping[str, str]) -> str:
         f"{FOLDER_FILE} in the working folder may set {FOLDER_PREFIX}* only: move {listed(keys)} to"
         f" {mine}{HOST_FILE} (for all users of this host), or to a file that you name by --config or {VARIABLE}"
     )
+
+
+def with_workers(layers: Layers, workers: int | None) -> Layers:
+    """Return the settings with the number of workers of -n. Raises UsageError if -o gives another number."""
+    if workers is None:
+        return layers
+    given = layers.overrides.topology.get(WORKERS, workers)
+    if given != workers:
+        raise click.UsageError(f"--workers {workers} and -o {WORKERS}={given} contradict each other")
+    topology = {**layers.overrides.topology, WORKERS: workers}
+    return replace(layers, overrides=replace(layers.overrides, topology=topology))

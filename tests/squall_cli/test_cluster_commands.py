@@ -276,6 +276,30 @@ def test_deactivate_reports_tuples_in_flight_when_the_time_is_over(nimbus: FakeN
     assert "word_count is INACTIVE, but 30 trees had not been acked or failed after 0.2 s" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("command", "doing"),
+    [
+        ("kill word_count", "word_count drains: 30 trees pending"),
+        (
+            "deactivate word_count",
+            "word_count is INACTIVE, but 30 trees had not been acked or failed after 0.2 s",
+        ),
+        ("rebalance word_count", "word_count drains: 30 trees pending"),
+        ("drain host-1", "host-1: 1 worker to move, of "),
+    ],
+)
+def test_a_wait_with_a_timeout_ends_with_what_is_not_done(
+    nimbus: FakeNimbus, run: Squall, command: str, doing: str
+) -> None:
+    result = run(f"{command} --wait --timeout 0.2")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert doing in result.stderr
+    assert "after 0.2 s" in result.stderr
+    alone = run(f"{command} --timeout 0.2")
+    assert alone.exit_code == 2
+    assert "--timeout says how long --wait may take: give both options" in alone.stderr
+
+
 def test_list_and_status_show_that_the_previous_version_is_kept(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
     said = (

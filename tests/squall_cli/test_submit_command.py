@@ -362,6 +362,20 @@ def test_wait_ends_with_the_reason_when_it_fails(nimbus: TakingNimbus, project: 
     )
 
 
+def test_a_wait_with_a_timeout_ends_although_nothing_has_failed(nimbus: TakingNimbus, project: Path) -> None:
+    done = submit(nimbus, project, "--wait", "--timeout", "0.5", "-n", "3")
+    assert done.returncode == 1
+    assert "stopped waiting after 0.5 s: words is not up yet: " in done.stderr
+    assert done.stderr.rstrip().endswith("; the cluster continues the work")
+    assert only(nimbus).conf["topology.workers"] == 3
+
+
+def test_a_number_of_workers_is_given_once(nimbus: TakingNimbus, project: Path) -> None:
+    done = submit(nimbus, project, "-n", "3", "-o", "topology.workers=4")
+    assert done.returncode == 2
+    assert "--workers 3 and -o topology.workers=4 contradict each other" in done.stderr
+
+
 def test_wait_reports_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, project: Path) -> None:
     assert submit(nimbus, project).returncode == 0
 
