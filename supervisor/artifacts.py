@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from squall import worker_files
-from squall.atomic_files import sync_folder, sync_tree, write_bytes
+from squall.atomic_files import TEMPORARY, sync_folder, sync_tree, write_bytes
 from squall.cluster.records import TopologyRecord
 from squall.cluster.store import Store
 from squall.file_digests import checked_digests, damage_in, digests_of
@@ -290,7 +290,8 @@ class Artifacts:
         except OSError:
             return
         for name in names:
-            if _NEW in name or name in keep:
+            # What a thread is writing at the moment has a temporary name.
+            if _NEW in name or name.endswith(TEMPORARY) or name in keep:
                 continue
             if jobs.knows(name):  # the artifact is being prepared: remove it later
                 self._kept = None
@@ -300,10 +301,11 @@ class Artifacts:
 
     def sweep(self) -> None:
         """Remove unfinished work of an earlier supervisor. No other supervisor may be using the state directory."""
-        with contextlib.suppress(OSError):
-            for name in os.listdir(self._code):
-                if _NEW in name:
-                    self._removals.remove(self._code / name)
+        for folder, unfinished in ((self._code, _NEW), (self._digests, TEMPORARY)):
+            with contextlib.suppress(OSError):
+                for name in os.listdir(folder):
+                    if unfinished in name:
+                        self._removals.remove(folder / name)
         self._removals.sweep()
         self._environments.sweep()
 

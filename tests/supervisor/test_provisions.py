@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from squall.atomic_files import TEMPORARY
 from squall.cluster.blobs import put_bundle
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import TopologyRecord
@@ -110,6 +111,18 @@ def test_unused_files_are_removed(tmp_path: Path, store: InMemoryStore, code: by
     assert names(tmp_path / "code") == [sha256(code)], "one of its workers still runs"
     provisions.keep([], [])
     assert names(tmp_path / "code") == []
+
+
+def test_what_a_thread_is_writing_is_not_removed_with_unused_files(
+    tmp_path: Path, store: InMemoryStore, code: bytes
+) -> None:
+    provisions = Artifacts(tmp_path, store, Files(code).fetch)
+    ready(provisions.state(with_code(code), 0.0))
+    (tmp_path / "digests" / f".17.18{TEMPORARY}").touch()  # `write_bytes` renames it in a moment
+    provisions.keep([], [])
+    assert names(tmp_path / "digests") == [f".17.18{TEMPORARY}"]
+    provisions.sweep()
+    assert names(tmp_path / "digests") == [], "it is a remainder of an earlier supervisor"
 
 
 @pytest.mark.parametrize("deleted", ["topologies", "topologies/words-1-0/bundle", "code"])
