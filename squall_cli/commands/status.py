@@ -148,7 +148,7 @@ def tasks_text(tasks: Sequence[TaskRow]) -> str:
 def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width: int) -> Iterator[Line]:
     """Yield lines about errors of the user's code, failed trees, and the latest notes about the workers."""
     newest = {report.component: report for report in found.error_reports}
-    yield from call_lines(found.components, width)
+    yield from call_lines(found.components, width, shown=own_paths)
     troubled = {name: values for name, values in found.components.items() if values.errors}
     for component, values in troubled.items():
         count = plural(values.errors, "error")

@@ -6,7 +6,7 @@ Must not know: terminals, colours, clusters.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -78,9 +78,13 @@ def load_of(component: ComponentStatus) -> TaskLoad:
 
 
 def call_lines(
-    components: Mapping[str, ComponentStatus], width: int, now: float | None = None
+    components: Mapping[str, ComponentStatus],
+    width: int,
+    now: float | None = None,
+    shown: Callable[[str], str] = str,
 ) -> Iterator[Line]:
-    """Yield a line for each call that has not returned for five seconds, the longest first."""
+    """Yield a line for each call that has not returned for five seconds, the longest first. `shown`: how a line of the user's
+    code is shown."""
     now = time.time() if now is None else now
     calls = [
         (load.call_since, name, load)
@@ -91,7 +95,7 @@ def call_lines(
     for since, name, load in sorted(calls, key=lambda call: call[0]):
         text = f"{name}[{load.task}] has been in one call for {formats.duration(now - since)}"
         if load.call_place:
-            text += f", at {load.call_place}"
+            text += f", at {shown(load.call_place)}"
         if load.call_tuple:
             text += f", with {load.call_tuple}"
         yield ((harmless(" ".join(text.split())), "bad"),)

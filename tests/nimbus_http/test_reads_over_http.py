@@ -135,6 +135,28 @@ def test_prometheus_gets_counters_of_each_component(client: Client, running: obj
     assert "squall_slots 2" in page and "squall_slots_used 1" in page
 
 
+def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running: PlayedSupervisor) -> None:
+    times = LatencyHistogram()
+    times.add(0.25)
+    [row] = counters_of(running, 8, number=2)
+    row["counters"]["process"] = {"pid": 17, "cpu": 0.5, "rss": 2**20, "threads": 6}
+    row["counters"]["components"]["lines"] |= {
+        "execute": times.as_dict(),
+        "loads": [{"task": 1, "busy": 0.75, "queue": 3, "call_since": 1000.0}],
+    }
+    running.send(counters=[row])
+    found = dict(line.rsplit(" ", 1) for line in text_at(client, "/metrics").splitlines())
+    lines = 'topology="words",component="lines"'
+    quantile = found[f'squall_component_execute_seconds{{{lines},quantile="0.99"}}']
+    assert float(quantile) == pytest.approx(0.25, rel=0.02)
+    of_task = {"busy_ratio": 0.75, "queue": 3, "call_start_seconds": 1000}
+    for name, value in of_task.items():
+        assert float(found[f'squall_task_{name}{{{lines},task="1"}}']) == value
+    of_process = {"cpu_cores": 0.5, "resident_memory_bytes": 2**20, "threads": 6, "restarts": 0}
+    for name, value in of_process.items():
+        assert float(found[f'squall_worker_{name}{{topology="words",worker="w1"}}']) == value
+
+
 def test_prometheus_gets_the_users_own_metrics(client: Client, running: PlayedSupervisor) -> None:
     histogram = LatencyHistogram()
     for value in (1.0, 1.0, 3.0):
