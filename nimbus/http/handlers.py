@@ -8,6 +8,7 @@ Must not know: Starlette; the paths of the handlers (these are in `table.py`).
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -38,6 +39,8 @@ from squall.http.client import Client, Refused, at
 from squall.packages.versions import own_versions
 from squall.security.redaction import redacted
 from topology_api.errors import NoSuchTopology
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Query = TypeVar("Query")
@@ -153,6 +156,14 @@ def reports(services: Services, call: ApiCall[None, requests.ReportsRequest]) ->
         raise Unauthorized(f"only supervisor {supervisor_id!r} may send its reports")
     news = [(row.topology, _report_in(row)) for row in call.body.reports]
     for row in call.body.counters:
+        if services.views.is_of_another(row.topology_id, row.worker, row.incarnation, supervisor_id):
+            _log.warning(
+                "counters of worker %s of %s came from another supervisor, %s",
+                row.worker,
+                row.topology_id,
+                supervisor_id,
+            )
+            continue
         data = json.dumps(row.counters).encode()
         services.views.counters.count_bytes(row.topology_id, row.worker, row.incarnation, data)
     if not services.control.leading:
@@ -163,7 +174,7 @@ def reports(services: Services, call: ApiCall[None, requests.ReportsRequest]) ->
         return [
             answers.RefusedReport(name, report.worker, report.incarnation)
             for name, report in news
-            if not nimbus.report(name, report.worker, report)
+            if not nimbus.report(name, report.worker, report, supervisor_id)
         ]
 
     return 200, answers.ReportsAnswer(services.lead(call, command))

@@ -32,6 +32,7 @@ from squall.reports.event_text import sentence
 from squall.reports.events import Event
 from squall.security.redaction import redacted
 from squall.security.sealing import BadSeal, fingerprint, sealed_to
+from squall.values import Incarnation
 from topology_api.errors import NoSuchTopology, SquallError
 
 #: The most topologies whose descriptions are cached.
@@ -244,6 +245,15 @@ class Views:
             outputs=convert(described["outputs"], dict[str, answers.OutputEntry]),
             conf=redacted(record.component_confs.get(component, {})),
         )
+
+    def is_of_another(self, topology_id: str, worker: str, incarnation: Incarnation, supervisor: str) -> bool:
+        """Return whether the assignment that began this worker placed it with another supervisor."""
+        placed = [
+            placement.supervisor
+            for placement in self.registry.last_workers(topology_id)
+            if (placement.worker, placement.incarnation.version) == (worker, incarnation.version)
+        ]
+        return bool(placed) and supervisor not in placed
 
     def workers(self, name: str) -> list[answers.WorkerEntry]:
         """Return the workers of a topology, including those that are stopping. For an ended topology, return the workers that

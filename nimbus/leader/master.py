@@ -218,8 +218,9 @@ class Nimbus:
 
     # Reports
 
-    def report(self, name: str, worker_id: str, report: WorkerReport) -> bool:
-        """Store the report of a worker of the topology `name`. A report without news costs little.
+    def report(self, name: str, worker_id: str, report: WorkerReport, sender: str | None = None) -> bool:
+        """Store the report of a worker of the topology `name`. A report without news costs little. `sender`: the supervisor
+        that sent it over HTTP; it may speak for its own workers only.
 
         Returns False, without storing the report, if no such worker is wanted (any more). While the topology cannot be read,
         returns True, although the report is not stored.
@@ -236,7 +237,13 @@ class Nimbus:
             *progress.workers_of(self.registry.assignments.get(record.id)),
             *progress.workers_of(self.registry.leaving.get(record.id)),
         )
-        if not any(progress.speaks_for(report, placement) for placement in wanted):
+        meant = [placement for placement in wanted if progress.speaks_for(report, placement)]
+        if sender is not None and meant and all(placement.supervisor != sender for placement in meant):
+            _log.warning(
+                "supervisor %s reported for worker %s of %s, which is not its own", sender, worker_id, name
+            )
+            return False
+        if not meant:
             return False
         last = self.registry.report(record.id, worker_id)
         # Versions of assignments rise, so no report is refused because of an earlier worker of the same name.

@@ -135,6 +135,21 @@ def test_prometheus_gets_counters_of_each_component(client: Client, running: obj
     assert "squall_slots 2" in page and "squall_slots_used 1" in page
 
 
+def test_a_supervisor_speaks_for_no_worker_of_another_host(
+    client: Client, store: InMemoryStore, leader: NimbusDaemon, running: PlayedSupervisor
+) -> None:
+    stranger = PlayedSupervisor(store, leader, "s2")
+    [place] = running.assignment().placements
+    [refused] = stranger.say(crash="ValueError: made up")
+    assert refused["worker"] == place.worker
+    stranger.send(counters=counters_of(running, 1_000_000, number=99))
+    told = client.get("topologies/words")
+    assert (told["state"], told["components"]["lines"]["emitted"]) == ("ACTIVE", 7)
+    assert running.send(counters=counters_of(running, 8, number=3)) == []
+    assert client.get("topologies/words")["components"]["lines"]["emitted"] == 8
+    Registry(store).supervisors.delete("s2")
+
+
 def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running: PlayedSupervisor) -> None:
     times = LatencyHistogram()
     times.add(0.25)
