@@ -23,7 +23,7 @@ from squall.transport.carriers.loopback import Loopback
 from squall.transport.in_flight import GONE, SentBatch
 from squall.transport.wire import Streams
 from squall.values import Incarnation
-from squall.worker_files import Orders, WorkerHeartbeat
+from squall.worker_files import ON_TRIAL, Orders, WorkerHeartbeat, user_conf
 from supervisor.artifacts import Provision
 from supervisor.exits import Exit
 from supervisor.plan import Key
@@ -300,6 +300,7 @@ class VirtualContainer:
         """Carry out the worker's orders."""
         worker, orders = self.running, self.orders
         assert orders is not None
+        worker.set_on_trial(ON_TRIAL in orders.conf)
         if orders.asked == "run":
             if not worker.started:
                 worker.start()
@@ -326,7 +327,8 @@ class VirtualContainer:
             topology=hosted.topology.with_parallelism(Counter(row.component for row in orders.tasks)),
             tasks=orders.tasks,
             worker_of={task: place.worker for place in orders.placements for task in place.tasks},
-            conf=orders.conf,
+            conf=user_conf(orders),
+            on_trial=ON_TRIAL in orders.conf,
             component_confs=orders.component_confs,
             directory=f"{settings.directory()}/{self.topology_id}",
             seed=settings.seed,

@@ -90,6 +90,11 @@ _EXCHANGED: Final = (ORDERS, LEASE, HEARTBEAT, COUNTERS, END)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
+#: The key of `Orders.conf` that says that the topology's version is on trial. It is no field of the orders, because a worker of
+#: the previous release, which an upgraded supervisor has taken over, refuses orders with a field that it does not know.
+ON_TRIAL: Final = "squall.on.trial"
+
+
 class BadFile(SquallError):
     """A file in a worker's directory that does not hold the expected record."""
 
@@ -130,6 +135,11 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
     #: Seconds without a new lease after which the worker ends by itself.
     lease_secs: int | float = 20.0
     seed: int = 0
+
+
+def user_conf(orders: Orders) -> dict[str, Any]:
+    """Return the configuration in a worker's orders, as users may see it."""
+    return {name: value for name, value in orders.conf.items() if name != ON_TRIAL}
 
 
 class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):

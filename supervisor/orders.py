@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from squall.cluster.records import Placement
 from squall.values import Address, Incarnation
-from squall.worker_files import Orders
+from squall.worker_files import ON_TRIAL, Orders
 from supervisor.desired_state import TopologyView
 
 #: Identifies the request that a worker answers with "drained". Each drain that Nimbus awaits has a different occasion.
@@ -64,7 +64,9 @@ def orders_for(
         addresses=_addresses(view, placements, own.worker),
         tasks=record.tasks,
         finished=record.finished,
-        conf=cast("Mapping[str, Any]", record.conf),
+        conf=cast(
+            "Mapping[str, Any]", record.conf if record.replaces is None else {**record.conf, ON_TRIAL: True}
+        ),
         component_confs=cast("Mapping[str, Mapping[str, Any]]", record.component_confs),
         bundle=own.bundle,
         bind=host.bind,

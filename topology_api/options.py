@@ -246,8 +246,9 @@ _TABLE = (
     ),
     Option(
         "nimbus.replace.timeout.secs", (int, float), 60, "seconds", "daemon",
-        "How long the workers of a new version (submit --replace) may take to start. After that, the previous version takes "
-        "over again. The time to build the environment is not counted.",
+        "How long the workers of a new version (submit --replace) may take to start, and how long a silent source is waited "
+        "for. The previous version takes over again if they do not start, or if half of the attempts fail over 10 s. The time "
+        "to build the environment is not counted.",
         _seconds(),
     ),
     Option(

@@ -19,6 +19,7 @@ from nimbus.counters import topology_counters
 from nimbus.counters.topology_counters import Counted
 from nimbus.lifecycle.cleanup import BadTopology, existing_record, view_of
 from nimbus.lifecycle.notes import current_events
+from nimbus.lifecycle.trial import Evidence
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.counters import SUMS, BadCounters, ComponentCounters, WorkerCounters
 from squall.cluster.records import TopologyRecord
@@ -98,6 +99,29 @@ class Counters:
         with self._lock:
             counted = self._topologies.get(topology_id, Counted())
             return [(worker, *counted.workers[worker]) for worker in sorted(counted.workers)]
+
+    def evidence(
+        self, topology_id: str, components: Components, living: Collection[tuple[str, Incarnation]]
+    ) -> Evidence:
+        """Return what is known of a version on trial. `living`: its workers."""
+        with self._lock:
+            counted = self._topologies.get(topology_id, Counted())
+            totals = [(kind, counted.totals(component, living)) for component, kind in components]
+            last = next(reversed(counted.latest_reports()), None)
+        spouts = [each for kind, each in totals if kind == "spout"]
+        bolts = [each for kind, each in totals if kind != "spout"]
+        return Evidence(
+            emitted=sum(each.emitted for each in spouts),
+            acked=sum(each.acked for each in spouts),
+            failed=sum(map(_failed_attempts, spouts)),
+            pending=sum(each.pending for each in spouts),
+            executed=sum(each.executed for each in bolts),
+            raised=sum(each.failed for each in bolts),
+            errors=sum(each.errors for _, each in totals),
+            last_error=""
+            if last is None
+            else f"{last.component}[{last.task}]: {last.text.partition(chr(10))[0]}",
+        )
 
     def silent(self, topology_id: str) -> frozenset[str] | None:
         """If a topology has never emitted anything, return those of its workers that have sent counters; otherwise return
@@ -203,6 +227,12 @@ class Statuses:
             if place.supervisor in view.supervisors and (report is None or not report.stopped):
                 living[place.worker] = place.incarnation if report is None else report.incarnation
         return living
+
+
+def _failed_attempts(spout: ComponentCounters) -> int:
+    """Return how many attempts failed, also for workers of a release that counts only trees and replays."""
+    stopped = spout.failures.get("stopped", 0)
+    return max(spout.attempts_failed, spout.failed + spout.replayed - stopped)
 
 
 def components_of(description: Mapping[str, Any]) -> Components:

@@ -10,20 +10,21 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from msgspec.structs import replace
 
-from nimbus.counters.counting import Counters, components_of
+from nimbus.counters.counting import Components, Counters, components_of
 from nimbus.lifecycle import progress, rebalancing
 from nimbus.lifecycle.assigning import Assigner
 from nimbus.lifecycle.cleanup import existing_record, remove_all_of, view_of
 from nimbus.lifecycle.notes import lost_hosts, with_events
 from nimbus.lifecycle.progress import LifecycleView
 from nimbus.lifecycle.replacing import Replacements, every_record
-from nimbus.lifecycle.states import KILLED, REBALANCING, REPLACING, RUNNING, step
+from nimbus.lifecycle.states import INACTIVE, KILLED, REBALANCING, REPLACING, RUNNING, step
 from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
+from nimbus.lifecycle.trial import NO_TRIAL, Evidence, Trial, observed, with_start
 from nimbus.placement.supervisors import Supervisors
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import TopologyRecord
@@ -47,6 +48,10 @@ class TopologySteps:
     wall_clock: Callable[[], float]
     #: The time at which the next sweep is due; None: there is nothing to sweep.
     sweep_at: float | None = None
+    #: What is known of the versions on trial, by their id.
+    trials: dict[str, Trial] = field(default_factory=dict, init=False)
+    #: The components of the version that was looked at last.
+    _components: dict[str, Components] = field(default_factory=dict, init=False)
 
     def advance(self, record: TopologyRecord, now: float) -> bool:
         """Take the step of a topology's lifecycle that is due. Return whether this may have made steps of other topologies
@@ -54,6 +59,7 @@ class TopologySteps:
         view = self.view(record)
         if self._forget_gone(view):
             view = self.view(record)
+        view = self._on_trial(view, now)
         # Every step of a replacement, even a failed step, leaves values of a version behind.
         sweep_at, self.sweep_at = self.sweep_at, now
         if self.replacements.advance(view, now):
@@ -108,6 +114,37 @@ class TopologySteps:
             # The counters are read after the reports, so they are at least as new: other threads update them meanwhile.
             return dataclasses.replace(view, silent=self.counters.silent(record.id))
         return view
+
+    def _on_trial(self, view: LifecycleView, now: float) -> LifecycleView:
+        """Look at a version on trial: its counters while its workers are up, and how their starts failed."""
+        record, trials = view.record, self.trials
+        if not progress.is_on_trial(record):
+            trials.pop(record.id, None)
+            return view
+        trial = trials.get(record.id, NO_TRIAL)
+        for place in view.workers:
+            report = view.report_of(place)
+            event, opened = (None, False) if report is None else (report.fact, report.opened)
+            trial = with_start(trial, place.worker, event, opened)
+        if record.state == INACTIVE:
+            trial = dataclasses.replace(trial, since=None)
+        elif progress.is_up(view):
+            trial = observed(trial, self._evidence(view), now)
+        trials[record.id] = trial
+        return dataclasses.replace(view, trial=trial)
+
+    def _evidence(self, view: LifecycleView) -> Evidence:
+        reports = map(view.report_of, view.workers)
+        living = {(report.worker, report.incarnation) for report in reports if report is not None}
+        id = view.record.id
+        if id not in self._components:
+            try:
+                description = get_description(self.registry.store, id)
+            except BadBlob as error:
+                _log.warning("%s: its counters cannot be judged: %s", view.record.name, error)
+                return Evidence()
+            self._components = {id: components_of(description)}
+        return self.counters.evidence(id, self._components[id], living)
 
     def _forget_gone(self, view: LifecycleView) -> bool:
         """Forget the withdrawn workers that are gone, and their reports; return whether any were gone."""

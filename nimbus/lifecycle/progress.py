@@ -23,6 +23,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nimbus.lifecycle import states
+from nimbus.lifecycle.trial import LOOK_SECS, NO_TRIAL, Trial
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.reports.events import Event
 
@@ -42,6 +43,8 @@ class LifecycleView:
     supervisors: Collection[str]
     #: The workers whose counters are known, if the topology drains and never emitted anything; else None.
     silent: Collection[str] | None = None
+    #: What the leader knows of the version's trial, while it is on trial.
+    trial: Trial = NO_TRIAL
 
     @property
     def workers(self) -> tuple[Placement, ...]:
@@ -86,7 +89,7 @@ def settled(report: WorkerReport, record: TopologyRecord) -> WorkerReport:
 
 
 def is_on_trial(record: TopologyRecord) -> bool:
-    """Return whether the previous version returns if the workers of this version do not come up."""
+    """Return whether the previous version returns if this version does not prove that it runs."""
     return record.replaces is not None and record.state in states.RUNNING
 
 
@@ -110,7 +113,8 @@ def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float
         return []
     if is_on_trial(record):
         halfway = record.deadline - (record.wait or 0.0) / 2  # from then on the deadline may be postponed
-        return [record.deadline] if halfway <= now else [halfway]
+        nexts = [now + LOOK_SECS] if record.state == states.ACTIVE else []
+        return nexts + [moment for moment in (halfway, record.deadline) if moment > now][:1]
     if not has_workers and record.state != states.REBALANCING:
         return []
     answered = _answered_by(record)

@@ -2,8 +2,9 @@
 
 The new version waits at /replacements/<name> while the old version drains (state REPLACING) and stops its workers. Then the old
 record moves to /replaced/<name>, and the new record takes the name, with `replaces` and a deadline, and its tasks are placed.
-When every worker has opened its tasks, the new version has proved that it runs, and the old version is removed. If the new
-version fails, or is not up by its deadline, its workers stop and the old record gets the name back, in its earlier state.
+When its workers are up and its tuples are processed (`nimbus.lifecycle.trial`), the new version has proved that it runs, and
+the old version is removed. If the new version fails, or is not up by its deadline, its workers stop and the old record gets the
+name back, in its earlier state.
 
 Each step follows only from the store, and takes effect with one write, so that another Nimbus can continue after a death at any
 point. Nothing is cleaned up on the way: the values of a version without a record are swept with all other orphans.
@@ -15,9 +16,10 @@ point. Nothing is cleaned up on the way: the values of a version without a recor
 | REPLACING, and no worker runs | `take_over`: the name passes to the version that waits |
 | REPLACING, and no version waits | `restore`: the previous state |
 | the version that waits has the name already, or the topology is KILLED | `drop_waiting` |
-| a version on trial is up, or has ended | `prove` |
-| hosts still prepare the files of a version on trial | `postpone` its deadline |
-| a version on trial is not up by its deadline | `fail` |
+| the trial of a version ended well (`nimbus.lifecycle.trial`), or it has ended | `prove` |
+| a version on trial is up and INACTIVE | `suspend` its trial, which begins when it is activated |
+| hosts still prepare the files of a version on trial, or its trial begins | `postpone` its deadline |
+| a version on trial is not up by its deadline, its tuples fail, or its start repeats an error | `fail` |
 | a version on trial has FAILED and no worker runs | `roll_back`: the previous version gets the name back |
 | the previous version cannot return any more | `drop_before` |
 | a version that waits, or the previous version, cannot be read | `report`: an event says this |
@@ -43,6 +45,7 @@ from nimbus.lifecycle.notes import has_event, with_events
 from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_on_trial, is_up
 from nimbus.lifecycle.states import IllegalTransition
 from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
+from nimbus.lifecycle.trial import SAME_ERRORS, Verdict, verdict, why_bad
 from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry
@@ -70,8 +73,8 @@ class NotProved(IllegalTransition):
         else:
             when = "" if self.secs is None else f" within {self.secs:.0f} s"
             cannot += (
-                f" and has to prove that it runs; if its workers are not up{when}, it is rolled back: try again when it is up,"
-                " or rolled back"
+                f" and is on trial; it is rolled back if its workers are not up{when} or its tuples fail: try again when the"
+                " trial has ended"
             )
         return f"{cannot} (a kill would remove the previous version as well)"
 
@@ -96,6 +99,9 @@ class UnreadableVersion(IllegalTransition):
     def __str__(self) -> str:
         return f"cannot replace topology {self.name!r}: {sentence(self.unread)}"
 
+
+#: The step that follows from the trial of a version whose workers are up.
+_STEPS: Final = {Verdict.OPEN: None, Verdict.GOOD: "prove", Verdict.BAD: "fail"}
 
 #: The version that waits, or the previous version. For a version that cannot be read: the event that gives the reason.
 Found = TopologyRecord | Event | None
@@ -142,12 +148,20 @@ def _while_proving(view: LifecycleView, before: Found, now: float) -> str | None
     record = view.record
     if record.state == states.FAILED and before is not None:
         return "roll_back" if is_gone(view) and isinstance(before, TopologyRecord) else None
-    if record.state not in states.RUNNING or is_up(view):
+    if record.state not in states.RUNNING:
         return "prove"
-    if record.deadline is not None and record.wait is not None and _is_being_prepared(view):
+    if view.trial.repeated is not None:
+        return "fail"
+    if is_up(view) and record.state == states.INACTIVE:
+        return None if record.deadline is None else "suspend"
+    if record.deadline is None:  # it was suspended
+        return "postpone" if record.state == states.ACTIVE else None
+    if is_up(view):
+        return _STEPS[verdict(view.trial, now, record.deadline)]
+    if record.wait is not None and _is_being_prepared(view):
         # When everything is prepared, at least half of the time remains for the workers.
         return "postpone" if now >= record.deadline - record.wait / 2 else None
-    return "fail" if record.deadline is None or now >= record.deadline else None
+    return "fail" if now >= record.deadline else None
 
 
 def _may_come_back(record: TopologyRecord, before: TopologyRecord) -> bool:
@@ -265,8 +279,10 @@ class Replacements:
             _log.info("%s: %s runs, the previous version is dropped", record.name, record.id)
         elif due == "postpone":
             registry.topologies.update(record, replace(record, **self._time_from(now)))
+        elif due == "suspend":
+            registry.topologies.update(record, replace(record, deadline=None, wait=None, until=None))
         elif due == "fail":
-            error = f"it was not up within {self.timeout_secs:g} s of taking over; {_what_is_missing(view)}"
+            error = _why_it_failed(view, self.timeout_secs)
             transition(registry, record, "crash", self.wall_clock(), error=error)
         elif due == "restore":
             self._restore(view)
@@ -336,6 +352,15 @@ class Replacements:
         """Return (the version that waits for a name, the previous version)."""
         waiting, before = (_found(part, records, name) for part, records in _places(self.registry))
         return waiting, before
+
+
+def _why_it_failed(view: LifecycleView, timeout_secs: float) -> str:
+    """Return why a version on trial is rolled back."""
+    if view.trial.repeated is not None:
+        return f"it failed {SAME_ERRORS} times in a row at its start: {sentence(view.trial.repeated)}"
+    if is_up(view):
+        return why_bad(view.trial.evidence)
+    return f"it was not up within {timeout_secs:g} s of taking over; {_what_is_missing(view)}"
 
 
 def _is_being_prepared(view: LifecycleView) -> bool:

@@ -64,11 +64,14 @@ class ComponentCounters:
     loads: dict[int, TaskLoad] = field(default_factory=dict)
     #: The time of a bolt's calls.
     execute: LatencyHistogram = field(default_factory=LatencyHistogram)
+    #: Attempts of trees that failed, those that are tried again included; a worker of an earlier release counts none.
+    attempts_failed: int = 0
 
     def add(self, other: ComponentCounters) -> None:
         """Add the sums of another worker."""
         for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.attempts_failed += other.attempts_failed
         self.latency.merge(other.latency)
         self.execute.merge(other.execute)
         add_values(self.metrics, other.metrics)
@@ -86,6 +89,7 @@ class ComponentCounters:
     def as_dict(self) -> dict[str, Any]:
         """Return the counters for JSON, without empty counters."""
         values: dict[str, Any] = {name: getattr(self, name) for name in (*SUMS, "pending")}
+        values["attempts_failed"] = self.attempts_failed
         values |= {"failures": self.failures, "idle": self.idle, "first_failure": self.first_failure}
         values["metrics"] = {name: _metric_as_json(value) for name, value in self.metrics.items()}
         values["down"] = {str(task): since_and_error for task, since_and_error in self.down.items()}
@@ -111,7 +115,7 @@ class ComponentCounters:
                 for task, (since, error) in values.get("down", {}).items()
             },
         )
-        for name in (*SUMS, "pending"):
+        for name in (*SUMS, "pending", "attempts_failed"):
             setattr(counters, name, _whole(values.get(name, 0)))
         if "latency" in values:
             counters.latency = LatencyHistogram.from_dict(values["latency"])

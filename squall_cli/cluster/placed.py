@@ -144,4 +144,5 @@ def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
     before = topology.stands_by
     if not before:
         return ""
-    return f"the previous version ({before.id}) runs again unless the workers of this one are up within {duration(before.secs)}"
+    secs = duration(before.secs)
+    return f"the previous version ({before.id}) runs again unless this one starts within {secs} and processes its tuples"

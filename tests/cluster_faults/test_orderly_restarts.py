@@ -54,6 +54,65 @@ def test_a_new_version_takes_over_and_fails_no_tuple(run: ClusterRun) -> None:
     assert run.failed() == 0
 
 
+COUNTING = """
+import sys
+from topology_api import Bolt, Spout, TopologyBuilder
+
+class Numbers(Spout):
+    outputs = "number"
+    def open(self, context):
+        self.last = 0
+    def next_tuple(self):
+        self.last += 1
+        self.emit([self.last], message_id=self.last)
+        return 0.05
+    def fail(self, message_id, failure):
+        with open(FAILED, "a") as file:
+            file.write(failure.reason + "\\n")
+
+class Keep(Bolt):
+    def prepare(self, context):
+        PREPARE
+    def execute(self, tup):
+        pass
+
+class Write(Keep):
+    def execute(self, tup):
+        EXECUTE
+
+def topology():
+    builder = TopologyBuilder("counting")
+    builder.set_spout("numbers", Numbers())
+    builder.set_bolt("keep", Keep(), parallelism=4).shuffle("numbers")
+    builder.set_bolt("write", Write()).shuffle("numbers")
+    return builder.build()
+"""
+
+
+def test_a_version_with_a_typo_is_rolled_back_and_gives_no_tuple_up(tmp_path: Path, run: ClusterRun) -> None:
+    failed = tmp_path / "failed"
+
+    def version(name: str, prepare: str = "pass", execute: str = "pass") -> str:
+        file = tmp_path / f"{name}.py"
+        code = COUNTING.replace("FAILED", repr(str(failed)))
+        file.write_text(code.replace("PREPARE", prepare).replace("EXECUTE", execute))
+        return str(file)
+
+    run.obey("submit", version("first"), "--wait")
+    first = run.status_of("counting")["id"]
+    typos = {
+        "execute": version("second", execute="prin(tup)"),
+        "prepare": version("third", prepare="context.index == 1 and prin(context)"),
+    }
+    for where, file in typos.items():
+        done = run.daemons.squall("submit", file, "--replace", "--wait", "-w", "1")
+        assert done.returncode == 1, (where, done.stdout)
+        assert "prin" in done.stderr, (where, done.stderr)
+        run.wait_for(lambda: run.status_of("counting")["id"] == first, "that the first version is back")
+    assert not failed.exists() or set(failed.read_text().split()) == {"stopped"}
+    run.obey("kill", "counting", "-w", "0")
+
+
 def test_a_version_that_does_not_come_up_is_rolled_back(tmp_path: Path, run: ClusterRun) -> None:
     broken = tmp_path / "broken_version.py"
     broken.write_text(

@@ -16,6 +16,7 @@ from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.progress import workers_of
 from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
+from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
@@ -76,6 +77,8 @@ class Life:
         self.store.error, how = WAYS[way]
         self.closed_doors: set[str] = set()
         self.crashing: set[str] = set()
+        #: Versions whose tuples all fail.
+        self.failing: set[str] = set()
         if write:
             self.store.fail_write(write, how)
         self.nimbus = self._take_over()
@@ -160,6 +163,9 @@ class Life:
             stopped=stopped,
             crash="it crashed" if record.id in self.crashing else None,
         )
+        if record.id in self.failing:
+            counted = {"lines": ComponentCounters(emitted=9, attempts_failed=9)}
+            self.nimbus.counters.count(record.id, placed.worker, placed.incarnation, WorkerCounters(counted))
         if self.registry.report(record.id, placed.worker) != report:
             self.does(lambda: self.nimbus.report(record.name, placed.worker, report))
 
@@ -224,8 +230,21 @@ def replaced(life: Life) -> None:
     life.settle()
     second = life.submit("two", replace=True)
     assert first != second
+    life.passes(3 * REPLACE_SECS)  # its source is silent; a Nimbus that takes over waits for that time again
     life.runs(second)
     assert set(needed_files(life.registry)[0]) == {"two"}
+    life.ends()
+
+
+def tuples_fail(life: Life) -> None:
+    """Another version takes over, and all its tuples fail."""
+    first = life.submit("one")
+    life.settle()
+    second = life.submit("two", replace=True)
+    life.failing.add(second)
+    life.passes(3 * REPLACE_SECS)
+    life.runs(first)
+    assert any("its tuples fail" in note.text for note in life.record().notes)
     life.ends()
 
 
@@ -290,6 +309,7 @@ LIVES: Final[dict[str, Callable[[Life], None]]] = {
         rebalanced,
         replaced,
         rolled_back,
+        tuples_fail,
         not_up_in_time,
         killed_while_it_waits,
         killed_while_it_proves_itself,

@@ -12,9 +12,10 @@ from nimbus.lifecycle.replacing import step_due
 from nimbus.submission.submission import Submission
 from squall.api.answers import StandbyVersion
 from squall.cluster import paths
-from squall.cluster.records import TopologyRecord
+from squall.cluster.records import TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
-from squall.values import TopologyState
+from squall.reports.events import Cause, Event
+from squall.values import Incarnation, TopologyState
 from tests.nimbus.transcripts import Play, Scenario, a_topology
 from topology_api.options import defaults
 
@@ -43,6 +44,10 @@ def test_another_version_takes_over_when_the_previous_one_has_drained_and_its_wo
         TWO_VERSIONS
         + """
     @ 5 report words w1 opened
+    = nothing changes
+    @ 63 ticks
+    = nothing changes
+    @ 64 tick
     words ACTIVE
       w1 s1/0 (2,0): 1 2 3
     @ 100 tick
@@ -144,7 +149,7 @@ def test_the_time_for_building_the_environment_does_not_count(play: Play) -> Non
     )
 
 
-def test_an_inactive_version_is_proved_when_its_workers_are_there(play: Play) -> None:
+def test_the_trial_of_an_inactive_version_begins_when_it_is_activated(play: Play) -> None:
     play("""
     @ 0 supervisor s1 slots=2; submit words tasks=2
     words ACTIVE
@@ -157,6 +162,16 @@ def test_an_inactive_version_is_proved_when_its_workers_are_there(play: Play) ->
       w1 s1/0 (2,0): 1 2 3
     @ 5 report words w1
     words INACTIVE
+      w1 s1/0 (2,0): 1 2 3
+    @ 500 tick
+    = nothing changes
+    @ 501 activate words
+    words ACTIVE until 561
+      w1 s1/0 (2,0): 1 2 3
+    @ 502 report words w1 opened
+    = nothing changes
+    @ 561 tick
+    words ACTIVE
       w1 s1/0 (2,0): 1 2 3
     """)
 
@@ -214,9 +229,9 @@ def test_a_replacement_that_is_impossible_now_is_refused_and_leaves_nothing(scen
         TWO_VERSIONS
         + """
     @ 5 submit words tasks=1 replace
-    ! NotProved: cannot replace topology 'words': it has just replaced the previous version and has to prove that it runs; if its workers are not up within 59 s, it is rolled back: try again when it is up, or rolled back (a kill would remove the previous version as well)
+    ! NotProved: cannot replace topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended (a kill would remove the previous version as well)
     @ 5 rebalance words workers=2
-    ! NotProved: cannot rebalance topology 'words': it has just replaced the previous version and has to prove that it runs; if its workers are not up within 59 s, it is rolled back: try again when it is up, or rolled back (a kill would remove the previous version as well)
+    ! NotProved: cannot rebalance topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended (a kill would remove the previous version as well)
     @ 5 deactivate words
     words INACTIVE until 64
       w1 s1/0 (2,0): 1 2 3
@@ -224,23 +239,25 @@ def test_a_replacement_that_is_impossible_now_is_refused_and_leaves_nothing(scen
     words ACTIVE until 64
       w1 s1/0 (2,0): 1 2 3
     @ 7 report words w1 opened
+    = nothing changes
+    @ 64 tick
     words ACTIVE
       w1 s1/0 (2,0): 1 2 3
-    @ 8 submit words tasks=1 replace
-    words REPLACING until 38
+    @ 65 submit words tasks=1 replace
+    words REPLACING until 95
       w1 s1/0 (2,0): 1 2 3
-    @ 8 submit words tasks=1 replace
+    @ 65 submit words tasks=1 replace
     ! IllegalTransition: cannot replace topology 'words': it is REPLACING; possible now: kill
-    @ 8 submit words tasks=1
+    @ 65 submit words tasks=1
     ! NameTaken: a topology named 'words' exists already: kill it first, or submit under another name
-    @ 9 kill words
-    words KILLED until 39
+    @ 66 kill words
+    words KILLED until 96
       w1 s1/0 (2,0): 1 2 3
-    @ 9 submit words tasks=1 replace
+    @ 66 submit words tasks=1 replace
     ! IllegalTransition: cannot replace topology 'words': it is KILLED; possible now: kill
     """  # noqa: E501
     )
-    scenario.say("@ 50 tick")
+    scenario.say("@ 100 tick")
     assert scenario.registry.known_ids() == {"words-2-2"}
 
 
@@ -323,7 +340,9 @@ def test_a_version_that_has_taken_over_is_not_moved_before_it_has_proved_itself(
     @ 2 supervisor s2 slots=1
     = nothing changes
     @ 3 report words w1 opened
-    words REBALANCING until 33
+    = nothing changes
+    @ 61 tick
+    words REBALANCING until 91
       w1 s1/0 (2,0): 1 2
     """)
 
@@ -342,7 +361,9 @@ def test_a_version_that_was_up_and_gets_more_to_open_has_to_prove_that_too(play:
     @ 3 lose s2
     words ACTIVE until 61
       w1 s1/0 (2,0): 1 2
-    @ 4 report words w1 opened version=3
+    @ 60 report words w1 opened version=3
+    = nothing changes
+    @ 61 tick
     words ACTIVE
       w1 s1/0 (2,0): 1 2
     """)
@@ -416,7 +437,153 @@ def test_a_status_shows_the_previous_version_and_the_wanted_number_of_workers(
     scenario.clock.move_to(14)
     assert views.topology("words").stands_by == StandbyVersion("words-1-0", 50.0)
     assert views.topologies()[0].stands_by == StandbyVersion("words-1-0", 50.0)
-    scenario.say("@ 15 report words w1 opened")
+    scenario.say("@ 15 report words w1 opened; tick")
+    assert views.topology("words").stands_by is not None
+    scenario.say("@ 64 tick")
     assert views.topology("words").stands_by is None
-    scenario.say("@ 16 rebalance words workers=9")
+    scenario.say("@ 65 rebalance words workers=9")
     assert views.topology("words").workers_wanted == 9
+
+
+ON_TRIAL = TWO_VERSIONS.replace("tasks=3 replace", "tasks=3 count=1 replace").replace(": 1 2 3", ": 1 2 3 4")
+UP = """
+    @ 5 report words w1 opened
+    = nothing changes
+"""
+
+
+def test_a_version_whose_tuples_are_acked_for_ten_seconds_has_proved_that_it_runs(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 acked=5 attempts_failed=4
+    = nothing changes
+    @ 15 ticks
+    = nothing changes
+    @ 16 tick
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+@pytest.mark.parametrize(
+    ("counted", "settled", "failed"),
+    [
+        ("emitted=9 acked=5 attempts_failed=5 pending=4", 10, 5),
+        ("emitted=1 attempts_failed=4 pending=1", 4, 4),
+        ("emitted=10 failed=2 replayed=3 acked=1", 6, 5),
+        ("emitted=10 executed=10 raised=5", 10, 5),
+    ],
+)
+def test_a_version_half_of_whose_attempts_fail_is_rolled_back(
+    counted: str, settled: int, failed: int, play: Play
+) -> None:
+    why = f"its tuples fail: of {settled} settled attempts {failed} failed"
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + f"""
+    @ 6 count words w1 {counted}
+    = nothing changes
+    @ 15 ticks
+    = nothing changes
+    @ 16 tick
+    words FAILED ({why})
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    @ 17 report words w1 stopped
+    words ACTIVE
+      w1 s1/0 (3,0): 1 2
+      note: the version words-2-2 was rolled back, and words-1-0 has the name again: {why}
+    """
+    )
+
+
+def test_untracked_tuples_that_are_executed_prove_that_a_version_runs(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 executed=9
+    = nothing changes
+    @ 16 tick
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+def test_a_trial_goes_on_while_trees_are_open_and_none_has_failed(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 executed=9 pending=9
+    = nothing changes
+    @ 100 ticks
+    = nothing changes
+    @ 101 count words w1 emitted=9 acked=9
+    = nothing changes
+    @ 111 tick
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+def test_a_version_that_emits_nothing_because_its_spout_raises_is_rolled_back(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 errors=9
+    = nothing changes
+    @ 64 tick
+    words FAILED (it emitted nothing, and its code raised 9 errors)
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+def test_another_nimbus_observes_a_trial_from_its_own_beginning(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 attempts_failed=9
+    = nothing changes
+    @ 14 another nimbus
+    words ACTIVE until 74
+      w1 s1/0 (2,0): 1 2 3 4
+    @ 15 count words w1 emitted=9 attempts_failed=9
+    = nothing changes
+    @ 24 ticks
+    = nothing changes
+    @ 25 tick
+    words FAILED (its tuples fail: of 9 settled attempts 9 failed)
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: Scenario) -> None:
+    scenario.play(TWO_VERSIONS)
+    record = scenario.nimbus.topology("words")
+    (placed,) = scenario.workers(record.id)
+
+    def dies(attempt: int, reason: str, by: str = "reported") -> str:
+        cause = Cause(by, reason=reason, status=77)  # type: ignore[arg-type]
+        event = Event("died", worker="w1", pid=attempt, cause=cause, attempt=attempt)
+        incarnation = Incarnation(placed.incarnation.version, attempt)
+        report = WorkerReport("w1", incarnation, False, False, False, False, None, event=event)
+        scenario.nimbus.report("words", "w1", report)
+        return scenario.nimbus.topology("words").state
+
+    typo, other = "NameError: wrds", "OSError: no disk"
+    states = [dies(1, other), dies(2, typo), dies(3, other), dies(4, other), dies(5, other, "killed")]
+    states += [dies(6, typo), dies(7, typo)]
+    assert set(states) == {"ACTIVE"}
+    assert dies(8, typo) == "FAILED"
+    error = scenario.nimbus.topology("words").error
+    assert error is not None and "3 times in a row" in error and typo in error

@@ -134,9 +134,10 @@ def test_a_version_that_failed_on_trial_waits_until_the_previous_one_is_readable
 
 def test_a_version_that_proves_itself_does_not_wait_for_that(on_trial: Scenario) -> None:
     repair = damage(on_trial, BEFORE)
-    on_trial.say("@ 2 report words w1 opened")
+    on_trial.say("@ 2 report words w1 opened; tick")
+    on_trial.say("@ 61 tick")
     assert on_trial.nimbus.topology("words").replaces is None and stored(on_trial, BEFORE) == NEWER
-    on_trial.say("@ 50 ticks")
+    on_trial.say("@ 110 ticks")
     assert "words-1-0" in on_trial.registry.known_ids(), "its records are no orphans"
     repair()
     assert stored(on_trial, BEFORE) == b"", "no rollback can need it"

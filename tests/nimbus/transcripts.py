@@ -15,8 +15,8 @@ Lines to say: `supervisor ID slots=N [beats]`, `lose ID`, `heard ID`, `drain ID`
 [workers=N] [inactive] [replace] [wait=SECONDS]` (tasks of the spout "lines", and of an optional bolt "count"), `kill NAME
 [wait=SECONDS]`, `activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N] [wait=SECONDS] [COMPONENT=N]`, `report NAME
 WORKER [opened] [ended] [drained] [stopped] [waits] [crash=TEXT] [incarnation=V,R] [version=V] [finished=T,T] [note=TEXT]`,
-`tick`, `ticks` (every second until then), `another nimbus`. An error is shown as `! Error: text`, a refused report as `!
-refused`.
+`count NAME WORKER [COUNTER=N]` (of the spout; `raised=N` and `executed=N` of the bolt), `tick`, `ticks` (every second until
+then), `another nimbus`. An error is shown as `! Error: text`, a refused report as `! refused`.
 
 The pickles of these topologies are bytes that no unpickler accepts: Nimbus must not need them.
 """
@@ -30,6 +30,7 @@ from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.progress import workers_of
 from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
+from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
@@ -63,6 +64,7 @@ class Scenario:
         self.store = InMemoryStore() if store is None else store
         self.clock = ManualClock()
         self.nimbus = Nimbus(self.store, self.clock)
+        self.counted = 0
         self.registry = Registry(self.store)
         self._shown = self.show()
 
@@ -190,6 +192,21 @@ class Scenario:
             waits="waits" in flags,
         )
         return None if self.nimbus.report(name, worker, report) else "! refused"
+
+    def do_count(self, words: list[str], options: Options) -> None:
+        name, worker = words
+        record = self.nimbus.topology(name)
+        of_bolt = {"raised": "failed", "executed": "executed"}
+        spout, bolt = ComponentCounters(), ComponentCounters()
+        for counter, value in options.items():
+            setattr(*((bolt, of_bolt[counter]) if counter in of_bolt else (spout, counter)), int(value))
+        incarnation = next(
+            placed.incarnation for placed in self.workers(record.id) if placed.worker == worker
+        )
+        self.counted += 1
+        counters = WorkerCounters({"lines": spout, "count": bolt}, number=self.counted)
+        self.nimbus.counters.count(record.id, worker, incarnation, counters)
+        self.nimbus.tick()
 
     def do_tick(self, words: list[str], options: Options) -> None:
         self.nimbus.tick()

@@ -302,9 +302,7 @@ def test_a_wait_with_a_timeout_ends_with_what_is_not_done(
 
 def test_list_and_status_show_that_the_previous_version_is_kept(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
-    said = (
-        "the previous version (word_count-0) runs again unless the workers of this one are up within 54.0 s"
-    )
+    said = "the previous version (word_count-0) runs again unless this one starts within 54.0 s and processes its tuples"
     assert run("status word_count").stdout.splitlines()[-1] == said
     assert run("list").stdout.splitlines()[-1] == f"word_count: {said}"
 

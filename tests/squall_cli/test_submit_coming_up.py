@@ -225,7 +225,9 @@ def on_trial(secs: float, *workers: dict[str, Any], **values: Any) -> TopologyAn
     return status(*workers, stands_by={"id": "words-0", "secs": secs}, **values)
 
 
-STANDS_BY = "the previous version (words-0) runs again unless the workers of this one are up within 40.0 s"
+STANDS_BY = (
+    "the previous version (words-0) runs again unless this one starts within 40.0 s and processes its tuples"
+)
 
 
 def test_a_failed_build_that_has_succeeded_since_is_no_failure() -> None:

@@ -15,7 +15,7 @@ from squall.cluster.registry import Registry
 from squall.reports.event_text import sentence
 from squall.reports.events import Cause, Event
 from squall.values import Incarnation, TaskRow, TopologyState
-from squall.worker_files import WorkerHeartbeat
+from squall.worker_files import ON_TRIAL, WorkerHeartbeat, user_conf
 from supervisor.desired_state import (
     TopologyView,
     desired_states,
@@ -63,6 +63,14 @@ def test_orders_contain_the_values_of_the_store_and_the_supervisor() -> None:
     assert (orders.bind, orders.host, orders.ports) == ("0.0.0.0", "host-1", (6601, 6602))
     assert orders.addresses == {"w2": ADDRESS}
     assert orders.lease_secs == 10.0
+
+
+def test_orders_of_a_version_on_trial_say_so_in_a_form_that_older_workers_ignore() -> None:
+    on_trial = orders_for(
+        replace(VIEW, record=structs.replace(RECORD, replaces="words-0-0")), OWN, AROUND, {}
+    )
+    assert ON_TRIAL in on_trial.conf and ON_TRIAL not in orders_for(VIEW, OWN, AROUND, {}).conf
+    assert user_conf(on_trial) == RECORD.conf
 
 
 def test_incarnations_are_the_latest_known_ones() -> None:

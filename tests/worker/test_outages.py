@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -189,3 +190,18 @@ def test_an_outage_costs_no_tuple_an_attempt(failures: list[tuple[int, float]], 
     outages.recovered(STORE, None)
     assert all(each.counted <= (0 if was_down else 1) for each in tuples)
     assert outages.watched() == []
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_no_failure_counts_while_a_version_is_on_trial(waits: bool) -> None:
+    outages = Outages(waits, give_up_secs=1.0)
+    outages.on_trial = True
+    poison, *others = fresh(outages, 5)
+    for second in range(20):
+        assert not fail(outages, poison, *others, at=float(second)), "no task is down by a trial's evidence"
+        outages.failed(poison, Failure("failed", "store", STORE, "a bad row", COUNTS), second)
+    assert not outages.spent(poison, 1, 100.0) and outages.watched() == []
+    assert outages.attempts_failed == 20 * 6 and poison.excused == 40
+    outages.on_trial = False
+    outages.failed(poison, Failure("failed", "store", STORE, "a bad row", COUNTS), 21.0)
+    assert outages.spent(poison, 1, 21.0)

@@ -60,6 +60,7 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
     add_values(counters.metrics, task.metrics.read_totals())
     if isinstance(task, SpoutTask):
         counters.replayed += task.replayed
+        counters.attempts_failed += task.outages.attempts_failed
         counters.latency.merge(task.latency)
         for reason, failures in list(task.given_up.items()):
             counters.failures[reason] = counters.failures.get(reason, 0) + failures

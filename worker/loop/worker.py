@@ -98,6 +98,7 @@ class Worker:
         #: The task whose job the loop is running. Other threads read it, to report what a slow worker is doing.
         self.running: Task | None = None
         self.started = self.stopped = self.draining = False
+        self.on_trial = plan.on_trial
         #: When the clock was last read after a job in the loop.
         self.clock_read = now()
         #: Seconds that the last round of the loop took, without the routing of queued acks.
@@ -128,6 +129,7 @@ class Worker:
             made.append(task)
             if isinstance(task, SpoutTask):
                 task.draining = self.draining
+                task.outages.on_trial = self.on_trial
                 self.ack_router.spouts[task_id] = task
             elif isinstance(task, BoltTask):
                 self.links.tasks[task_id] = task
@@ -207,6 +209,12 @@ class Worker:
     def idle(self) -> bool:
         """Whether nothing waits here, in any queue or outbox."""
         return not (self.arrived or self.ack_router.queued) and self.table.at_rest
+
+    def set_on_trial(self, on_trial: bool) -> None:
+        """While the version is on trial, no failure uses up a tuple's attempts."""
+        self.on_trial = on_trial
+        for spout in self.spouts:
+            spout.outages.on_trial = on_trial
 
     def set_active(self, active: bool) -> None:
         """Let the spouts emit, or make them pause; call their `activate` or `deactivate`. Tuples in flight are still processed.

@@ -24,7 +24,15 @@ from squall.cluster.counters import WorkerCounters
 from squall.transport.exchange import Exchange
 from squall.transport.frames import KeepAlive
 from squall.values import TaskRow
-from squall.worker_files import EXIT_DRAINED, EXIT_STOPPED, EXIT_SUPERSEDED, EXIT_UNOPENED, BadFile, Orders
+from squall.worker_files import (
+    EXIT_DRAINED,
+    EXIT_STOPPED,
+    EXIT_SUPERSEDED,
+    EXIT_UNOPENED,
+    ON_TRIAL,
+    BadFile,
+    Orders,
+)
 from topology_api import Topology
 from worker.errors.error_lines import ErrorLines
 from worker.errors.reports import FILE, MODULE, short_line
@@ -239,6 +247,7 @@ class Daemon:
         if orders.version != before.version:
             self.topology = orders_topology(self.topology, orders)
             self.worker.replan(plan_of(orders, self.topology, self.directory))
+        self.worker.set_on_trial(ON_TRIAL in orders.conf)
         self.lease.set_seconds(orders.lease_secs)
         self.ask(orders.asked)
         self.publish_flags()

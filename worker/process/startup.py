@@ -13,7 +13,7 @@ from squall.cluster.blobs import read_bundle
 from squall.cluster.records import Placement
 from squall.transport.exchange import PeerPlace
 from squall.values import Keys
-from squall.worker_files import KEYS, SCRATCH, BadFile, Orders, read_keys, read_orders
+from squall.worker_files import KEYS, ON_TRIAL, SCRATCH, BadFile, Orders, read_keys, read_orders, user_conf
 from topology_api import SquallError, Topology
 from topology_api.options import defaults
 from worker.loop.plan import WorkerPlan
@@ -91,7 +91,7 @@ def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
         tasks=orders.tasks,
         worker_of={task: place.worker for place in orders.placements for task in place.tasks},
         # Nimbus may have merged them in an earlier release, which had fewer options.
-        conf={**defaults(), **orders.conf},
+        conf={**defaults(), **user_conf(orders)},
         component_confs={name: {**defaults(), **conf} for name, conf in orders.component_confs.items()},
         directory=os.path.join(directory, SCRATCH),
         seed=seed_of(orders),
@@ -99,6 +99,7 @@ def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
         incarnation=orders.incarnation,
         topology_id=orders.topology_id,
         linked=False,
+        on_trial=ON_TRIAL in orders.conf,
     )
 
 

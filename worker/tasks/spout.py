@@ -317,6 +317,7 @@ class SpoutTask(Task):
         """Handle a failed tree: emit it again later, or fail it for good."""
         replay = self.replay
         if failure.reason == "stopped" or replay is None:
+            self.outages.attempts_failed += failure.reason != "stopped"
             self.give_up(emission, failure)
             return
         outages = self.outages
@@ -338,7 +339,9 @@ class SpoutTask(Task):
         """
         most = self.replay.max_attempts if self.replay is not None else None
         outages = self.outages
-        if not self.finished or most is None or emission[4] < most or outages.is_down(failure.task):
+        if not self.finished or most is None or outages.on_trial or outages.is_down(failure.task):
+            return False
+        if emission[4] - (0 if emission[6] is None else emission[6].excused) < most:
             return False
         return outages.alive < DOWN_TUPLES and self.pending + self.undecided <= outages.alive - 1
 
@@ -408,7 +411,11 @@ class SpoutTask(Task):
                 self.emitter.track(again)
             except BaseException as error:  # raised by a custom grouping, or for a key that was mutated
                 text = str(error) if is_error(error, EmitError) else failure_text(error)
-                self.give_up(again, Failure("failed", self.spec.id, self.id, text, attempt + 1))
+                failure = Failure("failed", self.spec.id, self.id, text, attempt + 1)
+                if self.outages.on_trial:
+                    self.decide(again, failure, now)
+                else:
+                    self.give_up(again, failure)
                 continue
             self.replayed += 1
             self.count_besides()

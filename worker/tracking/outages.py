@@ -9,7 +9,8 @@ While `topology.on.outage` is `wait`, a failure counts against a tuple only if i
   has succeeded. What fails at a task that is down does not count. Its first success ends this, and discards its open failures.
 - Without a verdict a tuple is tried again for `give_up_secs`.
 
-With `give-up` every failure counts. One instance judges for one spout task, and outlives the workers of the bolt tasks.
+With `give-up` every failure counts; while a new version is on trial (`squall submit --replace`), none does. One instance judges
+for one spout task, and outlives the workers of the bolt tasks.
 Must not know: trees, queues, links, the meaning of a tuple.
 """
 
@@ -32,6 +33,8 @@ class FailureHistory:
     """The failures of one emission, over all its attempts."""
 
     counted: int = 0
+    #: Failures while the version was on trial: they are no attempts.
+    excused: int = 0
     #: The time of the first failure without a verdict; None: each failure had one, or its task is down.
     undecided_since: float | None = None
     last: Failure | None = None
@@ -56,6 +59,10 @@ class Outages:
         self.waits = waits
         self.give_up_secs = give_up_secs
         self._tasks: dict[int, _Evidence] = {}
+        #: Whether the version is on trial: no failure counts, and none is evidence against a task.
+        self.on_trial = False
+        #: How many attempts failed.
+        self.attempts_failed = 0
         #: How many emissions have a history: they failed before, and have not ended yet.
         self.alive = 0
 
@@ -71,6 +78,10 @@ class Outages:
     def failed(self, history: FailureHistory, failure: Failure, now: float) -> bool:
         """Judge a failure; return whether its task is down and may not know it."""
         history.last = failure
+        self.attempts_failed += 1
+        if self.on_trial:
+            history.excused += 1
+            return False
         evidence = self._tasks.get(failure.task) if failure.task is not None else None
         if self.waits and failure.attempts != COUNTS and evidence is not None and evidence.is_down:
             history.undecided_since = None
