@@ -83,8 +83,8 @@ class Write(Keep):
 def topology():
     builder = TopologyBuilder("counting")
     builder.set_spout("numbers", Numbers())
-    builder.set_bolt("keep", Keep(), parallelism=4).shuffle("numbers")
-    builder.set_bolt("write", Write()).shuffle("numbers")
+    builder.set_bolt("keep", Keep(), parallelism=4).shuffle_grouping("numbers")
+    builder.set_bolt("write", Write()).shuffle_grouping("numbers")
     return builder.build()
 """
 
