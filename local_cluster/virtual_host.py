@@ -32,7 +32,7 @@ from topology_api import Topology
 from worker.loop.peers import waiting_in
 from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import worker_counters
-from worker.loop.worker import Worker
+from worker.loop.worker import Worker, set_on_trial
 
 MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
 #: Receives a worker's counters: (topology id, worker, incarnation, counters).
@@ -300,7 +300,7 @@ class VirtualContainer:
         """Carry out the worker's orders."""
         worker, orders = self.running, self.orders
         assert orders is not None
-        worker.set_on_trial(ON_TRIAL in orders.conf)
+        set_on_trial(worker, ON_TRIAL in orders.conf)
         if orders.asked == "run":
             if not worker.started:
                 worker.start()

@@ -45,7 +45,7 @@ from nimbus.lifecycle.notes import has_event, with_events
 from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_on_trial, is_up
 from nimbus.lifecycle.states import IllegalTransition
 from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
-from nimbus.lifecycle.trial import SAME_ERRORS, Verdict, verdict, why_bad
+from nimbus.lifecycle.trial import SAME_ERRORS, TrialOutcome, outcome_of, why_bad
 from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import BadRecord, TopologyRecord
 from squall.cluster.registry import Registry
@@ -101,7 +101,7 @@ class UnreadableVersion(IllegalTransition):
 
 
 #: The step that follows from the trial of a version whose workers are up.
-_STEPS: Final = {Verdict.OPEN: None, Verdict.GOOD: "prove", Verdict.BAD: "fail"}
+_STEPS: Final = {TrialOutcome.OPEN: None, TrialOutcome.GOOD: "prove", TrialOutcome.BAD: "fail"}
 
 #: The version that waits, or the previous version. For a version that cannot be read: the event that gives the reason.
 Found = TopologyRecord | Event | None
@@ -157,7 +157,7 @@ def _while_proving(view: LifecycleView, before: Found, now: float) -> str | None
     if record.deadline is None:  # it was suspended
         return "postpone" if record.state == states.ACTIVE else None
     if is_up(view):
-        return _STEPS[verdict(view.trial, now, record.deadline)]
+        return _STEPS[outcome_of(view.trial, now, record.deadline)]
     if record.wait is not None and _is_being_prepared(view):
         # When everything is prepared, at least half of the time remains for the workers.
         return "postpone" if now >= record.deadline - record.wait / 2 else None

@@ -28,7 +28,7 @@ LOOK_SECS: Final = 1.0
 SAME_ERRORS: Final = 3
 
 
-class Verdict(Enum):
+class TrialOutcome(Enum):
     """How a trial stands."""
 
     OPEN = "nothing is decided yet"
@@ -115,19 +115,19 @@ def with_start(trial: Trial, worker: str, event: Event | None, opened: bool) -> 
     return replace(trial, starts={**trial.starts, worker: last}, repeated=repeated)
 
 
-def verdict(trial: Trial, now: float, deadline: float | None) -> Verdict:
+def outcome_of(trial: Trial, now: float, deadline: float | None) -> TrialOutcome:
     """Return how the trial of a version whose workers are up stands."""
     evidence = trial.evidence
     if trial.since is not None:
         if now < trial.since + WINDOW_SECS:
-            return Verdict.OPEN
+            return TrialOutcome.OPEN
         good, bad = evidence.attempts
-        return Verdict.GOOD if good and 2 * bad < good + bad else Verdict.BAD
+        return TrialOutcome.GOOD if good and 2 * bad < good + bad else TrialOutcome.BAD
     if deadline is None or now < deadline:
-        return Verdict.OPEN
+        return TrialOutcome.OPEN
     if evidence.errors:
-        return Verdict.BAD
-    return Verdict.OPEN if evidence.pending else Verdict.GOOD
+        return TrialOutcome.BAD
+    return TrialOutcome.OPEN if evidence.pending else TrialOutcome.GOOD
 
 
 def why_bad(evidence: Evidence) -> str:

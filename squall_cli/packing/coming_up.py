@@ -241,7 +241,7 @@ def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
     mentioned."""
     back = [event for event in status.events if event.kind == "rolled_back" and event.version == topology_id]
     why = f": {own_paths(back[-1].error)}" if back else ""
-    return f"the new version of {status.name!r} did not start, the previous version has the name again{why}"
+    return f"the new version of {status.name!r} was rolled back, the previous version has the name again{why}"
 
 
 def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:

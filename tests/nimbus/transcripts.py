@@ -47,6 +47,25 @@ FLAGS = ("opened", "ended", "drained", "stopped")
 Options = dict[str, str]
 
 
+#: A version takes over from another one: it is being started.
+TWO_VERSIONS = """
+    @ 0 supervisor s1 slots=2; submit words tasks=2
+    words ACTIVE
+      w1 s1/0 (1,0): 1 2
+    @ 1 report words w1 opened
+    = nothing changes
+    @ 2 submit words tasks=3 replace
+    words REPLACING until 32
+      w1 s1/0 (1,0): 1 2
+    @ 3 report words w1 opened drained
+    words REPLACING until 32
+      leaving w1 s1/0 (1,0): 1 2
+    @ 4 report words w1 stopped
+    words ACTIVE until 64
+      w1 s1/0 (2,0): 1 2 3
+""".rstrip("\n")
+
+
 def a_topology(name: str, tasks: int, count: int = 0) -> Topology:
     """One spout of some tasks and optionally a bolt, whose pickles cannot be loaded."""
     spout = ComponentSpec("lines", "spout", tasks, {}, {"default": StreamSpec(("line",))})

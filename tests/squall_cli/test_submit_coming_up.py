@@ -217,7 +217,7 @@ def test_a_replacement_waits_for_the_drain_and_reports_when_the_old_one_has_the_
     failure = coming.update(status(worker("w1"), id="words-0", **events), 91).failure
     assert (
         failure
-        == "the new version of 'words' did not start, the previous version has the name again: it did not open"
+        == "the new version of 'words' was rolled back, the previous version has the name again: it did not open"
     )
 
 
@@ -286,7 +286,7 @@ def test_the_cause_of_an_earlier_rollback_is_not_that_of_this_one() -> None:
     coming.update(status(), 0)
     earlier = happened(rolled_back("words-9", "no such table"))
     failure = coming.update(status(id="words-0", **earlier), 1).failure
-    assert failure == "the new version of 'words' did not start, the previous version has the name again"
+    assert failure == "the new version of 'words' was rolled back, the previous version has the name again"
 
 
 def test_a_replacement_that_failed_is_waited_for_until_the_previous_version_is_there_again() -> None:

@@ -394,7 +394,7 @@ def test_wait_reports_that_a_replacement_was_rolled_back(nimbus: TakingNimbus, p
     assert done.returncode == 1
     assert done.stderr.count("the previous version (words-1) runs again unless") == 1
     assert (
-        "the new version of 'words' did not start, the previous version has the name again: w1 died"
+        "the new version of 'words' was rolled back, the previous version has the name again: w1 died"
         in done.stderr
     )
 

@@ -167,6 +167,6 @@ def test_a_new_version_takes_over_and_one_that_does_not_come_up_is_rolled_back(t
         )
         status, told, errors = submit(cluster, "--replace")
         assert status == 1, errors
-        assert "did not start, the previous version has the name again" in told["failure"]
+        assert "was rolled back, the previous version has the name again" in told["failure"]
         assert json.loads(cluster.squall("status", "mine", "--json").stdout)["id"] == second
     assert sorted(set(out.read_text().splitlines())) == ["first a", "first b", "second a", "second b"]

@@ -210,12 +210,6 @@ class Worker:
         """Whether nothing waits here, in any queue or outbox."""
         return not (self.arrived or self.ack_router.queued) and self.table.at_rest
 
-    def set_on_trial(self, on_trial: bool) -> None:
-        """While the version is on trial, no failure uses up a tuple's attempts."""
-        self.on_trial = on_trial
-        for spout in self.spouts:
-            spout.outages.on_trial = on_trial
-
     def set_active(self, active: bool) -> None:
         """Let the spouts emit, or make them pause; call their `activate` or `deactivate`. Tuples in flight are still processed.
 
@@ -495,3 +489,10 @@ class Worker:
             times.append(self.timers.next_report)
         times.append(self.completion.next_time())
         return min((time for time in times if time is not None), default=None)
+
+
+def set_on_trial(worker: Worker, on_trial: bool) -> None:
+    """While the version is on trial, no failure uses up a tuple's attempts."""
+    worker.on_trial = on_trial
+    for spout in worker.spouts:
+        spout.outages.on_trial = on_trial

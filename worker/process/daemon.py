@@ -39,7 +39,7 @@ from worker.errors.reports import FILE, MODULE, short_line
 from worker.loop.peers import by_tracker, keep_alives
 from worker.loop.snapshot import worker_counters
 from worker.loop.timers import shortest_timeout
-from worker.loop.worker import Worker
+from worker.loop.worker import Worker, set_on_trial
 from worker.process.exit import ProcessExit
 from worker.process.heartbeat import Flags, Heartbeat
 from worker.process.lease import Lease
@@ -247,7 +247,7 @@ class Daemon:
         if orders.version != before.version:
             self.topology = orders_topology(self.topology, orders)
             self.worker.replan(plan_of(orders, self.topology, self.directory))
-        self.worker.set_on_trial(ON_TRIAL in orders.conf)
+        set_on_trial(self.worker, ON_TRIAL in orders.conf)
         self.lease.set_seconds(orders.lease_secs)
         self.ask(orders.asked)
         self.publish_flags()

@@ -1,0 +1,153 @@
+"""The trial of a new version: when it has proved that it runs, and when the previous version comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from squall.cluster.records import WorkerReport
+from squall.reports.events import Cause, Event
+from squall.values import Incarnation
+from tests.nimbus.transcripts import TWO_VERSIONS, Play, Scenario
+
+ON_TRIAL = TWO_VERSIONS.replace("tasks=3 replace", "tasks=3 count=1 replace").replace(": 1 2 3", ": 1 2 3 4")
+UP = """
+    @ 5 report words w1 opened
+    = nothing changes
+"""
+
+
+def test_a_version_whose_tuples_are_acked_for_ten_seconds_has_proved_that_it_runs(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 acked=5 attempts_failed=4
+    = nothing changes
+    @ 15 ticks
+    = nothing changes
+    @ 16 tick
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+@pytest.mark.parametrize(
+    ("counted", "settled", "failed"),
+    [
+        ("emitted=9 acked=5 attempts_failed=5 pending=4", 10, 5),
+        ("emitted=1 attempts_failed=4 pending=1", 4, 4),
+        ("emitted=10 failed=2 replayed=3 acked=1", 6, 5),
+        ("emitted=10 executed=10 raised=5", 10, 5),
+    ],
+)
+def test_a_version_half_of_whose_attempts_fail_is_rolled_back(
+    counted: str, settled: int, failed: int, play: Play
+) -> None:
+    why = f"its tuples fail: of {settled} settled attempts {failed} failed"
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + f"""
+    @ 6 count words w1 {counted}
+    = nothing changes
+    @ 15 ticks
+    = nothing changes
+    @ 16 tick
+    words FAILED ({why})
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    @ 17 report words w1 stopped
+    words ACTIVE
+      w1 s1/0 (3,0): 1 2
+      note: the version words-2-2 was rolled back, and words-1-0 has the name again: {why}
+    """
+    )
+
+
+def test_untracked_tuples_that_are_executed_prove_that_a_version_runs(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 executed=9
+    = nothing changes
+    @ 16 tick
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+def test_a_trial_goes_on_while_trees_are_open_and_none_has_failed(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 executed=9 pending=9
+    = nothing changes
+    @ 100 ticks
+    = nothing changes
+    @ 101 count words w1 emitted=9 acked=9
+    = nothing changes
+    @ 111 tick
+    words ACTIVE
+      w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+def test_a_version_that_emits_nothing_because_its_spout_raises_is_rolled_back(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 errors=9
+    = nothing changes
+    @ 64 tick
+    words FAILED (it emitted nothing, and its code raised 9 errors)
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+def test_another_nimbus_observes_a_trial_from_its_own_beginning(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 attempts_failed=9
+    = nothing changes
+    @ 14 another nimbus
+    words ACTIVE until 74
+      w1 s1/0 (2,0): 1 2 3 4
+    @ 15 count words w1 emitted=9 attempts_failed=9
+    = nothing changes
+    @ 24 ticks
+    = nothing changes
+    @ 25 tick
+    words FAILED (its tuples fail: of 9 settled attempts 9 failed)
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+
+
+def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: Scenario) -> None:
+    scenario.play(TWO_VERSIONS)
+    record = scenario.nimbus.topology("words")
+    (placed,) = scenario.workers(record.id)
+
+    def dies(attempt: int, reason: str, by: str = "reported") -> str:
+        cause = Cause(by, reason=reason, status=77)  # type: ignore[arg-type]
+        event = Event("died", worker="w1", pid=attempt, cause=cause, attempt=attempt)
+        incarnation = Incarnation(placed.incarnation.version, attempt)
+        report = WorkerReport("w1", incarnation, False, False, False, False, None, event=event)
+        scenario.nimbus.report("words", "w1", report)
+        return scenario.nimbus.topology("words").state
+
+    typo, other = "NameError: wrds", "OSError: no disk"
+    states = [dies(1, other), dies(2, typo), dies(3, other), dies(4, other), dies(5, other, "killed")]
+    states += [dies(6, typo), dies(7, typo)]
+    assert set(states) == {"ACTIVE"}
+    assert dies(8, typo) == "FAILED"
+    error = scenario.nimbus.topology("words").error
+    assert error is not None and "3 times in a row" in error and typo in error
