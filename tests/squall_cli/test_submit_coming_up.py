@@ -305,4 +305,4 @@ def test_a_replacement_that_never_had_the_name_is_reported_as_well() -> None:
     coming = arrival()
     coming.update(status(id="words-0", state="REPLACING"), 0)
     assert coming.update(status(id="words-0"), 1).failure is None
-    assert "did not start" in str(coming.update(status(id="words-0"), LAG_SECS + 1).failure)
+    assert "was rolled back" in str(coming.update(status(id="words-0"), LAG_SECS + 1).failure)
