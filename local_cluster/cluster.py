@@ -8,6 +8,7 @@ Must not know: how tasks run.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import shutil
 import tempfile
@@ -181,10 +182,13 @@ class LocalCluster:
         return self._driver.broken
 
     def wait(self, name: str, timeout: float | None = None) -> None:
-        """Wait until a topology is completed. Raises TimeoutError after `timeout` real seconds, and TopologyFailed if the
-        topology failed or was killed. Simulated time does not pass during the call: call `advance` first."""
+        """Wait until a topology is completed. Raises TimeoutError after `timeout` real seconds (None or infinity: never), and
+        TopologyFailed if the topology failed or was killed. Simulated time does not pass during the call: call `advance`
+        first."""
         self._driver.check_outside("wait()")
         check_name(name)
+        if isinstance(timeout, float) and timeout == math.inf:
+            timeout = None
         if timeout is not None:
             check_seconds("wait", "timeout", timeout)
         if self._engine.registry.topologies.get(name) is None:

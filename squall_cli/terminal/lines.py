@@ -1,7 +1,8 @@
 """What a command prints: texts, and lines made of styled pieces, written to a stream in colours, plain, or with rich.
 
 A server, and code that users submitted, choose parts of what is printed. This is the one place that keeps them from sending
-commands to the terminal: every character that does not print is written as an escape, such as `\\x1b`.
+commands to the terminal: every character that does not print is written as an escape, such as `\\x1b`. Spaces of all widths
+are kept.
 Must not know: the content of the lines. rich is imported only for moving displays.
 """
 
@@ -11,6 +12,7 @@ import json
 import os
 import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import IO, TYPE_CHECKING, Final
 
@@ -34,7 +36,12 @@ def harmless(text: str) -> str:
     """Escape unprintable characters: names, and texts of servers, may contain sequences that a terminal obeys."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
+    return "".join(c if c.isprintable() or c in "\n\t" or is_space(c) else f"\\x{ord(c):02x}" for c in text)
+
+
+def is_space(char: str) -> bool:
+    """Return whether this is a space of any width, such as U+00A0; for Python, only U+0020 is printable."""
+    return unicodedata.category(char) == "Zs"
 
 
 def plain(line: Line) -> str:

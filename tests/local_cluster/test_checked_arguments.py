@@ -91,6 +91,15 @@ def test_a_wrong_argument_is_refused_and_changes_nothing(simulated: bool) -> Non
         assert cluster.status("words").state == "ACTIVE"
 
 
+def test_wait_takes_infinity_as_no_timeout() -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(idle("words"))
+        with pytest.raises(TimeoutError, match="is not completed"):
+            cluster.wait("words", INF)
+        with pytest.raises(InvalidConfig, match="timeout is -inf"):
+            cluster.wait("words", -INF)
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -83,6 +83,14 @@ def test_styles_are_the_only_sequences_of_a_line() -> None:
     assert_harmless(in_json(EVIL))
 
 
+def test_spaces_of_all_widths_are_kept() -> None:
+    spaces = "10\xa0000\u202f€\u3000\u2009end"
+    assert harmless(spaces) == spaces
+    assert harmless("\u2028\x85\u200b") == "\\x2028\\x85\\x200b", (
+        "line breaks, and what has no width, are escaped"
+    )
+
+
 def calls_of_echo() -> Iterator[str]:
     """The places in `squall_cli` that print past `terminal/lines.py`."""
     root = Path(squall_cli.__file__).parent
