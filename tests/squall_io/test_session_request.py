@@ -23,6 +23,16 @@ def test_the_users_settings_come_after_ours_and_the_master_last() -> None:
     assert SessionRequest.of(None, None).where == "local[*]"
 
 
+def test_a_driver_without_executors_asks_for_a_secret_unless_the_user_says_otherwise() -> None:
+    for master in (None, "local", "local[3]"):
+        assert SessionRequest.of(master, None).settings["spark.authenticate"] == "true"
+    for master in ("yarn", "local-cluster[1, 1, 512]", "spark://host:7077"):
+        assert "spark.authenticate" not in SessionRequest.of(master, None).settings
+    assert (
+        SessionRequest.of("local", {"spark.authenticate": "false"}).settings["spark.authenticate"] == "false"
+    )
+
+
 def test_equal_requests_do_not_conflict_and_squalls_own_settings_are_ignored() -> None:
     first = SessionRequest.of("local[2]", {"spark.a": "1", "squall.webhdfs.address": "x:1"})
     assert request_conflict(SessionRequest.of("local[2]", {"spark.a": "1"}), first) is None

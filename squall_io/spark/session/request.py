@@ -44,6 +44,9 @@ DEFAULTS: Final = {
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
 #: Further defaults if the master is `local...`.
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+#: Further defaults if the driver is all of Spark (`local`, `local[...]`): its ports, which every user of the machine can reach,
+#: answer only clients with a secret. Spark makes the secret itself and keeps it in the driver; executors would need it, too.
+LONE_DRIVER_DEFAULTS: Final = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
 #: Finds names of settings that are kept off the command line, which every user of the machine can read. Spark also treats
 #: settings with these names as secret.
@@ -115,7 +118,8 @@ class SessionRequest:
     def settings(self) -> dict[str, str]:
         """All settings of the session to start."""
         local = LOCAL_DEFAULTS if self.is_local else {}
-        return {**DEFAULTS, **local, **self.conf, "spark.master": self.where}
+        alone = LONE_DRIVER_DEFAULTS if self.is_local and not self.where.startswith("local-cluster") else {}
+        return {**DEFAULTS, **local, **alone, **self.conf, "spark.master": self.where}
 
     @property
     def connect_settings(self) -> dict[str, str]:
