@@ -45,6 +45,10 @@ class Overdue(SquallError):
     """What a command waits for has not come within the time of --timeout."""
 
 
+class NoAnswer(SquallError):
+    """Nimbus did not answer before the time of --timeout was over."""
+
+
 class WaitProgress:
     """Shows the latest text of the progress."""
 
@@ -85,7 +89,8 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
     try:
         with WaitProgress() as progress:
             while True:
-                found, text = patiently(look, progress.show)
+                left = None if within is None else within - (time.monotonic() - began)
+                found, text = within_time(look, progress.show, left)
                 waited = time.monotonic() - began
                 if found is not None:
                     return found
@@ -94,8 +99,25 @@ def wait(look: Callable[[], tuple[T | None, str]], within: float | None = None) 
                 progress.show(text)
                 pause = min(PAUSES[1], max(PAUSES[0], waited / 10))
                 time.sleep(pause if within is None else min(pause, max(0.0, within - waited)))
+    except NoAnswer as error:
+        raise Overdue(overdue(within or 0.0, str(error))) from None
     except KeyboardInterrupt:
         raise Interrupted("stopped waiting; the cluster continues the work") from None
+
+
+def within_time(look: Callable[[], T], show: Callable[[str], object], left: float | None) -> T:
+    """Return the result of `look`, which is repeated while Nimbus does not answer. Raise `NoAnswer` if the `left` seconds of
+    --timeout are over before an answer comes. None: no time limit but the patience with Nimbus."""
+    from squall.http.client import Refused, Unreachable
+
+    if left is None or left >= PATIENCE:
+        return patiently(look, show)
+    try:
+        return patiently(look, show, within=max(0.0, left))
+    except (Unreachable, Refused) as error:
+        if not is_away(error):
+            raise
+        raise NoAnswer(f"Nimbus does not say how far it is: {error}") from None
 
 
 def obeyed(command: Callable[[], T]) -> T:
@@ -132,7 +154,8 @@ def patiently(
         try:
             return ask()
         except (Unreachable, Refused) as error:
-            if not passes(error) or time.monotonic() - began > within:
+            left = within - (time.monotonic() - began)
+            if not passes(error) or left <= 0:
                 raise
             show(f"asking again in a moment: {error}")
-        time.sleep(PAUSES[1])
+        time.sleep(min(PAUSES[1], left))

@@ -126,7 +126,7 @@ def deactivate(
       squall deactivate word-count --wait    # until no tree is in flight
       squall deactivate word-count -w 30     # the same; exit status 1 after 30 s
     """
-    check_timeout(waits, timeout)
+    check_timeout(waits or wait_secs is not None, timeout)
     limits = [limit for limit in (wait_secs, timeout) if limit is not None]
     with cluster.asked(name) as client:
         answer, shown = obeyed(partial(client.change, name, "deactivate", repeatable=True))

@@ -21,7 +21,7 @@ import click
 
 from squall.packages.travel_rules import NEEDED
 from squall_cli.cluster import cluster_client
-from squall_cli.cluster.waiting import Interrupted, WaitProgress, overdue, patiently
+from squall_cli.cluster.waiting import Interrupted, NoAnswer, WaitProgress, overdue, within_time
 from squall_cli.commands.completion import settings_option
 from squall_cli.options import kinds
 from squall_cli.options.site import Layers, read_layers, with_workers
@@ -318,7 +318,12 @@ def watch(
         return arrival.update(status, time.monotonic())
 
     while True:
-        seen = patiently(check, steps.show)
+        left = None if asked.timeout is None else asked.timeout - (time.monotonic() - began)
+        try:
+            seen = within_time(check, steps.show, left)
+        except NoAnswer as error:
+            result["up_secs"] = None
+            return overdue(asked.timeout or 0.0, f"{accepted.name} is not known to be up: {error}")
         for stage in seen.stages:
             first, *rest = stage.splitlines()
             steps.done("\n".join([f"{first} ({duration(time.monotonic() - began)})", *rest]))

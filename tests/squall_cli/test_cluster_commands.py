@@ -300,6 +300,12 @@ def test_a_wait_with_a_timeout_ends_with_what_is_not_done(
     assert "--timeout says how long --wait may take: give both options" in alone.stderr
 
 
+def test_the_shorter_of_two_limits_of_deactivate_holds(nimbus: FakeNimbus, run: Squall) -> None:
+    result = run("deactivate word_count -w 30 --timeout 0.2")
+    assert result.exit_code == 1
+    assert "had not been acked or failed after 0.2 s" in result.stderr
+
+
 def test_list_and_status_show_that_the_previous_version_is_kept(nimbus: FakeNimbus, run: Squall) -> None:
     nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
     said = "the previous version (word_count-0) runs again unless this one starts within 54.0 s and processes its tuples"
