@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from nimbus.daemon import NimbusDaemon
@@ -20,6 +23,8 @@ from squall.reports.histogram import LatencyHistogram
 from tests.nimbus_http.nimbuses import PlayedSupervisor, counters_of, submission, text_at, words
 
 BOOM = ErrorReport("words", "count", 2, "execute", "ValueError: boom", "words.py:7", (), None, 1.0)
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -170,6 +175,16 @@ def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running
     of_process = {"cpu_cores": 0.5, "resident_memory_bytes": 2**20, "threads": 6, "restarts": 0}
     for name, value in of_process.items():
         assert float(found[f'squall_worker_{name}{{topology="words",worker="w1"}}']) == value
+
+
+def test_the_alert_rules_of_the_page_name_metrics_that_exist(client: Client, running: object) -> None:
+    page = (ROOT / "docs" / "cluster.md").read_text()
+    [block] = [each for each in re.findall(r"```yaml\n(.*?)```", page, re.S) if each.startswith("groups:")]
+    [group] = yaml.safe_load(block)["groups"]
+    named = {name for rule in group["rules"] for name in re.findall(r"squall_\w+", rule["expr"])}
+    there = set(re.findall(r"^# TYPE (\S+) ", text_at(client, "/metrics"), re.M))
+    assert len(named) == len(group["rules"])
+    assert named <= there
 
 
 def test_prometheus_gets_the_users_own_metrics(client: Client, running: PlayedSupervisor) -> None:
