@@ -168,7 +168,12 @@ def as_values(moment: ClusterMoment) -> dict[str, object]:
         "cluster": to_builtins(moment.cluster),
         "rate": moment.rate,
         "components": [
-            {"topology": each.topology, "component": each.name, "rate": each.rate, **vars(each.component)}
+            {
+                "topology": each.topology,
+                "component": each.name,
+                "rate": each.rate,
+                **to_builtins(each.component),
+            }
             for each in moment.busy
         ],
     }

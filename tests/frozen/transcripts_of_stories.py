@@ -12,6 +12,7 @@ from unittest import mock
 from tests.frozen.transcript_facts import line_of
 from tests.worker import random_stories
 from topology_api import Failure, Tuple
+from worker.tasks.async_bolt import Recorder
 
 #: The facts of a report, by their place in a line of the journal: component, task, call, time, times. The rest is for people.
 OF_REPORTS: Final = (0, 1, 2, 7, 8)
@@ -24,9 +25,18 @@ def transcript(seed: int) -> list[str]:
     def note(who: str, what: str, *details: object) -> None:
         lines.append(line_of(0.0, f"{who} {what}", *facts_of(who, what, details)))
 
-    with mock.patch.object(random_stories, "note", note):
+    with (
+        mock.patch.object(random_stories, "note", note),
+        mock.patch.object(Recorder, "reset_timeout", late_reset),
+    ):
         random_stories.tell(seed)
     return lines
+
+
+def late_reset(recorder: Recorder, tup: Tuple) -> None:
+    """Reset a timeout at the end of the call of an asynchronous bolt, as it was when the hashes were frozen; now it is reset at
+    once (`tests/worker/test_reset_timeouts.py`)."""
+    recorder.record("reset_timeout", tup)
 
 
 def facts_of(who: str, what: str, details: tuple[Any, ...]) -> list[Any]:
