@@ -328,7 +328,6 @@ class VirtualContainer:
             tasks=orders.tasks,
             worker_of={task: place.worker for place in orders.placements for task in place.tasks},
             conf=user_conf(orders),
-            on_trial=ON_TRIAL in orders.conf,
             component_confs=orders.component_confs,
             directory=f"{settings.directory()}/{self.topology_id}",
             seed=settings.seed,

@@ -24,9 +24,8 @@ Check = Callable[[object], "str | None"]
 PREFIXES = ("topology.", "nimbus.", "supervisor.", "squall.", "storm.")
 MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of no use
 _MAX_TUPLES = 100_000_000
-_MOST_BITS = (
-    10_000  # of a number in a user's own key; Python refuses to write a number of much more bits as text
-)
+#: Of a number in a user's own key: Python refuses to write a number of much more bits as text.
+_MOST_BITS = 10_000
 
 
 # The place where a configuration is set -> the scopes of the options that are allowed there.

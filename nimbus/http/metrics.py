@@ -5,11 +5,12 @@ Must not know: HTTP.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from nimbus.http.views import Views
+from squall.api.answers import WorkerEntry
 from topology_api.errors import NoSuchTopology
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -25,6 +26,21 @@ _OF_COMPONENTS: Final = (
     ("counter", "dropped", "Untracked tuples dropped because the buffers of a cycle were full."),
     ("gauge", "pending", "Open trees of a spout."),
     ("gauge", "tasks", "Tasks."),
+)
+
+_OF_PROCESSES: Final[tuple[tuple[str, str, Callable[[WorkerEntry], float | None]], ...]] = (
+    (
+        "cpu_cores",
+        "Cores that a worker's process used, on the average of the last ten seconds.",
+        lambda each: each.cpu,
+    ),
+    ("resident_memory_bytes", "Resident memory of a worker's process.", lambda each: each.rss),
+    ("threads", "Threads of a worker's process.", lambda each: each.threads),
+    (
+        "restarts",
+        "Restarts of a worker in this version of the assignment.",
+        lambda each: each.incarnation.restart,
+    ),
 )
 
 _QUANTILES: Final = (("p50", "0.5"), ("p99", "0.99"))
@@ -111,34 +127,13 @@ def _processes(views: Views, names: list[str]) -> Iterator[str]:
     for name in names:
         with suppress(NoSuchTopology):
             known += [(name, each) for each in views.workers(name) if each.pid is not None]
-    rows = [({"topology": name, "worker": each.worker}, each) for name, each in known]
-    for metric, kind, text, values in (
-        (
-            "cpu_cores",
-            "gauge",
-            "Cores that a worker's process used, on the average of the last ten seconds.",
-            [(labels, each.cpu) for labels, each in rows if each.cpu is not None],
-        ),
-        (
-            "resident_memory_bytes",
-            "gauge",
-            "Resident memory of a worker's process.",
-            [(labels, each.rss) for labels, each in rows if each.rss is not None],
-        ),
-        (
-            "threads",
-            "gauge",
-            "Threads of a worker's process.",
-            [(labels, each.threads) for labels, each in rows if each.threads is not None],
-        ),
-        (
-            "restarts",
-            "gauge",
-            "Restarts of a worker in this version of the assignment.",
-            [(labels, each.incarnation.restart) for labels, each in rows],
-        ),
-    ):
-        yield from _one(f"squall_worker_{metric}", kind, text, values)
+    for metric, text, value_of in _OF_PROCESSES:
+        values = [
+            ({"topology": name, "worker": each.worker}, value)
+            for name, each in known
+            if (value := value_of(each)) is not None
+        ]
+        yield from _one(f"squall_worker_{metric}", "gauge", text, values)
 
 
 def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:

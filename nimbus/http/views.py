@@ -262,11 +262,16 @@ class Views:
         hosts = {each.id: each.host for each in self.registry.all_supervisors()}
         view = self._view(record)
         rows = {row[0]: row for row in record.tasks}
-        counted = {worker: counters.process for worker, _, counters in self.counters.of_workers(record.id)}
+        counted = {
+            (worker, incarnation): counters.process
+            for worker, incarnation, counters in self.counters.of_workers(record.id)
+        }
         found = []
         for place, leaving in self._known(view):
             report = view.report_of(place)
-            used = None if report is not None and report.stopped else counted.get(place.worker)
+            used = None
+            if report is not None and not report.stopped:
+                used = counted.get((place.worker, report.incarnation))
             found.append(
                 answers.WorkerEntry(
                     worker=place.worker,

@@ -238,12 +238,12 @@ class Nimbus:
             *progress.workers_of(self.registry.leaving.get(record.id)),
         )
         meant = [placement for placement in wanted if progress.speaks_for(report, placement)]
-        if sender is not None and meant and all(placement.supervisor != sender for placement in meant):
+        if not meant:
+            return False
+        if sender is not None and sender not in {placement.supervisor for placement in meant}:
             _log.warning(
                 "supervisor %s reported for worker %s of %s, which is not its own", sender, worker_id, name
             )
-            return False
-        if not meant:
             return False
         last = self.registry.report(record.id, worker_id)
         # Versions of assignments rise, so no report is refused because of an earlier worker of the same name.

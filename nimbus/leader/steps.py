@@ -50,7 +50,7 @@ class TopologySteps:
     sweep_at: float | None = None
     #: What is known of the versions on trial, by their id.
     trials: dict[str, Trial] = field(default_factory=dict, init=False)
-    #: The components of the version that was looked at last.
+    #: Their components.
     _components: dict[str, Components] = field(default_factory=dict, init=False)
 
     def advance(self, record: TopologyRecord, now: float) -> bool:
@@ -120,6 +120,7 @@ class TopologySteps:
         record, trials = view.record, self.trials
         if not progress.is_on_trial(record):
             trials.pop(record.id, None)
+            self._components.pop(record.id, None)
             return view
         trial = trials.get(record.id, NO_TRIAL)
         for place in view.workers:
@@ -143,7 +144,7 @@ class TopologySteps:
             except BadBlob as error:
                 _log.warning("%s: its counters cannot be judged: %s", view.record.name, error)
                 return Evidence()
-            self._components = {id: components_of(description)}
+            self._components[id] = components_of(description)
         return self.counters.evidence(id, self._components[id], living)
 
     def _forget_gone(self, view: LifecycleView) -> bool:

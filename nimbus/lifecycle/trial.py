@@ -63,11 +63,6 @@ class Evidence:
             return self.executed - self.raised, self.raised
         return (self.acked, 0) if self.acked or self.pending else (self.executed, 0)
 
-    @property
-    def is_silent(self) -> bool:
-        """Whether nothing was emitted and nothing failed."""
-        return not (self.emitted or self.errors or any(self.attempts))
-
 
 @dataclass(frozen=True)
 class Start:

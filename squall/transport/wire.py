@@ -27,7 +27,7 @@ from squall.transport.id_columns import Ids, from_raw, raw
 from squall.values import Address, Incarnation
 from topology_api import Failure, Topology
 from topology_api.tuples import Source
-from topology_api.wording import class_name, message_of
+from topology_api.wording import class_name, is_error, message_of
 
 VERSION: Final = 2
 MAGIC: Final = b"SQ"
@@ -218,7 +218,7 @@ def unpack_batch(
         except BaseException as error:  # the classes of values are the user's, and may raise anything
             held = batch.waiting_roots(0)
             batch.roots, batch.edges, batch.more = Ids(), Ids(), NO_MORE
-            why = str(error) if type(error) is BadFrame else f"{class_name(error)}: {message_of(error)}"
+            why = str(error) if is_error(error, BadFrame) else f"{class_name(error)}: {message_of(error)}"
             raise Undecodable(batch, held, why) from error
     return batch
 

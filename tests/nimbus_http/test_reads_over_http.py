@@ -148,8 +148,8 @@ def test_a_supervisor_speaks_for_no_worker_of_another_host(
     [refused] = stranger.say(crash="ValueError: made up")
     assert refused["worker"] == place.worker
     stranger.send(counters=counters_of(running, 1_000_000, number=99))
-    told = client.get("topologies/words")
-    assert (told["state"], told["components"]["lines"]["emitted"]) == ("ACTIVE", 7)
+    shown = client.get("topologies/words")
+    assert (shown["state"], shown["components"]["lines"]["emitted"]) == ("ACTIVE", 7)
     assert running.send(counters=counters_of(running, 8, number=3)) == []
     assert client.get("topologies/words")["components"]["lines"]["emitted"] == 8
     Registry(store).supervisors.delete("s2")

@@ -73,7 +73,9 @@ def a_worker(*tasks: Any) -> Any:
         inline=False,
         async_bolts=[],
         timers=SimpleNamespace(report_every=float("inf")),
-        plan=SimpleNamespace(tasks_by_logger={"squall.words.count.0": "count[4]"}),
+        plan=SimpleNamespace(
+            tasks_by_logger={"squall.words.count.0": "count[4]"}, topology=SimpleNamespace(name="words")
+        ),
     )
 
 

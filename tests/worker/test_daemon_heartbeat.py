@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from squall import worker_files
-from squall.cluster.counters import WorkerCounters
+from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.reports.error_reports import ErrorReport
 from squall.values import Incarnation
 from squall.worker_files import (
@@ -56,7 +56,7 @@ class Loop:
         self.orders = SimpleNamespace(
             incarnation=Incarnation(3, 1), conf={"topology.worker.timeout.secs": 30}
         )
-        self.counted = WorkerCounters({}, ())
+        self.counted = WorkerCounters({"count": ComponentCounters()}, ())
         self.looked = 0
         self.signs: list[bool] = []
 

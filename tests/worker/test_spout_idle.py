@@ -8,11 +8,12 @@ import pytest
 
 from squall.clock import ManualClock
 from squall.values import TaskRow
+from tests.worker.daemon_stand_ins import a_task
 from topology_api import Fields, Spout, TopologyBuilder
 from topology_api.options import defaults
 from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.plan import WorkerPlan
-from worker.loop.snapshot import idle_reason
+from worker.loop.snapshot import held_up_by, idle_reason
 from worker.tasks.simulated_async import SimulatedAsync
 from worker.tasks.spout import SpoutTask
 
@@ -118,3 +119,11 @@ def test_a_spout_that_has_emitted_since_the_last_reading_is_not_idle(
     assert idle_reason(task) == "waits as it asked", "nothing since"
     clock.move_to(clock.now() + 60.0)
     assert runs(task, emits_and_waits) == "waits as it asked", "the last reading is too old"
+
+
+def test_a_spout_whose_worker_is_inside_a_long_call_says_which(task: SpoutTask, clock: ManualClock) -> None:
+    other = a_task(4, busy_since=clock.now())
+    assert held_up_by(task, other) == "", "the call has just begun"
+    clock.move_to(clock.now() + 2.0)
+    assert held_up_by(task, other) == "waits for a call of count[4]"
+    assert held_up_by(task, None) == held_up_by(task, task) == ""

@@ -44,8 +44,6 @@ class WorkerPlan:
     topology_id: str = ""
     #: False: another worker gets tuples only after the transport has linked it.
     linked: bool = True
-    #: Whether this version is on trial: then no failure uses up a tuple's attempts.
-    on_trial: bool = False
 
     @property
     def own_tasks(self) -> list[TaskRow]:

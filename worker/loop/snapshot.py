@@ -1,6 +1,6 @@
 """Reads the counters of a worker at one moment from its tasks: worker -> `WorkerCounters`.
 
-This module changes nothing but its own last reading of a spout, so any thread may call it while the worker runs. Times are
+This module changes nothing but its own earlier readings of a task, so any thread may call it while the worker runs. Times are
 those of the worker's clock; a process turns them into wall-clock time (`worker.process.wall_clock`).
 Must not know: how workers are driven, where counters go.
 """
@@ -26,7 +26,7 @@ LONGEST_READING: Final = 10.0
 #: The source of the numbers of readings, for all workers of this process. A reading takes its number when it begins.
 _numbers = count(1)
 #: A call is shown once it has run for this many seconds.
-LONG_CALL: Final = 1.0
+SHOWN_SECONDS: Final = 1.0
 
 
 def worker_counters(worker: Worker) -> WorkerCounters:
@@ -41,7 +41,7 @@ def worker_counters(worker: Worker) -> WorkerCounters:
     for task in tasks:
         if task not in former:
             add_task(components[task.spec.id], task)
-            add_present(components[task.spec.id], task, stopped)
+            add_present(components[task.spec.id], task, stopped, worker.running)
     for component, log in worker.errors.items():
         components[component].errors = log.count
     for component, dropped in list(worker.links.dropped.items()):
@@ -68,19 +68,28 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
         counters.first_failure = min(firsts, default=None)
 
 
-def add_present(counters: ComponentCounters, task: Task, stopped: bool) -> None:
-    """Add the gauges of one task and, unless it has been stopped, its present state."""
+def add_present(counters: ComponentCounters, task: Task, stopped: bool, running: Task | None) -> None:
+    """Add the gauges of one task and, unless it has been stopped, its present state. `running`: the task whose job the worker's
+    loop is running."""
     add_values(counters.gauges, task.metrics.read_gauges())
-    if not stopped:
-        counters.loads[task.id] = load_of(task)
-    if isinstance(task, SpoutTask) and not stopped:
+    if stopped:
+        return
+    counters.loads[task.id] = load_of(task)
+    if isinstance(task, SpoutTask):
         counters.pending += task.pending
-        reason = idle_reason(task)
+        reason = idle_reason(task) or held_up_by(task, running)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
-    elif isinstance(task, BoltTask) and task.probing is not None and not stopped:
+    elif isinstance(task, BoltTask) and task.probing is not None:
         counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")
-    elif (reason := task.waits_for) and not stopped:
+    elif reason := task.waits_for:
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
+
+
+def held_up_by(task: Task, running: Task | None) -> str:
+    """Return which call a task waits for, if the worker's loop is inside a long call of another task; else ""."""
+    if running is None or running is task or task.jobs or task.now() - running.busy_since < SHOWN_SECONDS:
+        return ""
+    return f"waits for a call of {running.spec.id}[{running.id}]"
 
 
 def has_emitted(task: SpoutTask) -> bool:
@@ -95,35 +104,26 @@ def has_emitted(task: SpoutTask) -> bool:
 
 def load_of(task: Task) -> TaskLoad:
     """Return a task's present load."""
-    now = task.now()
-    since = running_since(task)
-    if since is not None and now - since < LONG_CALL:
-        since = None
-    # The calls of an asynchronous bolt are counted when they end, as shares of its `max_concurrency`.
-    running = 0.0 if since is None or isinstance(task, AsyncBoltTask) else now - since
-    if isinstance(task, AsyncBoltTask):
+    now, calls = task.now(), task.work.calls
+    if isinstance(
+        task, AsyncBoltTask
+    ):  # its calls are counted when they end, as shares of its `max_concurrency`
         started = [call.started for call in list(task.in_flight.values())]
+        since, held = min(started, default=None), 0
         running = sum(now - each for each in started) / task.max_concurrency
+    else:
+        since = task.busy_since if task.jobs else None
+        held = task.buffered() if isinstance(task, BoltTask) else 0
+        running = 0.0 if since is None or now - since < SHOWN_SECONDS else now - since
     share = task.work.share(now, running)
-    calls = task.work.calls
-    held = task.buffered() if isinstance(task, BoltTask) and not isinstance(task, AsyncBoltTask) else 0
     return TaskLoad(
         task.id,
         busy=None if share is None else round(share, 2),
         queue=task.waiting() + held,
         execute_p50=calls.percentile(50),
         execute_p99=calls.percentile(99),
-        call_since=since,
+        call_since=None if since is None or now - since < SHOWN_SECONDS else since,
     )
-
-
-def running_since(task: Task) -> float | None:
-    """Return since when the task's present job, or the oldest asynchronous call, has been running; None if there is none."""
-    if isinstance(task, AsyncBoltTask):
-        started = [call.started for call in list(task.in_flight.values())]
-        if started:
-            return min(started)
-    return task.busy_since if task.jobs else None
 
 
 def idle_reason(task: SpoutTask) -> str:

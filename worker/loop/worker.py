@@ -98,7 +98,8 @@ class Worker:
         #: The task whose job the loop is running. Other threads read it, to report what a slow worker is doing.
         self.running: Task | None = None
         self.started = self.stopped = self.draining = False
-        self.on_trial = plan.on_trial
+        #: Whether this version is on trial: then no failure uses up a tuple's attempts.
+        self.on_trial = False
         #: When the clock was last read after a job in the loop.
         self.clock_read = now()
         #: Seconds that the last round of the loop took, without the routing of queued acks.

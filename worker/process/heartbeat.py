@@ -108,7 +108,7 @@ class Heartbeat:
 
     def __post_init__(self) -> None:
         self.process = os.getpid()
-        self.long_calls = LongCalls(self.calls.worker)
+        self.long_calls = LongCalls(self.calls.worker.plan.topology.name)
         stat = stat_of(self.process)
         self.began = 0 if stat is None else stat.started
         self.orders_file = file_mark(worker_files.path_of(self.loop.directory, worker_files.ORDERS))
@@ -186,7 +186,7 @@ class Heartbeat:
         now = self.loop.lease.now()
         self.last_heartbeat, self.next_heartbeat = now, now + HEARTBEAT_SECONDS
         running = self.calls.watch(now)
-        self.long_calls.check(running, self.calls.frames())
+        self.long_calls.check(running, self.calls.frames)
         self.end_if_hung(running)
         self.write_heartbeat(running[0] if running else None)
         bound_output(self.loop.directory)

@@ -8,83 +8,86 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import CoroutineType, FrameType
 from typing import Any, Final
 
 from squall.cluster.counters import WorkerCounters
 from squall.reports.error_reports import KEPT, ErrorReport
-from topology_api.tuples import Tuple
+from topology_api.tuples import BOUNDED, Tuple
+from topology_api.wording import class_name
 from worker.errors.reports import is_own, short_line
-from worker.loop.worker import Worker
 from worker.process.call_watch import YOUNG_SECONDS, UserCall, user_frame
 from worker.tasks.async_bolt import AsyncCall
-from worker.tasks.emitter import short
 
 #: Seconds after which a call of a bolt is reported.
 LONG_CALL: Final = 5.0
 #: The text of a report.
 TEXT: Final = f"a call has not returned for {LONG_CALL:.0f} s"
-_MOST_VALUES: Final = 200
+_PLAIN: Final = frozenset((str, bytes, int, float, bool, type(None)))
+
+
+@dataclass(frozen=True)
+class LongCall:
+    """What is known of a long call."""
+
+    component: str
+    place: str
+    #: The tuple, or the first of a batch; "" if the call has none.
+    shown: str
 
 
 class LongCalls:
     """The long calls of one worker, and the reports on them."""
 
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        #: (task, start on the worker's clock) -> (place, the tuple's text).
-        self.known: dict[tuple[int, float], tuple[str, str]] = {}
+    def __init__(self, topology: str) -> None:
+        self.topology = topology
+        #: By task and start on the worker's clock.
+        self.known: dict[tuple[int, float], LongCall] = {}
         #: Calls that have been reported, of those that still run.
         self.reported: set[tuple[int, float]] = set()
         self.reports: deque[ErrorReport] = deque(maxlen=KEPT)
         self.counts: Counter[str] = Counter()
 
-    def check(self, running: Iterable[UserCall], frames: Mapping[int, FrameType]) -> None:
+    def check(self, running: Iterable[UserCall], frames: Callable[[], Mapping[int, FrameType]]) -> None:
         """Find the place and the tuple of each call that has become long; forget calls that have returned."""
-        # The watch times a call only after its first second.
-        long = [
-            call for call in running if call.mark is not None and call.seconds >= LONG_CALL - YOUNG_SECONDS
-        ]
-        self.known = {
-            key: self.known.get(key) or (place_of_call(call, frames), tuple_of_call(call, frames))
-            for call in long
-            if call.task.opened and not call.task.closed
-            for key in [(call.task.id, call.since)]
-        }
+        before, self.known = self.known, {}
+        for call in running:
+            # The watch times a call only after its first second.
+            is_long = call.mark is not None and call.seconds >= LONG_CALL - YOUNG_SECONDS
+            if is_long and call.task.opened and not call.task.closed:
+                key = call.task.id, call.since
+                self.known[key] = before.get(key) or long_call_of(call, frames())
         self.reported &= self.known.keys()
 
     def add_to(self, counters: WorkerCounters) -> WorkerCounters:
         """Return the counters with the place and the tuple of each long call, and the reports. Times are wall-clock time."""
-        for key, (place, shown) in self.known.items():
-            for component, counted in counters.components.items():
-                load = counted.loads.get(key[0])
-                if load is None or load.call_since is None:
-                    continue
-                counted.loads[key[0]] = replace(load, call_place=place, call_tuple=shown)
-                # A bolt's call has a tuple. A spout's may take any time, and so may a call that opens a task.
-                if key not in self.reported and shown:
-                    self.reported.add(key)
-                    self.counts[component] += 1
-                    time = load.call_since + LONG_CALL
-                    frames = (f"at {place}",) if place else ()
-                    report = ErrorReport(
-                        self.worker.plan.topology.name,
-                        component,
-                        key[0],
-                        "",
-                        TEXT,
-                        place,
-                        frames,
-                        shown,
-                        time,
-                    )
-                    self.reports.append(report)
+        for key, call in self.known.items():
+            loads = counters.components[call.component].loads
+            load = loads.get(key[0])
+            if load is None or load.call_since is None:
+                continue
+            loads[key[0]] = replace(load, call_place=call.place, call_tuple=call.shown)
+            # A bolt's call has a tuple. A spout's may take any time, and so may a call that opens a task.
+            if call.shown and key not in self.reported:
+                self.reported.add(key)
+                self.counts[call.component] += 1
+                self.reports.append(self._report(key[0], call, load.call_since + LONG_CALL))
         for component, count in self.counts.items():
-            if component in counters.components:
-                counters.components[component].errors += count
+            counters.components[component].errors += count
         return replace(counters, reports=(*counters.reports, *self.reports)) if self.reports else counters
+
+    def _report(self, task: int, call: LongCall, time: float) -> ErrorReport:
+        frames = (f"at {call.place}",) if call.place else ()
+        return ErrorReport(
+            self.topology, call.component, task, "", TEXT, call.place, frames, call.shown, time
+        )
+
+
+def long_call_of(call: UserCall, frames: Mapping[int, FrameType]) -> LongCall:
+    """Return what the stacks of the threads show of a call."""
+    return LongCall(call.task.spec.id, place_of_call(call, frames), tuple_of_call(call, frames))
 
 
 def place_of_call(call: UserCall, frames: Mapping[int, FrameType]) -> str:
@@ -114,15 +117,26 @@ def stack_of(call: UserCall, frames: Mapping[int, FrameType]) -> Iterator[FrameT
 def tuple_of_call(call: UserCall, frames: Mapping[int, FrameType]) -> str:
     """Return the text of the tuple, or of the first tuple of a batch; "" if the call has none."""
     if isinstance(call.mark, AsyncCall):
-        return short_line(short(call.mark.tup, _MOST_VALUES))
+        return shown_tuple(call.mark.tup)
     frame = user_frame(frames.get(call.task.emitter.owner))
     if frame is None or call.task.spec.kind != "bolt":
         return ""
     values = frame.f_locals
     for name in frame.f_code.co_varnames[: frame.f_code.co_argcount]:
         value = values.get(name)
-        if isinstance(value, Tuple):
-            return short_line(short(value, _MOST_VALUES))
-        if type(value) is list and value and isinstance(value[0], Tuple):
-            return short_line(f"a batch of {len(value)} tuples, the first {short(value[0], _MOST_VALUES)}")
+        if type(value) is Tuple:
+            return shown_tuple(value)
+        if type(value) is list and value and type(value[0]) is Tuple:
+            return f"a batch of {len(value)} tuples, the first {shown_tuple(value[0])}"
     return ""
+
+
+def shown_tuple(tup: Tuple) -> str:
+    """Return a tuple as its `repr` does, but a value of any other than Python's plain types only by its class: the call that
+    does not return may hold a lock that the value's own `repr` waits for, and this thread must go on."""
+    pairs = (f"{name}={_shown(value)}" for name, value in zip(tup.fields, tup.values))
+    return short_line(f"<Tuple {tup.component}[{tup.task}] {tup.stream}: {', '.join(pairs)}>")
+
+
+def _shown(value: object) -> str:
+    return BOUNDED.repr(value) if type(value) in _PLAIN else f"<{class_name(value)}>"
