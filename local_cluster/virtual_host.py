@@ -247,6 +247,13 @@ class VirtualContainer:
         """See `Container`. Not used: `count` passes counters on."""
         return None
 
+    def show_stacks(self) -> None:
+        """See `Container`. Does nothing: there is no process."""
+
+    def shown_stacks(self) -> str:
+        """See `Container`."""
+        return ""
+
     def terminate(self) -> None:
         """See `Container`."""
         self.kill()

@@ -8,6 +8,8 @@
   pulse.json      worker -> supervisor: the heartbeat, with the worker's state and the call that the worker is executing
   counters.json   worker -> supervisor: cumulative counters; a heartbeat names the matching counters by their number
   end.json        worker -> supervisor: why the worker ended, if it ended by itself
+  question.json   supervisor -> worker: asks where the worker's threads are; a number that rises
+  stacks.json     worker -> supervisor: the answer, with the number of the question
   worker.log      the worker's log, rotated
   output.log      output to the process's own stdout and stderr: from C code, a dying interpreter, child processes
   scratch/        the tasks' own directories (`Context.directory`)
@@ -28,17 +30,19 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec import Struct
+from msgspec import Struct, convert
 from msgspec.structs import asdict
 
 from squall import atomic_files, guarded_files, spare_files
 from squall.cluster.records import JSON, Placement
 from squall.exact_structs import S, build_type_info, read_exactly
 from squall.guarded_files import DamagedFile, read_guarded
+from squall.reports.stacks import WorkerStacks
 from squall.values import Address, Incarnation, Keys, TaskRow
 from topology_api.errors import SquallError
 
@@ -49,10 +53,15 @@ LEASE: Final = "lease.json"
 HEARTBEAT: Final = "pulse.json"
 COUNTERS: Final = "counters.json"
 END: Final = "end.json"
+QUESTION: Final = "question.json"
+STACKS: Final = "stacks.json"
 LOG: Final = "worker.log"
 OUTPUT: Final = "output.log"
 SCRATCH: Final = "scratch"
 WORK: Final = "work"
+
+#: The signal at which a worker writes the stacks of its threads into its output.
+SHOW_STACKS: Final = signal.SIGUSR2
 
 # The exit statuses of a worker that ends by itself; end.json gives the reason in words. Squall's code sets no other status.
 EXIT_STOPPED: Final = 0
@@ -76,6 +85,7 @@ MOST_BYTES: Final[Mapping[str, int]] = {
     HEARTBEAT: 128 * 1024,
     COUNTERS: 4 * 1024 * 1024,
     END: 64 * 1024,
+    STACKS: 4 * 1024 * 1024,
 }
 #: The most bytes of any other file.
 _MOST_OTHER: Final = 64 * 1024
@@ -262,6 +272,15 @@ def path_of(directory: Path | str, name: str) -> str:
     return os.path.join(directory, name)
 
 
+def mark_of(directory: Path | str, name: str) -> tuple[int, int, int] | None:
+    """Return a value that changes when a file is replaced; None if there is none."""
+    try:
+        stat = os.stat(path_of(directory, name))
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+
 def read_orders(directory: Path | str) -> Orders | None:
     """Return the orders in a worker's directory."""
     return _read_struct(directory, ORDERS, Orders, ("bind", "host", "lease_secs", "seed"))
@@ -276,6 +295,15 @@ def read_heartbeat(directory: Path | str) -> WorkerHeartbeat | None:
 def read_end(directory: Path | str) -> End | None:
     """Return the reason that a worker gives for its end."""
     return _read_struct(directory, END, End)
+
+
+def read_stacks(directory: Path | str) -> WorkerStacks | None:
+    """Return the last stacks that a worker has shown."""
+    body = read(directory, STACKS)
+    try:
+        return None if body is None else convert(body, WorkerStacks)
+    except Exception as error:
+        raise BadFile(f"{directory}/{STACKS}: {error}") from error
 
 
 def read_keys(directory: Path | str) -> Keys | None:

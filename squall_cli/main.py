@@ -45,6 +45,7 @@ COMMANDS: Final = {
     "rebalance": Entry("Change the number of workers or tasks of a topology.", "lifecycle:rebalance"),
     "errors": Entry("Show the errors that a topology's components reported.", "status:errors"),
     "logs": Entry("Show the logs of a topology's workers.", "logs"),
+    "stack": Entry("Show where the threads of a topology are at this moment.", "stack"),
     "top": Entry("Watch the busiest components of a cluster.", "top"),
     "drain": Entry("Move all work away from a host.", "supervisors:drain"),
     "nimbuses": Entry("List the Nimbuses of a cluster and their keys.", "nimbuses"),

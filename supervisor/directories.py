@@ -47,6 +47,8 @@ _TALK: Final = (
     worker_files.HEARTBEAT,
     worker_files.COUNTERS,
     worker_files.END,
+    worker_files.QUESTION,
+    worker_files.STACKS,
     PROCESS,
 )
 #: The files that the supervisor writes there.
@@ -108,8 +110,9 @@ class Directories:
         directories stay."""
         directory = self.worker(topology_id, worker)
         make_private_folder(directory)
-        for name in (worker_files.HEARTBEAT, worker_files.COUNTERS, worker_files.END, PROCESS):
-            self._clear(directory / name)
+        for name in _TALK:
+            if name not in _WRITTEN:
+                self._clear(directory / name)
         for name in (*_WRITTEN, worker_files.LOG, worker_files.OUTPUT):
             if not is_file(directory / name):  # user code may have put anything there
                 self._clear(directory / name)

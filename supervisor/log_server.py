@@ -1,7 +1,8 @@
-"""The supervisor's HTTP server: the Nimbuses read the workers' logs from it, and pass the logs on to operators.
+"""The supervisor's HTTP server: the Nimbuses read the workers' logs and stacks from it, and pass them on to operators.
 
 `GET /logs/<topology id>/<worker>?file=worker|output|build&offset=N&limit=N` answers
-`{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /health` needs no credentials. Only a Nimbus
+`{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /stacks/<topology id>/<worker>` asks the worker where
+its threads are; `GET /health` needs no credentials. Only a Nimbus
 of this cluster, known by its key pair, may read logs. The server runs in its own thread and uses only files.
 Must not know: processes, the supervisor's loop.
 """
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from squall.api.answers import LogAnswer
+from squall.api.answers import LogAnswer, StacksAnswer
 from squall.http.json_app import Refusal, json_app
 from squall.http.server import HttpServer, listen
 from squall.security.tls import ServerFiles
@@ -21,6 +22,7 @@ from squall.values import Incarnation
 from squall.worker_files import LOG, OUTPUT, BadFile, read_orders
 from supervisor.directories import Directories
 from supervisor.log_files import SOME, read_piece
+from supervisor.stack_questions import ask_stacks
 
 #: How many seconds a connection without a request is kept.
 KEEP_SECS: Final = 30
@@ -69,8 +71,10 @@ class LogServer:
         if not self._may_ask(_header(scope, b"authorization")):
             raise Refusal(401, "Unauthorized", "only a Nimbus of this cluster may read logs here")
         parts = path.split("/")
-        if len(parts) != 4 or parts[:2] != ["", "logs"] or not (parts[2] and parts[3]):
+        if len(parts) != 4 or parts[0] or parts[1] not in ("logs", "stacks") or not (parts[2] and parts[3]):
             raise Refusal(404, "NoSuchPage", _NO_ANSWER.format(path=repr(path[:80])))
+        if parts[1] == "stacks":
+            return self._stacks(unquote(parts[2]), unquote(parts[3]))
         query = _query(scope["query_string"])
         file = query.get("file", "worker")
         offset, limit = _whole(query, "offset", 0), _whole(query, "limit", SOME)
@@ -88,6 +92,22 @@ class LogServer:
         return LogAnswer(
             worker, _incarnation(directory), found.offset, found.next_offset, found.size, found.text
         )
+
+    def _stacks(self, topology_id: str, worker: str) -> StacksAnswer:
+        """Return where the threads of a worker are; raise `Refusal` if the worker is not here."""
+        directory = self._directories.worker(topology_id, worker)
+        if not directory.is_dir():
+            raise Refusal(
+                404, "NoSuchWorker", f"worker {worker!r} of {topology_id!r} does not run on this host"
+            )
+        incarnation = _incarnation(directory)
+        try:
+            found = ask_stacks(directory)
+        except OSError as error:
+            raise Refusal(503, "Unavailable", f"the worker cannot be asked: {error}") from None
+        if found is None:
+            return StacksAnswer(worker, incarnation, False)
+        return StacksAnswer(worker, incarnation, True, found.pid, found.stacks, found.more)
 
     def _path(self, topology_id: str, directory: Path, file: str) -> Path | None:
         if file == "build":

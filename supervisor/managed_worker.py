@@ -22,6 +22,7 @@ from supervisor.orders import Occasion, ports_of
 from supervisor.plan import Backoff, Key, Running
 from supervisor.process_host import Container, Recovered
 from supervisor.rare_warnings import RareWarnings
+from supervisor.silence import SILENT_SECS, WRITE_SECS, Silence, text_of
 from topology_api.errors import SquallError
 
 _log = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class ManagedWorker(Running):
         self.started, self.behind = 0.0, False
         self.heard = self.signalled = self.told_to_stop = self.killed = None
         self.killed_because: str | None = None
+        self.silence: Silence | None = None
         # The time at which the process itself ended; other processes of its session may still run.
         self.over: float | None = None
 
@@ -90,6 +92,8 @@ class ManagedWorker(Running):
         """Return the report for Nimbus. `asked`: what the topology's state asks of its workers. `stopped`: whether the worker's
         work here is over."""
         heartbeat, event = self.heartbeat, self.event
+        if self.silence is not None and self.silence.text:
+            event = Event("text", worker=self.worker, error=f"worker {self.worker} {self.silence.text}")
         report = WorkerReport(
             self.worker, self.incarnation, False, False, False, stopped, None,
             version=self.version, note=None if event is None else sentence(event), waits=self._waits, event=event,
@@ -119,6 +123,7 @@ class ManagedWorker(Running):
         gone = self.container.gone()
         self.over = self.over if not self.container.ended() else now if self.over is None else self.over
         self._read_heartbeat(now)
+        self._watch_silence(now)
         if self.over is not None and not gone and now - self.over >= _STUCK:
             _log.warning("%s has ended, but a process that it started cannot be killed", self.label)
             gone = True
@@ -141,6 +146,25 @@ class ManagedWorker(Running):
         self.behind = self.orders is not None and heartbeat.orders < self.orders.number
         if heartbeat.address is not None:
             self.ports = ports_of(heartbeat.address)
+
+    def _watch_silence(self, now: float) -> None:
+        """If the worker sends no heartbeats, find out what it does."""
+        heard = self.heard
+        if (
+            heard is None
+            or now - heard < SILENT_SECS
+            or self.over is not None
+            or self.told_to_stop is not None
+        ):
+            self.silence = None
+        elif self.silence is None:
+            self.silence = Silence(now)
+            self.container.show_stacks()
+        elif not self.silence.text and now - self.silence.since >= WRITE_SECS:
+            call = None if self.heartbeat is None else self.heartbeat.executing
+            text = text_of(now - heard, call, self.container.shown_stacks())
+            self.silence = Silence(self.silence.since, text)
+            _log.warning("%s %s", self.label, text)
 
     def counters(self, now: float) -> bytes | None:
         """Return the worker's counters if the heartbeat says that they have changed, else None."""

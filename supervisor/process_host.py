@@ -59,6 +59,12 @@ class Container(Protocol):
     def wake(self) -> None:
         """Signal that there are new orders."""
 
+    def show_stacks(self) -> None:
+        """Make the process write the stacks of its threads into its output, even if a call holds Python's own lock."""
+
+    def shown_stacks(self) -> str:
+        """Return what the process has written since the last call of `show_stacks`."""
+
     def terminate(self) -> None:
         """Ask the process to drain and end, without orders."""
 

@@ -21,6 +21,7 @@ from squall import spare_files, worker_files
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import StoreError
+from squall.daemon.process_stat import catches
 from squall.security.sealing import KeyPair
 from squall.transport.carriers import same_host
 from squall.values import Incarnation, Keys
@@ -41,6 +42,8 @@ _log = logging.getLogger(__name__)
 _KILL_PATIENCE: Final = 2.0
 #: How many bytes of a process's last output may explain its end.
 _TAIL_BYTES: Final = 4096
+#: How many bytes of its stacks are read.
+_STACKS_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ class WorkerContainer:
         self._process: WorkerProcess | None = None
         # Inode and modification time of the last heartbeat file that was read.
         self._read: tuple[int, int] | None = None
-        self._output_begin = 0
+        self._output_begin = self._shown_begin = 0
 
     @property
     def pid(self) -> int | None:
@@ -240,6 +243,17 @@ class WorkerContainer:
         """See `Container`."""
         if self._process is not None:
             self._process.signal(signal.SIGUSR1)
+
+    def show_stacks(self) -> None:
+        """See `Container`."""
+        self._shown_begin = exits.output_size(self.directory)
+        # The signal would end a worker of a release that has no handler for it.
+        if self._process is not None and catches(self._process.pid, worker_files.SHOW_STACKS):
+            self._process.signal(worker_files.SHOW_STACKS)
+
+    def shown_stacks(self) -> str:
+        """See `Container`."""
+        return tail(self.directory / worker_files.OUTPUT, self._shown_begin, _STACKS_BYTES)
 
     def terminate(self) -> None:
         """See `Container`."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, convert
 
@@ -271,11 +271,22 @@ def counters(services: Services, call: Plain) -> Reply:
 
 
 def log(services: Services, call: ApiCall[requests.LogQuery, None]) -> Reply:
-    worker, query = call.path["worker"], call.query
+    query = call.query
+    found = _of_its_supervisor(
+        services, call, "logs", file=query.file, offset=query.offset, limit=query.limit
+    )
+    return 200, convert(found, answers.LogAnswer)
+
+
+def stacks(services: Services, call: Plain) -> Reply:
+    return 200, convert(_of_its_supervisor(services, call, "stacks"), answers.StacksAnswer)
+
+
+def _of_its_supervisor(services: Services, call: ApiCall[Any, Any], what: str, **query: object) -> Any:
+    """Return the answer of the supervisor that runs a worker."""
+    worker = call.path["worker"]
     topology_id, record = services.views.supervisor_of(call.path["name"], worker)
     if not record.url:
-        raise Refused(404, "NotFound", f"supervisor {record.id} on {record.host} does not serve logs")
+        raise Refused(404, "NotFound", f"supervisor {record.id} on {record.host} does not serve {what}")
     with closing(services.ask_supervisor(record)) as client:
-        path = f"/logs/{at(topology_id, worker)}"
-        answer = client.get(path, file=query.file, offset=query.offset, limit=query.limit)
-        return 200, convert(answer, answers.LogAnswer)
+        return client.get(f"/{what}/{at(topology_id, worker)}", **query)

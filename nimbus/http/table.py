@@ -156,6 +156,11 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {200: answers.LogAnswer}, query=requests.LogQuery, errors=(400, 404),
     ),
     Endpoint(
+        "GET", f"{API}/topologies/{{name}}/workers/{{worker}}/stacks", handlers.stacks,
+        "Where the threads and the running calls of a worker are; asked through its supervisor, for up to three seconds",
+        {200: answers.StacksAnswer}, errors=(404,),
+    ),
+    Endpoint(
         "PUT", f"{API}/files/{{sha256}}", None, "Send a file of a topology; the body is its bytes",
         {201: answers.FileAnswer, 200: answers.FileAnswer}, leads="always", errors=(400, 413),
         notes={200: "if the file was already there"}, group="Files", name="put_file",

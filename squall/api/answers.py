@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from squall.reports.events import Event
+from squall.reports.stacks import CallStack
 from squall.status import ComponentStatus, DownTask, TaskLoad
 from squall.values import Incarnation, TaskRow
 
@@ -393,6 +394,18 @@ class LogAnswer(Struct, frozen=True):
     next_offset: int
     size: int
     text: str
+
+
+class StacksAnswer(Struct, frozen=True):
+    """Where the threads of a worker are. `answered`: false if the worker did not answer within three seconds: it is starting or
+    stopped, or a call holds Python's own lock; `more`: how many further stacks there are."""
+
+    worker: str
+    incarnation: Incarnation | None
+    answered: bool
+    pid: int | None = None
+    stacks: tuple[CallStack, ...] = ()
+    more: int = 0
 
 
 # Files, daemons, machines

@@ -50,6 +50,15 @@ def runs(pid: int, started: int) -> bool:
     return (stat := stat_of(pid)) is not None and stat.started == started and stat.living
 
 
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process has a handler of its own for a signal, so that the signal does not end it."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/status").read_bytes().splitlines():
+            if line.startswith(b"SigCgt:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
 def all_processes() -> Iterator[Stat]:
     """Yield every process; none if the system does not list them."""
     with suppress(FileNotFoundError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,9 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import WorkerReport, encode
 from squall.packages.archives import pack
 from squall.reports.error_reports import ErrorReport
+from squall.reports.stacks import CallStack, StackFrame, WorkerStacks
 from squall.values import Incarnation
+from squall.worker_files import STACKS, write
 from supervisor.directories import Directories
 from supervisor.log_server import LogServer
 from tests.flaky_store import FlakyStore
@@ -100,7 +103,12 @@ class Asked:
 def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
     """The URL of a supervisor that has a log of worker "w1"."""
     directories = Directories(folder)
-    (directories.make_worker(topology_id, "w1") / "worker.log").write_text("one\ntwo\n")
+    directory = directories.make_worker(topology_id, "w1")
+    (directory / "worker.log").write_text("one\ntwo\n")
+    stack = CallStack("MainThread", "count", 2, 7.5, "", (StackFrame("count.py", 12, "execute", "wait()"),))
+    write(
+        directory, STACKS, WorkerStacks(time.time_ns() + 10**12, 4711, (stack,))
+    )  # answers later questions, too
     server = LogServer("127.0.0.1", 0, directories, lambda topology: None, lambda header: True)
     server.start()
     try:
@@ -151,6 +159,7 @@ def test_every_described_answer_matches_the_document(
     with logs_of(tmp_path / "supervisor", topology_id) as url:
         PlayedSupervisor(store, ask.nimbus, url=url)  # the same one at an address
         ask("GET", "topologies/{name}/workers/{worker}/log", name="words", worker="w1")
+        ask("GET", "topologies/{name}/workers/{worker}/stacks", name="words", worker="w1")
     for change in ("deactivate", "activate", "rebalance"):
         ask("POST", f"topologies/{{name}}/{change}", {}, name="words")
     ask("DELETE", "topologies/{name}", name="words", query="?wait_secs=0")

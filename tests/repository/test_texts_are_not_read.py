@@ -50,6 +50,7 @@ ALLOWED = {
     "squall_io/spark/sink/errors.py": "Spark",
     "squall_io/spark/stores/hadoop_errors.py": "Hadoop's and py4j's exceptions",
     "supervisor/exits.py": "faulthandler's output",
+    "supervisor/silence.py": "faulthandler's output",
     "worker/errors/reports.py:<frozen importlib": "Python: names of frozen modules",
     "worker/process/daemon.py": "whether a report's first line is one of the two hints",
 }

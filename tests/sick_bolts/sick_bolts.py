@@ -1,4 +1,4 @@
-"""Four bolts that are sick: slow for one key, hung, leaking memory, raising. By hand:
+"""Five bolts that are sick: slow for one key, hung, holding Python's lock, leaking memory, raising. By hand:
 
     squall submit tests/sick_bolts/sick_bolts.py -- slow
 
@@ -8,6 +8,7 @@ raising one.
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -49,6 +50,15 @@ class Hung(Bolt):
             threading.Event().wait()
 
 
+class Holding(Bolt):
+    """A call in C that holds Python's own lock, so that no other thread of the process runs: a regular expression that takes
+    years."""
+
+    def execute(self, tup: Tuple) -> None:
+        if tup[1] == 25:
+            re.match(r"(a+)+$", "a" * 60 + "b")
+
+
 class Leaking(Bolt):
     """Keeps a megabyte for each tuple of one key."""
 
@@ -68,7 +78,13 @@ class Raising(Bolt):
             raise ValueError(f"no rate for {tup[0]}")
 
 
-SICK: dict[str, type[Bolt]] = {"slow": Slow, "hung": Hung, "leaking": Leaking, "raising": Raising}
+SICK: dict[str, type[Bolt]] = {
+    "slow": Slow,
+    "hung": Hung,
+    "holding": Holding,
+    "leaking": Leaking,
+    "raising": Raising,
+}
 
 
 def topology(kind: str = "slow") -> Topology:

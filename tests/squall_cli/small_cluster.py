@@ -39,8 +39,10 @@ class SmallCluster:
 
 
 @contextmanager
-def small_cluster(folder: Path, conf: Mapping[str, object] | None = None) -> Iterator[SmallCluster]:
-    """A cluster with its files in a folder; its workers end with it."""
+def small_cluster(
+    folder: Path, conf: Mapping[str, object] | None = None, hurried: bool = False
+) -> Iterator[SmallCluster]:
+    """A cluster with its files in a folder; its workers end with it. `hurried`: they are killed at once."""
     home = folder / "home"
     home.mkdir()
     environ = {"HOME": str(home), "XDG_STATE_HOME": str(home)}
@@ -53,6 +55,8 @@ def small_cluster(folder: Path, conf: Mapping[str, object] | None = None) -> Ite
         try:
             yield SmallCluster(nimbus.url, home)
         finally:
+            if hurried:
+                supervisor.hurry()
             supervisor.stop(end_workers=True)
     finally:
         nimbus.stop()

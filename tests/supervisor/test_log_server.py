@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ import pytest
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord
 from squall.cluster.registry import Registry
+from squall.reports.stacks import CallStack, StackFrame, WorkerStacks
 from squall.security.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, KeyPair, daemon_header
+from squall.worker_files import QUESTION, STACKS, read, write
+from supervisor import stack_questions
 from supervisor.directories import Directories
 from supervisor.log_server import LogServer
 from supervisor.nimbus_http import Nimbuses
@@ -175,3 +179,20 @@ def test_it_ends_though_a_client_holds_a_connection(served: Served) -> None:
         served.server.stop()
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", served.server.port), timeout=5).close()
+
+
+def test_a_worker_is_asked_for_its_stacks_and_one_that_does_not_answer_is_named(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = CallStack("MainThread", "count", 4, 7.5, "", (StackFrame("count.py", 12, "execute"),))
+    write(served.worker, STACKS, WorkerStacks(time.time_ns() + 10**12, 4711, (stack,)))
+    status, answer = served.ask("/stacks/words-1-0/w1")
+    assert (status, answer["answered"], answer["pid"], answer["stacks"][0]["task"]) == (200, True, 4711, 4)
+    assert read(served.worker, QUESTION) is not None
+    monkeypatch.setattr(stack_questions, "PATIENCE", 0.1)
+    for answered in (WorkerStacks(1, 4711, (stack,)), {"number": "many"}):  # an old answer, and a damaged one
+        write(served.worker, STACKS, answered)
+        status, answer = served.ask("/stacks/words-1-0/w1")
+        assert (status, answer["answered"], answer["stacks"]) == (200, False, [])
+    assert served.ask("/stacks/words-1-0/w9")[0] == 404
+    assert served.ask("/stacks/words-1-0/w1", "Bearer x")[0] == 401

@@ -56,6 +56,7 @@ def run(directory: str) -> NoReturn:
     begin_worker()
     open_files = OpenFiles()
     faulthandler.enable(file=2, all_threads=True)
+    faulthandler.register(worker_files.SHOW_STACKS, file=2, all_threads=True)
     early = EarlySignals()
     gc.set_threshold(*COLLECTIONS)
     process_exit = ProcessExit(directory, incarnation_of(directory), open_files)
@@ -117,6 +118,7 @@ def restore_handlers() -> None:
     """Restore Python's own signal handlers in a child that user code forked: the child is not a worker."""
     signal.signal(signal.SIGUSR1, signal.SIG_DFL)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    faulthandler.unregister(worker_files.SHOW_STACKS)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     release_signals()
 

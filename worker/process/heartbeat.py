@@ -15,7 +15,7 @@ import shutil
 import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from squall import worker_files
 from squall.cluster.counters import WorkerCounters
@@ -26,6 +26,7 @@ from worker.process.call_watch import CallWatch, UserCall, all_stacks, task_name
 from worker.process.exit import ProcessExit
 from worker.process.lease import Lease
 from worker.process.long_calls import LongCalls
+from worker.process.stacks import StackAnswers
 
 _log = logging.getLogger(__name__)
 
@@ -111,7 +112,8 @@ class Heartbeat:
         self.long_calls = LongCalls(self.calls.worker.plan.topology.name)
         stat = stat_of(self.process)
         self.began = 0 if stat is None else stat.started
-        self.orders_file = file_mark(worker_files.path_of(self.loop.directory, worker_files.ORDERS))
+        self.stacks = StackAnswers(self.loop.directory, self.calls)
+        self.orders_file = worker_files.mark_of(self.loop.directory, worker_files.ORDERS)
         self.woken = threading.Event()
         #: Calls that the log has warned about. A spout's call may take any time, so a warning is enough.
         self.warned: set[object] = set()
@@ -168,10 +170,11 @@ class Heartbeat:
                 "a second SIGTERM came while a call was still running",
                 all_stacks(),
             )
-        mark = file_mark(worker_files.path_of(loop.directory, worker_files.ORDERS))
+        mark = worker_files.mark_of(loop.directory, worker_files.ORDERS)
         if mark != self.orders_file:
             self.orders_file = mark
             loop.on_new_orders()
+        self.stacks.answer(now)
         began, every = loop.round_began, loop.keep_alive_every
         if began is not None and now - began >= min(CHECK_SECONDS, every):
             due = now - began >= every and now >= self.next_keep_alive
@@ -289,11 +292,3 @@ def bound_output(directory: str) -> None:
         if os.stat(path).st_size > MOST_OUTPUT:
             shutil.copyfile(path, f"{path}.1")
             os.truncate(path, 0)
-
-
-def file_mark(path: str) -> Any:
-    """Return a value that changes when a new file is renamed to this path."""
-    with suppress(OSError):
-        stat = os.stat(path)
-        return stat.st_ino, stat.st_mtime_ns, stat.st_size
-    return None

@@ -1,0 +1,40 @@
+"""Asks a worker where its threads are, through the files of its directory.
+
+Several requests may ask at the same time: an answer serves each question that is not younger. Must not know: HTTP, processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from squall import worker_files
+from squall.reports.stacks import WorkerStacks
+from squall.worker_files import BadFile
+
+#: Seconds to wait for an answer: workers look for questions twice a second.
+PATIENCE: Final = 3.0
+_PAUSE: Final = 0.05
+
+
+def ask_stacks(
+    directory: Path,
+    clock: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], object] = time.sleep,
+) -> WorkerStacks | None:
+    """Return a worker's answer; None if the worker does not answer in time, or with a damaged file. Raises `OSError` if the
+    question cannot be written."""
+    number = time.time_ns()
+    worker_files.write(directory, worker_files.QUESTION, {"number": number}, 0o600)
+    end = clock() + PATIENCE
+    while clock() < end:
+        pause(_PAUSE)
+        try:
+            answer = worker_files.read_stacks(directory)
+        except (BadFile, OSError):  # user code may have written anything there
+            continue
+        if answer is not None and answer.number >= number:
+            return answer
+    return None
