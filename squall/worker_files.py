@@ -10,6 +10,8 @@
   end.json        worker -> supervisor: why the worker ended, if it ended by itself
   question.json   supervisor -> worker: asks where the worker's threads are; a number that rises
   stacks.json     worker -> supervisor: the answer, with the number of the question
+  calls.bin       worker -> supervisor: which calls are running (see `squall.running_calls`), once a process has died in one
+  death.json      supervisor -> worker: the calls in which the previous process died, if they ended it
   worker.log      the worker's log, rotated
   output.log      output to the process's own stdout and stderr: from C code, a dying interpreter, child processes
   scratch/        the tasks' own directories (`Context.directory`)
@@ -43,6 +45,7 @@ from squall.cluster.records import JSON, Placement
 from squall.exact_structs import S, build_type_info, read_exactly
 from squall.guarded_files import DamagedFile, read_guarded
 from squall.reports.stacks import WorkerStacks
+from squall.running_calls import CallAtDeath
 from squall.values import Address, Incarnation, Keys, TaskRow
 from topology_api.errors import SquallError
 
@@ -55,6 +58,8 @@ COUNTERS: Final = "counters.json"
 END: Final = "end.json"
 QUESTION: Final = "question.json"
 STACKS: Final = "stacks.json"
+CALLS: Final = "calls.bin"
+DEATH: Final = "death.json"
 LOG: Final = "worker.log"
 OUTPUT: Final = "output.log"
 SCRATCH: Final = "scratch"
@@ -196,6 +201,17 @@ class End(Struct, frozen=True, forbid_unknown_fields=True):
 PORTS: Final = "WORKER_PORTS_OF_SQUALL"
 
 
+class Death(Struct, frozen=True, forbid_unknown_fields=True):
+    """The end of a worker's process that its own calls caused."""
+
+    #: Whether a call did not return; otherwise a call ended the process: by a signal, `os._exit` or a lack of memory.
+    hung: bool
+    #: How the process ended, as a sentence without its subject.
+    reason: str
+    #: The calls that were running, as far as they were marked.
+    calls: tuple[CallAtDeath, ...] = ()
+
+
 def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> None:
     """Write a value (a struct, a data class or a dict) to `directory`/`name` atomically."""
     if isinstance(value, Struct):
@@ -306,6 +322,11 @@ def read_stacks(directory: Path | str) -> WorkerStacks | None:
         raise BadFile(f"{directory}/{STACKS}: {error}") from error
 
 
+def read_death(directory: Path | str) -> Death | None:
+    """Return the death of the previous process."""
+    return _read_struct(directory, DEATH, Death)
+
+
 def read_keys(directory: Path | str) -> Keys | None:
     """Return the topology's keys; None if the directory has no file of keys."""
     if (body := read(directory, KEYS)) is None:
@@ -325,4 +346,4 @@ def _read_struct(directory: Path | str, name: str, kind: type[S], optional: tupl
         raise BadFile(f"{directory}/{name}: {error}") from error
 
 
-build_type_info(Orders, WorkerHeartbeat, End)
+build_type_info(Orders, WorkerHeartbeat, End, Death)

@@ -49,10 +49,12 @@ _TALK: Final = (
     worker_files.END,
     worker_files.QUESTION,
     worker_files.STACKS,
+    worker_files.CALLS,
+    worker_files.DEATH,
     PROCESS,
 )
 #: The files that the supervisor writes there.
-_WRITTEN: Final = (worker_files.ORDERS, worker_files.KEYS, worker_files.LEASE)
+_WRITTEN: Final = (worker_files.ORDERS, worker_files.KEYS, worker_files.LEASE, worker_files.DEATH)
 #: A longer name is cut to this many characters. File systems allow 255 characters; the rest is for the digest, and for the
 #: longer names of temporary files.
 _LONGEST_NAME: Final = 180

@@ -28,6 +28,7 @@ from squall.values import Incarnation, Keys
 from squall.worker_files import BadFile, Orders, WorkerHeartbeat
 from supervisor import directories, exits, processes
 from supervisor.artifacts import Artifacts, Provision, State
+from supervisor.deaths import record_death
 from supervisor.directories import Directories, Started
 from supervisor.exits import Exit
 from supervisor.log_files import tail
@@ -274,7 +275,8 @@ class WorkerContainer:
         return self._process is None or self._process.gone()
 
     def exit(self, killed_because: str | None) -> Exit:
-        """See `Container`. Also removes the sockets that the process left outside of its directory."""
+        """See `Container`. Also removes the sockets that the process left outside of its directory, and records for the next
+        process in which calls it died."""
         same_host.sweep()
         assert self._process is not None
         exit = Exit(
@@ -283,7 +285,12 @@ class WorkerContainer:
             end=exits.read_end(self.directory, self._process.pid),
             tail=tail(self.directory / worker_files.OUTPUT, self._output_begin, _TAIL_BYTES),
         )
-        return self._host.kernel_kills.explain(exit)
+        exit = self._host.kernel_kills.explain(exit)
+        try:
+            record_death(self.directory, exit, self._process.pid)
+        except OSError as error:  # then no tuple is charged for this death
+            _log.warning("%s: the calls of a dead worker cannot be recorded: %s", self.directory, error)
+        return exit
 
     # Files
 

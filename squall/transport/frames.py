@@ -31,6 +31,10 @@ COUNTS: Final = -1
 #: The reason of an entry among the failures that reports a success: its `attempts` is the root of the tuple that succeeded. Its
 #: own root is that of a tree that has failed, so a worker of an earlier release ignores it.
 RECOVERED: Final = "recovered"
+#: The reasons of entries that report in which call a worker died by the call's own fault, and which call did not return until
+#: its worker was ended. A worker of an earlier release ignores both once it knows of the loss.
+DIED: Final = "died"
+HUNG: Final = "hung"
 
 #: Shared by all batches in which no tuple belongs to several trees; never written to.
 NO_MORE: Final[More] = {}

@@ -32,6 +32,7 @@ def transcript(seed: int) -> list[str]:
     run, count = f"links {seed}", random.choice([20, 60, 120, MOST])
     codec = random.choice(["pickle", "msgpack"])
     conf = CONF | {
+        "topology.on.outage": "give-up",  # every failure counted then
         "topology.transport.codec": codec,
         "topology.message.timeout.secs": random.choice([2, 5, 30]),
         "topology.queue.size": random.choice([64, 128]),

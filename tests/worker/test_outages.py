@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.transport.frames import COUNTS, OPEN
+from squall.transport.frames import COUNTS, DIED, HUNG, OPEN
 from topology_api import Failure
 from worker.tracking.outages import DOWN_SECS, FailureHistory, Outages
 
@@ -119,12 +119,83 @@ def test_failures_that_no_task_can_be_blamed_for_count_at_once() -> None:
     outages = waiting()
     for failure in (
         Failure("failed", "store", STORE, "bad row", COUNTS),
-        Failure("lost", "store", STORE, "its worker is gone", OPEN),
         Failure("timeout", None, None, None, OPEN),
     ):
         history = outages.begin()
         assert not outages.failed(history, failure, 0.0) and history.counted == 1
     assert outages.recovered(STORE, None) == []
+
+
+def lost(root: int) -> Failure:
+    return Failure("lost", "store", STORE, "its worker is gone", root)
+
+
+def died(root: int, reason: str = DIED) -> Failure:
+    return Failure(reason, "store", STORE, "died of SIGSEGV", root)
+
+
+def test_a_tuple_that_is_lost_with_a_worker_is_never_charged_for_that() -> None:
+    outages = waiting(give_up_secs=100.0)
+    history = outages.begin()
+    for root in range(1, 50):
+        assert not outages.failed(history, lost(root), 60.0 * root)
+    assert history.counted == 0 and history.excused == 49
+    assert not outages.spent(history, 1, 1e6) and outages.watched() == []
+
+
+def test_two_deaths_in_a_call_with_a_tuple_are_enough_and_neighbours_are_not_charged() -> None:
+    outages = waiting()
+    killer, neighbour = fresh(outages, 2)
+    for root in (11, 13):
+        outages.failed(killer, lost(root), float(root))
+        outages.failed(neighbour, lost(root + 1), float(root))
+        assert not outages.spent(killer, 100, 20.0)
+        assert outages.died(died(root), root + 0.5) is killer
+    assert outages.spent(killer, 100, 20.0) and killer.excused == 0
+    assert killer.last == Failure("lost", "store", STORE, "died of SIGSEGV", OPEN)
+    assert not outages.spent(neighbour, 1, 20.0)
+    assert not outages.spent(killer, None, 20.0), "Replay(max_attempts=None) is without end"
+
+
+def test_a_death_is_charged_once_and_only_for_a_loss_that_is_known() -> None:
+    outages = waiting()
+    killer = outages.begin()
+    outages.failed(killer, lost(11), 0.0)
+    assert outages.died(died(12), 1.0) is None
+    assert outages.died(died(11), 1.0) is killer and outages.died(died(11), 1.0) is None
+    assert killer.deaths == killer.counted == 1
+
+
+def test_a_loss_of_long_ago_is_forgotten() -> None:
+    outages = waiting()
+    early, late = fresh(outages, 2)
+    outages.failed(early, lost(11), 0.0)
+    outages.failed(late, lost(12), 1000.0)
+    assert outages.died(died(11), 1000.0) is None and outages.died(died(12), 1000.0) is late
+
+
+def test_a_call_that_hung_until_its_worker_was_ended_waits_for_a_verdict() -> None:
+    outages = waiting()
+    slow = outages.begin()
+    outages.failed(slow, lost(11), 0.0)
+    assert outages.died(died(11, HUNG), 1.0) is slow and slow.counted == 0
+    assert outages.watched() == [STORE]
+    assert outages.recovered(STORE, None) == [slow] and slow.counted == 1
+
+
+def test_calls_that_hang_for_three_tuples_show_that_a_task_is_down() -> None:
+    outages = waiting()
+    for number, history in enumerate(fresh(outages, 3)):
+        outages.failed(history, lost(number + 1), 300.0 * number)
+        outages.died(died(number + 1, HUNG), 300.0 * number + 1)
+    assert outages.is_down(STORE)
+
+
+def test_every_loss_counts_where_outages_do_not_matter() -> None:
+    outages = Outages(waits=False, give_up_secs=None)
+    history = outages.begin()
+    outages.failed(history, lost(11), 0.0)
+    assert history.counted == 1 and outages.died(died(11), 1.0) is None and history.counted == 1
 
 
 def test_a_timeout_at_a_task_that_is_down_does_not_count() -> None:

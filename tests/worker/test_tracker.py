@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import worker.tracking.tracker
+from squall.transport.frames import DIED, HUNG
 from topology_api import EmitError, Failure
 from topology_api.tuples import SETTLED, Source, Tuple
 from worker.routing.outbox import Outbox
@@ -344,6 +345,36 @@ def test_a_tree_fails_between_1_and_1_1_timeouts_after_its_last_keep_alive() -> 
         [(_, failure)] = tracker.failed
         assert (failure.reason, failure.component, failure.task) == ("timeout", "slow", 7)
         assert tracker.pending == 0 and tracker.holders == {}
+
+
+def test_a_tree_that_times_out_after_a_worker_has_ended_may_be_lost_unless_it_was_heard_of_since() -> None:
+    tracker = Tracker(1, TIMEOUT, 0.0)
+    silent, alive = (tracker.open(emission(name)) for name in ("silent", "alive"))
+    tracker.start(silent, 5)
+    tracker.start(alive, 5)
+    tracker.peer_ended = True
+    tracker.expire(3.0)
+    tracker.keep_alive((alive,), 6.0)
+    tracker.expire(30.0)
+    reasons = {each[0]: (failure.reason, failure.attempts) for each, failure in tracker.failed if each}
+    assert reasons == {"silent": ("timeout", silent), "alive": ("timeout", 0)}
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("reason", [DIED, HUNG])
+def test_a_death_in_a_call_follows_the_loss_whichever_is_heard_of_first(known: bool, reason: str) -> None:
+    tracker = Tracker(1, TIMEOUT, 0.0)
+    root = tracker.open(emission())
+    tracker.start(root, 5)
+    if known:
+        tracker.fail(root, Failure("lost", "slow", 7, "its worker is gone", 0))
+    tracker.fail(root, Failure(reason, "slow", 7, "died of SIGSEGV", 0))
+    tracker.fail(root, Failure("lost", "slow", 7, "its worker is gone", 0))
+    assert [(failure.reason, failure.attempts) for _, failure in tracker.failed] == [
+        ("lost", root),
+        (reason, root),
+    ]
+    assert tracker.pending == 0
 
 
 def test_without_timeouts_no_tree_expires() -> None:

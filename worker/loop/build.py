@@ -16,7 +16,8 @@ from typing import Any
 
 from squall.transport.credit import FIRST_TUPLES
 from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError
-from worker.errors.reports import failure_text
+from worker.errors.reports import ErrorReport, failure_text
+from worker.loop.call_marks import CallMarks
 from worker.loop.plan import WorkerPlan
 from worker.routing.outbox import Outbox
 from worker.routing.router import Reader, StreamOutput, add_route
@@ -43,6 +44,10 @@ class TaskEnvironment:
     wake: Callable[[], None]
     async_runner: AsyncDriver
     resources: dict[object, object] = field(default_factory=dict)
+    #: Ends the process after a MemoryError of the user's code; see `Task.on_out_of_memory`.
+    on_out_of_memory: Callable[[Task, ErrorReport, int, list[int]], None] | None = None
+    #: The marks of running calls, if the previous process of this worker died in one.
+    marks: CallMarks | None = None
 
 
 def build_task(environment: TaskEnvironment, task: int, component: str, index: int) -> Task:
@@ -79,6 +84,9 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
     build = build_spout if spec.kind == "spout" else build_bolt
     made = build(environment, setup, outputs, random, bool(observers))
     made.metrics = metrics
+    made.on_out_of_memory = environment.on_out_of_memory
+    if environment.marks is not None:
+        environment.marks.begin(made)
     if observers:
         made.observer = hooks.Hooks(observers, made.report)
         assert isinstance(made.emitter, hooks.Observed)

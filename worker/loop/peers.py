@@ -55,6 +55,8 @@ class Peers:
 
     def superseded(self, name: str) -> None:
         """Handle the end of another worker's process."""
+        for spout in self.ack_router.spouts.values():
+            spout.tracker.peer_ended = True
         self.links.superseded(name)
         self.cycles.forget(name)
         self.ack_router.forget(name)

@@ -38,6 +38,7 @@ from worker.process.call_watch import CallWatch
 from worker.process.daemon import Daemon
 from worker.process.exit import OpenFiles, ProcessExit
 from worker.process.heartbeat import Flags, Heartbeat
+from worker.process.last_calls import LastCalls
 from worker.process.lease import Lease
 from worker.process.logs import open_log
 from worker.process.startup import begin, plan_of
@@ -167,6 +168,8 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     )
     flags = Flags(orders.number, "pause", orders.version)
     daemon.heartbeat = Heartbeat(daemon, sockets.address, calls, flags)
+    daemon.last_calls = LastCalls(directory, worker, process_exit, daemon.heartbeat)
+    daemon.heartbeat.leave_hung_call = daemon.last_calls.leave_hung_call
     return daemon
 
 

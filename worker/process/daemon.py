@@ -42,6 +42,7 @@ from worker.loop.timers import shortest_timeout
 from worker.loop.worker import Worker, set_on_trial
 from worker.process.exit import ProcessExit
 from worker.process.heartbeat import Flags, Heartbeat
+from worker.process.last_calls import LastCalls
 from worker.process.lease import Lease
 from worker.process.process_load import ProcessMeter
 from worker.process.startup import find_orders, orders_topology, own_place, peers_of, plan_of
@@ -94,6 +95,8 @@ class Daemon:
     process_exit: ProcessExit
     send_heartbeats: SendHeartbeats
     heartbeat: Heartbeat = field(init=False)
+    #: None in simulations, where no call ends a process.
+    last_calls: LastCalls | None = None
     #: What the last orders ask the worker to do.
     asked: str = "pause"
     orders_due: bool = False
@@ -198,6 +201,8 @@ class Daemon:
                 return
             _log.warning("not all workers answer after %.0f s; the tasks are opened without them", waited)
         self.worker.start()
+        if self.last_calls is not None:
+            self.last_calls.begin()
         self.worker.set_active(True)
         gc.collect()
         gc.freeze()  # the objects that exist now stay: no collection needs to visit them again
@@ -315,7 +320,10 @@ class Daemon:
 
     def publish_flags(self) -> bool:
         """Publish the worker's flags if they have changed; return whether they have."""
-        self.next_flags = self.lease.now() + FLAGS_SECONDS
+        now = self.lease.now()
+        self.next_flags = now + FLAGS_SECONDS
+        if self.last_calls is not None:
+            self.last_calls.end_if_due(now)
         flags = self.flags()
         if flags == self.heartbeat.flags:
             return False

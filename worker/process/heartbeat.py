@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -22,11 +23,13 @@ from squall.cluster.counters import WorkerCounters
 from squall.daemon.process_stat import stat_of
 from squall.values import Address
 from squall.worker_files import Orders, WorkerHeartbeat
+from topology_api.tuples import Tuple
 from worker.process.call_watch import CallWatch, UserCall, all_stacks, task_name
 from worker.process.exit import ProcessExit
 from worker.process.lease import Lease
-from worker.process.long_calls import LongCalls
+from worker.process.long_calls import LongCalls, tuples_of_call
 from worker.process.stacks import StackAnswers
+from worker.tasks.task import Task
 
 _log = logging.getLogger(__name__)
 
@@ -106,6 +109,8 @@ class Heartbeat:
     failed_writes: int = 0
     #: The time since which this process has been unable to open files.
     no_files_since: float | None = None
+    #: Leaves behind the call with which the process is about to end.
+    leave_hung_call: Callable[[Task, list[Tuple]], None] | None = None
 
     def __post_init__(self) -> None:
         self.process = os.getpid()
@@ -206,6 +211,8 @@ class Heartbeat:
                     f"a call of {task_name(task)} has not returned for {call.seconds:.0f} s"
                     f" (topology.bolt.hang.secs: {task.hang_secs:g})"
                 )
+                if self.leave_hung_call is not None:
+                    self.leave_hung_call(task, tuples_of_call(call, self.calls.frames()))
                 self.loop.process_exit.end(worker_files.EXIT_HUNG, reason, all_stacks())
             key = task.id, call.since
             if key not in self.warned:

@@ -116,19 +116,27 @@ def stack_of(call: UserCall, frames: Mapping[int, FrameType]) -> Iterator[FrameT
 
 def tuple_of_call(call: UserCall, frames: Mapping[int, FrameType]) -> str:
     """Return the text of the tuple, or of the first tuple of a batch; "" if the call has none."""
+    tups = tuples_of_call(call, frames)
+    if len(tups) > 1:
+        return f"a batch of {len(tups)} tuples, the first {shown_tuple(tups[0])}"
+    return shown_tuple(tups[0]) if tups else ""
+
+
+def tuples_of_call(call: UserCall, frames: Mapping[int, FrameType]) -> list[Tuple]:
+    """Return the tuples of a call."""
     if isinstance(call.mark, AsyncCall):
-        return shown_tuple(call.mark.tup)
+        return [call.mark.tup]
     frame = user_frame(frames.get(call.task.emitter.owner))
     if frame is None or call.task.spec.kind != "bolt":
-        return ""
+        return []
     values = frame.f_locals
     for name in frame.f_code.co_varnames[: frame.f_code.co_argcount]:
         value = values.get(name)
         if type(value) is Tuple:
-            return shown_tuple(value)
+            return [value]
         if type(value) is list and value and type(value[0]) is Tuple:
-            return f"a batch of {len(value)} tuples, the first {shown_tuple(value[0])}"
-    return ""
+            return value
+    return []
 
 
 def shown_tuple(tup: Tuple) -> str:

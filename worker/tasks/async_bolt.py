@@ -18,6 +18,7 @@ from topology_api import Bolt, EmitError, FailTuple
 from topology_api.tuples import SETTLED, Tuple
 from worker.tasks.bolt import BoltTask, make_tuple, trees_of
 from worker.tasks.emitter import NOTHING
+from worker.tasks.marked_coroutine import marked
 from worker.tasks.runners import AsyncDriver, Calls, end_returned_fork
 from worker.tasks.task import RUN_SECONDS
 
@@ -114,7 +115,10 @@ class AsyncBoltTask(BoltTask):
         CURRENT.set(call)
         try:
             call.coroutine = self.execute(call.tup)
-            await call.coroutine
+            if self.mark is None:
+                await call.coroutine
+            else:
+                await marked(call.coroutine, self.mark, trees_of(call.tup))
         except BaseException as error:  # a cancelled call has not executed its tuple either
             call.error = error
         finally:

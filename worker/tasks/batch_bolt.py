@@ -141,14 +141,19 @@ class BatchBoltTask(BoltTask):
             for tup in tups:
                 observer.executing(tup)
         began = self.now()
+        mark = self.mark
+        if mark is not None:
+            mark.enter(len(tups), trees_of(tups[0]))
         try:
             self.instance.execute_batch(list(tups))  # a copy, which the user may change
         except BaseException as error:
             if not is_error(error, FailTuple):
                 batch = f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"
-                self.report(self.method, error, batch)
+                self.report(self.method, error, batch, len(tups), trees_of(tups[0]))
             kind = COUNTS if is_error(error, FailTuple) else OPEN
             failure = Failure("failed", self.spec.id, self.id, failure_text(error), kind)
+        if mark is not None:
+            mark.leave()
         self.work.took(1, self.now() - began)
         if failure is None and any(tup._root != SETTLED for tup in tups):
             self.failed_calls = 0

@@ -26,6 +26,7 @@ cdef class BoltTask(Task):
     cdef public double failing_since
     cdef public object last_error
     cdef public object on_failure
+    cdef public object mark
 
     cpdef bint wants_run(self) except -1
     cpdef bint crashing(self) except -1

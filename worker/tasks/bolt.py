@@ -17,6 +17,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from squall.running_calls import CallMark
 from squall.transport.frames import COUNTS, OPEN, RECOVERED, Batch
 from squall.transport.id_columns import IdColumn, view_of
 from squall.transport.row_columns import RowColumns
@@ -114,6 +115,8 @@ class BoltTask(Task):
         self.last_error: str | None = None
         #: Called with each tuple that fails, while the tuple still has its trees.
         self.on_failure: Callable[[Tuple, Failure], None] | None = None
+        #: Where running calls are marked, one tuple at a time, after a worker has died in one; see `worker.loop.call_marks`.
+        self.mark: CallMark | None = None
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
 
     # Methods that the user's instance gets.
@@ -184,7 +187,7 @@ class BoltTask(Task):
         """Handle an error that the user's code raised while it executed `tup`; return whether the error ends the topology."""
         text = failure_text(error)
         if not is_error(error, FailTuple):
-            self.report(self.method, error, short(tup, 200))
+            self.report(self.method, error, short(tup, 200), 1, trees_of(tup))
         if tup._root != SETTLED:
             kind = COUNTS if is_error(error, FailTuple) else OPEN
             self.give_up(tup, Failure("failed", self.spec.id, self.id, text, kind))
@@ -266,10 +269,16 @@ class BoltTask(Task):
         if batch.ended:
             self.inputs.ended(batch.source.task)
         else:
-            stop = min(len(batch.rows), batch.position + (self.pace.count if self.probing is None else 1))
+            mark = self.mark
+            most = self.pace.count if self.probing is None and mark is None else 1
+            stop = min(len(batch.rows), batch.position + most)
+            if mark is not None and stop > batch.position:
+                mark.enter(1, trees_of(make_tuple(batch, batch.position)))
             acked, failed = self.acked, self.failed
             basic = self.auto_ack and self.auto_anchor and self.observer is None and not batch.more
             done = (run_basic if basic else run_general)(self, batch, stop, most_emits)
+            if mark is not None:
+                mark.leave()
             self.executed += done
             if basic:  # the hot loop acks without counting
                 self.acked = acked + done - (self.failed - failed)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from squall.reports.histogram import LatencyHistogram
-from squall.transport.frames import RECOVERED
+from squall.transport.frames import DIED, HUNG, RECOVERED
 from topology_api import EmitError, Failure, Replay, Spout, SquallError
 from topology_api.topology import DEAD_LETTERS
 from topology_api.wording import is_error
@@ -267,8 +267,8 @@ class SpoutTask(Task):
             failed, tracker.failed = tracker.failed, []
             for number, (failed_one, failure) in enumerate(failed, 1):
                 self.undecided = len(failed) - number
-                if failure.reason == RECOVERED:
-                    self.recovered(failed_one, failure, now)
+                if failure.reason in (RECOVERED, DIED, HUNG):
+                    self.reassess(failed_one, failure, now)
                 elif failed_one is not None:
                     self.decide(failed_one, failure, now)
                 if self.produced >= enough:
@@ -328,7 +328,7 @@ class SpoutTask(Task):
         if outages.failed(history, failure, now) and failure.task is not None:
             self.to_pause.append(failure.task)
         if outages.spent(history, replay.max_attempts, now) or self.is_last_resort(emission, failure):
-            self.give_up(emission, failure)
+            self.give_up(emission, history.last or failure)
             return
         self.replay_number += 1
         heapq.heappush(self.replays, (now + replay_delay(replay, emission[4]), self.replay_number, emission))
@@ -345,11 +345,19 @@ class SpoutTask(Task):
             return False
         return outages.alive < DOWN_TUPLES and self.pending + self.undecided <= outages.alive - 1
 
-    def recovered(self, by: Emission | None, success: Failure, now: float) -> None:
-        """Handle the success of a bolt task that had failed: failures of other tuples may count now."""
-        assert success.task is not None
+    def reassess(self, by: Emission | None, report: Failure, now: float) -> None:
+        """Handle the success of a bolt task that had failed, or the report of a call in which a worker died: earlier failures
+        may count now. `by`: the emission that succeeded, if it is known.
+        """
+        assert report.task is not None
         outages, replay = self.outages, self.replay
-        counted = outages.recovered(success.task, None if by is None else by[6])
+        if report.reason == RECOVERED:
+            counted = outages.recovered(report.task, None if by is None else by[6])
+        else:
+            history = outages.died(report, now)
+            counted = [] if history is None else [history]
+            if counted and outages.is_down(report.task):
+                self.to_pause.append(report.task)
         if replay is None or not any(outages.spent(each, replay.max_attempts, now) for each in counted):
             return
         waiting, self.replays = self.replays, []

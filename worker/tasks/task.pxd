@@ -44,3 +44,4 @@ cdef class Task:
     cdef public list failures
     cdef public list reports
     cdef public object abandoned
+    cdef public object on_out_of_memory

@@ -131,6 +131,8 @@ class Task:
         self.failures: list[tuple[int, Failure]] = []
         self.reports: list[ErrorReport] = []
         self.abandoned: ErrorReport | None = None
+        #: Ends the process, after a MemoryError in a call with this many tuples, of these trees; None: it ends the topology.
+        self.on_out_of_memory: Callable[[Task, ErrorReport, int, list[int]], None] | None = None
 
     # Methods that the user's instance gets, unless its class overrides them.
 
@@ -184,8 +186,18 @@ class Task:
             self.work.seconds += self.now() - began
         return True
 
-    def report(self, call: str, error: BaseException, tuple_text: str | None = None) -> ErrorReport:
-        """Report an error of the user's code. Ctrl-C in the main thread is not such an error, and is raised."""
+    def report(
+        self,
+        call: str,
+        error: BaseException,
+        tuple_text: str | None = None,
+        size: int = 0,
+        roots: list[int] | None = None,
+    ) -> ErrorReport:
+        """Report an error of the user's code. Ctrl-C in the main thread is not such an error, and is raised.
+
+        `size`, `roots`: the number of tuples in the call, and the trees of the first.
+        """
         if is_error(error, KeyboardInterrupt) and in_main_thread() and not is_worker():
             raise error
         if os.getpid() != self.process:
@@ -193,6 +205,10 @@ class Task:
         context = self.context
         report = make_report(context.topology, self.spec.id, self.id, call, error, tuple_text, self.now())
         self.reports.append(report)
+        if is_error(error, MemoryError) and self.opened:
+            if self.on_out_of_memory is not None:
+                self.on_out_of_memory(self, report, size, roots or [])
+            self.crash_on_error = True
         return report
 
     def start(self) -> None:

@@ -8,6 +8,8 @@ While `topology.on.outage` is `wait`, a failure counts against a tuple only if i
 - A task is *down* when at least `DOWN_TUPLES` tuples that are no suspects have failed there over at least `DOWN_SECS`, and none
   has succeeded. What fails at a task that is down does not count. Its first success ends this, and discards its open failures.
 - Without a verdict a tuple is tried again for `give_up_secs`.
+- A tuple that is *lost* with a worker is not charged, unless the worker died in a call with this very tuple, and by the call's
+  fault: after `MOST_DEATHS` of these it is given up. If the call hung until its worker was ended, that is an open failure.
 
 With `give-up` every failure counts; while a new version is on trial (`squall submit --replace`), none does. One instance judges
 for one spout task, and outlives the workers of the bolt tasks.
@@ -16,16 +18,22 @@ Must not know: trees, queues, links, the meaning of a tuple.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from squall.transport.frames import COUNTS
+from squall.transport.frames import COUNTS, DIED, OPEN
 from topology_api import Failure
 
 #: The least number of different tuples whose failures show that a task is down.
 DOWN_TUPLES: Final = 3
 #: The least number of seconds between the first and the last of these failures.
 DOWN_SECS: Final = 5.0
+#: The number of workers that may die in a call with the same tuple.
+MOST_DEATHS: Final = 2
+#: How long a loss may still turn out to be the tuple's own fault (its worker is started again, and reports what it finds), and
+#: how many losses are remembered.
+_LOST_SECS: Final = 900.0
+_MOST_LOST: Final = 100_000
 
 
 @dataclass(eq=False, slots=True)
@@ -33,7 +41,9 @@ class FailureHistory:
     """The failures of one emission, over all its attempts."""
 
     counted: int = 0
-    #: Failures while the version was on trial: they are no attempts.
+    #: How many workers died in a call with the tuple.
+    deaths: int = 0
+    #: Failures that are no attempts: while the version was on trial, and losses that are not the tuple's fault.
     excused: int = 0
     #: The time of the first failure without a verdict; None: each failure had one, or its task is down.
     undecided_since: float | None = None
@@ -59,6 +69,8 @@ class Outages:
         self.waits = waits
         self.give_up_secs = give_up_secs
         self._tasks: dict[int, _Evidence] = {}
+        #: Lost trees, the oldest first: root -> (history, time of the loss).
+        self._lost: dict[int, tuple[FailureHistory, float]] = {}
         #: Whether the version is on trial: no failure counts, and none is evidence against a task.
         self.on_trial = False
         #: How many attempts failed.
@@ -77,11 +89,47 @@ class Outages:
 
     def failed(self, history: FailureHistory, failure: Failure, now: float) -> bool:
         """Judge a failure; return whether its task is down and may not know it."""
-        history.last = failure
+        if failure.attempts <= OPEN or not history.deaths:  # how a worker died says more than that it is gone
+            history.last = failure
         self.attempts_failed += 1
         if self.on_trial:
             history.excused += 1
             return False
+        if self.waits and failure.attempts > OPEN:  # a loss; this is the root
+            history.excused += 1
+            self._remember(failure.attempts, history, now)
+            down = self.is_down(failure.task)
+            if down:
+                history.undecided_since = None
+            return down
+        return self._judge(history, failure, now)
+
+    def _remember(self, root: int, history: FailureHistory, now: float) -> None:
+        """Remember a loss: a later report may say that its worker died in a call with this tuple."""
+        lost = self._lost
+        lost[root] = history, now
+        while len(lost) > _MOST_LOST or next(iter(lost.values()))[1] < now - _LOST_SECS:
+            del lost[next(iter(lost))]
+
+    def died(self, failure: Failure, now: float) -> FailureHistory | None:
+        """Judge a call in which a worker died by the call's fault (`DIED`), or which hung until its worker was ended (`HUNG`).
+
+        `failure.attempts`: the root of its tree. Return the history of the tuple; None: its loss is not known here.
+        """
+        history, _ = self._lost.pop(failure.attempts, (None, 0.0))
+        if history is None or self.on_trial:
+            return None
+        history.excused -= 1
+        if failure.reason == DIED:
+            history.counted += 1
+            history.deaths += 1
+        else:
+            self._judge(history, replace(failure, reason="failed", attempts=OPEN), now)
+        history.last = replace(failure, reason="lost", attempts=OPEN)
+        return history
+
+    def _judge(self, history: FailureHistory, failure: Failure, now: float) -> bool:
+        """Let a failure count, or keep it open; return whether its task is down."""
         evidence = self._tasks.get(failure.task) if failure.task is not None else None
         if self.waits and failure.attempts != COUNTS and evidence is not None and evidence.is_down:
             history.undecided_since = None
@@ -133,7 +181,7 @@ class Outages:
         """Whether a tuple is given up. `most`: how many of its failures may count; None: any number."""
         if most is None:
             return False
-        if history.counted >= most:
+        if history.counted >= most or history.deaths >= MOST_DEATHS:
             return True
         since = history.undecided_since
         return since is not None and self.give_up_secs is not None and now - since >= self.give_up_secs

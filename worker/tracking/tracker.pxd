@@ -16,6 +16,8 @@ cdef class Tracker:
     cdef public bint acking
     cdef public Py_ssize_t pending
     cdef public dict holders
+    cdef public bint peer_ended
+    cdef public long long last_loss
     cdef public list completed
     cdef public list failed
     cdef public list untracked

@@ -13,9 +13,10 @@ Must not know: queues, links, replay policy, user code.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
-from squall.transport.frames import RECOVERED
+from squall.transport.frames import DIED, HUNG, OPEN, RECOVERED
 from squall.transport.id_columns import table_of, view_of
 from topology_api import EmitError, Failure
 from worker.tracking.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
@@ -55,9 +56,14 @@ class Tracker:
         self.pending = 0
         #: Where trees waited according to the last keep-alive: root -> (component, task).
         self.holders: dict[int, tuple[str, int]] = {}
+        #: Whether the process of another worker has ended since the last `expire`.
+        self.peer_ended = False
+        #: The tick of the wheel in which that was noticed last: trees without a sign of life since then may be lost.
+        self.last_loss = -1
         #: Completed trees that were not collected yet. Failed trees are in `failed`.
         self.completed: list[Emission] = []
-        #: In their order, with the successes between them: (emission that succeeded, if its tree is open; `RECOVERED`).
+        #: In their order, with the successes between them: (emission that succeeded, if its tree is open; `RECOVERED`), and the
+        #: calls in which workers died: (None; `DIED` or `HUNG`). In these, and in a loss, `attempts` is the tree's root.
         self.failed: list[tuple[Emission | None, Failure]] = []
         #: Emissions with a message id while acking is off: they are acked at once.
         self.untracked: list[Emission] = []
@@ -159,10 +165,16 @@ class Tracker:
             is_open = root > 0 and slot < self.size and self.roots[slot] == root
             self.failed.append((self.emissions[slot] if is_open else None, failure))
             return
+        if failure.reason in (DIED, HUNG):  # the loss is known by now, or it becomes known here
+            self.fail(root, Failure("lost", failure.component, failure.task, failure.error, OPEN))
+            self.failed.append((None, replace(failure, attempts=root)))
+            return
         slot = root & _SLOT_MASK
         if slot < self.size and self.roots[slot] == root:
             emission = self.emissions[slot]
             assert emission is not None
+            if failure.reason == "lost":
+                failure = replace(failure, attempts=root)
             self.failed.append((emission, failure))
             self.close(slot)
 
@@ -212,16 +224,22 @@ class Tracker:
     def expire(self, now: float) -> None:
         """Fail the trees whose start and last keep-alive are older than the timeout. Before this call, pass all arrived
         keep-alives to `keep_alive`.
+
+        If another worker has ended since a tree's last sign of life, the tree may be lost: a batch bolt, for example, may have
+        gathered its tuple there, after confirming it.
         """
         wheel = self.wheel
         if wheel is None:
             return
         wheel.set_time(now)
+        if self.peer_ended:
+            self.peer_ended, self.last_loss = False, wheel.tick
         for slot in wheel.due():
             root = self.roots[slot]
             if root > 0:
                 component, task = self.holders.get(root, (None, None))
-                self.fail(root, Failure("timeout", component, task, None, 0))
+                lost_as = root if wheel.stamps[slot] <= self.last_loss else OPEN
+                self.fail(root, Failure("timeout", component, task, None, lost_as))
 
     def open_roots(self) -> list[int]:
         """Return the root ids of all open trees."""

@@ -1,0 +1,72 @@
+"""Which deaths of a worker its own calls caused, and the record of these calls for the worker's next process.
+
+A call is at fault when its process ended by a signal of its own doing (such as SIGSEGV), by an exit without Squall's record
+(`os._exit`), or for lack of memory: a MemoryError, or a kill by the kernel's OOM killer. A kill by anybody else, a lease that
+ran out or an order to stop says nothing about the calls that were running.
+Must not know: trees, what a tracker makes of a death.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Final, Literal
+
+from squall import worker_files
+from squall.reports.event_text import cause_text
+from squall.running_calls import calls_in
+from squall.worker_files import BadFile, Death
+from supervisor.exits import Exit, cause
+
+#: Signals that a process causes itself.
+_OWN_SIGNALS: Final = frozenset(
+    (
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGABRT,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+        signal.SIGXCPU,
+        signal.SIGXFSZ,
+    )
+)
+
+
+def fault_of(exit: Exit) -> Literal["died", "hung"] | None:
+    """Return whether a call is at fault for the end of its process; None: no call is, as far as is known."""
+    if exit.killed_because is not None:
+        return None
+    if exit.end is not None:
+        known: dict[int, Literal["died", "hung"]] = {
+            worker_files.EXIT_MEMORY: "died",
+            worker_files.EXIT_HUNG: "hung",
+        }
+        return known.get(exit.end.status)
+    if exit.status is None:
+        return None
+    if not os.WIFSIGNALED(exit.status):
+        return "died"
+    number = os.WTERMSIG(exit.status)
+    return "died" if number in _OWN_SIGNALS or (number == signal.SIGKILL and exit.by_kernel) else None
+
+
+def record_death(directory: Path, exit: Exit, pid: int) -> None:
+    """Record a death by the worker's own fault for its next process; remove an earlier record after any other end.
+
+    Raises `OSError`.
+    """
+    fault = fault_of(exit)
+    if fault is None:
+        (directory / worker_files.DEATH).unlink(missing_ok=True)
+        return
+    try:
+        data = worker_files.read_bytes(directory, worker_files.CALLS)
+    except BadFile:
+        data = None
+    calls = calls_in(data or b"", pid)
+    reason = cause_text(cause(exit)).partition("\n")[0]
+    death = Death(fault == "hung", reason, tuple(calls))
+    worker_files.write(directory, worker_files.DEATH, death, 0o600)
