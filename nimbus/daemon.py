@@ -159,9 +159,16 @@ class NimbusDaemon:
         conf = {**defaults("daemon"), **settings.conf}
         services = Services(self.views, self.files, self._control, self._driver, conf, self._ask_supervisor)
         authenticator = Authenticator(lambda: self._secrets.token, state.pair, store, self._control.given_up)
-        app = make_app(services, authenticator, ChangeFiles(state.directory, time.time))
+        changes = ChangeFiles(state.directory, time.time)
+        app = make_app(services, authenticator, changes, self._listener.admission)
         self._server = HttpServer(
-            app, self._listener, "squall-nimbus-http", KEEP_ALIVE_SECS, MOST_CONNECTIONS, server_files
+            app,
+            self._listener,
+            "squall-nimbus-http",
+            KEEP_ALIVE_SECS,
+            MOST_CONNECTIONS,
+            server_files,
+            int(settings.number("squall.http.unknown.per.address")),
         )
 
     # Life
@@ -225,6 +232,7 @@ class NimbusDaemon:
             replace_timeout_secs=self._settings.number("nimbus.replace.timeout.secs"),
             wall_clock=time.time,
             poll_secs=LOOK_SECS,
+            turned_away=lambda: self._listener.admission.turned_away,
         )
         self._state.cluster.remember(master.cluster_id)
         return master

@@ -27,6 +27,7 @@ from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.daemon.state_directory import StateDirectory
+from squall.http.admission import PER_ADDRESS
 from squall.http.host_names import reached_at
 from squall.packages.versions import own_versions
 from squall.security.sealing import fingerprint
@@ -71,6 +72,8 @@ class SupervisorSettings:
     #: Where the HTTP server for logs listens; port 0: any free port.
     listen: tuple[str, int] = ("127.0.0.1", 0)
     lease_secs: float = 20.0
+    #: The most connections of one address to the server for logs that have shown no credentials.
+    per_address: int = PER_ADDRESS
     tls: ServerFiles | None = None
     #: The file with the CA certificates for Nimbus's HTTPS.
     ca: str | None = None
@@ -133,6 +136,7 @@ class SupervisorDaemon:
             self._artifacts.build_log,
             nimbuses.comes_from_one,
             settings.tls,
+            settings.per_address,
         )
         self._supervisor = Supervisor(
             SupervisorRecord(

@@ -15,6 +15,8 @@ from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
 from squall.api.answers import LogAnswer, StacksAnswer
+from squall.http.admission import PER_ADDRESS
+from squall.http.connections import shows_credentials
 from squall.http.json_app import Refusal, json_app
 from squall.http.server import HttpServer, listen
 from squall.security.tls import ServerFiles
@@ -26,8 +28,8 @@ from supervisor.stack_questions import ask_stacks
 
 #: How many seconds a connection without a request is kept.
 KEEP_SECS: Final = 30
-#: The most concurrent requests; further requests are answered with "try again".
-MOST_REQUESTS: Final = 64
+#: The most connections. A quarter of them is for senders that have shown no credentials.
+MOST_CONNECTIONS: Final = 128
 _MOST_QUERY: Final = 2048
 _NO_ANSWER: Final = "there is nothing at {path}: logs are at /logs/<topology id>/<worker>"
 
@@ -44,13 +46,16 @@ class LogServer:
         build_log: Callable[[str], Path | None],
         may_ask: Callable[[str], bool],
         tls: ServerFiles | None = None,
+        per_address: int = PER_ADDRESS,
     ) -> None:
         self._directories, self._build_log, self._may_ask = directories, build_log, may_ask
         self._socket = listen(host, port)
         #: The port that was bound.
         self.port: int = self._socket.getsockname()[1]
         app = json_app(self._answer)
-        self._server = HttpServer(app, self._socket, "squall-logs", KEEP_SECS, MOST_REQUESTS, tls)
+        self._server = HttpServer(
+            app, self._socket, "squall-logs", KEEP_SECS, MOST_CONNECTIONS, tls, per_address
+        )
 
     def start(self) -> None:
         """Begin to answer."""
@@ -70,6 +75,7 @@ class LogServer:
             return {"status": "ok"}
         if not self._may_ask(_header(scope, b"authorization")):
             raise Refusal(401, "Unauthorized", "only a Nimbus of this cluster may read logs here")
+        shows_credentials(scope)
         parts = path.split("/")
         if len(parts) != 4 or parts[0] or parts[1] not in ("logs", "stacks") or not (parts[2] and parts[3]):
             raise Refusal(404, "NoSuchPage", _NO_ANSWER.format(path=repr(path[:80])))

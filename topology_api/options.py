@@ -294,6 +294,12 @@ _TABLE = (
         _text,
     ),
     Option(
+        "squall.http.unknown.per.address", (int,), 32, "connections", "daemon",
+        "How many connections of one address a daemon keeps that have shown no valid credentials. For one more, the oldest of "
+        "them is closed. Raise it if many clients without credentials, such as health checks, share an address.",
+        _whole(1, 4096, "connections"),
+    ),
+    Option(
         "squall.tls.certificate", (str, type(None)), None, "", "daemon",
         "The file with the certificate (PEM, with its chain) that this host's daemons use for HTTPS.",
         _text,

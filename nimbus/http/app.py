@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nimbus.files.stored_files import FileTooLarge, NoSuchFile, too_large
 from nimbus.http import metrics, openapi
-from nimbus.http.auth import NIMBUS, OPERATOR, Authenticator, Caller
+from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR, Authenticator, Caller
 from nimbus.http.errors import RETRY_AFTER, NoSpace, NoSuchPage, Unauthorized, WrongMethod, answer_of
 from nimbus.http.handlers import ApiCall, Services
 from nimbus.http.requests import read_json, read_query
@@ -35,6 +35,8 @@ from nimbus.http.views import NoSuchPart
 from nimbus.security.changes import ChangeFiles
 from squall.api.answers import ErrorAnswer, FileAnswer, HealthAnswer
 from squall.api.requests import NoFields
+from squall.http.admission import Admission
+from squall.http.connections import shows_credentials
 from squall.http.json_app import json_text
 
 _log = logging.getLogger(__name__)
@@ -49,9 +51,14 @@ _READING: Final = ("GET", "HEAD")
 AnyCall = ApiCall[Any, Any]
 
 
-def make_app(services: Services, authenticator: Authenticator, changes: ChangeFiles) -> ASGIApp:
-    """Return the application."""
-    pages = Pages(services, authenticator, changes)
+def make_app(
+    services: Services,
+    authenticator: Authenticator,
+    changes: ChangeFiles,
+    admission: Admission | None = None,
+) -> ASGIApp:
+    """Return the application. `admission`: the connections of its server, for `/metrics`."""
+    pages = Pages(services, authenticator, changes, admission)
     by_path: dict[str, dict[str, AnyEndpoint]] = {}
     for endpoint in TABLE:
         by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -74,7 +81,14 @@ def make_app(services: Services, authenticator: Authenticator, changes: ChangeFi
 class Pages:
     """Answers requests with the services of one Nimbus."""
 
-    def __init__(self, services: Services, authenticator: Authenticator, changes: ChangeFiles) -> None:
+    def __init__(
+        self,
+        services: Services,
+        authenticator: Authenticator,
+        changes: ChangeFiles,
+        admission: Admission | None,
+    ) -> None:
+        self._admission = admission
         self._services = services
         self._authenticator = authenticator
         self._changes = changes
@@ -148,6 +162,7 @@ class Pages:
             if endpoint.who == OPERATORS:
                 raise self._authenticator.refusal()
             caller = await run_in_threadpool(self._authenticator.daemon, header)
+        shows_credentials(request.scope)
         if caller.kind not in endpoint.who:
             raise Unauthorized(f"this sender ({caller.kind}) may not make this request")
         return caller
@@ -187,6 +202,7 @@ class Pages:
         return _json(201, FileAnswer(sha256, written))
 
     async def _get_file(self, request: Request, call: AnyCall) -> Response:
+        await self._check_need(call)
         try:
             path = await run_in_threadpool(self._services.files.path, call.path["sha256"])
         except NoSuchFile as error:
@@ -196,7 +212,19 @@ class Pages:
             raise NoSuchPart(str(error)) from None
         return FileResponse(path, media_type="application/octet-stream")
 
+    async def _check_need(self, call: AnyCall) -> None:
+        """Raise `Unauthorized` if a supervisor asks for a file that none of its workers needs."""
+        caller, sha256 = call.caller, call.path["sha256"]
+        if caller.kind == SUPERVISOR and not await run_in_threadpool(
+            self._services.views.may_fetch, sha256, caller.id
+        ):
+            raise Unauthorized(
+                f"no topology with workers on supervisor {caller.id!r:.200} has the file {sha256:.16}...:"
+                " read the assignment again"
+            )
+
     async def _has_file(self, request: Request, call: AnyCall) -> Response:
+        await self._check_need(call)
         try:
             await run_in_threadpool(self._services.files.path, call.path["sha256"])
         except NoSuchFile as error:
@@ -214,7 +242,7 @@ class Pages:
 
     async def _metrics(self, request: Request, call: AnyCall) -> Response:
         leading = self._services.control.leading
-        text = await run_in_threadpool(metrics.text_of, self._services.views, leading)
+        text = await run_in_threadpool(metrics.text_of, self._services.views, leading, self._admission)
         return Response(text, media_type=metrics.CONTENT_TYPE)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from nimbus.http.views import Views
 from squall.api.answers import WorkerEntry
+from squall.http.admission import Admission
 from topology_api.errors import NoSuchTopology
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -48,9 +49,10 @@ _QUANTILES: Final = (("p50", "0.5"), ("p99", "0.99"))
 _Sample = tuple[Mapping[str, str], float]
 
 
-def text_of(views: Views, leading: bool) -> str:
-    """Return the page."""
-    return "\n".join(_lines(views, leading)) + "\n"
+def text_of(views: Views, leading: bool, admission: Admission | None = None) -> str:
+    """Return the page. `admission`: the connections of the HTTP server."""
+    connections = () if admission is None else _connections(admission)
+    return "\n".join((*_lines(views, leading), *connections)) + "\n"
 
 
 def _lines(views: Views, leading: bool) -> Iterator[str]:
@@ -74,6 +76,16 @@ def _lines(views: Views, leading: bool) -> Iterator[str]:
     readable = [each.name for each in listed if each.state != "BAD"]
     yield from _processes(views, readable)
     yield from _components(views, readable)
+
+
+def _connections(admission: Admission) -> Iterator[str]:
+    unknown = admission.unknown
+    counts = (("no", unknown), ("yes", max(admission.open - unknown, 0)))
+    text = "Connections to this Nimbus, by whether they have shown valid credentials."
+    yield from _one("squall_http_connections", "gauge", text, [({"known": each}, n) for each, n in counts])
+    text = "Connections that were closed because there were too many: of an address, unknown ones, or in all (full)."
+    closed: list[_Sample] = [({"reason": why}, count) for why, count in admission.closed.items()]
+    yield from _one("squall_http_connections_closed_total", "counter", text, closed)
 
 
 def _components(views: Views, names: list[str]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from squall.cluster import identity, paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.leadership import leads_since
 from squall.cluster.records import BadRecord, Placement, SupervisorRecord, TopologyRecord, WorkerReport
-from squall.cluster.registry import Registry
+from squall.cluster.registry import Registry, name_of
 from squall.cluster.store import Store
 from squall.packages.versions import own_versions
 from squall.reports.event_text import sentence
@@ -247,13 +247,51 @@ class Views:
         )
 
     def is_of_another(self, topology_id: str, worker: str, incarnation: Incarnation, supervisor: str) -> bool:
-        """Return whether the assignment that began this worker placed it with another supervisor."""
+        """Return whether the assignment that began this worker placed it with another supervisor, or did not begin yet."""
+        if (found := self._is_of_another(topology_id, worker, incarnation, supervisor)) is None:
+            self.store.owns(paths.presence(supervisor))  # see `may_fetch`
+            found = self._is_of_another(topology_id, worker, incarnation, supervisor)
+        return found is not False
+
+    def _is_of_another(
+        self, topology_id: str, worker: str, incarnation: Incarnation, supervisor: str
+    ) -> bool | None:
+        """Return None if the assignment is newer than any that is known. Of an assignment that is too old to be known, no
+        worker is known any more: its last counters may come from any supervisor."""
         placed = [
             placement.supervisor
             for placement in self.registry.last_workers(topology_id)
             if (placement.worker, placement.incarnation.version) == (worker, incarnation.version)
         ]
-        return bool(placed) and supervisor not in placed
+        if placed:
+            return supervisor not in placed
+        record = self.registry.topologies.last_readable(name_of(topology_id))
+        known = record is not None and record.id == topology_id
+        return None if known and record is not None and incarnation.version > record.version else False
+
+    def may_fetch(self, sha256: str, supervisor: str) -> bool:
+        """Return whether a supervisor may need a file: it has workers of a topology with this file, or of one that a version
+        with this file replaces or has replaced."""
+        if self._needs(sha256, supervisor):
+            return True
+        # The supervisor may have seen an assignment that is not in the cache yet. Any answer of the store makes the cache
+        # current.
+        self.store.owns(paths.presence(supervisor))
+        return self._needs(sha256, supervisor)
+
+    def _needs(self, sha256: str, supervisor: str) -> bool:
+        registry = self.registry
+        hosted = [
+            record
+            for record in registry.all_topologies()
+            if any(place.supervisor == supervisor for place in registry.last_workers(record.id))
+        ]
+        versions = (
+            versions.last_readable(record.name)
+            for record in hosted
+            for versions in (registry.replacements, registry.replaced)
+        )
+        return any(sha256 in each.files.values() for each in (*hosted, *versions) if each is not None)
 
     def workers(self, name: str) -> list[answers.WorkerEntry]:
         """Return the workers of a topology, including those that are stopping. For an ended topology, return the workers that

@@ -78,19 +78,20 @@ class Nimbus:
         wall_clock: Callable[[], float] | None = None,
         poll_secs: float | None = None,
         stamp: Callable[[], str] | None = None,
+        turned_away: Callable[[], int] = int,
     ) -> None:
         """Continue from the state in the store. `keyring`: makes and hands out the keys of topologies' links (None: no keys);
         `wall_clock`: gives seconds since 1970 (default: the clock); `poll_secs`: the most seconds between two reads of a store
         that may lose notifications (None: read the store only after a notification); `stamp`: makes the last part of a
         topology's id, so that ids stay unique even if the store forgets its counters (default: the time of `wall_clock` in
-        whole seconds)."""
+        whole seconds); `turned_away`: the number of connections that were closed because there were too many."""
         self._clock = clock
         self._wall_clock = clock.now if wall_clock is None else wall_clock
         #: The records in the store. Other objects only read this registry.
         self.registry = registry = Registry(store)
         #: The counters of workers; may be read from any thread.
         self.counters = Counters() if counters is None else counters
-        self.supervisors = Supervisors(registry, supervisor_timeout_secs, clock.now())
+        self.supervisors = Supervisors(registry, supervisor_timeout_secs, clock.now(), turned_away)
         self._assigner = Assigner(registry, keyring)
         self._replacements = Replacements(registry, self._assigner, replace_timeout_secs, self._wall_clock)
         self._intake = Intake(registry, keyring, self._replacements, stamp)

@@ -3,7 +3,9 @@ it.
 
 Heartbeats are expected of a supervisor if its record says that it sends them (`SupervisorRecord.beats`), or after its first
 heartbeat. A supervisor's silence is counted only while Nimbus itself could receive heartbeats: after a pause of Nimbus (a
-frozen process, a laptop that slept) every supervisor gets a moment to be heard before any supervisor is given up. A record that
+frozen process, a laptop that slept) every supervisor gets a moment to be heard before any supervisor is given up. While
+connections to Nimbus are closed because there are too many, a supervisor may be unable to reach it: a silent supervisor is then
+kept as long as it is present in the store. A record that
 cannot be read is no reason to give a supervisor up: the supervisor writes its record again as soon as it can.
 Must not know: slots, the tasks of a supervisor that is given up or drained.
 """
@@ -11,8 +13,9 @@ Must not know: slots, the tasks of a supervisor that is given up or drained.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
+from squall.cluster import paths
 from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
 from topology_api.errors import SquallError
@@ -27,8 +30,15 @@ GRACE = 0.25
 class Supervisors:
     """The supervisors that are registered, or were given up. Used by one thread; other threads may read only `given_up`."""
 
-    def __init__(self, registry: Registry, timeout_secs: float, now: float) -> None:
-        self._registry = registry
+    def __init__(
+        self, registry: Registry, timeout_secs: float, now: float, turned_away: Callable[[], int] = int
+    ) -> None:
+        """`turned_away`: the number of connections to Nimbus that were closed because there were too many."""
+        self._registry, self._turned_away = registry, turned_away
+        self._count = turned_away()
+        #: Until when a supervisor that is present is not given up.
+        self._crowded_until = now
+        self._kept: set[str] = set()
         #: The records of supervisors that were given up because they were silent, by id.
         self.given_up: dict[str, SupervisorRecord] = {}
         self.timeout_secs = timeout_secs
@@ -43,6 +53,9 @@ class Supervisors:
             latest = now - self.timeout_secs + self._grace
             self._last = {supervisor: max(last, latest) for supervisor, last in self._last.items()}
         self._ticked = now
+        count = self._turned_away()
+        if count != self._count:
+            self._count, self._crowded_until = count, now + self.timeout_secs
 
     def silent(self, supervisors: Iterable[SupervisorRecord], now: float) -> list[SupervisorRecord]:
         """Return the registered supervisors that have been silent for too long."""
@@ -68,6 +81,7 @@ class Supervisors:
         self.tick(now)
         first = supervisor not in self._last
         self._last[supervisor] = now
+        self._kept.discard(supervisor)
         record = self.given_up.get(supervisor)
         if record is None:
             return first
@@ -81,7 +95,7 @@ class Supervisors:
         """Remove supervisors that were silent for too long; return whether there were any. `unread`: the ids of supervisors
         whose records cannot be read; these supervisors could not be restored, so `given_up` leaves them out.
         """
-        silent = self.silent(registered, now)
+        silent = [record for record in self.silent(registered, now) if not self._is_shut_out(record.id, now)]
         for record in silent:
             if record.id not in unread:
                 self.given_up[record.id] = record
@@ -90,6 +104,24 @@ class Supervisors:
                 "supervisor %s: no heartbeat for too long, its tasks move to other supervisors", record.id
             )
         return bool(silent)
+
+    def _is_shut_out(self, supervisor: str, now: float) -> bool:
+        """Return whether a silent supervisor may be unable to reach Nimbus; if so, it is asked about again after a while."""
+        present = (
+            now < self._crowded_until and self._registry.store.get(paths.presence(supervisor)) is not None
+        )
+        if not present:
+            self._kept.discard(supervisor)
+            return False
+        self._last[supervisor] = now - self.timeout_secs + self._grace
+        if supervisor not in self._kept:
+            self._kept.add(supervisor)
+            _log.warning(
+                "supervisor %s: no heartbeat for too long, but it is present in the store, and connections to this Nimbus are"
+                " closed because there are too many: its tasks stay",
+                supervisor,
+            )
+        return True
 
 
 class NoSuchSupervisor(SquallError):

@@ -5,6 +5,7 @@ Must not know: what the application is, signals (uvicorn's own handlers are not 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import logging
@@ -12,11 +13,13 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import uvicorn
 
-from squall.http.connections import BACKLOG, Connection, Listener
+from squall.http.admission import PER_ADDRESS
+from squall.http.connections import BACKLOG, HANDSHAKE_SECS, Connection, Listener
 from squall.http.json_app import App
 from squall.security.tls import ServerFiles
 from topology_api.errors import SquallError
@@ -32,7 +35,7 @@ class CannotListen(SquallError):
     """This process cannot listen at the address."""
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> Listener:
     """Return a socket that listens at a name or an address; port 0 means any free port. Raises `CannotListen` with the
     reason."""
     bare = host.strip("[]")
@@ -52,20 +55,32 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen. uvicorn has no setting for the time of the TLS handshake, so asyncio gets it here."""
+        loop: Any = asyncio.get_running_loop()
+        if self.config.ssl is not None:
+            loop.create_server = partial(loop.create_server, ssl_handshake_timeout=HANDSHAKE_SECS)
+        try:
+            await super().startup(sockets)
+        finally:
+            vars(loop).pop("create_server", None)
+
 
 class HttpServer:
-    """Serves one application. keep_alive: seconds that an idle connection is kept. most: the limit for connections at a
-    time."""
+    """Serves one application. keep_alive: seconds that an idle connection is kept that has shown credentials. most: the limit
+    for connections at a time. per_address: the limit for connections of one address that have shown no credentials."""
 
     def __init__(
         self,
         app: App,
-        listener: socket.socket,
+        listener: Listener,
         name: str,
         keep_alive: int,
         most: int,
         tls: ServerFiles | None = None,
+        per_address: int = PER_ADDRESS,
     ) -> None:
+        listener.most, listener.admission.per_address = most, per_address
         self._listener = listener
         self._name = name
         # uvicorn writes nothing to stdout; only its warnings reach the log.
@@ -73,7 +88,7 @@ class HttpServer:
         config = uvicorn.Config(
             app,
             interface="asgi3",
-            http=Connection,
+            http=partial(Connection, admission=listener.admission),  # type: ignore[arg-type]
             backlog=BACKLOG,
             loop="asyncio",
             ws="none",
@@ -82,7 +97,6 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=most,
             timeout_keep_alive=keep_alive,
             timeout_graceful_shutdown=GRACE_SECS,
             ssl_certfile=None if tls is None else tls.certificate,

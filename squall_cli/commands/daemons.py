@@ -193,6 +193,7 @@ def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSetting
         slots=slots,
         ports=conf[PORTS],
         lease_secs=float(conf[LEASE]),
+        per_address=int(conf["squall.http.unknown.per.address"]),
         ca=None if ca is None else str(ca),
         packages=PackageLimits(
             int(conf["nimbus.package.limit.bytes"]), int(conf["nimbus.package.unpacked.limit.bytes"])

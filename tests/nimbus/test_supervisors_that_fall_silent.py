@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from nimbus.leader.master import Nimbus
 from nimbus.placement.supervisors import Supervisors
 from squall.clock import ManualClock
+from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
@@ -258,3 +259,31 @@ def test_heartbeats_of_a_removed_supervisor_are_forgotten() -> None:
     assert heartbeats.due == 30
     assert heartbeats.silent([], 1) == []
     assert heartbeats.due is None
+
+
+def test_a_supervisor_that_is_present_is_not_given_up_while_connections_are_turned_away() -> None:
+    store = InMemoryStore()
+    registry = Registry(store)
+    records = [SupervisorRecord(name, name, 1, beats=True) for name in ("gone", "shut-out")]
+    for record in records:
+        registry.supervisors.put(record)
+    store.create(paths.presence("shut-out"), b"there")
+    turned_away = now = 0
+    heartbeats = Supervisors(registry, 30, 0, lambda: turned_away)
+    assert not heartbeats.give_up(records, (), 0)
+
+    def listen_until(end: int, flood: bool) -> None:
+        nonlocal turned_away, now
+        while now < end:
+            now += 1
+            turned_away += flood
+            heartbeats.tick(now)
+            heartbeats.give_up(registry.all_supervisors(), (), now)
+            assert not heartbeats.silent(registry.all_supervisors(), now), "else the leader would spin"
+
+    listen_until(100, flood=True)
+    assert [record.id for record in registry.all_supervisors()] == ["shut-out"], "the other host is gone"
+    listen_until(129, flood=False)
+    assert registry.all_supervisors(), "after the flood it has the whole timeout"
+    listen_until(140, flood=False)
+    assert not registry.all_supervisors() and set(heartbeats.given_up) == {"gone", "shut-out"}

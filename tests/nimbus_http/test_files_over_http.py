@@ -39,15 +39,41 @@ def test_a_file_is_sent_found_and_fetched_again(client: Client, tmp_path: Path) 
     assert target.getvalue() == path.read_bytes()
 
 
-def test_a_supervisor_may_fetch_files_and_send_none(
-    client: Client, supervisor: PlayedSupervisor, tmp_path: Path
+def test_a_supervisor_fetches_the_files_of_its_workers_only(
+    client: Client, store: InMemoryStore, leader: NimbusDaemon, supervisor: PlayedSupervisor, tmp_path: Path
 ) -> None:
+    files = {}
+    for version in ("first", "second"):
+        path = tmp_path / version
+        files[version] = pack({"my_words.py": version.encode()}, path)
+        client.put_file(at("files", files[version]), path)
+    client.post("topologies", submission(files={"code": files["first"]}))
+    assert {place.supervisor for place in supervisor.assignment().placements} == {"s1"}
+    supervisor.say()
+    stranger = PlayedSupervisor(store, leader, "s2")
+    stranger.registry.save_drained("s2")
+
+    def fetched(sender: PlayedSupervisor, name: str) -> bool:
+        with closing(sender.client()) as daemon:
+            try:
+                return daemon.get_file(at("files", name), io.BytesIO()) == name
+            except Refused as error:
+                assert (error.status, error.kind) == (401, "Unauthorized")
+                return False
+
+    assert fetched(supervisor, files["first"])
+    assert not fetched(stranger, files["first"]), "it has no worker of the topology"
+    assert not fetched(supervisor, files["second"]), "no topology has the file yet"
+    client.post("topologies", submission(files={"code": files["second"]}, replace=True))
+    assert fetched(supervisor, files["second"]), "its host prepares the next version"
+    assert not fetched(stranger, files["second"])
+
+
+def test_a_supervisor_sends_no_files(client: Client, supervisor: PlayedSupervisor, tmp_path: Path) -> None:
     path, name = a_file(tmp_path, 1000)
     client.put_file(at("files", name), path)
-    with closing(supervisor.client()) as daemon:
-        assert daemon.get_file(at("files", name), io.BytesIO()) == name
-        with pytest.raises(Refused) as refused:
-            daemon.put_file(at("files", name), path)
+    with closing(supervisor.client()) as daemon, pytest.raises(Refused) as refused:
+        daemon.put_file(at("files", name), path)
     assert refused.value.status == 401
 
 

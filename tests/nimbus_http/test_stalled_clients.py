@@ -15,6 +15,7 @@ import pytest
 
 from nimbus.daemon import NimbusDaemon
 from squall.http import connections as http_connections
+from squall.http import server as http_server
 from squall.http.client import Client, Refused, at
 from squall.http.connections import PATIENCE, Awaited, Patience
 from squall.http.pool import Address
@@ -31,7 +32,8 @@ REFUSED = b"POST /api/v1/topologies HTTP/1.1\r\nHost: nimbus\r\nContent-Length: 
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PATIENCE, Awaited.REQUEST, Patience(0.3))
+    for awaited in (Awaited.FIRST, Awaited.REQUEST):
+        monkeypatch.setitem(PATIENCE, awaited, Patience(0.3))
 
 
 @pytest.fixture
@@ -201,6 +203,15 @@ def test_connections_over_the_limit_are_closed_at_once_and_the_others_stay(
     with connect(leader) as one_more:
         assert is_closed(one_more)
     assert answer(connections[0]).startswith(b"HTTP/1.1 200")
+
+
+def test_a_tls_handshake_that_does_not_begin_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(http_server, "HANDSHAKE_SECS", 0.3)
+    leader = cluster.start_leader(conf=tls_conf(tmp_path))
+    with connect(leader) as silent:
+        assert is_closed(silent)
 
 
 def test_connections_without_a_tls_handshake_count_too(

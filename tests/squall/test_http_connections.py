@@ -99,7 +99,7 @@ class Connected:
         self.application = Application()
         self.loop, self.transport = Loop(), Transport()
         config = uvicorn.Config(self.application, log_config=None)
-        connection: Any = Connection(config, ServerState(), {}, self.loop)  # type: ignore[arg-type]
+        connection: Any = Connection(config, ServerState(), {}, self.loop)
         self.connection = connection
         connection.connection_made(self.transport)
 

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from squall.security.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, 
 from squall.worker_files import QUESTION, STACKS, read, write
 from supervisor import stack_questions
 from supervisor.directories import Directories
-from supervisor.log_server import LogServer
+from supervisor.log_server import MOST_CONNECTIONS, LogServer
 from supervisor.nimbus_http import Nimbuses
 from tests.flaky_store import FlakyStore
 
@@ -196,3 +197,11 @@ def test_a_worker_is_asked_for_its_stacks_and_one_that_does_not_answer_is_named(
         assert (status, answer["answered"], answer["stacks"]) == (200, False, [])
     assert served.ask("/stacks/words-1-0/w9")[0] == 404
     assert served.ask("/stacks/words-1-0/w1", "Bearer x")[0] == 401
+
+
+def test_strangers_who_hold_connections_do_not_keep_a_nimbus_out(served: Served) -> None:
+    with ExitStack() as stack:
+        for _ in range(2 * MOST_CONNECTIONS):
+            stack.enter_context(socket.create_connection(("127.0.0.1", served.server.port), timeout=30))
+        status, answer = served.ask("/logs/words-1-0/w1")
+        assert status == 200 and answer["text"]
