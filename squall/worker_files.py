@@ -199,6 +199,8 @@ class End(Struct, frozen=True, forbid_unknown_fields=True):
 #: The environment variable that restricts a worker's ports: the first and the last port, such as 6700-6799. The ports are not
 #: in the orders, because workers of the previous release, which an upgraded supervisor has taken over, read the orders too.
 PORTS: Final = "WORKER_PORTS_OF_SQUALL"
+#: The environment variable with the folder of the host's dead letters; for the same reason it is not in the orders.
+LETTERS: Final = "WORKER_LETTERS_OF_SQUALL"
 
 
 class Death(Struct, frozen=True, forbid_unknown_fields=True):

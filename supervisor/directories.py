@@ -82,6 +82,8 @@ class Directories:
         """`own_work`: each worker has its own working directory instead of the supervisor's. `remove`: removes a folder now or
         soon, and frees the folder's name at once."""
         self.root = Path(os.path.abspath(state)) / "topologies"
+        #: The dead letters of all topologies; see `squall.dead_letters.folder`.
+        self.letters = Path(os.path.abspath(state)) / "letters"
         self._own_work = own_work
         self._remove = remove
 

@@ -25,7 +25,7 @@ from typing import Final
 from squall.daemon.process_stat import Stat, all_processes, runs, stat_of
 from squall.guarded_files import open_to_append
 from squall.packages.distributions import HOME
-from squall.worker_files import OUTPUT, PORTS
+from squall.worker_files import LETTERS, OUTPUT, PORTS
 
 #: Environment variable of a worker and all its children; the value is the worker's directory.
 MARK: Final = "WORKER_OF_SQUALL"
@@ -68,16 +68,19 @@ def worker_environment(
     inherited: Mapping[str, str],
     work: Path | None = None,
     ports: str | None = None,
+    letters: Path | None = None,
 ) -> dict[str, str]:
     """Return the environment variables of a worker: the supervisor's, plus the module path, the mark, the worker's own working
-    directory (if the worker has one), and the ports on which the worker may listen (None: all)."""
+    directory (if the worker has one), the ports on which the worker may listen (None: all), and the folder of dead letters."""
     folders = [os.path.abspath(folder) for folder in python_path if os.pathsep not in folder]
     own = {"PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), MARK: str(directory)}
     if ports is not None:
         own[PORTS] = ports
+    if letters is not None:
+        own[LETTERS] = str(letters)
     if work is not None:
         own["PWD"] = str(work)
-    return {**{name: value for name, value in inherited.items() if name != PORTS}, **own}
+    return {**{name: value for name, value in inherited.items() if name not in (PORTS, LETTERS)}, **own}
 
 
 class WorkerProcess:

@@ -207,7 +207,10 @@ class WorkerContainer:
         if provision.python is not None:
             command[0] = provision.python
         work = self._host.directories.work(self.directory)
-        environment = processes.worker_environment(self.directory, folders, environ, work, start.ports)
+        letters = self._host.directories.letters
+        environment = processes.worker_environment(
+            self.directory, folders, environ, work, start.ports, letters
+        )
         self._output_begin = exits.output_size(self.directory)
         # Record the start beforehand: if this supervisor dies in between, the next one looks for the process.
         directories.write_started(self.directory, Started(0, 0, incarnation, slot))

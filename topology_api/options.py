@@ -195,6 +195,17 @@ _TABLE = (
         _or_null(_seconds(), "no end"),
     ),
     Option(
+        "topology.dead.letters.mb", (int,), 100, "megabytes", "topology",
+        "How much disk the dead letters of a topology may take on one host. When it is used up, letters that a dead-letter "
+        "bolt acked are removed; then the spout waits until others are resent or dropped (squall dead-letters).",
+        _whole(1, 1_000_000, "megabytes"),
+    ),
+    Option(
+        "topology.dead.letters.days", (int, float, type(None)), 7, "days", "topology",
+        "How long a dead letter is kept, also after the topology is killed or replaced. Null: until it is resent or dropped.",
+        _or_null(_number("days", 3650, above=True), "no end"),
+    ),
+    Option(
         "topology.bolt.hang.secs", (int, float), 60, "seconds", "both",
         "How long a running call of user code keeps its tuples from timing out. In a worker process, a longer call of a bolt "
         "ends the worker: its stacks are written to the worker's log, and the worker is started again. 0: in a worker process "

@@ -31,6 +31,7 @@ from worker.tasks.runners import AsyncDriver
 from worker.tasks.scratch import make_scratch
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task, TaskSetup
+from worker.tracking.dead_letters import LetterKeeper, MemoryLetters
 from worker.tracking.ids import GENERATION_BITS
 from worker.tracking.tracker import Tracker
 
@@ -48,6 +49,8 @@ class TaskEnvironment:
     on_out_of_memory: Callable[[Task, ErrorReport, int, list[int]], None] | None = None
     #: The marks of running calls, if the previous process of this worker died in one.
     marks: CallMarks | None = None
+    #: Returns what keeps the dead letters of a spout task.
+    letters: Callable[[int], LetterKeeper] = lambda task: MemoryLetters()
 
 
 def build_task(environment: TaskEnvironment, task: int, component: str, index: int) -> Task:
@@ -136,6 +139,8 @@ def build_spout(
     kind = hooks.ObservedSpoutEmitter if observed else SpoutEmitter
     made = SpoutTask(setup, kind(setup.spec.id, task, outputs, random, tracker))
     made.wait.calls_an_instant = plan.calls_an_instant
+    made.letters.keeper = environment.letters(task)
+    made.letters.random = Random(f"{plan.seed}/{plan.incarnation}/{task}/{environment.now()}/letters")
     return made
 
 

@@ -130,6 +130,8 @@ def idle_reason(task: SpoutTask) -> str:
     """Return why a spout does not emit, in words for users; "" if it emits."""
     if not task.opened:
         return "not open yet"
+    if task.letters.waits is not None:
+        return task.letters.waits.idle
     if task.finished:
         return "finished" if not task.pending else "waiting for trees"
     if task.draining or not task.active:

@@ -18,6 +18,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -40,6 +41,7 @@ from worker.process.exit import OpenFiles, ProcessExit
 from worker.process.heartbeat import Flags, Heartbeat
 from worker.process.last_calls import LastCalls
 from worker.process.lease import Lease
+from worker.process.letter_files import Letters
 from worker.process.logs import open_log
 from worker.process.startup import begin, plan_of
 from worker.tasks.runners import AsyncThread
@@ -170,6 +172,10 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     daemon.heartbeat = Heartbeat(daemon, sockets.address, calls, flags)
     daemon.last_calls = LastCalls(directory, worker, process_exit, daemon.heartbeat)
     daemon.heartbeat.leave_hung_call = daemon.last_calls.leave_hung_call
+    if root := os.environ.get(worker_files.LETTERS):
+        letters = Letters(Path(root), worker, daemon.wall_clock.time_of, sockets.wake)
+        worker.environment.letters = letters.keeper_of
+        daemon.heartbeat.letters = letters
     return daemon
 
 

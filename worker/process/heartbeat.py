@@ -27,6 +27,7 @@ from topology_api.tuples import Tuple
 from worker.process.call_watch import CallWatch, UserCall, all_stacks, task_name
 from worker.process.exit import ProcessExit
 from worker.process.lease import Lease
+from worker.process.letter_files import Letters
 from worker.process.long_calls import LongCalls, tuples_of_call
 from worker.process.stacks import StackAnswers
 from worker.tasks.task import Task
@@ -112,6 +113,9 @@ class Heartbeat:
     #: Leaves behind the call with which the process is about to end.
     leave_hung_call: Callable[[Task, list[Tuple]], None] | None = None
 
+    #: The dead letters of this process; None: they are in memory.
+    letters: Letters | None = None
+
     def __post_init__(self) -> None:
         self.process = os.getpid()
         self.long_calls = LongCalls(self.calls.worker.plan.topology.name)
@@ -180,6 +184,8 @@ class Heartbeat:
             self.orders_file = mark
             loop.on_new_orders()
         self.stacks.answer(now)
+        if self.letters is not None:
+            self.letters.look()
         began, every = loop.round_began, loop.keep_alive_every
         if began is not None and now - began >= min(CHECK_SECONDS, every):
             due = now - began >= every and now >= self.next_keep_alive

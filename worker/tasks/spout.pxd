@@ -12,11 +12,13 @@ cpdef add_latencies(latency, list completed, double now)
 cdef class SpoutTask(Task):
     cdef public Tracker tracker
     cdef public object max_pending
+    cdef public Py_ssize_t letter_places
     cdef public SpoutWait wait
     cdef public object replay
     cdef public object outages
     cdef public list to_pause
     cdef public Py_ssize_t undecided
+    cdef public object letters
     cdef public bint active
     cdef public bint draining
     cdef public bint finished

@@ -16,10 +16,18 @@ from typing import Any
 from squall.reports.histogram import LatencyHistogram
 from squall.transport.frames import DIED, HUNG, RECOVERED
 from topology_api import EmitError, Failure, Replay, Spout, SquallError
-from topology_api.topology import DEAD_LETTERS
 from topology_api.wording import is_error
-from worker.errors.reports import ErrorReport, failure_line, failure_text, one_line
+from worker.errors.reports import failure_text
 from worker.tasks.emitter import SpoutEmitter, short
+from worker.tasks.final_failures import (
+    fail_for_good,
+    fail_unkept,
+    keep_and_fail,
+    make_room,
+    own_trees,
+    send_again,
+)
+from worker.tasks.spout_letters import ForBolt, SpoutLetters
 from worker.tasks.spout_wait import SpoutWait, seconds_of
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.ack_batch import AckColumns
@@ -48,6 +56,8 @@ class SpoutTask(Task):
         conf, instance = self.context.conf, self.instance
         limit = conf["topology.max.spout.pending"]
         self.max_pending = None if limit is None else int(limit)  # type: ignore[call-overload]
+        #: How much `max_pending` has been raised, so that dead letters on their way to bolts take no place.
+        self.letter_places = 0
         self.wait = SpoutWait(float(conf["topology.sleep.spout.wait.strategy.time.ms"]) / 1000)  # type: ignore[arg-type]
         self.replay: Replay | None = instance.replay
         give_up_secs = conf["topology.outage.give.up.secs"]
@@ -59,6 +69,7 @@ class SpoutTask(Task):
         self.to_pause: list[int] = []
         #: While failed trees are handled: how many of them are left.
         self.undecided = 0
+        self.letters = SpoutLetters(self.context)
         self.active = True
         self.draining = False
         self.finished = False
@@ -99,8 +110,8 @@ class SpoutTask(Task):
 
     @property
     def pending(self) -> int:
-        """The number of open trees, including those that wait for their replay."""
-        return self.tracker.pending + len(self.replays)
+        """The number of open trees, including those that wait for their replay, or as dead letters for their final call."""
+        return self.tracker.pending + len(self.replays) + self.letters.undone
 
     @property
     def exhausted(self) -> bool:
@@ -118,12 +129,14 @@ class SpoutTask(Task):
     def has_final_calls(self) -> bool:
         """Whether trees wait for their calls of `ack` or `fail`."""
         tracker = self.tracker
-        return bool(tracker.completed or tracker.failed or tracker.untracked)
+        return bool(tracker.completed or tracker.failed or tracker.untracked or self.letters.due)
 
     def at_limit(self) -> bool:
         """Return whether the pending limit stops the spout. The number of trees that wait for a replay has the same limit."""
         limit = self.max_pending
-        return limit is not None and (self.tracker.pending >= limit or len(self.replays) >= limit)
+        return limit is not None and (
+            self.tracker.pending >= limit or len(self.replays) + self.letter_places >= limit
+        )
 
     def wants_flush(self) -> bool:
         """Return whether the spout waits for trees, so that batch bolts should execute their gathered tuples."""
@@ -133,7 +146,12 @@ class SpoutTask(Task):
     def may_emit(self, now: float) -> bool:
         """Return whether `next_tuple` may be called now."""
         ready = self.active and not (self.draining or self.finished or self.blocked)
-        return ready and now >= self.wait.not_before and not self.at_limit()
+        return ready and now >= self.wait.not_before and self.letters.waits is None and not self.at_limit()
+
+    def may_resend(self) -> bool:
+        """Return whether a dead letter may be sent again now; after the end of the source none is."""
+        ready = self.active and not (self.draining or self.blocked)
+        return bool(self.letters.to_resend) and ready and (self.finished or not self.full())
 
     def replay_due(self, now: float) -> bool:
         """Return whether a replay may be emitted now."""
@@ -148,7 +166,8 @@ class SpoutTask(Task):
         if not self.opened:
             return False
         now = self.now()
-        return self.final_calls_due() or self.may_emit(now) or self.replay_due(now)
+        due = self.final_calls_due() or self.may_emit(now) or self.replay_due(now)
+        return due or self.may_resend()
 
     def next_time(self) -> float | None:
         """Return the time at which the spout is due if nothing arrives earlier."""
@@ -157,6 +176,8 @@ class SpoutTask(Task):
             times.append(self.replays[0][0])
         if self.active and not (self.draining or self.finished or self.blocked or self.at_limit()):
             times.append(self.wait.not_before)
+        if self.letters.batch:
+            times.append(self.letters.retry_at)
         return min(times, default=None)
 
     # Running.
@@ -172,6 +193,8 @@ class SpoutTask(Task):
         if self.final_calls_due():
             self.make_final_calls(now, enough)
         self.emit_replays(now, enough)
+        if self.letters.to_resend:
+            send_again(self, now, enough)
         if self.produced < enough and self.may_emit(now):
             self.call_next_tuple(now, enough - self.produced)
 
@@ -243,25 +266,27 @@ class SpoutTask(Task):
 
     def final_calls_due(self) -> bool:
         """Return whether final calls are due. If `ack` or `fail` emit, they need room in the outboxes, as any emission does."""
-        return self.has_final_calls and not (self.blocked and self.final_calls_emit)
+        due = self.has_final_calls or (self.letters.batch and self.letters.are_due(self.now()))
+        return bool(due) and not (self.blocked and self.final_calls_emit)
 
     def make_final_calls(self, now: float, enough: float) -> None:
         """Call `ack` for completed trees, and replay or fail the failed trees, until `produced` reaches `enough`."""
         tracker = self.tracker
         before = self.produced
         if tracker.completed:
-            completed, tracker.completed = tracker.completed, []
+            completed, tracker.completed = own_trees(self, tracker.completed), []
             left = self.give_acks(completed, enough)
             if left:
                 tracker.completed[:0] = left
                 del completed[-len(left) :]
-            add_latencies(self.latency, completed, now)
+            if completed:
+                add_latencies(self.latency, completed, now)
             if self.outages.alive:
                 for emission in completed:
                     if emission[6] is not None:
                         self.outages.end()
         if tracker.untracked and self.produced < enough:
-            untracked, tracker.untracked = tracker.untracked, []
+            untracked, tracker.untracked = own_trees(self, tracker.untracked), []
             tracker.untracked[:0] = self.give_acks(untracked, enough)
         if tracker.failed and self.produced < enough:
             failed, tracker.failed = tracker.failed, []
@@ -274,6 +299,8 @@ class SpoutTask(Task):
                 if self.produced >= enough:
                     tracker.failed[:0] = failed[number:]
                     break
+        if self.letters.batch or self.letters.due:
+            keep_and_fail(self, now, enough)
         if self.produced > before:
             self.final_calls_emit = True
 
@@ -316,7 +343,7 @@ class SpoutTask(Task):
     def decide(self, emission: Emission, failure: Failure, now: float) -> None:
         """Handle a failed tree: emit it again later, or fail it for good."""
         replay = self.replay
-        if failure.reason == "stopped" or replay is None:
+        if type(emission[0]) is ForBolt or failure.reason == "stopped" or replay is None:
             self.outages.attempts_failed += failure.reason != "stopped"
             self.give_up(emission, failure)
             return
@@ -343,7 +370,8 @@ class SpoutTask(Task):
             return False
         if emission[4] - (0 if emission[6] is None else emission[6].excused) < most:
             return False
-        return outages.alive < DOWN_TUPLES and self.pending + self.undecided <= outages.alive - 1
+        left = self.tracker.pending - self.letters.for_bolts + len(self.replays) + self.undecided
+        return outages.alive < DOWN_TUPLES and left <= outages.alive - 1
 
     def reassess(self, by: Emission | None, report: Failure, now: float) -> None:
         """Handle the success of a bolt task that had failed, or the report of a call in which a worker died: earlier failures
@@ -372,37 +400,21 @@ class SpoutTask(Task):
             self.give_up(emission, emission[6].last)
 
     def give_up(self, emission: Emission, failure: Failure) -> None:
-        """Fail an emission for good. If its replays are used up, it goes to the dead letters."""
-        failure = replace(failure, attempts=emission[4])
-        message_id, row, output, _, _, _, history = emission
+        """Fail an emission for good. If its replays are used up, it becomes a dead letter first."""
+        message_id, history = emission[0], emission[6]
+        if type(message_id) is ForBolt:
+            self.letters.ended_at_bolts(message_id, acked=False)
+            make_room(self, -1)
+            return
         if history is not None:
             self.outages.end()
-        self.failed += 1
-        self.given_up[failure.reason] = self.given_up.get(failure.reason, 0) + 1
-        why = failure_line(failure)
-        if self.first_failure is None and failure.reason != "stopped":
-            self.first_failure = self.now(), f"message id {short(message_id)}: {why}"
-        if failure.reason != "stopped" and self.replay is not None:
-            letters = self.emitter.outputs.get(DEAD_LETTERS)
-            if letters is not None:
-                letter = (message_id, row, output.source.stream, failure)
-                for box in letters.choose(letter):
-                    self.emitter.put(box, letter, [])
-                self.count_besides()
-            else:  # the report names no call, since none failed
-                text = one_line(f"tuple dropped: {why}")
-                what = one_line(f"message id {short(message_id)}, values {short(row)}")
-                report = ErrorReport(
-                    self.context.topology, self.spec.id, self.id, "", text, "", (), what, self.now()
-                )
-                self.reports.append(report)
-        self.set_time(self.now())  # fail() may emit
-        try:
-            self.instance.fail(message_id, failure)
-        except BaseException as error:
-            self.final_call_raised("fail", error, message_id)
-        if self.observer is not None:
-            self.observer.spout_failed(message_id, failure)
+        failure = replace(failure, attempts=emission[4])
+        if failure.reason == "stopped" or self.replay is None:
+            fail_for_good(self, emission, failure)
+        else:
+            self.letters.batch.append((emission, failure))
+            if not self.letters.keeper.gathers:
+                keep_and_fail(self, self.now(), _NO_LIMIT)
 
     def final_call_raised(self, name: str, error: BaseException, message_id: Any) -> None:
         """Report an error of `ack` or `fail`, except an EmitError while the task is being stopped."""
@@ -441,6 +453,12 @@ class SpoutTask(Task):
         while self.has_final_calls:
             self.make_final_calls(self.now(), float("inf"))
         failure = Failure(reason, None, None, None, 0)
+        self.fail_open(failure)
+        fail_unkept(self, failure)
+        self.fail_open(failure)
+
+    def fail_open(self, failure: Failure) -> None:
+        """Give up every open tree for this reason."""
         for root in self.tracker.open_roots():
             self.tracker.fail(root, failure)
         failed, self.tracker.failed = self.tracker.failed, []

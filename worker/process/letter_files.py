@@ -1,0 +1,202 @@
+"""Keeps the dead letters of a worker's spout tasks in files (`squall.dead_letters.folder`); hands out those to be sent again.
+
+A task's own thread keeps letters. The heartbeat's thread looks for letters that are to be sent again; their values are decoded
+later, in the task's thread, since the classes of values are the user's.
+Must not know: when a tuple is given up, who asks for letters.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from squall.dead_letters.contents import KeptLetter, size_of, values_of, with_values
+from squall.dead_letters.folder import RESEND, LetterFolder, folder_name, on_disk
+from topology_api.errors import SquallError
+from worker.loop.worker import Worker
+from worker.tasks.spout import SpoutTask
+from worker.tracking.dead_letters import GivenUp, NotKept
+
+_log = logging.getLogger(__name__)
+
+_MEGABYTE: Final = 1_000_000
+_DAY_SECS: Final = 86_400.0
+
+
+class LetterFiles:
+    """Implements `LetterKeeper` for one spout task."""
+
+    gathers = True
+
+    def __init__(
+        self,
+        folder: LetterFolder,
+        task: int,
+        most: int,
+        keep_secs: float | None,
+        time_of: Callable[[float], float],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`most`: how many bytes the folder may take; `keep_secs`: how long a letter is kept (None: without end)."""
+        self.folder, self.task, self.most, self.keep_secs = folder, task, most, keep_secs
+        self.time_of, self.wall_clock = time_of, wall_clock
+        self.why_not: NotKept | None = None
+        #: Letters that dead-letter bolts have not answered yet: id -> the file; of each file, the ids that wait or are acked.
+        self.files: dict[str, str] = {}
+        self.waiting: dict[str, set[str]] = {}
+        self.acked: dict[str, set[str]] = {}
+
+    def keep(self, given_up: Sequence[GivenUp]) -> int:
+        """See `LetterKeeper`."""
+        self.why_not = None
+        now = self.wall_clock()
+        until = None if self.keep_secs is None else now + self.keep_secs
+        letters = [with_values(replace(each.letter, expires_at=until), each.row) for each in given_up]
+        try:
+            fitting = self._fitting(letters)
+            if fitting:
+                name = self.folder.add(fitting, now)
+                self._remember(name, fitting)
+                for each in fitting:
+                    if each.letter.resent:
+                        self.folder.remove_resend(self.task, each.letter.id)
+        except (OSError, SquallError) as error:
+            self.why_not = cannot_write(self.folder.path, error)
+            return 0
+        if len(fitting) < len(letters):
+            self.why_not = is_full(self.folder.path, self.most)
+        return len(fitting)
+
+    def _fitting(self, letters: list[KeptLetter]) -> list[KeptLetter]:
+        """Return the first letters, as many as there is room for; letters that a dead-letter bolt has acked make room."""
+        sizes = [size_of(each) for each in letters]
+        free = self.most - self.folder.used()
+        if free < on_disk(sum(sizes)):
+            self.folder.remove_acked(on_disk(sum(sizes)) - free)
+            free = self.most - self.folder.used()
+        while sizes and free < on_disk(sum(sizes)):
+            sizes.pop()
+        return letters[: len(sizes)]
+
+    def _remember(self, name: str, letters: list[KeptLetter]) -> None:
+        ids = {each.letter.id for each in letters if not each.letter.resent}
+        if ids:
+            self.files.update(dict.fromkeys(ids, name))
+            self.waiting[name], self.acked[name] = ids, set()
+
+    def bolt_done(self, id: str, acked: bool) -> None:
+        """See `LetterKeeper`."""
+        name = self.files.pop(id, None)
+        if name is None:
+            return
+        waiting, done = self.waiting[name], self.acked[name]
+        waiting.discard(id)
+        if acked:
+            done.add(id)
+        if waiting:
+            return
+        del self.waiting[name], self.acked[name]
+        if done:
+            try:
+                self.folder.mark_acked(name, done)
+            except (OSError, SquallError) as error:  # the letters stay, without the mark
+                _log.warning("dead letters cannot be marked as acked: %s", error)
+
+    def resent(self, id: str) -> None:
+        """See `LetterKeeper`."""
+        try:
+            self.folder.remove_resend(self.task, id)
+        except (OSError, SquallError) as error:  # the letter is sent once more
+            _log.warning("dead letter %s was sent again, and cannot be removed: %s", id, error)
+
+    def withdraw(self, id: str, why: str) -> None:
+        """See `LetterKeeper`."""
+        if not why:
+            return  # the next process of this task sends it again
+        kept = self.folder.read_resend(self.task, id)
+        if kept is None:
+            return
+        try:
+            self.folder.add([replace(kept, letter=replace(kept.letter, note=why))], self.wall_clock())
+            self.folder.remove_resend(self.task, id)
+        except (OSError, SquallError) as error:
+            _log.warning("dead letter %s cannot be put back: %s", id, error)
+
+
+def cannot_write(folder: Path, error: Exception) -> NotKept:
+    """Return why letters are not kept when the folder cannot be written."""
+    text = getattr(error, "strerror", None) or str(error)
+    return NotKept(
+        "dead letters cannot be written",
+        f"a tuple is given up, and its dead letter cannot be written into {folder}: {text}. Until it can, the tuple is pending",
+    )
+
+
+def is_full(folder: Path, most: int) -> NotKept:
+    """Return why letters are not kept when their space is used up."""
+    return NotKept(
+        "no room for dead letters",
+        f"the dead letters of this topology take all of their {most // _MEGABYTE} MB on this host (topology.dead.letters.mb, in"
+        f" {folder}): send them again or drop them (squall dead-letters). What is given up stays pending until then",
+    )
+
+
+class Letters:
+    """The dead letters of one worker process."""
+
+    def __init__(
+        self, root: Path, worker: Worker, time_of: Callable[[float], float], wake: Callable[[], object]
+    ) -> None:
+        """`root`: the folder with the letters of all topologies of this host. `time_of`: turns times of the worker's clock into
+        wall-clock time. `wake`: wakes the worker's loop."""
+        topology = worker.plan.topology
+        self.worker = worker
+        self.folder = LetterFolder(root / folder_name(topology.name))
+        conf = worker.plan.conf
+        days = conf["topology.dead.letters.days"]
+        self.most = int(conf["topology.dead.letters.mb"]) * _MEGABYTE
+        self.keep_secs = None if days is None else float(days) * _DAY_SECS
+        self.time_of, self.wake = time_of, wake
+        self.mark: object = None
+        #: The letters that were handed to a task and still have their file.
+        self.handed: set[tuple[int, str]] = set()
+
+    def keeper_of(self, task: int) -> LetterFiles:
+        """Return what keeps the letters of a spout task."""
+        return LetterFiles(self.folder, task, self.most, self.keep_secs, self.time_of)
+
+    def look(self) -> None:
+        """Hand letters that are to be sent again to their tasks. For the heartbeat's thread."""
+        try:
+            stat = os.stat(self.folder.path / RESEND)
+        except OSError:
+            return
+        mark = stat.st_ino, stat.st_mtime_ns
+        if mark == self.mark:
+            return
+        tasks = {id: task for id, task in list(self.worker.tasks.items()) if isinstance(task, SpoutTask)}
+        if not all(task.opened for task in tasks.values()):
+            return  # the mark stays old, so that this is looked at again
+        self.mark = mark
+        there = {(task, id) for task, id, _ in self.folder.resends() if task in tasks}
+        new = there - self.handed
+        self.handed = there
+        for task, id in sorted(new):
+            kept = self.folder.read_resend(task, id)
+            if kept is not None:
+                tasks[task].letters.to_resend.append((kept.letter, partial(row_of, kept)))
+        if new:
+            self.wake()
+
+
+def row_of(kept: KeptLetter) -> tuple[Any, ...]:
+    """Return the values of a letter, decoded. Raises whatever the classes of the values raise."""
+    if not kept.letter.codec:
+        raise SquallError(f"its values were not kept: {kept.letter.why_no_values}")
+    return values_of(kept)

@@ -1,0 +1,148 @@
+"""The final calls of tuples that a spout task gave up: their dead letters are kept, then `fail` is called; and the trees of
+dead letters, which are no emissions of the user's.
+
+These are steps of `SpoutTask`, apart from it because nothing here is called for tuples that do not fail.
+Must not know: links, threads, how letters are kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from topology_api import EmitError, Failure
+from topology_api.topology import DEAD_LETTERS
+from topology_api.wording import is_error
+from worker.errors.reports import ErrorReport, failure_line, failure_text, one_line
+from worker.tasks.emitter import short
+from worker.tasks.spout_letters import ForBolt, Resent
+from worker.tracking.tracker import Emission
+
+if TYPE_CHECKING:
+    from worker.tasks.spout import SpoutTask
+
+
+def own_trees(task: SpoutTask, completed: list[Emission]) -> list[Emission]:
+    """Return the completed trees of the user's emissions; the others are trees of dead letters."""
+    if not task.letters.open_trees:
+        return completed
+    before = task.letters.for_bolts
+    own, resent = task.letters.take_ended(completed)
+    make_room(task, task.letters.for_bolts - before)
+    task.acked += len(resent)
+    for emission in resent:
+        if emission[6] is not None:
+            task.outages.end()
+    return own
+
+
+def keep_and_fail(task: SpoutTask, now: float, enough: float) -> None:
+    """Keep the letters of the tuples that were given up, then call `fail` for them, until `produced` reaches `enough`."""
+    letters = task.letters
+    if letters.are_due(now) and (why := letters.keep(now)) is not None:
+        report(task, f"the spout waits: {why.text}")
+    while letters.due and task.produced < enough:
+        kept = letters.due.popleft()
+        fail_for_good(task, kept.emission, kept.failure, kept.id)
+
+
+def fail_unkept(task: SpoutTask, failure: Failure) -> None:
+    """Make the final calls of a task that is being stopped. What cannot be kept is stopped like the open trees, and no dead
+    letter: its source has to read it again."""
+    letters = task.letters
+    letters.withdraw_all("")
+    letters.retry_at = 0.0
+    while letters.undone:
+        keep_and_fail(task, task.now(), float("inf"))
+        unkept, letters.batch = letters.batch, []
+        for emission, cause in unkept:
+            fail_for_good(task, emission, replace(failure, attempts=cause.attempts))
+
+
+def fail_for_good(task: SpoutTask, emission: Emission, failure: Failure, letter: str = "") -> None:
+    """Call `fail` for an emission. `letter`: the id of its dead letter, which goes to the bolts that read them."""
+    message_id, row, output = emission[:3]
+    task.failed += 1
+    task.given_up[failure.reason] = task.given_up.get(failure.reason, 0) + 1
+    why, what = failure_line(failure), f"message id {short(message_id)}"
+    again = message_id.letter if type(message_id) is Resent else None
+    if again is not None:
+        what = f"dead letter {again.id}, sent again"
+        if letter:
+            task.letters.resends -= 1
+        else:
+            task.letters.stopped(again)
+    if task.first_failure is None and failure.reason != "stopped":
+        task.first_failure = task.now(), f"{what}: {why}"
+    if letter and (again is not None or not send_to_bolts(task, message_id, row, output, failure, letter)):
+        task.letters.keeper.bolt_done(letter, acked=False)
+        report(task, f"given up, kept as a dead letter: {why}", f"{what}, values {short(row)}")
+    if again is not None:
+        return
+    task.set_time(task.now())  # fail() may emit
+    try:
+        task.instance.fail(message_id, failure)
+    except BaseException as error:
+        task.final_call_raised("fail", error, message_id)
+    if task.observer is not None:
+        task.observer.spout_failed(message_id, failure)
+
+
+def send_to_bolts(
+    task: SpoutTask, message_id: Any, row: Any, output: Any, failure: Failure, letter: str
+) -> bool:
+    """Send a dead letter to the bolts that read them; return whether there are any."""
+    letters = task.emitter.outputs.get(DEAD_LETTERS)
+    if letters is None:
+        return False
+    values = (message_id, row, output.source.stream, failure)
+    try:
+        task.emitter.track((ForBolt(letter), values, letters, 0, 1, task.now(), None))
+    except BaseException as error:  # too many trees are open, or a custom grouping raised
+        task.report("fail", error, f"message id {short(message_id)}")
+        return False
+    task.letters.for_bolts += 1
+    make_room(task, 1)
+    task.count_besides()
+    return True
+
+
+def make_room(task: SpoutTask, change: int) -> None:
+    """Let dead letters that travel to bolts take no place of the pending limit: such a bolt may be slow."""
+    if task.max_pending is not None:
+        task.max_pending += change
+        task.letter_places += change
+
+
+def send_again(task: SpoutTask, now: float, enough: float) -> None:
+    """Send the letters again that were handed over for that, while there is room, until `produced` reaches `enough`."""
+    letters = task.letters
+    if task.finished:
+        letters.withdraw_all("the source has ended")
+    while task.produced < enough and task.may_resend():
+        letter, load = letters.to_resend.popleft()
+        why = letters.problem_with(letter, task.emitter.outputs)
+        if not why:
+            try:
+                row = load()
+            except BaseException as error:  # raised by the class of a value
+                why = f"its values cannot be decoded: {failure_text(error) or error}"
+        if why:
+            letters.keeper.withdraw(letter.id, why)
+            continue
+        letters.resends += 1
+        output = task.emitter.outputs[letter.stream]
+        emission = (Resent(letter), row, output, letter.target, 1, now, None)
+        task.emitter.emitted += 1
+        try:
+            task.emitter.track(emission)
+        except BaseException as error:  # raised by a custom grouping
+            text = str(error) if is_error(error, EmitError) else failure_text(error)
+            task.give_up(emission, Failure("failed", task.spec.id, task.id, text, 1))
+
+
+def report(task: SpoutTask, text: str, what: str | None = None) -> None:
+    """Report something that is no error of a call, since none failed."""
+    what = None if what is None else one_line(what)
+    where = task.context.topology, task.spec.id, task.id
+    task.reports.append(ErrorReport(*where, "", one_line(text), "", (), what, task.now()))

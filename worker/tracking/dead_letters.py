@@ -1,0 +1,96 @@
+"""What keeps the dead letters of a spout task: the interface, and a keeper in memory.
+
+A spout calls `fail` for a tuple only after its letter is kept. A worker process keeps letters in files
+(`worker.process.letter_files`); a cluster in one process keeps them here.
+Must not know: files, when a tuple is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from squall.dead_letters.letter import DeadLetter
+
+#: The most letters of a topology that are kept in memory; further ones are only counted.
+MOST_IN_MEMORY: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """A letter, and the values that it shows."""
+
+    letter: DeadLetter
+    row: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotKept:
+    """Why letters cannot be kept at the moment. `idle`: in a few words; `text`: what failed, and what helps."""
+
+    idle: str
+    text: str
+
+
+class LetterKeeper(Protocol):
+    """Keeps the letters of one spout task. Called in the task's own thread."""
+
+    #: Whether keeping many letters at once is much cheaper than keeping each by itself.
+    gathers: bool
+    #: Why the last call of `keep` has not kept all letters; None: it has.
+    why_not: NotKept | None
+
+    def time_of(self, moment: float) -> float:
+        """Return the time that letters show for a moment of the task's clock."""
+
+    def keep(self, given_up: Sequence[GivenUp]) -> int:
+        """Keep letters, for good; return how many of them, from the first, are kept now. A letter that was sent again returns
+        to the others."""
+
+    def bolt_done(self, id: str, acked: bool) -> None:
+        """The dead-letter bolts have acked a letter, or have failed it."""
+
+    def resent(self, id: str) -> None:
+        """A letter was sent again, and its tree is acked: remove it."""
+
+    def withdraw(self, id: str, why: str) -> None:
+        """A letter is not sent again (any more): it returns to the others. `why`: "" if its task was stopped."""
+
+
+class MemoryLetters:
+    """The dead letters of a topology in memory. They end with the process."""
+
+    gathers = False
+    why_not: NotKept | None = None
+
+    def __init__(self) -> None:
+        self.letters: dict[str, DeadLetter] = {}
+        #: All letters so far, also those that are not in memory.
+        self.count = 0
+
+    def time_of(self, moment: float) -> float:
+        """See `LetterKeeper`."""
+        return moment
+
+    def keep(self, given_up: Sequence[GivenUp]) -> int:
+        """See `LetterKeeper`."""
+        for each in given_up:
+            self.count += not each.letter.resent
+            if len(self.letters) < MOST_IN_MEMORY or each.letter.resent:
+                self.letters[each.letter.id] = each.letter
+        return len(given_up)
+
+    def bolt_done(self, id: str, acked: bool) -> None:
+        """See `LetterKeeper`."""
+        if acked and id in self.letters:
+            self.letters[id] = replace(self.letters[id], acked=True)
+
+    def resent(self, id: str) -> None:
+        """See `LetterKeeper`."""
+        self.letters.pop(id, None)
+
+    def withdraw(self, id: str, why: str) -> None:
+        """See `LetterKeeper`."""
+        if id in self.letters:
+            self.letters[id] = replace(self.letters[id], note=why)
