@@ -22,6 +22,7 @@ from local_cluster.virtual_host import VirtualHost, WorkerSettings
 from nimbus.lifecycle.cleanup import check_name
 from nimbus.submission.submission import Submission
 from squall.daemon.inside import is_worker
+from squall.dead_letters.letter import DeadLetter
 from squall.packages.distributions import check_ours
 from squall.settings import Overrides, merged, overrides_of
 from squall.status import TopologyStatus
@@ -33,6 +34,7 @@ from topology_api.wording import shown
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.tasks.runners import AsyncThread
+from worker.tracking.dead_letters import MemoryLetters
 
 if TYPE_CHECKING:
     from local_cluster.process_engine import ProcessEngine, WorkerView
@@ -89,6 +91,8 @@ class LocalCluster:
         self._site, self._environment = settings
         silence = longest_silence(*settings)
         self._directory: str | None = None
+        # By topology; without processes.
+        self._letters: dict[str, MemoryLetters] = {}
         self._closed = False
         self._process = os.getpid()
         self._driver: RealTimeDriver | SimulatedDriver
@@ -222,6 +226,17 @@ class LocalCluster:
             raise NoSuchTopology(name)
         return self._driver.command(lambda: engine.workers(name))
 
+    def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return the tuples that the spouts of a topology have given up since the cluster started, the oldest first, up to
+        10,000; also of a topology that was killed."""
+        check_name(name)
+        engine = self._engine
+        if isinstance(engine, Engine):
+            kept = self._letters.get(name)
+            found = () if kept is None else tuple(kept.letters.values())
+            return sorted(found, key=lambda letter: letter.order)
+        return engine.dead_letters(name)
+
     def advance(self, seconds: float) -> None:
         """Advance simulated time by `seconds`, and run everything that becomes due in this time."""
         if isinstance(self._driver, RealTimeDriver):
@@ -310,7 +325,10 @@ class LocalCluster:
             calls: Any = SimulatedAsync(driver.clock.now)
         else:
             calls = AsyncThread(f"{plan.topology.name}-{plan.worker}")
-        return Worker(plan, driver.clock, loopback.send, calls, driver.wake, inline=driver.simulated)
+        worker = Worker(plan, driver.clock, loopback.send, calls, driver.wake, inline=driver.simulated)
+        letters = self._letters.setdefault(plan.topology.name, MemoryLetters())
+        worker.environment.letters = lambda task: letters
+        return worker
 
     def _name_directory(self) -> str:
         """Return the folder of the tasks' scratch directories. The first task that needs a scratch directory makes the

@@ -27,9 +27,12 @@ from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import SupervisorRecord
 from squall.cluster.registry import Registry
+from squall.dead_letters.folder import LetterFolder, folder_name
+from squall.dead_letters.letter import DeadLetter
 from squall.security.sealing import KeyPair
 from squall.transport.carriers.sockets import make_keys
 from supervisor.agent import Supervisor, WorkerTerms
+from supervisor.directories import LETTERS
 from supervisor.plan import Timeouts
 from supervisor.worker_processes import WorkerProcesses
 from topology_api import InvalidConfig, SquallError
@@ -186,6 +189,15 @@ class ProcessEngine:
             for hosted in supervisor.workers()
             if hosted.topology == name and hosted.pid is not None
         ]
+
+    def dead_letters(self, name: str) -> list[DeadLetter]:
+        """Return the dead letters of a topology."""
+        found: dict[str, DeadLetter] = {}
+        for folder in self.state.glob(f"*/{LETTERS}/{folder_name(name)}"):
+            letters = LetterFolder(folder)
+            for file in letters.files():
+                found.update((kept.letter.id, kept.letter) for kept in letters.read(file.name)[0])
+        return sorted(found.values(), key=lambda letter: letter.order)
 
     def stop(self) -> None:
         """Order all workers to stop, and kill workers that take too long."""

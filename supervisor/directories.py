@@ -38,6 +38,8 @@ from supervisor.removals import delete
 _log = logging.getLogger(__name__)
 
 PROCESS: Final = "process.json"
+#: The folder of the dead letters in a supervisor's state directory.
+LETTERS: Final = "letters"
 
 #: Files of one process, which the next process in the directory must not use.
 _TALK: Final = (
@@ -83,7 +85,7 @@ class Directories:
         soon, and frees the folder's name at once."""
         self.root = Path(os.path.abspath(state)) / "topologies"
         #: The dead letters of all topologies; see `squall.dead_letters.folder`.
-        self.letters = Path(os.path.abspath(state)) / "letters"
+        self.letters = Path(os.path.abspath(state)) / LETTERS
         self._own_work = own_work
         self._remove = remove
 

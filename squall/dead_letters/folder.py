@@ -172,7 +172,7 @@ class LetterFolder:
                 self.add(done, began, acked=True)
                 self.replace(name, left)
 
-    def take(self, name: str, wanted: Callable[[KeptLetter], bool]) -> list[KeptLetter]:
+    def take_letters(self, name: str, wanted: Callable[[KeptLetter], bool]) -> list[KeptLetter]:
         """Remove letters from a file, and return them. To be called with the folder locked. Raises `OSError`."""
         letters, damage = self.read(name)
         taken = [each for each in letters if wanted(each)]

@@ -49,6 +49,7 @@ ALLOWED = {
     "squall_io/spark/results/job_errors.py": "Spark, its Java and its Python workers",
     "squall_io/spark/sink/errors.py": "Spark",
     "squall_io/spark/stores/hadoop_errors.py": "Hadoop's and py4j's exceptions",
+    "squall/dead_letters/contents.py:squall dead letters 1\n": "the line with which a file of letters begins",
     "supervisor/exits.py": "faulthandler's output",
     "supervisor/silence.py": "faulthandler's output",
     "worker/errors/reports.py:<frozen importlib": "Python: names of frozen modules",

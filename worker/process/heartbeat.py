@@ -185,7 +185,7 @@ class Heartbeat:
             loop.on_new_orders()
         self.stacks.answer(now)
         if self.letters is not None:
-            self.letters.look()
+            self.letters.find_resends()
         began, every = loop.round_began, loop.keep_alive_every
         if began is not None and now - began >= min(CHECK_SECONDS, every):
             due = now - began >= every and now >= self.next_keep_alive

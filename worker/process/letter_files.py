@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,8 @@ from worker.tracking.dead_letters import GivenUp, NotKept
 _log = logging.getLogger(__name__)
 
 _MEGABYTE: Final = 1_000_000
+#: A larger file has only one letter: who reads letters reads a whole file.
+MOST_A_FILE: Final = 8 * _MEGABYTE
 _DAY_SECS: Final = 86_400.0
 
 
@@ -57,21 +59,22 @@ class LetterFiles:
         self.why_not = None
         now = self.wall_clock()
         until = None if self.keep_secs is None else now + self.keep_secs
+        done = 0
         letters = [with_values(replace(each.letter, expires_at=until), each.row) for each in given_up]
         try:
             fitting = self._fitting(letters)
-            if fitting:
-                name = self.folder.add(fitting, now)
-                self._remember(name, fitting)
-                for each in fitting:
+            for part in parts_of(fitting):
+                self._remember(self.folder.add(part, now), part)
+                done += len(part)
+                for each in part:
                     if each.letter.resent:
                         self.folder.remove_resend(self.task, each.letter.id)
         except (OSError, SquallError) as error:
             self.why_not = cannot_write(self.folder.path, error)
-            return 0
-        if len(fitting) < len(letters):
+            return done
+        if done < len(letters):
             self.why_not = is_full(self.folder.path, self.most)
-        return len(fitting)
+        return done
 
     def _fitting(self, letters: list[KeptLetter]) -> list[KeptLetter]:
         """Return the first letters, as many as there is room for; letters that a dead-letter bolt has acked make room."""
@@ -129,6 +132,20 @@ class LetterFiles:
             _log.warning("dead letter %s cannot be put back: %s", id, error)
 
 
+def parts_of(letters: Sequence[KeptLetter]) -> Iterator[list[KeptLetter]]:
+    """Yield the letters in parts that have at most `MOST_A_FILE` bytes, or one letter."""
+    part: list[KeptLetter] = []
+    size = 0
+    for each in letters:
+        size += size_of(each)
+        if part and size > MOST_A_FILE:
+            yield part
+            part, size = [], size_of(each)
+        part.append(each)
+    if part:
+        yield part
+
+
 def cannot_write(folder: Path, error: Exception) -> NotKept:
     """Return why letters are not kept when the folder cannot be written."""
     text = getattr(error, "strerror", None) or str(error)
@@ -164,14 +181,14 @@ class Letters:
         self.keep_secs = None if days is None else float(days) * _DAY_SECS
         self.time_of, self.wake = time_of, wake
         self.mark: object = None
-        #: The letters that were handed to a task and still have their file.
-        self.handed: set[tuple[int, str]] = set()
+        #: The letters that were handed to a task and still have their file: task, id, stamp of the file.
+        self.handed: set[tuple[int, str, tuple[int, int]]] = set()
 
     def keeper_of(self, task: int) -> LetterFiles:
         """Return what keeps the letters of a spout task."""
         return LetterFiles(self.folder, task, self.most, self.keep_secs, self.time_of)
 
-    def look(self) -> None:
+    def find_resends(self) -> None:
         """Hand letters that are to be sent again to their tasks. For the heartbeat's thread."""
         try:
             stat = os.stat(self.folder.path / RESEND)
@@ -184,10 +201,10 @@ class Letters:
         if not all(task.opened for task in tasks.values()):
             return  # the mark stays old, so that this is looked at again
         self.mark = mark
-        there = {(task, id) for task, id, _ in self.folder.resends() if task in tasks}
+        there = {(task, id, file.stamp) for task, id, file in self.folder.resends() if task in tasks}
         new = there - self.handed
         self.handed = there
-        for task, id in sorted(new):
+        for task, id, _ in sorted(new):
             kept = self.folder.read_resend(task, id)
             if kept is not None:
                 tasks[task].letters.to_resend.append((kept.letter, partial(row_of, kept)))

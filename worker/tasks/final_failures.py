@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from squall.transport.frames import RECOVERED
 from topology_api import EmitError, Failure
 from topology_api.topology import DEAD_LETTERS
 from topology_api.wording import is_error
@@ -76,7 +77,7 @@ def fail_for_good(task: SpoutTask, emission: Emission, failure: Failure, letter:
         task.first_failure = task.now(), f"{what}: {why}"
     if letter and (again is not None or not send_to_bolts(task, message_id, row, output, failure, letter)):
         task.letters.keeper.bolt_done(letter, acked=False)
-        report(task, f"given up, kept as a dead letter: {why}", f"{what}, values {short(row)}")
+        report(task, f"given up: {why}", f"{what}, values {short(row)}")
     if again is not None:
         return
     task.set_time(task.now())  # fail() may emit
@@ -119,7 +120,7 @@ def send_again(task: SpoutTask, now: float, enough: float) -> None:
     letters = task.letters
     if task.finished:
         letters.withdraw_all("the source has ended")
-    while task.produced < enough and task.may_resend():
+    while task.produced < enough and may_resend(task):
         letter, load = letters.to_resend.popleft()
         why = letters.problem_with(letter, task.emitter.outputs)
         if not why:
@@ -139,6 +140,26 @@ def send_again(task: SpoutTask, now: float, enough: float) -> None:
         except BaseException as error:  # raised by a custom grouping
             text = str(error) if is_error(error, EmitError) else failure_text(error)
             task.give_up(emission, Failure("failed", task.spec.id, task.id, text, 1))
+
+
+def may_resend(task: SpoutTask) -> bool:
+    """Return whether a dead letter may be sent again now; after the end of the source none is."""
+    ready = task.active and not (task.draining or task.blocked)
+    return bool(task.letters.to_resend) and ready and (task.finished or not task.full())
+
+
+def fail_open(task: SpoutTask, failure: Failure) -> None:
+    """Give up every open tree for this reason."""
+    tracker = task.tracker
+    for root in tracker.open_roots():
+        tracker.fail(root, failure)
+    failed, tracker.failed = tracker.failed, []
+    for left, cause in failed:
+        if cause.reason != RECOVERED and left is not None:
+            task.give_up(left, cause)
+    replays, task.replays = sorted(task.replays), []
+    for _, _, emission in replays:
+        task.give_up(emission, failure)
 
 
 def report(task: SpoutTask, text: str, what: str | None = None) -> None:

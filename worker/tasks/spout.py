@@ -21,9 +21,11 @@ from worker.errors.reports import failure_text
 from worker.tasks.emitter import SpoutEmitter, short
 from worker.tasks.final_failures import (
     fail_for_good,
+    fail_open,
     fail_unkept,
     keep_and_fail,
     make_room,
+    may_resend,
     own_trees,
     send_again,
 )
@@ -148,11 +150,6 @@ class SpoutTask(Task):
         ready = self.active and not (self.draining or self.finished or self.blocked)
         return ready and now >= self.wait.not_before and self.letters.waits is None and not self.at_limit()
 
-    def may_resend(self) -> bool:
-        """Return whether a dead letter may be sent again now; after the end of the source none is."""
-        ready = self.active and not (self.draining or self.blocked)
-        return bool(self.letters.to_resend) and ready and (self.finished or not self.full())
-
     def replay_due(self, now: float) -> bool:
         """Return whether a replay may be emitted now."""
         return bool(self.replays) and self.replays[0][0] <= now and not self.blocked and not self.full()
@@ -167,7 +164,7 @@ class SpoutTask(Task):
             return False
         now = self.now()
         due = self.final_calls_due() or self.may_emit(now) or self.replay_due(now)
-        return due or self.may_resend()
+        return due or bool(self.letters.to_resend and may_resend(self))
 
     def next_time(self) -> float | None:
         """Return the time at which the spout is due if nothing arrives earlier."""
@@ -453,21 +450,9 @@ class SpoutTask(Task):
         while self.has_final_calls:
             self.make_final_calls(self.now(), float("inf"))
         failure = Failure(reason, None, None, None, 0)
-        self.fail_open(failure)
+        fail_open(self, failure)
         fail_unkept(self, failure)
-        self.fail_open(failure)
-
-    def fail_open(self, failure: Failure) -> None:
-        """Give up every open tree for this reason."""
-        for root in self.tracker.open_roots():
-            self.tracker.fail(root, failure)
-        failed, self.tracker.failed = self.tracker.failed, []
-        for left, cause in failed:
-            if cause.reason != RECOVERED and left is not None:
-                self.give_up(left, cause)
-        replays, self.replays = sorted(self.replays), []
-        for _, _, emission in replays:
-            self.give_up(emission, failure)
+        fail_open(self, failure)
 
     def close(self) -> None:
         """Make the final call for every open tree, then call `close`."""

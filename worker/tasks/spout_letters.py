@@ -2,7 +2,7 @@
 
 A tuple that is given up waits in `batch` until its letter is kept, and then in `due` until `fail` is called; so a tuple whose
 letter cannot be kept stays pending, and the spout waits. A letter travels to the dead-letter bolts as a tree of its own, and a
-letter that is sent again as a new emission: both are told from other trees by the class of their message id. Nothing here is
+letter that is sent again as a new emission: the class of its message id distinguishes either from other trees. Nothing here is
 called for tuples that do not fail.
 Must not know: the user's instance, files, when a tuple is given up.
 """
@@ -155,6 +155,8 @@ class SpoutLetters:
 
     def problem_with(self, letter: DeadLetter, outputs: dict[str, Any]) -> str:
         """Return why a letter cannot be emitted on the streams that the spout has now; "" if it can."""
+        if letter.component != self.context.component:
+            return f"task {self.context.task} belongs to {self.context.component} now, and not to {letter.component}"
         output = outputs.get(letter.stream)
         if output is None:
             return f"{letter.component} has no stream {letter.stream!r} any more"
