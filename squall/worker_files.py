@@ -79,6 +79,7 @@ EXIT_BAD_ORDERS: Final = 74
 EXIT_MEMORY: Final = 75
 EXIT_FILES: Final = 76
 EXIT_UNOPENED: Final = 77
+EXIT_LIMIT: Final = 78
 
 
 #: The most bytes of each file. Orders hold the assignment and the configurations, which are records of the store (a megabyte

@@ -195,6 +195,12 @@ _TABLE = (
         _or_null(_seconds(), "no end"),
     ),
     Option(
+        "topology.worker.memory.mb", (int, type(None)), None, "megabytes", "topology",
+        "How much resident memory a worker process may use. At 80 % the worker's log has a warning with its tasks; at 100 % "
+        "the worker drains and ends with this reason, at 125 % without a drain, and is started again. Null: no limit.",
+        _or_null(_whole(1, 100_000_000, "megabytes"), "no limit"),
+    ),
+    Option(
         "topology.dead.letters.mb", (int,), 100, "megabytes", "topology",
         "How much disk the dead letters of a topology may take on one host. When it is used up, letters that a dead-letter "
         "bolt acked are removed; then the spout waits until others are resent or dropped (squall dead-letters).",

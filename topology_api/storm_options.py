@@ -76,9 +76,8 @@ STORM_OPTIONS: Final = (
         "`topology.tasks`, `topology.max.task.parallelism`", NOTHING, "the number of tasks is the parallelism"
     ),
     StormOption(
-        "`worker.childopts`, `topology.worker.childopts`, `topology.worker.max.heap.size.mb`", NOTHING,
-        "Squall has no option for this: limit all workers of a host through the service ([memory](cluster.md#operating-it)), or"
-        " one worker by `resource.setrlimit` in a component's `open` or `prepare`",
+        "`worker.childopts`, `topology.worker.childopts`, `topology.worker.max.heap.size.mb`", "`topology.worker.memory.mb`",
+        "limits a worker's resident memory; the service limits all workers of a host ([memory](cluster.md#operating-it))",
     ),
     StormOption(
         "`topology.classpath`, `topology.environment`", "`--requirements`, `--include`",

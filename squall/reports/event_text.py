@@ -21,6 +21,7 @@ _STATUSES: Final = {
     worker_files.EXIT_MEMORY: "it ran out of memory",
     worker_files.EXIT_FILES: "it could not open any more files",
     worker_files.EXIT_UNOPENED: "a component could not be opened or prepared",
+    worker_files.EXIT_LIMIT: "it reached its limit of memory",
 }
 _SIGNALS: Final = {
     signal.SIGSEGV: "a segmentation fault: C code touched memory that is not its own",

@@ -26,6 +26,7 @@ from squall.transport.frames import KeepAlive
 from squall.values import TaskRow
 from squall.worker_files import (
     EXIT_DRAINED,
+    EXIT_LIMIT,
     EXIT_STOPPED,
     EXIT_SUPERSEDED,
     EXIT_UNOPENED,
@@ -113,6 +114,8 @@ class Daemon:
     round_began: float | None = None
     #: The time by which the process has to end after a second SIGTERM; None: there was no second SIGTERM.
     must_end_by: float | None = None
+    #: The text that says that the process uses too much memory; None: it does not.
+    too_large: str | None = None
 
     def __post_init__(self) -> None:
         self.wall_clock = WallClock(self.lease.clock)
@@ -143,6 +146,12 @@ class Daemon:
         self.terminations += 1
         if self.terminations > 1 and self.must_end_by is None:
             self.must_end_by = self.lease.clock() + END_SECONDS
+        self.waiter.wake()
+
+    def leave_because(self, reason: str) -> None:
+        """Leave, as after SIGTERM, for lack of memory. The heartbeat's thread calls this."""
+        self.too_large = reason
+        self.terminations = max(self.terminations, 1)
         self.waiter.wake()
 
     # The loop.
@@ -287,7 +296,7 @@ class Daemon:
             self.stop(EXIT_STOPPED, "ended by a second SIGTERM")
         worker, exchange = self.worker, self.exchange
         if self.leaving_since is None:
-            _log.info("SIGTERM: drains, then ends")
+            _log.info("%s: drains, then ends", self.too_large or "SIGTERM")
             self.leaving_since = now
             worker.drain()
         patience = shortest_timeout(worker.plan) or DRAIN_SECONDS
@@ -297,10 +306,16 @@ class Daemon:
             self.asked_peers_at = now
             exchange.leave()
         if worker.idle and worker.table.spouts_drained and exchange.left:
-            self.stop(EXIT_DRAINED, "drained, and ended by SIGTERM")
+            self.stop_leaving("drained, and ended by SIGTERM")
         if now - self.asked_peers_at >= LEAVE_SECONDS:
             _log.info("at rest: %s; peers: %s", worker.idle, exchange.awaited() or "none")
-            self.stop(EXIT_DRAINED, "ended by SIGTERM, with tuples left that would not drain")
+            self.stop_leaving("ended by SIGTERM, with tuples left that would not drain")
+
+    def stop_leaving(self, reason: str) -> NoReturn:
+        """End a process that leaves."""
+        if self.too_large is None:
+            self.stop(EXIT_DRAINED, reason)
+        self.stop(EXIT_LIMIT, self.too_large)
 
     def stop(self, status: int, reason: str) -> NoReturn:
         """Close the tasks and end the process."""

@@ -24,11 +24,13 @@ from squall.daemon.process_stat import stat_of
 from squall.values import Address
 from squall.worker_files import Orders, WorkerHeartbeat
 from topology_api.tuples import Tuple
+from worker.errors.reports import short_line
 from worker.process.call_watch import CallWatch, UserCall, all_stacks, task_name
 from worker.process.exit import ProcessExit
 from worker.process.lease import Lease
 from worker.process.letter_files import Letters
 from worker.process.long_calls import LongCalls, tuples_of_call
+from worker.process.memory_limit import MemoryLimit
 from worker.process.stacks import StackAnswers
 from worker.tasks.task import Task
 
@@ -87,6 +89,9 @@ class WatchedLoop(Protocol):
     def counters(self) -> WorkerCounters:
         """Return the worker's counters."""
 
+    def leave_because(self, reason: str) -> None:
+        """Drain and end in the next rounds, for lack of memory."""
+
     def send_keep_alives(self, trees: bool) -> None:
         """Show the peers that the worker lives; with `trees`, also keep alive the trees that wait in this worker."""
 
@@ -121,6 +126,7 @@ class Heartbeat:
         self.long_calls = LongCalls(self.calls.worker.plan.topology.name)
         stat = stat_of(self.process)
         self.began = 0 if stat is None else stat.started
+        self.memory = MemoryLimit(self.loop.orders.conf.get("topology.worker.memory.mb"))
         self.stacks = StackAnswers(self.loop.directory, self.calls)
         self.orders_file = worker_files.mark_of(self.loop.directory, worker_files.ORDERS)
         self.woken = threading.Event()
@@ -234,6 +240,8 @@ class Heartbeat:
         """Write the counters and the heartbeat. The flags are read first, so that the counters cover what the flags report."""
         flags = self.flags
         counters = self.long_calls.add_to(self.loop.counters())
+        if counters.process is not None and not self.ending:
+            self.watch_memory(counters.process.rss)
         counted = replace(counters, number=0).to_bytes()
         executing = None if call is None else (call.task.spec.id, call.task.id, round(call.seconds, 3))
         self.number += 1
@@ -266,6 +274,20 @@ class Heartbeat:
             _log.warning("heartbeats can be written again; %d could not be written", self.failed_writes)
             self.failed_writes = 0
             self.no_files_since = None
+
+    def watch_memory(self, used: int) -> None:
+        """Warn of the memory that the process uses, or end the process."""
+        step = self.memory.step(used, self.loop.lease.now())
+        if step is None:
+            return
+        tasks = ", ".join(map(task_name, self.calls.worker.tasks.values()))
+        text = self.memory.text(used, short_line(tasks))
+        if step == "warn":
+            _log.warning("%s", text)
+        elif step == "drain":
+            self.loop.leave_because(text)
+        else:
+            self.loop.process_exit.end(worker_files.EXIT_LIMIT, text)
 
     def end_without_files(self, failed: OSError) -> None:
         """End a process that cannot open files any more. This makes the reason known before the supervisor would presume the
