@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of
 
 KEYS_OF_THE_PAGE: dict[str, object] = {
+    "topology.dead.letters.days": 7,
+    "topology.dead.letters.mb": 100,
+    "topology.worker.memory.mb": None,
     "topology.workers": 1,
     "topology.max.spout.pending": 1000,
     "topology.message.timeout.secs": 30,

@@ -63,10 +63,7 @@ def test_an_option_of_storms_is_refused_with_what_to_use(name: str, scope: str) 
         ),
         ("topology.backpressure.enable", "always on: a sender has credit"),
         ("topology.tasks", "it is Storm's; the number of tasks is the parallelism"),
-        (
-            "worker.childopts",
-            "limit all workers of a host through the service (memory), or one worker by resource",
-        ),
+        ("worker.childopts", "use topology.worker.memory.mb"),
         ("topology.wrokers", "did you mean 'topology.workers'?"),
     ],
 )
