@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "errors": Entry("Show the errors that a topology's components reported.", "status:errors"),
     "logs": Entry("Show the logs of a topology's workers.", "logs"),
     "stack": Entry("Show where the threads of a topology are at this moment.", "stack"),
+    "dead-letters": Entry("Show the tuples that a topology gave up, and send them again.", "dead_letters"),
     "top": Entry("Watch the busiest components of a cluster.", "top"),
     "drain": Entry("Move all work away from a host.", "supervisors:drain"),
     "nimbuses": Entry("List the Nimbuses of a cluster and their keys.", "nimbuses"),

@@ -18,6 +18,7 @@
 | `daemon` | the supervisor's process: all these modules together, over a store |
 | `nimbus_http` | the supervisor's link to the Nimbuses |
 | `log_server`, `log_files` | the supervisor's HTTP server, for the logs of its workers |
+| `host_letters` | the dead letters on the host: `letter_requests` of Nimbus, and `letter_reports` of their number |
 
 A supervisor and a worker communicate only through files in the worker's directory (`squall.worker_files`), so that each
 survives a restart of the other.

@@ -1,5 +1,5 @@
-"""The supervisor daemon: a supervisor, its link to the Nimbuses, its HTTP server for logs, and the state directory that they
-use.
+"""The supervisor daemon: a supervisor, its link to the Nimbuses, its HTTP server for logs and dead letters, and the state
+directory that they use.
 
 One thread runs `Supervisor.sync` whenever a watch, a timer or a signal wakes the thread; slow work is done elsewhere. When the
 daemon stops, its workers continue until their leases expire, and the next supervisor on the same state directory adopts them: a
@@ -37,6 +37,8 @@ from supervisor import artifacts, processes
 from supervisor.agent import Supervisor, WorkerTerms
 from supervisor.artifacts import Artifacts
 from supervisor.directories import Directories
+from supervisor.host_letters import HostLetters, LetterCount
+from supervisor.letter_reports import LetterReports
 from supervisor.log_server import LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
 from supervisor.plan import Timeouts
@@ -107,7 +109,7 @@ class SupervisorDaemon:
             if settings.new_cluster:
                 state.cluster.forget()
             self._assemble(store, settings)
-            for end in (self._logs.stop, self._link.close, self._artifacts.close):
+            for end in (self._logs.stop, self._link.close, self._artifacts.close, self._letters.close):
                 opened.callback(end)
             self._opened = opened.pop_all()
 
@@ -130,6 +132,8 @@ class SupervisorDaemon:
             removals=removals,
         )
         self._directories = Directories(state, own_work=True, remove=removals.remove)
+        count = LetterCount(HostLetters(self._directories.letters), self.id, settings.host)
+        self._letters = LetterReports(count, Registry(store), self.id)
         self._logs = LogServer(
             *settings.listen,
             self._directories,
@@ -229,6 +233,7 @@ class SupervisorDaemon:
             self._artifacts.sweep()
             self._link.start()
             self._logs.start()
+            self._letters.start()
             _log.info(
                 "supervisor %s of host %s: %d slots, logs at %s, its key is %s, its state is in %s",
                 self.id,

@@ -1,9 +1,9 @@
-"""The supervisor's HTTP server: the Nimbuses read the workers' logs and stacks from it, and pass them on to operators.
+"""The supervisor's HTTP server: the Nimbuses read the workers' logs and stacks from it, and the dead letters of its host.
 
 `GET /logs/<topology id>/<worker>?file=worker|output|build&offset=N&limit=N` answers
 `{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /stacks/<topology id>/<worker>` asks the worker where
-its threads are; `GET /health` needs no credentials. Only a Nimbus
-of this cluster, known by its key pair, may read logs. The server runs in its own thread and uses only files.
+its threads are; `letter_requests` has the requests about dead letters; `GET /health` needs no credentials. Only a Nimbus of
+this cluster, known by its key pair, may ask for anything else. The server runs in its own thread and uses only files.
 Must not know: processes, the supervisor's loop.
 """
 
@@ -17,12 +17,14 @@ from urllib.parse import parse_qs, unquote
 from squall.api.answers import LogAnswer, StacksAnswer
 from squall.http.admission import PER_ADDRESS
 from squall.http.connections import shows_credentials
-from squall.http.json_app import Refusal, json_app
+from squall.http.json_app import ReadBody, Refusal, json_app
 from squall.http.server import HttpServer, listen
 from squall.security.tls import ServerFiles
 from squall.values import Incarnation
 from squall.worker_files import LOG, OUTPUT, BadFile, read_orders
+from supervisor import letter_requests
 from supervisor.directories import Directories
+from supervisor.host_letters import HostLetters
 from supervisor.log_files import SOME, read_piece
 from supervisor.stack_questions import ask_stacks
 
@@ -31,12 +33,14 @@ KEEP_SECS: Final = 30
 #: The most connections. A quarter of them is for senders that have shown no credentials.
 MOST_CONNECTIONS: Final = 128
 _MOST_QUERY: Final = 2048
-_NO_ANSWER: Final = "there is nothing at {path}: logs are at /logs/<topology id>/<worker>"
+_NO_ANSWER: Final = (
+    "there is nothing at {path}: logs are at /logs/<topology id>/<worker>, dead letters at /letters"
+)
 
 
 class LogServer:
     """Finds and reads the logs of one supervisor's workers; answers requests in its own thread. `may_ask` gets a request's
-    Authorization header, and returns whether the sender may read logs."""
+    Authorization header, and returns whether the sender may read logs and use dead letters."""
 
     def __init__(
         self,
@@ -49,6 +53,7 @@ class LogServer:
         per_address: int = PER_ADDRESS,
     ) -> None:
         self._directories, self._build_log, self._may_ask = directories, build_log, may_ask
+        self._letters = HostLetters(directories.letters)
         self._socket = listen(host, port)
         #: The port that was bound.
         self.port: int = self._socket.getsockname()[1]
@@ -67,16 +72,23 @@ class LogServer:
         self._server.join()
         self._socket.close()
 
-    def _answer(self, scope: Mapping[str, Any]) -> object:
+    def _answer(self, scope: Mapping[str, Any], read: ReadBody) -> object:
         path = scope["raw_path"].decode("latin-1")
-        if scope["method"] != "GET":
-            raise Refusal(405, "MethodNotAllowed", "logs can only be read: use GET")
+        about_letters = path.startswith("/letters/")
+        if scope["method"] != ("POST" if about_letters else "GET"):
+            how = (
+                "dead letters are asked for with POST" if about_letters else "logs can only be read: use GET"
+            )
+            raise Refusal(405, "MethodNotAllowed", how)
         if path == "/health":
             return {"status": "ok"}
         if not self._may_ask(_header(scope, b"authorization")):
             raise Refusal(401, "Unauthorized", "only a Nimbus of this cluster may read logs here")
         shows_credentials(scope)
         parts = path.split("/")
+        if about_letters and len(parts) == 4 and parts[2]:
+            body = read(letter_requests.MOST_BODY)
+            return letter_requests.answer(self._letters, unquote(parts[2]), parts[3], body)
         if len(parts) != 4 or parts[0] or parts[1] not in ("logs", "stacks") or not (parts[2] and parts[3]):
             raise Refusal(404, "NoSuchPage", _NO_ANSWER.format(path=repr(path[:80])))
         if parts[1] == "stacks":

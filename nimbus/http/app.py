@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import asdict
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -253,7 +253,7 @@ def _fields_of(struct: object) -> dict[str, object]:
     """Return the fields of a struct that are set, for the record of a change."""
     if not isinstance(struct, Struct):
         return {}
-    return {name: value for name, value in asdict(struct).items() if value is not None}
+    return {name: to_builtins(value) for name, value in asdict(struct).items() if value is not None}
 
 
 def _json(status: int, answer: object) -> Response:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from nimbus.http.views import Views
+from nimbus.http.views import Views, letters_by_topology
 from squall.api.answers import WorkerEntry
 from squall.http.admission import Admission
 from topology_api.errors import NoSuchTopology
@@ -73,6 +73,13 @@ def _lines(views: Views, leading: bool) -> Iterator[str]:
     yield from _one("squall_topology_state", "gauge", "1 for the state that a topology is in.", states)
     workers = [({"topology": each.name}, each.workers) for each in listed]
     yield from _one("squall_topology_workers", "gauge", "Workers of a topology.", workers)
+    letters = [
+        ({"topology": name, "supervisor": supervisor}, count)
+        for name, counts in sorted(letters_by_topology(views.registry, views.now()).items())
+        for supervisor, count in counts.items()
+    ]
+    text = "Dead letters on a supervisor's host; their topology may be gone."
+    yield from _one("squall_dead_letters", "gauge", text, letters)
     readable = [each.name for each in listed if each.state != "BAD"]
     yield from _processes(views, readable)
     yield from _components(views, readable)

@@ -11,11 +11,11 @@ from typing import Any, Final, Generic
 
 from msgspec import Struct
 
-from nimbus.http import handlers
+from nimbus.http import dead_letters, handlers
 from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR
 from nimbus.http.handlers import ApiCall, Body, Query, Services
 from nimbus.submission.parse import BODY_LIMIT, S, read, read_submission
-from squall.api import answers, requests
+from squall.api import answers, letters, requests
 from squall.exact_structs import build_type_info
 
 API: Final = "/api/v1"
@@ -74,6 +74,9 @@ class Endpoint(Generic[Query, Body]):
 
 
 AnyEndpoint = Endpoint[Any, Any]
+
+DEAD_LETTERS: Final = "Dead letters"
+_LETTER_IDS: Final = JsonBody(letters.LetterIdsRequest, lambda body: read(letters.LetterIdsRequest, body))
 
 TABLE: Final[tuple[AnyEndpoint, ...]] = (
     Endpoint(
@@ -161,6 +164,26 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {200: answers.StacksAnswer}, errors=(404,),
     ),
     Endpoint(
+        "GET", f"{API}/topologies/{{name}}/dead-letters", dead_letters.letter_hosts,
+        "The hosts that may hold dead letters of a topology, which may be gone", {200: letters.LetterHostsAnswer},
+        group=DEAD_LETTERS,
+    ),
+    Endpoint(
+        "GET", f"{API}/topologies/{{name}}/dead-letters/{{supervisor}}", dead_letters.dead_letters,
+        "Dead letters on one host, a page of about a megabyte", {200: letters.LetterPage}, query=letters.LetterQuery,
+        errors=(400, 404, 409), group=DEAD_LETTERS,
+    ),
+    Endpoint(
+        "POST", f"{API}/topologies/{{name}}/dead-letters/{{supervisor}}/resend", dead_letters.resend_letters,
+        "Send dead letters of one host again", {200: letters.ResentAnswer}, body=_LETTER_IDS, errors=(400, 404, 409),
+        group=DEAD_LETTERS,
+    ),
+    Endpoint(
+        "POST", f"{API}/topologies/{{name}}/dead-letters/{{supervisor}}/drop", dead_letters.drop_letters,
+        "Remove dead letters of one host", {200: letters.DroppedAnswer}, body=_LETTER_IDS, errors=(400, 404, 409),
+        group=DEAD_LETTERS,
+    ),
+    Endpoint(
         "PUT", f"{API}/files/{{sha256}}", None, "Send a file of a topology; the body is its bytes",
         {201: answers.FileAnswer, 200: answers.FileAnswer}, leads="always", errors=(400, 413),
         notes={200: "if the file was already there"}, group="Files", name="put_file",
@@ -200,7 +223,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
 build_type_info(
     *(
         kind
-        for module in (answers, requests)
+        for module in (answers, letters, requests)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Struct)
     )

@@ -213,6 +213,7 @@ class Views:
             stands_by=self._standing_by(record),
             submitted=record.submitted,
             files=dict(record.files),
+            dead_letters=sum(letters_by_topology(self.registry, self.now()).get(name, {}).values()),
         )
 
     def record(self, name: str) -> TopologyRecord:
@@ -401,6 +402,10 @@ class Views:
         reasons = why_not_up(self._view(record))
         return answers.HeldUp(len(reasons), sentence(reasons[0])) if reasons else None
 
+    def components(self, topology_id: str) -> dict[str, Mapping[str, Any]]:
+        """Return the described components of a topology, by id. Raises `BadBlob`."""
+        return {each["id"]: each for each in self._description(topology_id)["components"]}
+
     def _component_of(self, record: TopologyRecord, component: str) -> Mapping[str, Any]:
         components = self._description(record.id)["components"]
         for described in components:
@@ -428,6 +433,15 @@ class Views:
                 slot = answers.SlotEntry(record.name, place.worker, place.slot, len(place.tasks))
                 workers.setdefault(place.supervisor, []).append(slot)
         return workers
+
+
+def letters_by_topology(registry: Registry, now: float) -> dict[str, dict[str, int]]:
+    """Return how many dead letters each host holds, by topology, which may be gone, and supervisor. `now`: the wall clock."""
+    found: dict[str, dict[str, int]] = {}
+    for held in registry.all_letters(now):
+        for name, count in held.topologies.items():
+            found.setdefault(name, {})[held.supervisor] = count
+    return found
 
 
 def _used(workers: Iterable[answers.SlotEntry]) -> int:

@@ -12,7 +12,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
-from msgspec import Struct, convert
+from msgspec import Struct, ValidationError, convert
 
 from nimbus.files.stored_files import KINDS, UnsoundFile, checked_name
 from nimbus.submission.submission import Submission
@@ -68,7 +68,10 @@ def read(kind: type[S], body: object, what: str = "the request") -> S:
     values, problems = problems_of(kind, body)
     if problems:
         raise BadRequest(problems, what)
-    return convert(values, kind)
+    try:
+        return convert(values, kind)
+    except ValidationError as error:  # a text or a list outside of the limits of its field
+        raise BadRequest([str(error)], what) from None
 
 
 def read_submission(body: object) -> Submission:

@@ -236,7 +236,8 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     """The result of `status(name)` (see [api.md](api.md)), with `errors` as texts. `state_secs`: seconds since it entered its
     state. `note_times`: the time of each note, in seconds since 1970. `events`: the same notes as structured objects; fields
     that have their default value are left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots.
-    `stands_by` is as in GET /topologies, `workers` as in GET /topologies/{name}/workers."""
+    `stands_by` is as in GET /topologies, `workers` as in GET /topologies/{name}/workers. `dead_letters`: how many the hosts
+    hold, also of earlier versions, counted every few seconds."""
 
     name: str
     state: str
@@ -255,6 +256,7 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     stands_by: StandbyVersion | None = None
     submitted: float
     files: dict[Annotated[str, Meta(title="kind")], str]
+    dead_letters: int = 0
 
 
 class UnreadableTopologyAnswer(TopologyAnswer, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and have not ended yet
 /former/<id>                       Assignment: the workers that were withdrawn last, kept so that their logs can be found
+/letters/<supervisor>              HeldLetters: how many dead letters of which topologies are on a supervisor's host
 /reports/<id>/<worker>             WorkerReport: the last report of a worker
 /keys/<id>/<recipient>             the key pair of a topology's links, sealed to a Nimbus or a supervisor
 /keys/operator/<recipient>         the operators' token, sealed to a Nimbus
@@ -49,6 +50,7 @@ LEADER = "/leadership/leader"
 EPOCH = "/leadership/epoch"
 NIMBUSES = "/nimbuses"
 PRESENCE = "/presence"
+LETTERS = "/letters"
 DRAINED = "/drained"
 REPLACEMENTS = "/replacements"
 REPLACED = "/replaced"

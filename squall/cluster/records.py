@@ -210,7 +210,18 @@ class WorkerReport(Struct, frozen=True):
         return Event("text", worker=self.worker, error=self.note)
 
 
-Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | WorkerReport
+class HeldLetters(Struct, frozen=True):
+    """The dead letters on a supervisor's host, counted a moment ago. The supervisor writes this record, which outlives it."""
+
+    supervisor: str
+    host: str
+    #: The name of a topology, which may be gone -> how many of its dead letters are there.
+    topologies: Mapping[str, int]
+    #: When the last of these letters expires, in seconds since 1970; None: one of them is kept without end.
+    until: Finite | None = None
+
+
+Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | WorkerReport | HeldLetters
 R = TypeVar("R", bound=Record)
 
 

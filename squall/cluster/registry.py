@@ -46,6 +46,9 @@ class Registry:
         self.supervisors = RecordSet(known, records.SupervisorRecord, paths.SUPERVISORS, "id")
         #: A Nimbus's record is ephemeral, so it ends with the session of the Nimbus. `leadership.Presence` writes it.
         self.nimbuses = RecordSet(known, records.NimbusRecord, paths.NIMBUSES, "id")
+        #: By supervisor id: a record that outlives its supervisor, so that a host that is away is named. It is removed when no
+        #: letter is left, or all must have expired.
+        self.letters = RecordSet(known, records.HeldLetters, paths.LETTERS, "supervisor")
         self._ids: set[str] = set()  # the ids of the topologies that `all_topologies` returned last
         #: Name -> why, of the topologies that `all_topologies` left out when it was last called.
         self.bad: Mapping[str, str] = {}
@@ -165,6 +168,13 @@ class Registry:
         """Return the registered Nimbuses, leading or not, by id."""
         found = map(self.nimbuses.readable, self.nimbuses.names())
         return sorted((record for record in found if record is not None), key=lambda record: record.id)
+
+    def all_letters(self, now: float) -> list[records.HeldLetters]:
+        """Return which hosts hold dead letters, by supervisor. `now`: the wall clock."""
+        names = self.letters.names()
+        self.letters.forget_others(names)
+        found = (self.letters.readable(name) for name in names)
+        return [each for each in found if each is not None and (each.until is None or each.until > now)]
 
     # Numbers, keys and bundles
 

@@ -18,8 +18,6 @@ from zlib import crc32
 import msgspec
 
 from squall.dead_letters.letter import DeadLetter, clean
-from squall.transport.columns import pack_rows, unpack_rows
-from squall.transport.errors import Unencodable
 from topology_api.errors import SquallError
 
 FORMAT: Final = b"squall dead letters 1\n"
@@ -48,6 +46,9 @@ class KeptLetter:
 
 def with_values(letter: DeadLetter, row: Sequence[Any]) -> KeptLetter:
     """Return a letter with its encoded values; without them if they cannot be encoded, or are too large."""
+    from squall.transport.columns import pack_rows  # it can unpickle, so daemons must not load it
+    from squall.transport.errors import Unencodable
+
     why = ""
     for codec in (SAFE, _PICKLE):
         try:
@@ -65,6 +66,8 @@ def with_values(letter: DeadLetter, row: Sequence[Any]) -> KeptLetter:
 
 def values_of(kept: KeptLetter) -> tuple[Any, ...]:
     """Return the values of a letter. Unpickles them: only for the worker that emits them. Raises `SquallError`."""
+    from squall.transport.columns import unpack_rows
+
     letter = kept.letter
     try:
         parts = _PARTS.decode(kept.body)

@@ -30,13 +30,22 @@ class Refusal(Exception):
         self.status, self.kind, self.message = status, kind, message
 
 
-def json_app(answer: Callable[[Mapping[str, Any]], object]) -> App:
-    """Return an application. For each request it calls `answer`, in a thread, with the request's scope; `answer` returns the
-    body of the answer or raises `Refusal`."""
+#: Returns the body of a request; the argument is the most bytes that are read. Raises `Refusal` for a longer body.
+ReadBody = Callable[[int], bytes]
+
+
+def json_app(answer: Callable[[Mapping[str, Any], ReadBody], object]) -> App:
+    """Return an application. For each request it calls `answer`, in a thread, with the request's scope and a function that
+    reads its body; `answer` returns the body of the answer or raises `Refusal`."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
+        loop = asyncio.get_running_loop()
+
+        def read(most: int) -> bytes:
+            return asyncio.run_coroutine_threadsafe(_body(receive, most), loop).result()
+
         try:
-            status, body = 200, await asyncio.to_thread(answer, scope)
+            status, body = 200, await asyncio.to_thread(answer, scope, read)
         except Refusal as refusal:
             status, body = refusal.status, ErrorAnswer.of(refusal.kind, refusal.message)
         except Exception:
@@ -48,6 +57,22 @@ def json_app(answer: Callable[[Mapping[str, Any]], object]) -> App:
         await send({"type": "http.response.body", "body": data})
 
     return app
+
+
+async def _body(receive: Any, most: int) -> bytes:
+    """Return the body of a request."""
+    pieces: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Refusal(400, "BadRequest", "the connection ended before the request was complete")
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
+        if size > most:
+            raise Refusal(413, "TooLarge", f"the request has more than {most} bytes")
+        if not message.get("more_body"):
+            return b"".join(pieces)
 
 
 def json_text(answer: object) -> str:

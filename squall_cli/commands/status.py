@@ -159,6 +159,9 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
         yield (count, "bad"), (" ", ""), (cropped_inside(harmless(text), max(width - len(count) - 1, 40)), "")
     if troubled:
         yield ((f"{to_type('errors', found.name)} shows them.", "dim"),)
+    if found.dead_letters:
+        command = f"`squall dead-letters {found.name} list` shows them"
+        yield (plural(found.dead_letters, "dead letter"), "bad"), (f"; {command}.", "")
     if waits_for_slots(found, len(found.workers)):
         yield ((f"{no_workers(supervisors)}; `squall supervisors` shows what there is.", "warn"),)
     for sentence in (fewer_workers(found, supervisors), on_trial(found)):

@@ -21,8 +21,10 @@ from squall.reports.stacks import CallStack, StackFrame, WorkerStacks
 from squall.values import Incarnation
 from squall.worker_files import STACKS, write
 from supervisor.directories import Directories
+from supervisor.host_letters import HostLetters
 from supervisor.log_server import LogServer
 from tests.flaky_store import FlakyStore
+from tests.letter_samples import kept_letter
 from tests.nimbus_http.nimbuses import Cluster, PlayedSupervisor, counters_of, submission, words
 from tests.nimbus_http.test_reads_over_http import raw
 
@@ -101,7 +103,7 @@ class Asked:
 
 @contextmanager
 def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
-    """The URL of a supervisor that has a log of worker "w1"."""
+    """The URL of a supervisor that has a log of worker "w1", and two dead letters."""
     directories = Directories(folder)
     directory = directories.make_worker(topology_id, "w1")
     (directory / "worker.log").write_text("one\ntwo\n")
@@ -109,6 +111,8 @@ def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
     write(
         directory, STACKS, WorkerStacks(time.time_ns() + 10**12, 4711, (stack,))
     )  # answers later questions, too
+    dead_letters = HostLetters(directories.letters).folder("words")
+    dead_letters.add([kept_letter(1), kept_letter(2, ({"a set"},), expires_at=1e10)], 0.0)
     server = LogServer("127.0.0.1", 0, directories, lambda topology: None, lambda header: True)
     server.start()
     try:
@@ -160,6 +164,13 @@ def test_every_described_answer_matches_the_document(
         PlayedSupervisor(store, ask.nimbus, url=url)  # the same one at an address
         ask("GET", "topologies/{name}/workers/{worker}/log", name="words", worker="w1")
         ask("GET", "topologies/{name}/workers/{worker}/stacks", name="words", worker="w1")
+        names = {"name": "words", "supervisor": "s1"}
+        letters = "topologies/{name}/dead-letters"
+        assert ask("GET", letters, name="words")["hosts"]
+        assert len(ask("GET", f"{letters}/{{supervisor}}", **names)["letters"]) == 2
+        two = {"ids": ["000000000001", "00000000ffff"]}
+        assert len(ask("POST", f"{letters}/{{supervisor}}/resend", two, **names)["unsent"]) == 2
+        assert ask("POST", f"{letters}/{{supervisor}}/drop", two, **names)["dropped"] == ["000000000001"]
     for change in ("deactivate", "activate", "rebalance"):
         ask("POST", f"topologies/{{name}}/{change}", {}, name="words")
     ask("DELETE", "topologies/{name}", name="words", query="?wait_secs=0")

@@ -31,7 +31,14 @@ ENDPOINTS = [pytest.param(endpoint, id=f"{endpoint.method} {endpoint.path}") for
 def test_every_row_of_the_table_exists_and_answers_as_described(
     shared_leader: NimbusDaemon, endpoint: AnyEndpoint
 ) -> None:
-    names = {"name": "nobody", "component": "c", "worker": "w1", "id": "s1", "sha256": "0" * 64}
+    names = {
+        "name": "nobody",
+        "component": "c",
+        "worker": "w1",
+        "id": "s1",
+        "supervisor": "s1",
+        "sha256": "0" * 64,
+    }
     path = re.sub(r"\{(\w+)\}", lambda found: names[found[1]], endpoint.path)
     status, _, body = raw(
         shared_leader, endpoint.method, path, b"", Authorization=f"Bearer {shared_leader.token}"

@@ -1,0 +1,169 @@
+"""The handlers of dead letters: which hosts hold them, pages of them, sending them again and dropping them.
+
+The letters lie with the supervisors, beyond the life of their topology. Each request but the first is about one supervisor, so
+that a command can name the host that does not answer. Nimbus passes letters on, and never decodes their values.
+Must not know: Starlette, where supervisors keep letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec import Struct, ValidationError, convert, to_builtins
+
+from nimbus.http.views import NoSuchPart, Views
+from nimbus.placement.resending import Recipient, problem_with, recipient_of, spout_tasks
+from squall.api import letters
+from squall.cluster.blobs import BadBlob
+from squall.cluster.records import BadRecord, Placement, TopologyRecord
+from squall.http.client import Client, at
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from nimbus.http.handlers import ApiCall, Services
+
+S = TypeVar("S", bound=Struct)
+
+#: Seconds that a supervisor has for an answer: each change is written to its disk.
+CHANGE_SECS: Final = 20.0
+
+
+def letter_hosts(services: Services, call: ApiCall[None, None]) -> tuple[int, letters.LetterHostsAnswer]:
+    name = call.path["name"]
+    return 200, letters.LetterHostsAnswer(name, hosts_of(services.views, name))
+
+
+def hosts_of(views: Views, name: str) -> list[letters.LetterHost]:
+    """Return every host that can be asked, since its letters may not be counted yet, and those that are away and had some."""
+    registered = {each.id: each.host for each in views.registry.all_supervisors() if each.url}
+    held = {each.supervisor: each for each in views.registry.all_letters(views.now())}
+    found = [
+        letters.LetterHost(id, host, held[id].topologies.get(name, 0) if id in held else 0, False)
+        for id, host in registered.items()
+    ]
+    found += [
+        letters.LetterHost(id, each.host, each.topologies[name], True)
+        for id, each in held.items()
+        if id not in registered and name in each.topologies
+    ]
+    return sorted(found, key=lambda each: (each.host, each.supervisor))
+
+
+def dead_letters(
+    services: Services, call: ApiCall[letters.LetterQuery, None]
+) -> tuple[int, letters.LetterPage]:
+    query = call.query
+    with _asked(services, call.path) as ask:
+        asked = letters.PageRequest(query.after, [query.id] if query.id else None, query.values == "yes")
+        return 200, ask(letters.LetterPage, "page", asked)
+
+
+def drop_letters(
+    services: Services, call: ApiCall[None, letters.LetterIdsRequest]
+) -> tuple[int, letters.DroppedAnswer]:
+    with _asked(services, call.path) as ask:
+        return 200, ask(letters.DroppedAnswer, "drop", call.body)
+
+
+def resend_letters(
+    services: Services, call: ApiCall[None, letters.LetterIdsRequest]
+) -> tuple[int, letters.ResentAnswer]:
+    views, name, holder = services.views, call.path["name"], call.path["supervisor"]
+    record = views.registry.topologies.readable(name)
+    placements = _placements(views, record)
+    described = _described(views, record)
+    sent: list[str] = []
+    unsent: list[letters.UnsentLetter] = []
+    by_task: dict[Recipient, list[str]] = {}
+    with _asked(services, call.path) as ask:
+        found = _found(ask, call.body.ids)
+        missing = [id for id in call.body.ids if id not in {each.id for each in found}]
+        unsent += [letters.UnsentLetter(id, "it is not there any more") for id in missing]
+        reachable = {each.id for each in views.registry.all_supervisors() if each.url}
+        for number, letter in enumerate(found):
+            tasks = spout_tasks(record, name, letter.component, placements)
+            why = tasks.why or problem_with(letter, described.get(letter.component))
+            chosen = why or recipient_of(letter, number, holder, tasks, reachable)
+            if isinstance(chosen, Recipient):
+                by_task.setdefault(chosen, []).append(letter.id)
+            else:
+                unsent.append(letters.UnsentLetter(letter.id, chosen))
+        for recipient, ids in by_task.items():
+            if recipient.supervisor == holder:
+                asked = letters.HandOverRequest(ids, recipient.task)
+                done = ask(letters.LetterIdsRequest, "resend", asked).ids
+                sent += done
+                gone = [id for id in ids if id not in done]
+                unsent += [letters.UnsentLetter(id, "it is not there any more") for id in gone]
+                continue
+            try:
+                for id in ids:
+                    _move(
+                        services, ask, {"name": name, "supervisor": recipient.supervisor}, id, recipient.task
+                    )
+                    sent.append(id)
+            except SquallError as error:
+                unsent += [letters.UnsentLetter(id, str(error)) for id in ids if id not in sent]
+    return 200, letters.ResentAnswer(sent, unsent)
+
+
+def _move(services: Services, ask: Ask, to: Mapping[str, str], id: str, task: int) -> None:
+    """Hand a letter to a task of another host. After a failure between the steps it is on both hosts, and may be sent twice."""
+    kept = ask(letters.KeptAnswer, "kept", letters.KeptRequest(id))
+    with _asked(services, to) as ask_other:
+        ask_other(letters.LetterIdsRequest, "accept", letters.AcceptRequest(kept.file, task))
+    ask(letters.DroppedAnswer, "drop", letters.LetterIdsRequest([id]))
+
+
+def _found(ask: Ask, ids: Sequence[str]) -> list[letters.LetterEntry]:
+    """Return the letters with these ids, without their values."""
+    found: dict[str, letters.LetterEntry] = {}
+    after: str | None = ""
+    while after is not None:
+        page = ask(letters.LetterPage, "page", letters.PageRequest(after, list(ids), values=False))
+        found.update({each.id: each for each in page.letters})
+        after = page.next
+    return list(found.values())
+
+
+class Ask:
+    """Sends requests about one topology's letters to one supervisor."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self._client, self._name = client, name
+
+    def __call__(self, kind: type[S], action: str, request: Struct) -> S:
+        path = f"/{at('letters', self._name, action)}"
+        answer = self._client.post(path, to_builtins(request), repeatable=True, timeout=CHANGE_SECS)
+        try:
+            return convert(answer, kind)
+        except ValidationError as error:
+            raise SquallError(
+                f"the answer about the dead letters of {self._name} cannot be read: {error}"
+            ) from None
+
+
+@contextmanager
+def _asked(services: Services, path: Mapping[str, str]) -> Iterator[Ask]:
+    """Connect to the supervisor that a path names."""
+    record = services.views.supervisor(path["supervisor"])
+    if not record.url:
+        raise NoSuchPart(f"supervisor {record.id} on {record.host} keeps no dead letters")
+    with closing(services.ask_supervisor(record)) as client:
+        yield Ask(client, path["name"])
+
+
+def _placements(views: Views, record: TopologyRecord | None) -> Sequence[Placement]:
+    """Return the workers that a topology has now."""
+    assignment = None if record is None else views.registry.assignments.last_readable(record.id)
+    return () if assignment is None else assignment.placements
+
+
+def _described(views: Views, record: TopologyRecord | None) -> Mapping[str, Mapping[str, Any]]:
+    """Return the components of a topology, by id; none if its description cannot be read."""
+    try:
+        return {} if record is None else views.components(record.id)
+    except (BadBlob, BadRecord):
+        return {}
