@@ -126,7 +126,7 @@ class NimbusDaemon:
             int(settings.number(f"nimbus.package.{name}.bytes")) for name in ("limit", "unpacked.limit")
         )
         self.files = FileStore(state.directory / "files", limit, unpacked)
-        self.counters = Counters()
+        self.counters = Counters(settings.number("supervisor.logs.keep.days"))
         self.counters.load(state.directory / "counters")
         self._housekeeping = Housekeeping(
             store, self.files, self.counters, state.directory / "counters", self.me, self._ask_nimbus, clock

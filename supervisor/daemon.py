@@ -15,6 +15,7 @@ import os
 import select
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ from supervisor.artifacts import Artifacts
 from supervisor.directories import Directories
 from supervisor.host_letters import HostLetters, LetterCount
 from supervisor.letter_reports import LetterReports
+from supervisor.kept_logs import KeptLogs
 from supervisor.log_server import LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
 from supervisor.plan import Timeouts
@@ -74,6 +76,8 @@ class SupervisorSettings:
     #: Where the HTTP server for logs listens; port 0: any free port.
     listen: tuple[str, int] = ("127.0.0.1", 0)
     lease_secs: float = 20.0
+    #: How long logs are kept after their topology has ended.
+    keep_days: float = 7.0
     #: The most connections of one address to the server for logs that have shown no credentials.
     per_address: int = PER_ADDRESS
     tls: ServerFiles | None = None
@@ -131,7 +135,8 @@ class SupervisorDaemon:
             limits=settings.packages,
             removals=removals,
         )
-        self._directories = Directories(state, own_work=True, remove=removals.remove)
+        kept = KeptLogs(state, settings.keep_days, removals.remove, time.time)
+        self._directories = Directories(state, own_work=True, remove=removals.remove, logs=kept)
         count = LetterCount(HostLetters(self._directories.letters), self.id, settings.host)
         self._letters = LetterReports(count, Registry(store), self.id)
         self._logs = LogServer(

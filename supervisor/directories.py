@@ -33,6 +33,7 @@ from squall.guarded_files import is_file
 from squall.security.private_files import make_private_folder
 from squall.spare_files import clear_spares
 from squall.values import Incarnation
+from supervisor.kept_logs import KeptLogs
 from supervisor.removals import delete
 
 _log = logging.getLogger(__name__)
@@ -79,10 +80,15 @@ class Directories:
     """The directories of one supervisor."""
 
     def __init__(
-        self, state: Path, own_work: bool = False, remove: Callable[[Path], object] = delete
+        self,
+        state: Path,
+        own_work: bool = False,
+        remove: Callable[[Path], object] = delete,
+        logs: KeptLogs | None = None,
     ) -> None:
         """`own_work`: each worker has its own working directory instead of the supervisor's. `remove`: removes a folder now or
-        soon, and frees the folder's name at once."""
+        soon, and frees the folder's name at once. `logs`: keeps the logs of topologies that have ended."""
+        self._logs = logs
         self.root = Path(os.path.abspath(state)) / "topologies"
         #: The dead letters of all topologies; see `squall.dead_letters.folder`.
         self.letters = Path(os.path.abspath(state)) / LETTERS
@@ -102,6 +108,18 @@ class Directories:
     def worker(self, topology_id: str, worker: str) -> Path:
         """Return the directory that a worker and its supervisor share."""
         return self.topology(topology_id) / "workers" / _folder(worker)
+
+    def log(self, topology_id: str, worker: str, name: str) -> Path:
+        """Return where the log `name` of a worker is, or was kept after the end of its topology."""
+        path = self.worker(topology_id, worker) / name
+        if self._logs is None or path.exists():
+            return path
+        return self._logs.root / _folder(topology_id) / _folder(worker) / name
+
+    def tick(self, now: float) -> None:
+        """Remove kept logs that are too old. `now`: a time on the supervisor's clock."""
+        if self._logs is not None:
+            self._logs.tick(now)
 
     def workers(self) -> list[Path]:
         """Return every worker directory that exists."""
@@ -178,10 +196,12 @@ class Directories:
             self._remove(path)
 
     def remove_topologies(self, keep: Collection[str]) -> None:
-        """Remove the directories of all topologies that are not in `keep` (ids)."""
+        """Remove the directories of all topologies that are not in `keep` (ids), except logs, which are kept for a while."""
         kept = set(map(_folder, keep))
         for name in _names(self.root):
             if name not in kept:
+                if self._logs is not None:
+                    self._logs.keep(self.root / name)
                 self._remove(self.root / name)
 
 

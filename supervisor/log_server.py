@@ -101,7 +101,7 @@ class LogServer:
     def _read(self, topology_id: str, worker: str, file: str, offset: int, limit: int) -> LogAnswer:
         """Return a piece of a log; raise `Refusal` when there is none."""
         directory = self._directories.worker(topology_id, worker)
-        path = self._path(topology_id, directory, file)
+        path = self._path(topology_id, worker, file)
         found = None if path is None else read_piece(path, offset, limit)
         if found is None:
             what = {"build": "build log of an environment", "output": "output"}.get(file, "log")
@@ -127,13 +127,13 @@ class LogServer:
             return StacksAnswer(worker, incarnation, False)
         return StacksAnswer(worker, incarnation, True, found.pid, found.stacks, found.more)
 
-    def _path(self, topology_id: str, directory: Path, file: str) -> Path | None:
+    def _path(self, topology_id: str, worker: str, file: str) -> Path | None:
         if file == "build":
             return self._build_log(topology_id)
         names = {"worker": LOG, "output": OUTPUT}
         if file not in names:
             raise Refusal(400, "BadRequest", f"there is no file {file!r:.40}: give worker, output or build")
-        return directory / names[file]
+        return self._directories.log(topology_id, worker, names[file])
 
 
 def _incarnation(directory: Path) -> Incarnation | None:

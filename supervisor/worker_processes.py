@@ -115,6 +115,7 @@ class WorkerProcesses:
     def tick(self, now: float) -> None:
         """See `ProcessHost`."""
         self.kernel_kills.forget_old(now)
+        self.directories.tick(now)
 
     def sweep(self) -> None:
         """See `ProcessHost`."""

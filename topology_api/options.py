@@ -274,6 +274,12 @@ _TABLE = (
         _seconds(),
     ),
     Option(
+        "supervisor.logs.keep.days", (int, float), 7, "days", "daemon",
+        "How long logs of workers are kept after their topology or version has ended, and its errors and counters (`squall "
+        "logs --previous`, `squall errors --previous`). Set it for supervisors and Nimbus. 0: nothing is kept.",
+        _number("days", 365),
+    ),
+    Option(
         "supervisor.worker.ports", (str, type(None)), None, "", "daemon",
         "The ports that workers on this host listen on, such as 6700-6799, for firewalls. A worker uses two free ports, so "
         "give at least two for each slot. Null: any free port.",

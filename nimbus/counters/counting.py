@@ -49,7 +49,9 @@ Components = tuple[tuple[str, str], ...]
 class Counters:
     """The counters of all topologies."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_days: float = 7.0) -> None:
+        #: How long errors and counters of versions that have ended are kept (`nimbus.counters.ended`).
+        self.keep_days = keep_days
         self._lock = threading.Lock()
         self._topologies: dict[str, Counted] = {}
         #: For the topologies that ended last: name -> a function that makes the final status.
@@ -138,6 +140,15 @@ class Counters:
             self._past[record.name] = lambda now: topology_status(record, components, counted, {}, now)
             if len(self._past) > PAST:
                 del self._past[next(iter(self._past))]
+
+    def final(self, topology_id: str) -> WorkerCounters:
+        """Return the sums of a topology's components, and its latest errors."""
+        with self._lock:
+            counted = self._topologies.get(topology_id, Counted())
+            latest = (counters.components for _, counters in counted.workers.values())
+            names = dict.fromkeys(name for components in (counted.base, *latest) for name in components)
+            totals = {name: counted.totals(name, ()) for name in names}
+            return WorkerCounters(totals, counted.latest_reports())
 
     def keep(self, topology_ids: Collection[str], names: Collection[str] = ()) -> None:
         """Forget all topologies except those with these ids and those with these names."""

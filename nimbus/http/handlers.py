@@ -20,6 +20,7 @@ from msgspec import Struct, convert
 from nimbus.files.stored_files import FileStore
 from nimbus.http.auth import Caller
 from nimbus.http.errors import NoLeader, Unauthorized
+from nimbus.http.previous import former_supervisor, previous_answer
 from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
@@ -270,10 +271,14 @@ def counters(services: Services, call: Plain) -> Reply:
     return 200, services.views.worker_counters(call.path["name"])
 
 
+def previous(services: Services, call: Plain) -> Reply:
+    return 200, previous_answer(services.views, call.path["name"])
+
+
 def log(services: Services, call: ApiCall[requests.LogQuery, None]) -> Reply:
     query = call.query
     found = _of_its_supervisor(
-        services, call, "logs", file=query.file, offset=query.offset, limit=query.limit
+        services, call, "logs", query.version, file=query.file, offset=query.offset, limit=query.limit
     )
     return 200, convert(found, answers.LogAnswer)
 
@@ -282,10 +287,15 @@ def stacks(services: Services, call: Plain) -> Reply:
     return 200, convert(_of_its_supervisor(services, call, "stacks"), answers.StacksAnswer)
 
 
-def _of_its_supervisor(services: Services, call: ApiCall[Any, Any], what: str, **query: object) -> Any:
-    """Return the answer of the supervisor that runs a worker."""
+def _of_its_supervisor(
+    services: Services, call: ApiCall[Any, Any], what: str, version: str | None = None, **query: object
+) -> Any:
+    """Return the answer of the supervisor that runs a worker, or that ran it for a version that has ended."""
     worker = call.path["worker"]
-    topology_id, record = services.views.supervisor_of(call.path["name"], worker)
+    if version is None:
+        topology_id, record = services.views.supervisor_of(call.path["name"], worker)
+    else:
+        topology_id, record = version, former_supervisor(services.views, call.path["name"], worker, version)
     if not record.url:
         raise Refused(404, "NotFound", f"supervisor {record.id} on {record.host} does not serve {what}")
     with closing(services.ask_supervisor(record)) as client:

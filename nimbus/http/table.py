@@ -142,6 +142,11 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {200: answers.ErrorsAnswer}, query=requests.ErrorsQuery, errors=(404,),
     ),
     Endpoint(
+        "GET", f"{API}/topologies/{{name}}/previous", handlers.previous,
+        "The errors, counters and workers of the version that ended last, also after a kill",
+        {200: answers.PreviousAnswer}, errors=(404,),
+    ),
+    Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers", handlers.workers,
         "The workers of a topology, or those that it had when it ended", {200: answers.WorkersAnswer}, errors=(404,),
     ),
@@ -155,7 +160,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers/{{worker}}/log", handlers.log,
-        "A piece of a worker's log, fetched from its supervisor; available until the topology is killed",
+        "A piece of a worker's log, fetched from its supervisor; of a version that has ended with `version`",
         {200: answers.LogAnswer}, query=requests.LogQuery, errors=(400, 404),
     ),
     Endpoint(

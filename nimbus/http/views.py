@@ -28,6 +28,7 @@ from squall.cluster.records import BadRecord, Placement, SupervisorRecord, Topol
 from squall.cluster.registry import Registry, name_of
 from squall.cluster.store import Store
 from squall.packages.versions import own_versions
+from squall.reports.error_reports import ErrorReport
 from squall.reports.event_text import sentence
 from squall.reports.events import Event
 from squall.security.redaction import redacted
@@ -344,7 +345,7 @@ class Views:
         if component is not None:
             self._component_of(record, component)
         return [
-            convert({**report.as_dict(), "text": report.render()}, answers.ErrorEntry)
+            error_entry(report)
             for report in self.statuses.status(name).errors
             if component in (None, report.component)
         ]
@@ -442,6 +443,11 @@ def letters_by_topology(registry: Registry, now: float) -> dict[str, dict[str, i
         for name, count in held.topologies.items():
             found.setdefault(name, {})[held.supervisor] = count
     return found
+
+
+def error_entry(report: ErrorReport) -> answers.ErrorEntry:
+    """Return an error report as the API shows it."""
+    return convert({**report.as_dict(), "text": report.render()}, answers.ErrorEntry)
 
 
 def _used(workers: Iterable[answers.SlotEntry]) -> int:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from nimbus.counters.counting import Counters
+from nimbus.counters.ended import EndedVersions
 from nimbus.leader.rounds import REST_SECS, DirtySet, TopologyBackoff
 from nimbus.leader.steps import SWEEP_AFTER, TopologySteps
 from nimbus.lifecycle import progress, rebalancing
@@ -93,7 +94,10 @@ class Nimbus:
         self.counters = Counters() if counters is None else counters
         self.supervisors = Supervisors(registry, supervisor_timeout_secs, clock.now(), turned_away)
         self._assigner = Assigner(registry, keyring)
-        self._replacements = Replacements(registry, self._assigner, replace_timeout_secs, self._wall_clock)
+        ended = EndedVersions(registry, self.counters, self._wall_clock)
+        self._replacements = Replacements(
+            registry, self._assigner, replace_timeout_secs, self._wall_clock, ended.keep
+        )
         self._intake = Intake(registry, keyring, self._replacements, stamp)
         self._backoff = TopologyBackoff()
         self._steps = TopologySteps(
@@ -103,6 +107,7 @@ class Nimbus:
             self.supervisors,
             self.counters,
             self._wall_clock,
+            ended,
         )
         self._dirty = DirtySet()
         #: The time at which `tick` is due if nothing changes before that time; None: never.

@@ -16,6 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from nimbus.counters.counting import Components, Counters, components_of
+from nimbus.counters.ended import EndedVersions
 from nimbus.lifecycle import progress, rebalancing
 from nimbus.lifecycle.assigning import Assigner
 from nimbus.lifecycle.cleanup import existing_record, remove_all_of, view_of
@@ -46,6 +47,7 @@ class TopologySteps:
     supervisors: Supervisors
     counters: Counters
     wall_clock: Callable[[], float]
+    ended: EndedVersions
     #: The time at which the next sweep is due; None: there is nothing to sweep.
     sweep_at: float | None = None
     #: What is known of the versions on trial, by their id.
@@ -163,6 +165,7 @@ class TopologySteps:
     def _remove(self, view: LifecycleView, now: float) -> None:
         record = view.record
         step(record.state, "remove", name=record.name)
+        self.ended.keep(record, "killed")
         try:
             description = get_description(self.registry.store, record.id)
             self.counters.close(record, components_of(description))

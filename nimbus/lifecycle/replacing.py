@@ -210,6 +210,8 @@ class Replacements:
     timeout_secs: float
     #: Gives seconds since 1970.
     wall_clock: Callable[[], float]
+    #: Keeps what is known of a version that is about to end: (the version, how it ends).
+    keep_ended: Callable[[TopologyRecord, str], None]
     #: Names that no topology has, and whose unreadable versions have been logged.
     _logged: set[str] = field(default_factory=set, init=False)
 
@@ -304,6 +306,7 @@ class Replacements:
             _log.error("%s: %s", record.name, sentence(event))
 
     def _take_over(self, record: TopologyRecord, waiting: TopologyRecord, now: float) -> None:
+        self.keep_ended(record, "replaced")
         self.registry.replaced.put(record)
         becomes = replace(waiting, replaces=record.id, since=self.wall_clock(), **self._time_from(now))
         self.registry.topologies.update(record, becomes)
@@ -311,6 +314,7 @@ class Replacements:
         self.registry.replacements.drop(record.name)
 
     def _roll_back(self, record: TopologyRecord, before: TopologyRecord) -> None:
+        self.keep_ended(record, "rolled back")
         event = Event("rolled_back", version=record.id, successor=before.id, error=str(record.error))
         self.registry.topologies.update(record, self._restored(before, event))
         _log.warning("%s: %s", record.name, sentence(event))

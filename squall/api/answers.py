@@ -362,6 +362,32 @@ class WorkersAnswer(Struct, frozen=True):
     workers: list[WorkerEntry]
 
 
+class EndedCounts(Struct, frozen=True):
+    """The sums of a component when its version ended; the fields are those of a component's status."""
+
+    emitted: int
+    executed: int
+    acked: int
+    failed: int
+    replayed: int
+    errors: int
+
+
+class PreviousAnswer(Struct, frozen=True, kw_only=True):
+    """The version of a name that ended last. `how`: "killed", "replaced" or "rolled back". `submitted`, `ended`: seconds since
+    1970. `workers`: its last workers, whose logs `GET /topologies/{name}/workers/{worker}/log` shows with `version`=`id`."""
+
+    id: str
+    name: str
+    how: str
+    error: str | None
+    submitted: float
+    ended: float
+    components: dict[ComponentName, EndedCounts]
+    errors: list[ErrorEntry]
+    workers: list[WorkerEntry]
+
+
 class ConfigurationsAnswer(Struct, frozen=True):
     """The settings of a topology and of its components."""
 

@@ -14,6 +14,7 @@
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and have not ended yet
 /former/<id>                       Assignment: the workers that were withdrawn last, kept so that their logs can be found
+/ended/<id>                        EndedVersion: the errors and counters of a version that has ended, for a while
 /letters/<supervisor>              HeldLetters: how many dead letters of which topologies are on a supervisor's host
 /reports/<id>/<worker>             WorkerReport: the last report of a worker
 /keys/<id>/<recipient>             the key pair of a topology's links, sealed to a Nimbus or a supervisor
@@ -39,6 +40,7 @@ TOPOLOGIES = "/topologies"
 ASSIGNMENTS = "/assignments"
 LEAVING = "/leaving"
 FORMER = "/former"
+ENDED = "/ended"
 REPORTS = "/reports"
 SUPERVISORS = "/supervisors"
 KEYS = "/keys"

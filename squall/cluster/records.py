@@ -6,6 +6,7 @@
 | `Assignment` | topology that has workers; also for its leaving workers, and for the workers that it had last | Nimbus |
 | `SupervisorRecord` | registered supervisor | the supervisor |
 | `NimbusRecord` | running Nimbus, leading or not | that Nimbus |
+| `EndedVersion` | version of a topology that has ended, for some days | Nimbus |
 | `WorkerReport` | worker that has reported | its host, through Nimbus |
 
 The bytes are JSON with the kind of the record and a format version, so that a newer Squall can read the records of an older
@@ -173,6 +174,23 @@ class NimbusRecord(Struct, frozen=True):
     started: Finite = 0.0
 
 
+class EndedVersion(Struct, frozen=True):
+    """What is kept of a version that was killed, replaced or rolled back. `id` is that of its submission."""
+
+    id: str
+    name: str
+    #: "killed", "replaced" or "rolled back".
+    how: str
+    error: str | None
+    #: Seconds since 1970.
+    submitted: Finite
+    ended: Finite
+    #: Its last workers: their supervisors keep the logs.
+    placements: tuple[Placement, ...]
+    #: The JSON of `squall.cluster.counters.WorkerCounters`, with the sums of the components and the latest errors.
+    counters: str
+
+
 class WorkerReport(Struct, frozen=True):
     """The last report of a worker. Its flags apply to all its tasks."""
 
@@ -221,7 +239,7 @@ class HeldLetters(Struct, frozen=True):
     until: Finite | None = None
 
 
-Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | WorkerReport | HeldLetters
+Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | EndedVersion | WorkerReport | HeldLetters
 R = TypeVar("R", bound=Record)
 
 
@@ -317,4 +335,4 @@ JSON = json.JSONEncoder(default=_json_values, separators=(",", ":"))
 _EXACT_JSON = json.JSONEncoder(default=_json_values, separators=(",", ":"), allow_nan=False)
 
 
-build_type_info(TopologyRecord, Assignment, SupervisorRecord, NimbusRecord, WorkerReport)
+build_type_info(TopologyRecord, Assignment, SupervisorRecord, NimbusRecord, EndedVersion, WorkerReport)

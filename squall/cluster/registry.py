@@ -41,6 +41,8 @@ class Registry:
         )
         self.leaving = RecordSet(known, records.Assignment, paths.LEAVING, of_topology, _has_no_worker)
         self.former = RecordSet(known, records.Assignment, paths.FORMER, of_topology)
+        #: By topology id: what is kept of versions that have ended (see `nimbus.counters.ended`).
+        self.ended = RecordSet(known, records.EndedVersion, paths.ENDED, "id")
         #: A supervisor writes its own record, over any other value. The record is removed when the supervisor leaves for good,
         #: or is given up as silent.
         self.supervisors = RecordSet(known, records.SupervisorRecord, paths.SUPERVISORS, "id")

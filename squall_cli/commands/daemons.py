@@ -193,6 +193,7 @@ def configured(conf: Mapping[str, Any], slots: int) -> partial[SupervisorSetting
         slots=slots,
         ports=conf[PORTS],
         lease_secs=float(conf[LEASE]),
+        keep_days=float(conf["supervisor.logs.keep.days"]),
         per_address=int(conf["squall.http.unknown.per.address"]),
         ca=None if ca is None else str(ca),
         packages=PackageLimits(

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall.api.answers import LogAnswer, WorkerEntry, WorkersAnswer
+from squall.api.answers import LogAnswer, PreviousAnswer, WorkerEntry, WorkersAnswer
 from squall.values import TopologyState
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.cluster.log_tail import Ask, LogEntry, Tail, merged
 from squall_cli.cluster.waiting import is_away
 from squall_cli.commands import completion
+from squall_cli.commands.status import heading
 from squall_cli.options.kinds import Whole
 from squall_cli.terminal.lines import echo, write_lines
 from topology_api.errors import SquallError
@@ -67,6 +68,11 @@ LEVELS: Final = {"WARNING": "warn", "ERROR": "bad", "CRITICAL": "bad", "REPORT":
     show_default=True,
     help="How many of the last entries to show.",
 )
+@click.option(
+    "--previous",
+    is_flag=True,
+    help="Show the logs of the version that ended last, also of a killed topology.",
+)
 @cluster_options
 def logs(
     cluster: ClusterOptions,
@@ -76,13 +82,15 @@ def logs(
     worker: str | None,
     file: str,
     lines: int,
+    previous: bool,
 ) -> None:
     """Show the logs of a topology's workers, read through Nimbus and the workers' supervisors.
 
     A log has the lines that components print and log; each line has a time and a task. Lines of several workers are merged
     according to the clocks of their hosts, and each line begins with its worker's name. --file output shows output that
     bypassed Python; --file build shows how the environment of --requirements was built. Logs of a COMPLETED or FAILED topology
-    stay until it is killed.
+    stay until it is killed. --previous shows the logs of the version that was killed, replaced or rolled back last; its hosts
+    keep them for supervisor.logs.keep.days.
 
     \b
     Examples:
@@ -90,12 +98,20 @@ def logs(
       squall logs word-count --component count -f
       squall logs word-count --worker w2 --lines 500
       squall logs word-count --file build
+      squall logs word-count --previous
     """
     if component is not None and file != "worker":
         raise click.UsageError(f"--component filters by task, and lines of the log {file!r} have no task")
+    if previous and (follow or file == "build"):
+        raise click.UsageError(
+            "--previous shows worker and output logs that are complete: leave out -f and --file build"
+        )
     as_json = cluster.as_json
     with cluster.asked(name) as client, suppress(KeyboardInterrupt) if follow else nullcontext():
-        reader = LogReader(client, name, component, worker, file)
+        ended = client.read(PreviousAnswer, "topologies", name, "previous") if previous else None
+        if ended is not None:
+            echo(heading(ended), err=True)
+        reader = LogReader(client, name, component, worker, file, ended)
         if file == "build":
             status = client.topology(name)
             if status.state != "BAD" and "requirements" not in status.files:
@@ -123,6 +139,8 @@ class LogReader:
     component: str | None
     worker: str | None
     file: str
+    #: The version that has ended, whose logs are shown; None: the running one.
+    ended: PreviousAnswer | None = None
     tails: dict[str, Tail] = field(default_factory=dict)
     #: Workers whose log could not be read -> the reason. Each reason is shown once.
     silent: dict[str, str] = field(default_factory=dict)
@@ -140,13 +158,13 @@ class LogReader:
     def find(self) -> None:
         """Find the workers that exist now."""
 
-        there = self.client.read(WorkersAnswer, "topologies", self.name, "workers").workers
+        there = self.there()
         if self.worker is not None:
             found = [each for each in there if each.worker == self.worker]
             if not found and not self.has_found:
                 raise SquallError(self.no_such("worker", self.worker, [each.worker for each in there]))
             there = found
-        if self.component is not None:
+        if self.component is not None and self.ended is None:
             components = {task.component for each in there for task in each.tasks}
             if there and self.component not in components and not self.has_found:
                 raise SquallError(self.no_such("component", self.component, sorted(components)))
@@ -154,7 +172,7 @@ class LogReader:
         if self.file == "build":
             there = self.one_of_each_supervisor(there)
         for each in there:
-            worker, host = each.worker, str(each.host)
+            worker, host = each.worker, each.host or f"supervisor {each.supervisor}"
             if worker not in self.tails or self.tails[worker].host != host:
                 self.tails[worker] = Tail(worker, host, self.asking(worker))
         for worker in self.tails.keys() - {each.worker for each in there}:
@@ -162,6 +180,11 @@ class LogReader:
             if self.file != "build":
                 echo(f"{worker} is gone.", err=True)
         self.has_found = self.has_found or bool(self.tails)
+
+    def there(self) -> list[WorkerEntry]:
+        if self.ended is not None:
+            return self.ended.workers
+        return self.client.read(WorkersAnswer, "topologies", self.name, "workers").workers
 
     def one_of_each_supervisor(self, there: list[WorkerEntry]) -> list[WorkerEntry]:
         """Return one worker of each supervisor, since a supervisor builds one environment for all workers of a topology. A
@@ -172,6 +195,8 @@ class LogReader:
         return list(first.values())
 
     def no_workers(self) -> str:
+        if self.ended is not None:
+            return f"{self.ended.id} had no workers"
         return f"{self.name} is {self.client.topology(self.name).state} and has no workers at the moment"
 
     def over(self) -> str:
@@ -182,13 +207,15 @@ class LogReader:
         return f"{self.name} is {found.state}: nothing more is logged; its logs stay until it is killed."
 
     def no_such(self, kind: str, name: str, there: list[str]) -> str:
-        return f"{self.name} has no running {kind} {name!r}{nearest(name, there) or f'; there are: {listed(there)}'}"
+        running = "running " if self.ended is None else ""
+        return f"{self.name} has no {running}{kind} {name!r}{nearest(name, there) or f'; there are: {listed(there)}'}"
 
     def asking(self, worker: str) -> Ask:
 
         place = ("topologies", self.name, "workers", worker, "log")
+        version = None if self.ended is None else self.ended.id
         return lambda offset, limit: self.client.read(
-            LogAnswer, *place, file=self.file, offset=offset, limit=limit
+            LogAnswer, *place, file=self.file, offset=offset, limit=limit, version=version
         )
 
     def last(self, number: int, following: bool) -> list[LogEntry]:

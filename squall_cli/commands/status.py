@@ -8,11 +8,19 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import asdict
 
-from squall.api.answers import ErrorEntry, ErrorsAnswer, SupervisorEntry, TopologyAnswer, WorkerEntry
+from squall.api.answers import (
+    ErrorEntry,
+    ErrorsAnswer,
+    PreviousAnswer,
+    SupervisorEntry,
+    TopologyAnswer,
+    WorkerEntry,
+)
 from squall.reports.error_reports import raised
 from squall.status import ComponentStatus
 from squall.values import TaskRow
@@ -26,6 +34,11 @@ from squall_cli.terminal.formats import columns_of, cropped_inside, duration, mo
 from squall_cli.terminal.lines import Line, echo, harmless, plain, width_of, write_lines
 from squall_cli.terminal.load_table import busy_cell, call_lines, load_lines
 from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table_of
+from topology_api.errors import SquallError
+from topology_api.wording import nearest
+
+if TYPE_CHECKING:
+    from squall_cli.cluster.nimbus_client import NimbusClient
 
 #: How many notes about a topology's workers are shown: the latest ones. --json has all notes that are kept.
 MOST_NOTES: Final = 3
@@ -196,33 +209,74 @@ def wrapped(text: str, width: int) -> list[str]:
     shell_complete=completion.components,
     help="Show only errors of this component.",
 )
+@click.option(
+    "--previous",
+    is_flag=True,
+    help="Show errors and counters of the version that ended last, also of a killed topology.",
+)
 @cluster_options
-def errors(cluster: ClusterOptions, name: str, component: str | None) -> None:
+def errors(cluster: ClusterOptions, name: str, component: str | None, previous: bool) -> None:
     """Show the errors that a topology's components reported, the newest last.
 
     Only the latest errors of each component are kept. The times come from the clocks of the hosts where the errors happened.
+    --previous shows the version that was killed, replaced or rolled back last, with its counters.
 
     \b
     Examples:
       squall errors word-count
       squall errors word-count --component split
+      squall errors word-count --previous
     """
 
     with cluster.asked(name) as client:
+        if previous:
+            show_previous(cluster, client, name, component)
+            return
         answer, shown = client.read_json(ErrorsAnswer, "topologies", name, "errors", component=component)
         components = client.topology(name).components
     whose = name if component is None else f"{component} of {name}"
     if not cluster.answer_list(shown, answer.errors, f"{whose} has reported no errors."):
         return
-    found = sorted(answer.errors, key=lambda report: report.time)
+    found = show_errors(answer.errors)
+    for line in earlier(found, components):
+        echo(line, err=True)
+
+
+def show_errors(errors: Sequence[ErrorEntry]) -> list[ErrorEntry]:
+    """Print errors, the newest last; return them in this order."""
+    found = sorted(errors, key=lambda report: report.time)
     lines: list[Line] = []
     for report in found:
         first, *rest = harmless(own_paths(report.text)).splitlines()
         lines += [(), ((moment(report.time), "dim"), (" ", ""), (first, "bad"))]
         lines += [((line, ""),) for line in rest]
     write_lines(sys.stdout, lines[1:])
-    for line in earlier(found, components):
-        echo(line, err=True)
+    return found
+
+
+def show_previous(cluster: ClusterOptions, client: NimbusClient, name: str, component: str | None) -> None:
+    """Print the errors and the counters of the version that ended last."""
+    ended, shown = client.read_json(PreviousAnswer, "topologies", name, "previous")
+    if cluster.as_json:
+        parts = {id: each for id, each in shown["components"].items() if component in (None, id)}
+        errors = [each for each in shown["errors"] if component in (None, each["component"])]
+        echo_json({**shown, "components": parts, "errors": errors})
+        return
+    echo(heading(ended), err=True)
+    chosen = [id for id in ended.components if component in (None, id)]
+    if component is not None and not chosen:
+        there = sorted(ended.components)
+        raise SquallError(f"{ended.id} had no component {component!r}{nearest(component, there)}")
+    show_errors([each for each in ended.errors if component in (None, each.component)])
+    for id in chosen:
+        counts = asdict(ended.components[id])
+        echo(f"{id}: {', '.join(f'{what} {count:,}' for what, count in counts.items())}")
+
+
+def heading(ended: PreviousAnswer) -> str:
+    """Return a line that names a version that has ended."""
+    why = f": {ended.error.partition(chr(10))[0]}" if ended.error else ""
+    return f"{ended.id}, {ended.how} at {moment(ended.ended)}{why}"
 
 
 def earlier(found: Sequence[ErrorEntry], components: Mapping[str, ComponentStatus]) -> Iterator[str]:

@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 #: Seconds without an acked tuple that count as a pause: more than a loaded machine takes to run every process once.
 GAP = 4.0
 #: What remains in the store when there is no topology.
-LASTING = ("cluster", "counters", "leadership", "nimbuses", "presence", "supervisors")
+LASTING = ("cluster", "counters", "ended", "leadership", "nimbuses", "presence", "supervisors")
 
 
 @dataclass

@@ -203,7 +203,7 @@ class Life:
         self.does(lambda: self.nimbus.kill("words"))
         self.passes(LONG)
         assert self.nimbus.registry.all_topologies() == []
-        assert set(self.inner.children("/")) <= {"cluster", "counters", "drained", "supervisors"}
+        assert set(self.inner.children("/")) <= {"cluster", "counters", "drained", "ended", "supervisors"}
         assert needed_files(self.registry) == ({}, set())
 
 

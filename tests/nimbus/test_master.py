@@ -132,7 +132,7 @@ def test_only_the_counters_are_left_in_the_store_when_a_topology_is_gone(master:
     master.nimbus.kill("words", wait_secs=0)
     assert master.nimbus.report("words", "w1", replace(report, stopped=True))
     assert master.nimbus.registry.all_topologies() == []
-    assert master.store.children("/") == ["cluster", "counters", "supervisors"]
+    assert master.store.children("/") == ["cluster", "counters", "ended", "supervisors"]
 
 
 def test_the_name_is_free_when_nothing_else_is_left(master: Master) -> None:
@@ -161,7 +161,7 @@ def test_keys_are_made_for_each_submission_and_removed_with_it_and_occur_nowhere
     nimbus.kill("one", 0)
     assert _keys(registry, one.id) is None
     nimbus.kill("two", 0)
-    assert store.children("/") == ["cluster", "counters"]
+    assert store.children("/") == ["cluster", "counters", "ended"]
     assert keys.forgotten == [one.id, two.id], "they are forgotten, too"
 
 
@@ -466,7 +466,7 @@ def test_no_slot_is_shared_no_task_runs_twice_and_everything_can_be_ended(
         nimbus.kill(record.name)
     nimbus.tick()
     assert nimbus.registry.all_topologies() == []
-    assert set(store.children("/")) <= {"cluster", "counters", "drained"}
+    assert set(store.children("/")) <= {"cluster", "counters", "drained", "ended"}
 
 
 def _report(nimbus: Nimbus, registry: Registry, name: str, worker: str, flags: tuple[Any, ...]) -> None:

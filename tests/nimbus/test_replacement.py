@@ -272,7 +272,7 @@ def test_an_unreadable_version_does_not_stop_other_topologies(where: str, scenar
         assert scenario.nimbus.topology("words").state == "FAILED"
         assert scenario.nimbus.topology("words").id == "words-2-1"
     scenario.say("@ 4 kill words wait=0; report words w1 stopped")
-    assert scenario.store.children("/") == ["cluster", "counters", "supervisors"]
+    assert scenario.store.children("/") == ["cluster", "counters", "ended", "supervisors"]
 
 
 def test_each_unreadable_version_is_reported_once(scenario: Scenario) -> None:

@@ -150,7 +150,7 @@ def test_kill_removes_it_with_the_topology(words: Scenario, path: str) -> None:
     words.say("@ 1 kill words wait=0")
     words.say("@ 1 report words w1 stopped")
     words.say("@ 2 tick")
-    assert words.store.children("/") == ["cluster", "counters", "supervisors"]
+    assert words.store.children("/") == ["cluster", "counters", "ended", "supervisors"]
 
 
 @pytest.mark.parametrize("path", [WAITING, BEFORE])

@@ -13,8 +13,10 @@ from nimbus.daemon import NimbusDaemon
 from nimbus.http.openapi import document
 from nimbus.http.table import API, TABLE
 from scripts.http_api_page import as_markdown
+from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import WorkerReport, encode
+from squall.cluster.records import EndedVersion, Placement, WorkerReport, encode
+from squall.cluster.registry import Registry
 from squall.packages.archives import pack
 from squall.reports.error_reports import ErrorReport
 from squall.reports.stacks import CallStack, StackFrame, WorkerStacks
@@ -174,6 +176,11 @@ def test_every_described_answer_matches_the_document(
     for change in ("deactivate", "activate", "rebalance"):
         ask("POST", f"topologies/{{name}}/{change}", {}, name="words")
     ask("DELETE", "topologies/{name}", name="words", query="?wait_secs=0")
+    counters = WorkerCounters({"count": ComponentCounters(executed=7)}, (BOOM,)).to_bytes().decode()
+    former = Placement("w1", "s1", 0, Incarnation(1, 0), (1, 2))
+    ended = EndedVersion("words-0-0", "words", "rolled back", "it failed", 1.0, 2.0, (former,), counters)
+    Registry(store).ended.put(ended)
+    ask("GET", "topologies/{name}/previous", name="words")
     for change in ("drain", "undrain"):
         ask("POST", f"supervisors/{{id}}/{change}", id="s1")
     flaky.connected = False  # type: ignore[attr-defined]

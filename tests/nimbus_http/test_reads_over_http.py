@@ -352,3 +352,30 @@ def test_the_last_workers_of_an_ended_topology_are_shown_until_it_is_killed(
     assert client.get("topologies/words")["workers"] == []
     client.delete("topologies/words", wait_secs=0)
     assert store.get(paths.former(topology_id)) is None
+
+
+def test_errors_counters_and_workers_of_a_killed_topology_are_shown(
+    client: Client, running: PlayedSupervisor
+) -> None:
+    topology_id = client.get("topologies/words")["id"]
+    with pytest.raises(Refused, match="no version of 'words' has ended"):
+        client.get("topologies/words/previous")
+    client.delete("topologies/words", wait_secs=0)
+    running.say(stopped=True)
+    with pytest.raises(Refused, match="no topology"):
+        client.get("topologies/words")
+    told = client.get("topologies/words/previous")
+    assert (told["id"], told["how"], told["error"]) == (topology_id, "killed", None)
+    assert told["components"]["lines"]["emitted"] == 7
+    assert [each["text"] for each in told["errors"]] == [BOOM.render()]
+    [worker] = told["workers"]
+    assert (worker["supervisor"], worker["host"], worker["state"]) == ("s1", "host-s1", "STOPPED")
+    with pytest.raises(Refused, match="supervisor s1 on host-s1 does not serve logs"):  # the path exists
+        client.get(at("topologies", "words", "workers", worker["worker"], "log"), version=topology_id)
+    with pytest.raises(Refused, match="nothing is kept of a version 'words-9-9'"):
+        client.get(at("topologies", "words", "workers", worker["worker"], "log"), version="words-9-9")
+
+    client.post(
+        "topologies", submission(words())
+    )  # another topology with the name: the killed one is the previous one
+    assert client.get("topologies/words/previous")["id"] == topology_id

@@ -34,6 +34,7 @@ STAYS: Final = (
     paths.NIMBUSES,
     paths.SUPERVISORS,
     paths.PRESENCE,
+    paths.ENDED,
     paths.DRAINED,
     paths.COUNTERS,
     paths.CLUSTER,

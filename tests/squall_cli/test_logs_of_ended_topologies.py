@@ -46,7 +46,9 @@ def wait_for_the_end(cluster: SmallCluster) -> None:
     eventually(over, every=0.5)
 
 
-def test_the_logs_of_workers_are_available_until_the_topology_is_killed(tmp_path: Path) -> None:
+def test_the_logs_of_workers_are_available_until_the_topology_is_killed_and_as_previous_logs_after_it(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "my_topology.py").write_text(FILE)
     with small_cluster(tmp_path) as cluster:
         done = cluster.squall("submit", "my_topology.py", "-o", "topology.workers=2", cwd=tmp_path)
@@ -66,3 +68,12 @@ def test_the_logs_of_workers_are_available_until_the_topology_is_killed(tmp_path
 
         assert cluster.squall("kill", "mine", "-w", "0", "--wait").returncode == 0
         assert cluster.squall("logs", "mine").returncode == 1
+
+        done = cluster.squall("logs", "mine", "--previous", "--component", "show", "--json")
+        assert done.returncode == 0, done.stderr
+        assert [line["text"] for line in json.loads(done.stdout)["lines"]] == lines
+        assert f"{told['id']}, killed at " in done.stderr
+        done = cluster.squall("errors", "mine", "--previous")
+        assert done.returncode == 0 and "show: emitted 0, executed 2, acked 2, failed 0" in done.stdout
+        done = cluster.squall("logs", "mine", "--previous", "--worker", "w99")
+        assert done.returncode == 1 and "mine has no worker 'w99'" in done.stderr

@@ -21,16 +21,19 @@ from squall.security.sealing import NIMBUS_TO_SUPERVISOR, SUPERVISOR_TO_NIMBUS, 
 from squall.worker_files import QUESTION, STACKS, read, write
 from supervisor import stack_questions
 from supervisor.directories import Directories
+from supervisor.kept_logs import KeptLogs
 from supervisor.log_server import MOST_CONNECTIONS, LogServer
 from supervisor.nimbus_http import Nimbuses
+from supervisor.removals import delete
 from tests.flaky_store import FlakyStore
 
 
 class Served:
     """A log server with one worker, and its clients."""
 
-    def __init__(self, tmp_path: Path) -> None:
-        self.directories = Directories(tmp_path)
+    def __init__(self, tmp_path: Path, days: float = 0.0) -> None:
+        self.logs = KeptLogs(tmp_path, days, delete, time.time)
+        self.directories = Directories(tmp_path, logs=self.logs)
         self.worker = self.directories.make_worker("words-1-0", "w1")
         (self.worker / "worker.log").write_text("one\ntwo\nthree\n")
         (self.worker / "output.log").write_text("written past Python\n")
@@ -205,3 +208,15 @@ def test_strangers_who_hold_connections_do_not_keep_a_nimbus_out(served: Served)
             stack.enter_context(socket.create_connection(("127.0.0.1", served.server.port), timeout=30))
         status, answer = served.ask("/logs/words-1-0/w1")
         assert status == 200 and answer["text"]
+
+
+def test_the_log_of_a_topology_that_has_ended_is_read_while_it_is_kept(tmp_path: Path) -> None:
+    served = Served(tmp_path / "state", days=7.0)
+    try:
+        served.directories.remove_topologies([])
+        status, answer = served.ask("/logs/words-1-0/w1")
+        assert (status, answer["text"], answer["incarnation"]) == (200, "one\ntwo\nthree\n", None)
+        delete(served.logs.root)
+        assert served.ask("/logs/words-1-0/w1")[0] == 404
+    finally:
+        served.server.stop()

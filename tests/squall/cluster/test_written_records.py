@@ -15,6 +15,7 @@ from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import (
     Assignment,
     BadRecord,
+    EndedVersion,
     NimbusRecord,
     Note,
     Placement,
@@ -34,6 +35,7 @@ RECORDS: dict[type[Record], Record] = {
     Assignment: PLACED,
     SupervisorRecord: SupervisorRecord("s1", "host-1", 4),
     NimbusRecord: NimbusRecord("n1", "http://host-1:6627", "host-1"),
+    EndedVersion: EndedVersion("words-1-0", "words", "killed", None, 1.0, 2.0, PLACED.placements, "{}"),
     WorkerReport: REPORT,
 }
 #: A field of each kind, with its name in an error.
@@ -83,6 +85,7 @@ def records_of(store: InMemoryStore, kind: type[Record]) -> RecordSet[Any]:
         Assignment: registry.assignments,
         SupervisorRecord: registry.supervisors,
         NimbusRecord: registry.nimbuses,
+        EndedVersion: registry.ended,
         WorkerReport: registry._reports("words-1-0"),
     }
     return sets[kind]
