@@ -39,8 +39,8 @@ from supervisor.agent import Supervisor, WorkerTerms
 from supervisor.artifacts import Artifacts
 from supervisor.directories import Directories
 from supervisor.host_letters import HostLetters, LetterCount
-from supervisor.letter_reports import LetterReports
 from supervisor.kept_logs import KeptLogs
+from supervisor.letter_reports import LetterReports
 from supervisor.log_server import LogServer
 from supervisor.nimbus_http import HttpNimbusLink, Nimbuses, NimbusFiles
 from supervisor.plan import Timeouts
