@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from squall.exact_structs import build_type_info
+
 #: The most tasks of a worker whose calls are recorded, and the most trees of one call.
 MOST_TASKS: Final = 256
 MOST_ROOTS: Final = 6
@@ -31,6 +33,9 @@ class CallAtDeath(Struct, frozen=True, forbid_unknown_fields=True):
     size: int
     #: The trees of the tuple; of a batch, those of its first tuple.
     roots: tuple[int, ...]
+
+
+build_type_info(CallAtDeath)
 
 
 def begin_calls(buffer: Any, pid: int) -> None:

@@ -239,7 +239,9 @@ class HeldLetters(Struct, frozen=True):
     until: Finite | None = None
 
 
-Record = TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | EndedVersion | WorkerReport | HeldLetters
+Record = (
+    TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | EndedVersion | WorkerReport | HeldLetters
+)
 R = TypeVar("R", bound=Record)
 
 
