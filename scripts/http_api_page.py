@@ -99,6 +99,8 @@ def entry(endpoint: AnyEndpoint) -> Iterator[str]:
 
 
 def kind_of(schema: Schema) -> str:
+    if "$ref" in schema:
+        return KINDS["object"]
     return "text" if "enum" in schema else KINDS[schema["type"]]
 
 

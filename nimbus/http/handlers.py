@@ -11,11 +11,11 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
-from msgspec import Struct, convert
+from msgspec import Struct, convert, structs
 
 from nimbus.files.stored_files import FileStore
 from nimbus.http.auth import Caller
@@ -26,12 +26,12 @@ from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.states import KILLED
 from nimbus.submission.parse import BadRequest, check_versions
+from nimbus.submission.set_options import differences, shown_options
 from nimbus.submission.submission import Submission
 from squall.api import answers, requests
 from squall.cluster.records import (
     BadRecord,
     SupervisorRecord,
-    TopologyRecord,
     WorkerReport,
     decode,
 )
@@ -39,7 +39,7 @@ from squall.daemon.command_loop import Driver
 from squall.http.client import Client, Refused, at
 from squall.packages.versions import own_versions
 from squall.security.redaction import redacted
-from topology_api.errors import NoSuchTopology
+from topology_api.errors import NoSuchTopology, SquallError
 
 _log = logging.getLogger(__name__)
 
@@ -202,17 +202,24 @@ def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
         services.files.check(kind, sha256)
     # Checking large archives may take long. It is done only once, so the time for the answer begins after the check.
     call = replace(call, began=time.monotonic())
-    known, record = services.lead(call, lambda nimbus: _accept(nimbus, submission))
-    return 200 if known else 201, answers.SubmittedAnswer(record.name, record.id, record.state)
+    return services.lead(call, lambda nimbus: _accept(nimbus, submission))
 
 
-def _accept(nimbus: Nimbus, submission: Submission) -> tuple[bool, TopologyRecord]:
-    """Return (whether the topology had been submitted already, the topology's record).
-
-    Runs in the control thread, so that no other command intervenes.
-    """
+def _accept(nimbus: Nimbus, submission: Submission) -> Reply:
+    """Submit a topology. Runs in the control thread, so that no other command intervenes."""
     known = nimbus.submitted(submission.key) is not None
-    return known, nimbus.submit(submission)
+    before = None
+    if submission.replace and not known:
+        with suppress(SquallError):  # there is none, or it cannot be read, which `submit` says
+            before = nimbus.topology(submission.topology.name)
+    record = nimbus.submit(submission)
+    answer = answers.SubmittedAnswer(record.name, record.id, record.state)
+    if before is not None:
+        kept = {} if submission.reset_options else shown_options(before.set_options)
+        now = shown_options(record.set_options)
+        kept = {key: value for key, value in kept.items() if now.get(key) == value}
+        answer = structs.replace(answer, kept=kept, changed=differences(before, record))
+    return 200 if known else 201, answer
 
 
 def topology(services: Services, call: Plain) -> Reply:

@@ -47,6 +47,7 @@ from nimbus.lifecycle.states import KILLED
 from nimbus.lifecycle.transition import message_timeout, restart_deadlines, transition
 from nimbus.placement.supervisors import Supervisors, set_drained
 from nimbus.submission.accept import Intake, check_wait
+from nimbus.submission.set_options import rebalanced
 from nimbus.submission.submission import Submission
 from squall.clock import Clock
 from squall.cluster import identity, paths
@@ -214,6 +215,7 @@ class Nimbus:
             wait=wait,
             conf=dict(record.conf) if workers is None else {**record.conf, WORKERS: workers},
             parallelism=rebalancing.changes_of(record, parallelism),
+            set_options=rebalanced(record.set_options, workers, parallelism),
         )
 
     def drain(self, supervisor_id: str, on: bool = True) -> None:

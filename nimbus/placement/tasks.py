@@ -15,9 +15,12 @@ from squall.values import TaskRow
 from topology_api.topology import Topology
 
 
-def number_tasks(topology: Topology) -> tuple[TaskRow, ...]:
-    """Return the tasks of a new topology, in order of declaration, then index."""
-    counts = {component.id: component.parallelism for component in topology.components}
+def number_tasks(topology: Topology, parallelism: Mapping[str, int] | None = None) -> tuple[TaskRow, ...]:
+    """Return the tasks of a new topology, in order of declaration, then index. `parallelism`: other numbers of tasks than those
+    of the topology's code."""
+    counts = {component.id: component.parallelism for component in topology.components} | dict(
+        parallelism or {}
+    )
     return renumber_tasks((), counts, 0)
 
 

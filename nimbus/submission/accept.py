@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from nimbus.lifecycle.cleanup import TopologyKeys, readable_record, remove_all_of
@@ -18,10 +18,11 @@ from nimbus.lifecycle.replacing import Replacements, every_record, versions
 from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
 from nimbus.lifecycle.transition import MESSAGE_TIMEOUT
 from nimbus.placement.tasks import number_tasks
+from nimbus.submission.set_options import kept_by, with_options
 from nimbus.submission.submission import Submission
 from squall.cluster.blobs import put_bundle
 from squall.cluster.numbering import SUBMISSIONS
-from squall.cluster.records import TopologyRecord, encode
+from squall.cluster.records import SetOptions, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
 from topology_api.errors import InvalidConfig, NameTaken
@@ -73,7 +74,7 @@ class Intake:
             self.replacements.check(there)
         stamp = str(int(time)) if self.stamp is None else self.stamp()
         topology_id = f"{name}-{self.registry.next_number(SUBMISSIONS)}-{stamp}"
-        record = _record(submission, topology_id, time)
+        record = _record(_with_kept(submission, there), topology_id, time)
         _check_size(record)
         put_bundle(self.registry.store, topology_id, submission.topology)
         if self.keys is not None:
@@ -130,7 +131,7 @@ def _record(submission: Submission, topology_id: str, time: float) -> TopologyRe
         previous=None,
         conf=dict(submission.conf),
         component_confs={component: dict(own) for component, own in submission.component_confs.items()},
-        tasks=number_tasks(submission.topology),
+        tasks=number_tasks(submission.topology, submission.options.parallelism),
         version=0,
         deadline=None,
         error=None,
@@ -140,4 +141,15 @@ def _record(submission: Submission, topology_id: str, time: float) -> TopologyRe
         submission=submission.key,
         files=dict(submission.files),
         python=submission.python,
+        set_options=None if submission.options == SetOptions() else submission.options,
     )
+
+
+def _with_kept(submission: Submission, there: TopologyRecord | None) -> Submission:
+    """Return the submission with what operators have set for the topology that it replaces."""
+    if there is None or there.set_options is None or submission.reset_options:
+        return submission
+    components = [component.id for component in submission.topology.components]
+    options = kept_by(there.set_options, submission.options, components)
+    conf, own = with_options(submission.conf, submission.component_confs, options)
+    return replace(submission, conf=conf, component_confs=own, options=options)

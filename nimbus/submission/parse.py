@@ -93,10 +93,13 @@ def read_submission(body: object) -> Submission:
     _check_size(request.description, pickles)
     topology = Topology.from_description(request.description, pickles)
     conf, component_confs = checked_confs(topology, request.conf, request.component_confs)
+    checked_confs(
+        topology, request.options.topology, request.options.components
+    )  # they may become a configuration later
     versions = {"python": request.python, "cloudpickle": request.cloudpickle, "squall": request.squall}
     return Submission(
         topology, conf, component_confs, request.active, request.submission, request.files, versions, request.replace,
-        request.wait_secs,
+        request.wait_secs, request.options, request.reset_options,
     )  # fmt: skip
 
 

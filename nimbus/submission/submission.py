@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from squall.cluster.records import SetOptions
 from squall.packages.versions import minor
 from topology_api.topology import Topology
 
@@ -19,7 +20,8 @@ class Submission:
     key: chosen by the submitter; requests with the same key are the same submission ("": no key). files: the topology's files,
     kind -> SHA-256. versions: the versions of "python", "cloudpickle" and "squall" with which the topology was packed. replace:
     if another topology has the name, this topology takes the name over once the other topology has drained. wait_secs: how many
-    seconds that drain may take (None: the message timeout of the other topology).
+    seconds that drain may take (None: the message timeout of the other topology). options: what `-o` has set, which `conf`
+    contains; the next version keeps it. reset_options: with `replace`, what was set for the other topology is forgotten.
     """
 
     topology: Topology
@@ -31,6 +33,8 @@ class Submission:
     versions: Mapping[str, str] = field(default_factory=dict)
     replace: bool = False
     wait_secs: float | None = None
+    options: SetOptions = field(default_factory=SetOptions)
+    reset_options: bool = False
 
     @property
     def python(self) -> str:

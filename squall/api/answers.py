@@ -195,11 +195,14 @@ class TopologiesAnswer(Struct, frozen=True):
 
 
 class SubmittedAnswer(Struct, frozen=True):
-    """The topology that was submitted."""
+    """The topology that was submitted. With `replace`, `kept`: what operators had set for the replaced topology, as far as the
+    new version keeps it; `changed`: the settings that differ between the two versions, each with both values."""
 
     name: str
     id: str
     state: str
+    kept: Settings = {}
+    changed: dict[Option, list[Any]] = {}
 
 
 class WorkerEntry(Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from squall.cluster.records import SetOptions
 from squall.values import Incarnation
 from topology_api.values import MAX_SECONDS
 
@@ -53,6 +54,18 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     wait_secs: Annotated[
         Seconds | None, Meta(description="With `replace`: how long the old topology may drain.")
     ] = None
+    options: Annotated[
+        SetOptions,
+        Meta(
+            description="What `-o` has set; the merged configurations contain it, and the next version keeps it."
+        ),
+    ] = SetOptions()
+    reset_options: Annotated[
+        bool,
+        Meta(
+            description="With `replace`: forget what was set for the running topology by `-o` and rebalance."
+        ),
+    ] = False
     files: Annotated[
         dict[str, str],
         Meta(description="The files that were sent before: `code`, `wheels`, `requirements` -> SHA-256."),

@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -38,7 +38,7 @@ from topology_api.wording import shown
 #: older readers ignore.
 FORMAT = 5
 #: Fields that records of an earlier release lack. An empty one is not written.
-_LATER = ("event", "cannot_start")
+_LATER = ("event", "cannot_start", "set_options")
 
 
 #: Options of a topology that daemons calculate with, and their minimum.
@@ -69,6 +69,14 @@ class Note(Struct, frozen=True):
     def fact(self) -> Event:
         """The event; a note of an earlier release is an event of kind "text"."""
         return self.event or Event("text", time=self.time, worker=self.worker, error=self.text)
+
+
+class SetOptions(Struct, frozen=True, omit_defaults=True):
+    """What operators have set: by `-o`, for a topology and for its components, and numbers of tasks by `rebalance`."""
+
+    topology: Mapping[str, Any] = {}
+    components: Mapping[str, Mapping[str, Any]] = {}
+    parallelism: Mapping[str, int] = {}
 
 
 class TopologyRecord(Struct, frozen=True):
@@ -119,6 +127,8 @@ class TopologyRecord(Struct, frozen=True):
     since: Finite = 0.0
     #: The deadline in seconds since 1970, for display on other hosts. No decision depends on it.
     until: Finite | None = None
+    #: What operators have set, for the next version; None: nothing, or the topology is of a release that does not record it.
+    set_options: SetOptions | None = None
 
 
 class Placement(Struct, frozen=True):

@@ -6,6 +6,7 @@ Must not know: which modules are shipped, how they are sent, when a topology has
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -60,6 +61,7 @@ class SubmitOptions:
     timeout: float | None
     inactive: bool
     replaces: bool
+    reset_options: bool
     wait_secs: float | None
     include: tuple[str, ...]
     resource: tuple[str, ...]
@@ -88,6 +90,11 @@ class SubmitOptions:
     "replaces",
     is_flag=True,
     help="Drain and replace the topology with this name; if the new version does not come up, the old version continues.",
+)
+@click.option(
+    "--reset-options",
+    is_flag=True,
+    help="With --replace: forget what -o and `squall rebalance` have set for the running version.",
 )
 @cluster_client.wait_secs_option(
     "With --replace: how long the old version may drain.  [default: the old version's message timeout]"
@@ -144,6 +151,8 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
     cluster_client.check_timeout(asked.wait, asked.timeout)
     if asked.wait_secs is not None and not asked.replaces:
         raise click.UsageError("-w says how long a replaced topology may drain, so it needs --replace")
+    if asked.reset_options and not asked.replaces:
+        raise click.UsageError("--reset-options is about the version that is replaced, so it needs --replace")
     if asked.wheels is not None and asked.requirements is None:
         raise click.UsageError("--wheels holds the packages that --requirements lists: give both options")
     with all_as_ctrl_c():
@@ -169,6 +178,7 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                 submission = made(asked, layers, topology, tuple(files))
                 accepted = sent(client, submission, package, steps)
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
+            result |= {"kept": accepted.kept, "changed": accepted.changed}
             result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
             failure = watch(client, accepted, asked, steps, result) if asked.wait else None
         if cluster.as_json:
@@ -212,6 +222,7 @@ def made(
 ) -> OutgoingSubmission:
     """Return the submission. Raises InvalidConfig with all problems of the settings, or the error that Nimbus would raise."""
     from nimbus.submission.parse import read_submission
+    from squall.cluster.records import SetOptions
     from squall.settings import merged
     from squall_cli.packing.submission import OutgoingSubmission, request_body
 
@@ -225,6 +236,8 @@ def made(
         active=not asked.inactive,
         replace=asked.replaces,
         wait_secs=asked.wait_secs,
+        options=SetOptions(layers.overrides.topology, layers.overrides.components),
+        reset_options=asked.reset_options,
     )
     read_submission(body)
     return OutgoingSubmission(topology.name, body, files)
@@ -249,7 +262,23 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
         all_there = "nothing to upload: the cluster has it already"
         steps.done(f"uploaded: {in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
     steps.done(f"submitted: {accepted.name} as {accepted.id}")
+    for line in differences(accepted):
+        steps.done(line)
     return accepted
+
+
+def differences(accepted: Accepted) -> list[str]:
+    """Return lines about the settings of a version that replaces another one: what it keeps, and what differs."""
+    lines = []
+    if accepted.kept:
+        kept = ", ".join(f"{key}={json.dumps(value)}" for key, value in accepted.kept.items())
+        lines.append(
+            f"kept from the running version: {kept} (--reset-options forgets what -o and rebalance set)"
+        )
+    for key, (before, after) in accepted.changed.items():
+        old, new = ("not set" if each is None else json.dumps(each) for each in (before, after))
+        lines.append(f"changed: {key}: {old} -> {new}")
+    return lines
 
 
 class Steps(WaitProgress):

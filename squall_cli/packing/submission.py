@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from squall.api.answers import SubmittedAnswer
 from squall.api.requests import SubmitRequest
@@ -70,13 +70,17 @@ def request_body(topology: Topology, files: Sequence[Packed] = (), **fields: Any
         files={file.purpose: file.sha256 for file in files},
         **fields,
     )
-    return structs.asdict(request)
+    body: dict[str, Any] = to_builtins(request)
+    for name in ("options", "reset_options"):  # a Nimbus of an earlier release does not know them
+        if not body[name]:
+            del body[name]
+    return body
 
 
 class Accepted(SubmittedAnswer, frozen=True):
     """Nimbus's answer. `uploaded`: how many bytes of files were sent."""
 
-    uploaded: int
+    uploaded: int = 0
 
 
 def check_versions(client: NimbusClient, name: str) -> None:
@@ -98,7 +102,7 @@ def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: 
         now(f"submitting {submission.name}")
         try:
             answer = post(client, submission, say)
-            return Accepted(answer.name, answer.id, answer.state, uploaded)
+            return Accepted(**structs.asdict(answer), uploaded=uploaded)
         except Refused as error:
             # "FileMissing": a new leader does not have the files, so they are sent once more.
             if error.kind != "FileMissing" or attempt == ATTEMPTS:

@@ -178,6 +178,7 @@ def replaced(play: Play) -> None:
     """A version that takes over a name."""
     code = hashlib.sha256(CODE.read_bytes()).hexdigest()
     body = submission(submission="the second", replace=True, wait_secs=600, files={"code": code})
+    body["reset_options"] = True  # then, a new version kept nothing of what operators had set
     play.ask("replaced", "POST", "/api/v1/topologies", body)
     play.get_all("replacing")
     play.supervisor.say(drained=True)

@@ -40,6 +40,9 @@ SHAPED = {
     if not isinstance(answer, str)
 }
 
+#: What is asked of an empty cluster.
+AT_FIRST = ("cluster", "nimbuses", "supervisors", "configuration", "topologies", "openapi.json", "/health")
+
 KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "array": (list,), "object": (dict,),
     "null": (type(None),),
@@ -130,16 +133,8 @@ def test_every_described_answer_matches_the_document(
     ask = Asked(cluster.start_leader("nimbus", flaky))
     supervisor = PlayedSupervisor(store, ask.nimbus)
     of_supervisor = supervisor.client().authorization(ask.nimbus.url)
-    for path in (
-        "cluster",
-        "nimbuses",
-        "supervisors",
-        "configuration",
-        "topologies",
-        "openapi.json",
-        "/health",
-    ):
-        ask("GET", path)  # with an empty cluster
+    for path in AT_FIRST:
+        ask("GET", path)
     code = tmp_path / "code.tar.gz"
     digest = pack({"my_words.py": b"x = 1"}, code)
     for _ in range(2):

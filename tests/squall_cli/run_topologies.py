@@ -185,7 +185,11 @@ def opens_late(path: str) -> Topology:
 
 
 def keeps(timeout: str) -> Topology:
-    return built(Numbers(5), Keeps(), {"topology.message.timeout.secs": float(timeout)})
+    numbers = Numbers(5)
+    numbers.replay = Replay(
+        first_delay=60
+    )  # on a stalled machine a second attempt would time out before the end
+    return built(numbers, Keeps(), {"topology.message.timeout.secs": float(timeout)})
 
 
 def hangs(timeout: str) -> Topology:

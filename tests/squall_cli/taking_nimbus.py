@@ -28,6 +28,8 @@ class TakingNimbus(FakeNimbus):
         self.limit = 1 << 24
         self.puts: list[str] = []
         self.submissions: dict[str, Submission] = {}
+        #: `kept` and `changed` of its answers.
+        self.settings: dict[str, Any] = {}
         self.faults: deque[str | Refusal] = deque()
         self.supervisors = [{**each, "versions": own_versions()} for each in self.supervisors]
         #: The states of a topology, one for each query.
@@ -69,7 +71,7 @@ class TakingNimbus(FakeNimbus):
         if fault == "answer lost":
             raise ConnectionAbortedError
         status = self.topologies[name]
-        return {key: status[key] for key in ("name", "id", "state")}
+        return {**{key: status[key] for key in ("name", "id", "state")}, **self.settings}
 
     def check(self, kind: str, sha256: str) -> None:
         path = self.folder / sha256

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from squall.cluster.records import SetOptions
 from squall.http.client import Unreachable
 from squall.packages.archives import check
 from squall.reports.events import Event
@@ -146,6 +147,31 @@ def test_a_file_that_changes_the_working_folder_does_not_affect_typed_paths(
 def test_replace_is_sent_with_the_drain_time_of_the_old_one(nimbus: TakingNimbus, project: Path) -> None:
     assert submit(nimbus, project, "--replace", "-w", "5").returncode == 0
     assert (only(nimbus).replace, only(nimbus).wait_secs) == (True, 5.0)
+
+
+def test_what_a_new_version_keeps_and_changes_is_shown_and_can_be_reset(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    nimbus.settings = {
+        "kept": {"topology.workers": 4, "count:tasks": 8},
+        "changed": {"topology.max.spout.pending": [None, 100], "db.url": ["a", "b"]},
+    }
+    done = submit(nimbus, project, "--replace", "-o", "topology.max.spout.pending=100", "-o", "words:x=1")
+    assert done.returncode == 0
+    lines = done.stderr.splitlines()
+    assert (
+        "kept from the running version: topology.workers=4, count:tasks=8 (--reset-options forgets what -o and rebalance set)"
+        in lines
+    )
+    assert "changed: topology.max.spout.pending: not set -> 100" in lines
+    assert 'changed: db.url: "a" -> "b"' in lines
+    sent = only(nimbus)
+    assert sent.options == SetOptions({"topology.max.spout.pending": 100}, {"words": {"x": 1}})
+    assert not sent.reset_options
+    assert submit(nimbus, project, "--replace", "--reset-options").returncode == 0
+    assert list(nimbus.submissions.values())[-1].reset_options
+    done = submit(nimbus, project, "--reset-options")
+    assert done.returncode == 2 and "needs --replace" in done.stderr
 
 
 # Lost messages

@@ -20,6 +20,7 @@ from squall.cluster.records import (
     Note,
     Placement,
     Record,
+    SetOptions,
     SupervisorRecord,
     TopologyRecord,
     WorkerReport,
@@ -85,6 +86,13 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "replaces": st.none() | TEXT,
         "since": NUMBERS,
         "until": st.none() | NUMBERS,
+        "set_options": st.none()
+        | st.builds(
+            SetOptions,
+            CONFS,
+            st.dictionaries(TEXT, CONFS, max_size=2),
+            st.dictionaries(TEXT, st.integers(1), max_size=2),
+        ),
     },
     Assignment: {
         "topology_id": TEXT,
