@@ -132,8 +132,9 @@ def not_whole(state: Path) -> list[str]:
 
 
 def kept_files(state: Path) -> set[str]:
-    """The files of topologies that the supervisor keeps."""
-    return {path.relative_to(state).as_posix() for path in state.glob("*/*")}
+    """The files of topologies that the supervisor keeps, except the logs of those that have ended."""
+    found = {path.relative_to(state) for path in state.glob("*/*")}
+    return {path.as_posix() for path in found if path.parts[0] != "logs"}
 
 
 def strangers(run: ClusterRun) -> list[leaks.Process]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from squall.cluster.records import SetOptions
 from tests.frozen import current_api
 from tests.frozen.bundle_readers import SAID, archive_values, built, reader_of_body, reader_of_folder
 from tests.frozen.frozen_checks import check_mutations
@@ -39,6 +40,7 @@ def test_a_frozen_description_gives_the_same_topology(name: str) -> None:
 def test_a_frozen_submission_is_accepted_unchanged(name: str, said: str) -> None:
     frozen = FROZEN[name]["bodies"][said]
     found = plain(current_api.read_body(json.dumps(frozen["body"]).encode()))
+    assert (found.pop("options"), found.pop("reset_options")) == (plain(SetOptions()), False)  # they are new
     assert (
         lacking(
             {**found, "conf": {}, "component_confs": {}},
