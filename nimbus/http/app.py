@@ -253,7 +253,7 @@ def _fields_of(struct: object) -> dict[str, object]:
     """Return the fields of a struct that are set, for the record of a change."""
     if not isinstance(struct, Struct):
         return {}
-    return {name: to_builtins(value) for name, value in asdict(struct).items() if value is not None}
+    return {name: to_builtins(value) for name, value in asdict(struct).items() if value not in (None, {})}
 
 
 def _json(status: int, answer: object) -> Response:

@@ -217,7 +217,8 @@ def test_a_letter_is_sent_again_without_final_calls_until_it_is_acked(tmp_path: 
 
         first = send_again()
         again = eventually(lambda: cluster.dead_letters("poisoned"))[0]
-        assert (again.id, again.attempts, again.resent, folder.resends()) == (first.id, 4, 1, [])
+        assert (again.id, again.attempts, again.resent) == (first.id, 4, 1)
+        eventually(lambda: not folder.resends())  # removed once the letter is among the others
         (tmp_path / "mended").touch()
         send_again()
         eventually(lambda: not folder.resends())
