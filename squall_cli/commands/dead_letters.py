@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from squall_cli.cluster.cluster_client import ClusterOptions, Command, cluster_options, echo_json
+from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.letter_reader import HeldLetter, LetterReader
 from squall_cli.commands import completion
 from squall_cli.options.kinds import files
@@ -52,7 +53,7 @@ def reason_of(letter: LetterEntry) -> str:
     """Return why a tuple was given up, or what has become of the letter since."""
     failure = letter.failure
     where = "" if failure.component is None else f" in {failure.component}"
-    text = f"{failure.reason}{where}{f': {failure.error}' if failure.error else ''}"
+    text = f"{failure.reason}{where}{f': {own_paths(failure.error)}' if failure.error else ''}"
     if letter.sent_to is not None:
         return f"being sent again by task {letter.sent_to}; {text}"
     return f"not sent again: {letter.note}; {text}" if letter.note else text
@@ -142,7 +143,7 @@ def lines_of_letter(held: HeldLetter) -> list[Line]:
         "attempts": f"{letter.attempts}, sent again {plural(letter.resent, 'time')}",
         "reason": failure.reason,
         "failed in": "" if failure.component is None else f"task {failure.task} of {failure.component}",
-        "error": failure.error or "",
+        "error": own_paths(failure.error or ""),
         "acked": "by the dead-letter bolts" if letter.acked else "",
         "sent again": "" if letter.sent_to is None else f"now, by task {letter.sent_to}",
         "not sent again": letter.note,
