@@ -131,7 +131,10 @@ class Watcher(Observer):
             return
         record = self.records[path] = decode(TopologyRecord, data)
         if record.state == "KILLED":
-            self.submissions.pop(record.submission, None)  # a retry that comes after a kill starts again
+            # A retry that comes after a kill starts again; the kill also ends the version that was replaced.
+            ended = {record.id, record.id if before is None else before.replaces}
+            for key in [key for key, ids in self.submissions.items() if ids & ended]:
+                del self.submissions[key]
         elif record.submission:
             self.submissions[record.submission].add(record.id)
             if len(self.submissions[record.submission]) > 1:

@@ -20,8 +20,8 @@ from tests.simulation.world import Settings, World
 #: Seconds between the first step and the last, at most.
 LENGTH: Final = 60.0
 NAMES: Final = ("alpha", "beta", "gamma")
-#: The share of stories with real workers; they take about ten times as long as the others.
-WITH_TUPLES: Final = 0.02
+#: The share of stories with real workers and tuples; they take about 2.5 times as long as the others.
+WITH_TUPLES: Final = 0.3
 #: Values that may be damaged.
 DAMAGED: Final = tuple(
     f"{top}/"
