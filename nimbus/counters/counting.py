@@ -212,12 +212,18 @@ class Statuses:
             record = existing_record(self._registry, name)
         except BadTopology as error:
             return TopologyStatus(name, BAD, {}, 0, (), error.reason, 0.0)
+        return self.of_record(record)
+
+    def of_record(self, record: TopologyRecord) -> TopologyStatus:
+        """Return the status of the version with this record. Raises NoSuchTopology if another version has its name by now, and
+        nothing is left of this one."""
         try:
             components = self.components(record.id)
         except BadBlob:
-            if self._registry.topologies.get(name) is record:
+            present = self._registry.topologies.get(record.name)
+            if present is not None and present.id == record.id:
                 raise
-            raise NoSuchTopology(name) from None  # the topology was removed meanwhile
+            raise NoSuchTopology(record.name) from None
         return self._counters.status(record, components, self.living(record), self._now())
 
     def last_status(self, name: str) -> TopologyStatus:

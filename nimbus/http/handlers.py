@@ -267,7 +267,8 @@ def errors(services: Services, call: ApiCall[requests.ErrorsQuery, None]) -> Rep
 
 
 def workers(services: Services, call: Plain) -> Reply:
-    return 200, answers.WorkersAnswer(services.views.workers(call.path["name"]))
+    views = services.views
+    return 200, answers.WorkersAnswer(views.workers(views.record(call.path["name"])))
 
 
 def topology_configuration(services: Services, call: Plain) -> Reply:

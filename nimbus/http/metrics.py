@@ -145,7 +145,7 @@ def _processes(views: Views, names: list[str]) -> Iterator[str]:
     known = []
     for name in names:
         with suppress(NoSuchTopology):
-            known += [(name, each) for each in views.workers(name) if each.pid is not None]
+            known += [(name, each) for each in views.workers(views.record(name)) if each.pid is not None]
     for metric, text, value_of in _OF_PROCESSES:
         values = [
             ({"topology": name, "worker": each.worker}, value)

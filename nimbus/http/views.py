@@ -191,8 +191,12 @@ class Views:
     def topology(self, name: str) -> answers.TopologyAnswer:
         """Return the status of a topology, with its workers."""
         try:
-            record = self.record(name)
-            status, workers = self.statuses.status(name), self.workers(name)
+            record = self.record(name)  # read once: an answer never mixes two versions
+            status, workers = self.statuses.of_record(record), self.workers(record)
+        except NoSuchTopology:
+            if self.registry.topologies.get(name) is None:
+                raise
+            return self.topology(name)  # another version has the name since
         except _UNREADABLE as error:
             return _unreadable_topology(name, str(error))
         lost = _lost_files(record, self.lost(), self.now())
@@ -237,7 +241,7 @@ class Views:
                 place = places.get(task)
                 worker, host = (None, None) if place is None else (place.worker, hosts.get(place.supervisor))
                 tasks.append(answers.TaskEntry(task, index, worker, host))
-        status = {**vars(self.statuses.status(name).components[component]), "tasks": tasks}
+        status = {**vars(self.statuses.of_record(record).components[component]), "tasks": tasks}
         return answers.ComponentAnswer(
             topology=name,
             id=component,
@@ -295,10 +299,9 @@ class Views:
         )
         return any(sha256 in each.files.values() for each in (*hosted, *versions) if each is not None)
 
-    def workers(self, name: str) -> list[answers.WorkerEntry]:
+    def workers(self, record: TopologyRecord) -> list[answers.WorkerEntry]:
         """Return the workers of a topology, including those that are stopping. For an ended topology, return the workers that
         it had."""
-        record = self.record(name)
         hosts = {each.id: each.host for each in self.registry.all_supervisors()}
         view = self._view(record)
         rows = {row[0]: row for row in record.tasks}
@@ -346,7 +349,7 @@ class Views:
             self._component_of(record, component)
         return [
             error_entry(report)
-            for report in self.statuses.status(name).errors
+            for report in self.statuses.of_record(record).errors
             if component in (None, report.component)
         ]
 
@@ -363,12 +366,14 @@ class Views:
         for worker, incarnation, counted in self.counters.of_workers(record.id):
             components = {component: counters.as_dict() for component, counters in counted.components.items()}
             workers.append(answers.WorkerCountersEntry(worker, incarnation, components))
-        return answers.CountersAnswer(name, record.id, dict(self.statuses.status(name).components), workers)
+        return answers.CountersAnswer(
+            name, record.id, dict(self.statuses.of_record(record).components), workers
+        )
 
     # Inside
 
     def _summary(self, record: TopologyRecord) -> answers.TopologySummary:
-        status = self.statuses.status(record.name)
+        status = self.statuses.of_record(record)
         components = status.components.values()
         spouts = [component for component in components if component.kind == "spout"]
         return answers.TopologySummary(

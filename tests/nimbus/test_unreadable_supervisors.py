@@ -78,7 +78,7 @@ def test_its_workers_are_shown_unchanged_and_it_may_be_drained(one: Scenario) ->
     one.say("@ 2 report one w1 opened")
     one.say("@ 2 report one w2 opened")
     views = Views(one.store, Counters(), one.clock.now)
-    assert [worker.state for worker in views.workers("one")] == ["RUNNING", "RUNNING"]
+    assert [worker.state for worker in views.workers(views.record("one"))] == ["RUNNING", "RUNNING"]
     assert views.statuses.status("one").workers == 2
     one.say("@ 3 drain s1")
     assert one.registry.drained_supervisors() == {"s1"}
