@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from squall.worker_files import EXIT_LIMIT
+from squall.worker_files import EXIT_LIMIT, EXIT_MEMORY
 from tests.worker.conftest import Launch
 from tests.worker.daemon_components import one_bolt
 from topology_api import Bolt, Tuple
+from worker.process.daemon import END_SECONDS, Daemon
 from worker.process.memory_limit import DRAIN_SECS, MemoryLimit
 
 MB = 1_000_000
@@ -59,12 +62,26 @@ class Leaks(Bolt):
             self.kept.append(bytearray(b"x" * (10 * MB)))
 
 
-@pytest.mark.parametrize(("tuples", "drains"), [(28, True), (60, False)])
+@pytest.mark.parametrize(("tuples", "status"), [(28, EXIT_LIMIT), (60, EXIT_MEMORY)])
 def test_a_leaking_worker_ends_with_the_reason_and_drains_if_it_can(
-    launch: Launch, tmp_path: Path, tuples: int, drains: bool
+    launch: Launch, tmp_path: Path, tuples: int, status: int
 ) -> None:
     worker = launch(one_bolt(Leaks(tuples), tmp_path, count=None), {"topology.worker.memory.mb": 300})
-    assert worker.wait_end() == EXIT_LIMIT
+    assert worker.wait_end() == status
     end = worker.end()
     assert end is not None and "300 MB of topology.worker.memory.mb" in end.reason and "bolt[2]" in end.reason
-    assert ("drains, then ends" in worker.log()) == drains
+    assert ("drains, then ends" in worker.log()) == (status == EXIT_LIMIT)
+
+
+def test_a_sigterm_does_not_cut_the_drain_short_and_a_second_one_does() -> None:
+    loop: Any = Daemon.__new__(Daemon)
+    loop.waiter, loop.lease = SimpleNamespace(wake=lambda: None), SimpleNamespace(clock=lambda: 50.0)
+    loop.terminations, loop.too_large, loop.leaving_since, loop.must_end_by = 0, None, None, None
+    assert not loop.leaves
+    loop.leave_because("too much")
+    assert loop.leaves and loop.leave_due
+    loop.leaving_since = 50.0
+    loop.on_terminate()
+    assert (loop.must_end_by, loop.leave_due, loop.too_large) == (None, False, "too much")
+    loop.on_terminate()
+    assert loop.must_end_by == 50.0 + END_SECONDS and loop.leave_due

@@ -151,7 +151,6 @@ class Daemon:
     def leave_because(self, reason: str) -> None:
         """Leave, as after SIGTERM, for lack of memory. The heartbeat's thread calls this."""
         self.too_large = reason
-        self.terminations = max(self.terminations, 1)
         self.waiter.wake()
 
     # The loop.
@@ -165,15 +164,25 @@ class Daemon:
             if self.round() or self.publish_flags():
                 continue
             self.round_began = None
-            if not (self.orders_due or self.terminations > (self.leaving_since is not None)):
+            if not (self.orders_due or self.leave_due):
                 self.waiter.wait(self.seconds_to_wait())
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the worker is to leave."""
+        return self.terminations > 0 or self.too_large is not None
+
+    @property
+    def leave_due(self) -> bool:
+        """Whether the worker is to begin to leave, or to end, in the next round."""
+        return self.must_end_by is not None or (self.leaves and self.leaving_since is None)
 
     def round(self) -> bool:
         """Run one round; return whether anything was done."""
         if self.orders_due:
             self.orders_due = False
             self.read_orders()
-        if self.terminations:
+        if self.leaves:
             self.leave()
         worker, exchange = self.worker, self.exchange
         if not worker.started:

@@ -287,7 +287,9 @@ class Heartbeat:
         elif step == "drain":
             self.loop.leave_because(text)
         else:
-            self.loop.process_exit.end(worker_files.EXIT_LIMIT, text)
+            self.loop.process_exit.end(
+                worker_files.EXIT_MEMORY, text
+            )  # a call is at fault, as after a MemoryError
 
     def end_without_files(self, failed: OSError) -> None:
         """End a process that cannot open files any more. This makes the reason known before the supervisor would presume the
