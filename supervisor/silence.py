@@ -40,7 +40,7 @@ def text_of(secs: float, call: tuple[str, int, float] | None, output: str) -> st
     if not where:
         why = "its process does not react to a signal either, so it is stopped, or waits for the system"
     else:
-        why = f"a call seems to hold Python's own lock (the GIL): its main thread is at {where}"
+        why = f"a thread seems to hold Python's own lock (the GIL); the main thread is at {where}"
     return f"has sent no heartbeat for {secs:.0f} s{doing}; {why}"
 
 

@@ -21,8 +21,8 @@ Current thread 0x00007f02 (most recent call first):
 def test_the_users_innermost_line_of_the_main_thread_is_named() -> None:
     assert place_in(DUMP) == "/home/u/bolts.py:12, in execute"
     assert text_of(6.2, ("count", 4, 1.0), DUMP) == (
-        "has sent no heartbeat for 6 s; at its last heartbeat it was in a call of count[4]; a call seems to hold Python's"
-        " own lock (the GIL): its main thread is at /home/u/bolts.py:12, in execute"
+        "has sent no heartbeat for 6 s; at its last heartbeat it was in a call of count[4]; a thread seems to hold Python's"
+        " own lock (the GIL); the main thread is at /home/u/bolts.py:12, in execute"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 from functools import partial
@@ -21,6 +22,7 @@ from worker.process.stacks import (
     IDLE_FRAMES,
     MOST_ASYNC,
     StackAnswers,
+    frames_of,
     siblings,
     stack_of_call,
     worker_stacks,
@@ -114,3 +116,14 @@ def test_a_damaged_question_is_logged_and_harms_nothing(tmp_path: Path, caplog: 
         assert "could not be written" in caplog.text
         caplog.clear()
     assert worker_files.read_stacks(tmp_path) is None
+
+
+def test_a_source_file_that_is_a_pipe_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "bolts.py")
+    made: dict[str, Any] = {}
+    exec(
+        compile("import sys\ndef execute():\n    return sys._getframe()\n", tmp_path / "bolts.py", "exec"),
+        made,
+    )
+    (line,) = frames_of([made["execute"]()], 1)
+    assert (line.file, line.line, line.code) == (str(tmp_path / "bolts.py"), 3, "")

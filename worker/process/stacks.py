@@ -111,6 +111,8 @@ def frames_of(stack: list[FrameType], most: int) -> tuple[StackFrame, ...]:
     found = []
     for frame in reversed(stack[:most]):
         file, line = frame.f_code.co_filename, frame.f_lineno or 0
-        code = linecache.getline(file, line).strip()
+        code = (
+            linecache.getline(file, line).strip() if os.path.isfile(file) else ""
+        )  # reading a pipe would wait
         found.append(StackFrame(short_line(file), line, frame.f_code.co_name, short_line(code)))
     return tuple(found)
