@@ -22,7 +22,7 @@ from squall.api.letters import LetterEntry, LetterPage
 from squall.cluster.paths import unquoted
 from squall.cluster.records import HeldLetters
 from squall.dead_letters.contents import BadLetters, KeptLetter, decode, encode
-from squall.dead_letters.folder import RESEND, LetterFolder, folder_name
+from squall.dead_letters.folder import DAMAGED_SECS, RESEND, LetterFolder, folder_name
 from supervisor.rare_warnings import RareWarnings
 from topology_api.errors import SquallError
 
@@ -37,8 +37,6 @@ _LATEST: Final = 1e11
 _MOST_SHOWN: Final = 16 * 1024 * 1024
 #: The codec whose values may move to another host: decoding them runs no code.
 MOVABLE: Final = "msgpack"
-#: A file without a readable letter is removed after this time.
-_DAMAGED_SECS: Final = 30 * 86_400.0
 #: The most topologies that are counted.
 _MOST_TOPOLOGIES: Final = 1000
 #: Where the letters begin that tasks are sending again; they follow all others.
@@ -220,7 +218,7 @@ class LetterCount:
                     _log.warning("dead letters cannot be read: %s", damage)
                 self._names[folder.path] = letters[0].letter.topology if letters else ""
                 known = _counted(letters, file.stamp)
-            if known.letters == 0 and now - int(file.name.partition("-")[0]) / 1000 > _DAMAGED_SECS:
+            if known.letters == 0 and now - int(file.name.partition("-")[0]) / 1000 > DAMAGED_SECS:
                 folder.remove(file.name)
                 continue
             if known.first is not None and known.first <= now:

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from squall.dead_letters.letter import DeadLetter, clean
+from squall.dead_letters.letter import DeadLetter, clean, text_of
 from topology_api.errors import SquallError
 
 FORMAT: Final = b"squall dead letters 1\n"
@@ -62,6 +62,17 @@ def with_values(letter: DeadLetter, row: Sequence[Any]) -> KeptLetter:
         why = f"its values have {len(body):,} bytes; the most that are kept are {MOST_BYTES:,}"
         break
     return KeptLetter(replace(letter, codec="", why_no_values=why))
+
+
+def as_text_only(letter: DeadLetter, why: str) -> KeptLetter:
+    """Return a letter without its values, which it shows as short texts. `why`: why they are not kept."""
+    values = tuple(
+        value if position in letter.as_text else text_of(value)
+        for position, value in enumerate(letter.values)
+    )
+    return KeptLetter(
+        replace(letter, values=values, as_text=tuple(range(len(values))), codec="", why_no_values=why)
+    )
 
 
 def values_of(kept: KeptLetter) -> tuple[Any, ...]:

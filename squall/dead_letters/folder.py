@@ -4,6 +4,7 @@
 <state>/letters/<topology>/
   <time>-<random>.letters   letters that were given up together
   <time>-<random>.acked     the same, if a dead-letter bolt acked each of them: they go first when the folder is full
+  <time>-<random>.letters.damaged   a file with letters that cannot be read, as it was before letters were taken out of it
   resend/<task>-<id>.letters   a letter that a task emits again; removed when its tree is acked
   lock                      locked while letters are taken out of a file, or move to another one
 ```
@@ -38,10 +39,13 @@ from topology_api.errors import SquallError
 
 KEPT: Final = ".letters"
 ACKED: Final = ".acked"
+DAMAGED: Final = ".damaged"
 RESEND: Final = "resend"
 LOCK: Final = "lock"
 #: The most bytes of a file that is read.
 MOST_BYTES: Final = 128 * 1024 * 1024
+#: Seconds for which letters that cannot be read are kept.
+DAMAGED_SECS: Final = 30 * 86_400.0
 #: Disks give space to files in blocks of this size.
 _BLOCK: Final = 4096
 _NAME: Final = re.compile(r"[0-9]{1,16}-[0-9a-f]{8}(\.letters|\.acked)")
@@ -158,9 +162,12 @@ class LetterFolder:
             os.unlink(self.path / name)
 
     def mark_acked(self, name: str, acked: Collection[str]) -> None:
-        """Note that a dead-letter bolt has acked these letters of a file, and none of its others."""
+        """Note that a dead-letter bolt has acked these letters of a file, and none of its others. Raises `SquallError` if the
+        file is damaged, and `OSError`."""
         with self.locked():
-            letters, _ = self.read(name)
+            letters, damage = self.read(name)
+            if damage:  # the files that are marked go first, and what is behind the damage is not acked
+                raise SquallError(damage)
             done = [each for each in letters if each.letter.id in acked]
             left = [each for each in letters if each.letter.id not in acked]
             if not left:
@@ -170,27 +177,31 @@ class LetterFolder:
             if done:
                 began = int(name.partition("-")[0]) / 1000
                 self.add(done, began, acked=True)
-                self.replace(name, left)
+                self._replace(name, left)
 
     def take_letters(self, name: str, wanted: Callable[[KeptLetter], bool]) -> list[KeptLetter]:
-        """Remove letters from a file, and return them. To be called with the folder locked. Raises `OSError`."""
+        """Remove letters from a file, and return them. A damaged file is kept as it was, under another name. To be called with
+        the folder locked. Raises `OSError`."""
         letters, damage = self.read(name)
         taken = [each for each in letters if wanted(each)]
-        if len(taken) == len(letters) and not damage:
+        if taken and damage:
+            with suppress(FileExistsError):  # the rest of an earlier damage is there already
+                os.link(self.path / name, self.path / f"{name}{DAMAGED}", follow_symlinks=False)
+        if taken and len(taken) == len(letters):
             self.remove(name)
         elif taken:
-            self.replace(name, [each for each in letters if not wanted(each)])
+            self._replace(name, [each for each in letters if not wanted(each)])
         return taken
 
-    def replace(self, name: str, letters: Iterable[KeptLetter]) -> None:
-        """Replace the letters of a file. To be called with the folder locked. Raises `OSError`."""
+    def _replace(self, name: str, letters: Iterable[KeptLetter]) -> None:
         write_bytes(self.path, name, encode(letters), 0o600, durable=True)
 
     def sweep(self) -> None:
-        """Remove what killed processes have left, and folders that are empty."""
+        """Remove what killed processes have left, damaged files after their time, and folders that are empty."""
         for folder in (self.path / RESEND, self.path):
             for name in _names(folder):
-                if name.endswith(TEMPORARY) and _is_old(folder / name):
+                old = {TEMPORARY: 3600.0, DAMAGED: DAMAGED_SECS}.get(Path(name).suffix)
+                if old is not None and _is_older(folder / name, old):
                     with suppress(OSError):
                         os.unlink(folder / name)
         if not self.files() and not self.resends():
@@ -271,6 +282,6 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _is_old(path: Path) -> bool:
-    """Whether no process can still be writing a temporary file."""
-    return time.time() - path.lstat().st_mtime > 3600
+def _is_older(path: Path, secs: float) -> bool:
+    """Whether a file was changed so long ago: no process can still be writing it, or it is kept no longer."""
+    return time.time() - path.lstat().st_mtime > secs

@@ -174,7 +174,9 @@ def close(cluster: LocalCluster, ended: Ended, interrupts: Interrupts, processes
         except EndNow:
             how = "cut off"
             end_at_once(cluster, interrupts, processes, shutdown)
-    return Ended(how, cluster.last_status(ended.status.name), ended.seconds, ended.reported)
+    name = ended.status.name
+    letters = cluster.dead_letters(name) or ended.letters  # the files of worker processes are gone
+    return Ended(how, cluster.last_status(name), ended.seconds, ended.reported, letters)
 
 
 def opening(topology: Topology, conf: Mapping[str, object], processes: bool) -> str:

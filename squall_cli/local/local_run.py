@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotDone  # the built-in one only since Python 3.11
 from contextlib import suppress
@@ -19,6 +20,7 @@ from types import FrameType
 
 from local_cluster import LocalCluster, TopologyStatus
 from local_cluster.driver import STOP_SECS
+from squall.dead_letters.letter import DeadLetter
 from squall_cli.local.rates import Rates
 from squall_cli.local.worker_logs import WorkerLogs
 from squall_cli.terminal import formats
@@ -60,6 +62,8 @@ class Ended:
     seconds: float
     #: Whether the error report that made the topology fail was shown.
     reported: bool = False
+    #: What the spouts gave up.
+    letters: Sequence[DeadLetter] = ()
 
 
 @dataclass(eq=False)
@@ -101,7 +105,8 @@ class LocalRun:
         if self.status.state == "FAILED":
             self.how = "failed"
         reported = self.status.error is not None and self.feed.has_shown(self.status.error, self.status)
-        return Ended(self.how, self.status, time.monotonic() - self.started, reported)
+        seconds = time.monotonic() - self.started
+        return Ended(self.how, self.status, seconds, reported, self.cluster.dead_letters(self.name))
 
     def over(self) -> bool:
         """Return whether the topology has ended and its workers are gone."""

@@ -6,10 +6,12 @@ Must not know: terminals, clusters.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from squall.dead_letters.letter import DeadLetter
 from squall.reports.error_reports import STARTING
 from squall.status import TopologyStatus
 from squall_cli.local.local_run import Ended
@@ -19,7 +21,11 @@ from squall_cli.terminal.component_table import final_table, rows_of, with_left
 from squall_cli.terminal.error_feed import report_of_failure, troubles
 from squall_cli.terminal.lines import Line
 from squall_cli.terminal.views import MOST_TROUBLE
+from worker.errors.reports import one_line
+from worker.tracking.dead_letters import MOST_IN_MEMORY
 
+#: How many different reasons of dead letters are shown.
+FIRST_REASONS = 3
 #: The words for each outcome.
 OUTCOMES = {
     "completed": "completed in",
@@ -123,7 +129,32 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
         count = formats.plural(trouble.count, "error")
         room = min(max(width - len(count) - 6, 40), MOST_TROUBLE)  # below 40, the line may wrap
         lines.append((("  ", ""), (count, "bad"), (f" in {formats.cropped_inside(trouble.line, room)}", "")))
+    return lines + letter_lines(ended.letters, width)
+
+
+def letter_lines(letters: Sequence[DeadLetter], width: int) -> list[Line]:
+    """Return how many tuples were given up, and the first reasons. They end with the run, so nothing else shows them."""
+    if not letters:
+        return []
+    count = ("at least " if len(letters) >= MOST_IN_MEMORY else "") + formats.plural(
+        len(letters), "dead letter"
+    )
+    lines: list[Line] = [(("  ", ""), (count, "bad"), (", kept until the end of this run:", ""))]
+    reasons = Counter(map(reason_of, letters))
+    first = list(reasons.items())[:FIRST_REASONS]
+    for reason, times in first:
+        room = min(max(width - len(f"{times:,}") - 6, 40), MOST_TROUBLE)
+        lines.append((("    ", ""), (f"{times:,}", "bad"), (f" {formats.cropped_inside(reason, room)}", "")))
+    if others := len(letters) - sum(times for _, times in first):
+        lines.append((("    ", ""), (f"{others:,}", "bad"), (" for other reasons", "")))
     return lines
+
+
+def reason_of(letter: DeadLetter) -> str:
+    """Return why a tuple was given up, in a line that tuples with the same reason share."""
+    failure = letter.failure
+    where = f" in {failure.component}" if failure.component else ""
+    return one_line(f"{failure.reason}{where}" + (f": {failure.error}" if failure.error else ""))
 
 
 def as_json(ended: Ended, exit_status: int, reason: str | None) -> Any:
@@ -143,6 +174,7 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> Any:
         "seconds": ended.seconds,
         "trees": {name: number for name, number in vars(trees).items() if name != "first_failure"},
         "first_failure": trees.first_failure or None,
+        "dead_letters": len(ended.letters),
         "executed": total,
         "rate": per_second(total, ended),
         "components": values["components"],

@@ -250,5 +250,7 @@ def test_a_letter_that_fits_no_stream_any_more_returns_with_the_reason(tmp_path:
         ):
             folder.add_resend(kept.letter.task, KeptLetter(changed, kept.body))
             eventually(lambda: any(why in each.note for each in cluster.dead_letters("poisoned")))  # noqa: B023
-            for left in folder.files():
-                folder.remove(left.name)
+            with folder.locked():  # the worker is done with it
+                assert folder.resends() == []
+                for left in folder.files():
+                    folder.remove(left.name)

@@ -51,6 +51,10 @@ def test_trees_that_failed_for_good_are_counted_with_the_first_reason() -> None:
     assert "after 2 attempts: ValueError: 7 is refused (" in last
     assert f"{TOPOLOGIES}:" in last
     assert "27 trees acked, 3 failed" in result.stdout
+    assert (
+        "  3 dead letters, kept until the end of this run:\n    1 failed in work: ValueError: 7 is"
+        in result.stdout
+    )
 
 
 def test_failures_can_be_allowed() -> None:
@@ -58,6 +62,7 @@ def test_failures_can_be_allowed() -> None:
     summary = json.loads(result.stdout)
     assert (result.returncode, summary["exit_status"], summary["reason"]) == (0, 0, None)
     assert summary["trees"] == {"acked": 27, "failed": 3, "left": 0, "replayed": 3}
+    assert summary["dead_letters"] == 3
     assert "message id 7: failed in work[" in summary["first_failure"]
 
 

@@ -18,7 +18,9 @@ from squall_cli.terminal.component_table import rows_of
 from squall_cli.terminal.error_feed import ErrorFeed, troubles
 from squall_cli.terminal.lines import plain
 from squall_cli.terminal.views import component_text
+from tests.letter_samples import kept_letter
 from tests.squall_cli.run_process import CAP, environment
+from topology_api import Failure
 
 SPOUT = ComponentStatus(
     "spout", 1, emitted=10, executed=0, acked=10, failed=0, replayed=0, pending=0, errors=0
@@ -124,6 +126,25 @@ def test_the_summary_has_trees_tuples_and_time() -> None:
 def test_the_summary_of_untracked_tuples_mentions_no_trees() -> None:
     untracked = replace(SPOUT, acked=0)
     assert "tree" not in "\n".join(plain(line) for line in summary_lines(ended("completed", untracked), 100))
+
+
+def test_the_summary_has_the_number_of_dead_letters_and_the_first_reasons() -> None:
+    errors = ["poison", "too late", "poison", "no key", "no\nroom", "odd"]
+    letters = [
+        kept_letter(number, failure=Failure("failed", "b", number, text, 3)).letter
+        for number, text in enumerate(errors)
+    ]
+    found = replace(ended("completed", FAILED), letters=letters)
+    lines = [plain(line) for line in summary_lines(found, 100)]
+    assert lines[-5:] == [
+        "  6 dead letters, kept until the end of this run:",
+        "    2 failed in b: poison",
+        "    1 failed in b: too late",
+        "    1 failed in b: no key",
+        "    2 for other reasons",
+    ]
+    assert as_json(found, 0, None)["dead_letters"] == 6
+    assert "dead letter" not in "\n".join(plain(line) for line in summary_lines(ended("completed"), 100))
 
 
 def test_json_is_valid_whatever_a_gauge_returns() -> None:

@@ -69,6 +69,7 @@ def test_errors_of_workers_are_shown_and_failed_trees_make_the_run_fail() -> Non
     result = squall_run(topology("refuses"), "--workers", "7")  # of 3 tasks
     assert result.returncode == 1
     assert "27 trees acked, 3 failed (3 replays)" in result.stdout
+    assert "  3 dead letters, kept until the end of this run:\n" in result.stdout
     assert result.stderr.count("execute() raised ValueError: ") == 1, "each place is shown once"
     assert "run_topologies.py:" in result.stderr
     last = result.stderr.splitlines()[-1]

@@ -11,12 +11,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from squall.dead_letters.contents import KeptLetter, size_of, values_of, with_values
+from squall.dead_letters.contents import KeptLetter, as_text_only, size_of, values_of, with_values
 from squall.dead_letters.folder import RESEND, LetterFolder, folder_name, on_disk
 from topology_api.errors import SquallError
 from worker.loop.worker import Worker
@@ -29,6 +30,8 @@ _MEGABYTE: Final = 1_000_000
 #: A larger file has only one letter: who reads letters reads a whole file.
 MOST_A_FILE: Final = 8 * _MEGABYTE
 _DAY_SECS: Final = 86_400.0
+#: No file system's clock is coarser.
+_TICK_SECS: Final = 2.0
 
 
 class LetterFiles:
@@ -60,15 +63,20 @@ class LetterFiles:
         now = self.wall_clock()
         until = None if self.keep_secs is None else now + self.keep_secs
         done = 0
-        letters = [with_values(replace(each.letter, expires_at=until), each.row) for each in given_up]
+        letters = [
+            self._within(with_values(replace(each.letter, expires_at=until), each.row)) for each in given_up
+        ]
         try:
             fitting = self._fitting(letters)
             for part in parts_of(fitting):
-                self._remember(self.folder.add(part, now), part)
-                done += len(part)
-                for each in part:
-                    if each.letter.resent:
-                        self.folder.remove_resend(self.task, each.letter.id)
+                again = [each.letter.id for each in part if each.letter.resent]
+                with (
+                    self.folder.locked() if again else nullcontext()
+                ):  # an operator may send one again at this moment
+                    self._remember(self.folder.add(part, now), part)
+                    done += len(part)
+                    for id in again:
+                        self.folder.remove_resend(self.task, id)
         except (OSError, SquallError) as error:
             self.why_not = cannot_write(self.folder.path, error)
             return done
@@ -76,15 +84,28 @@ class LetterFiles:
             self.why_not = is_full(self.folder.path, self.most)
         return done
 
+    def _within(self, kept: KeptLetter) -> KeptLetter:
+        """Return a letter that has room in an empty folder: for a larger one the spout would wait for ever."""
+        size = size_of(kept)
+        if kept.letter.resent or on_disk(size) <= self.most:
+            return kept
+        most = f"all dead letters together may take {self.most:,} (topology.dead.letters.mb)"
+        return as_text_only(kept.letter, f"the letter has {size:,} bytes with its values; {most}")
+
     def _fitting(self, letters: list[KeptLetter]) -> list[KeptLetter]:
-        """Return the first letters, as many as there is room for; letters that a dead-letter bolt has acked make room."""
-        sizes = [size_of(each) for each in letters]
-        free = self.most - self.folder.used()
-        if free < on_disk(sum(sizes)):
-            self.folder.remove_acked(on_disk(sum(sizes)) - free)
-            free = self.most - self.folder.used()
-        while sizes and free < on_disk(sum(sizes)):
-            sizes.pop()
+        """Return the first letters, as many as there is room for; letters that a dead-letter bolt has acked make room. A letter
+        that was sent again has its room already."""
+        here = {id for task, id, _ in self.folder.resends() if task == self.task}
+        sizes = [0 if each.letter.id in here else size_of(each) for each in letters]
+
+        def lack() -> int:
+            new = on_disk(sum(sizes))
+            return self.folder.used() + new - self.most if new else 0
+
+        if (missing := lack()) > 0:
+            self.folder.remove_acked(missing)
+            while lack() > 0:
+                sizes.pop()
         return letters[: len(sizes)]
 
     def _remember(self, name: str, letters: list[KeptLetter]) -> None:
@@ -126,8 +147,9 @@ class LetterFiles:
         if kept is None:
             return
         try:
-            self.folder.add([replace(kept, letter=replace(kept.letter, note=why))], self.wall_clock())
-            self.folder.remove_resend(self.task, id)
+            with self.folder.locked():  # an operator may send it again at this moment
+                self.folder.add([replace(kept, letter=replace(kept.letter, note=why))], self.wall_clock())
+                self.folder.remove_resend(self.task, id)
         except (OSError, SquallError) as error:
             _log.warning("dead letter %s cannot be put back: %s", id, error)
 
@@ -181,6 +203,8 @@ class Letters:
         self.keep_secs = None if days is None else float(days) * _DAY_SECS
         self.time_of, self.wake = time_of, wake
         self.mark: object = None
+        #: The spout tasks at the last look. A task may come to a running worker, and the letters of its folder with it.
+        self.tasks: dict[int, SpoutTask] = {}
         #: The letters that were handed to a task and still have their file: task, id, stamp of the file.
         self.handed: set[tuple[int, str, tuple[int, int]]] = set()
 
@@ -192,17 +216,20 @@ class Letters:
         """Hand letters that are to be sent again to their tasks. For the heartbeat's thread."""
         try:
             stat = os.stat(self.folder.path / RESEND)
-        except OSError:
+        except OSError:  # none was ever sent again, or all have been
+            self.mark, self.tasks, self.handed = None, {}, set()
             return
         mark = stat.st_ino, stat.st_mtime_ns
-        if mark == self.mark:
-            return
         tasks = {id: task for id, task in list(self.worker.tasks.items()) if isinstance(task, SpoutTask)}
+        if mark == self.mark and tasks == self.tasks:
+            return
         if not all(task.opened for task in tasks.values()):
             return  # the mark stays old, so that this is looked at again
-        self.mark = mark
+        # Two changes within a tick of the file system's clock have the same mark.
+        settled = abs(time.time() - stat.st_mtime) > _TICK_SECS
+        before, self.mark, self.tasks = self.tasks, mark if settled else None, tasks
         there = {(task, id, file.stamp) for task, id, file in self.folder.resends() if task in tasks}
-        new = there - self.handed
+        new = there - {each for each in self.handed if tasks.get(each[0]) is before.get(each[0])}
         self.handed = there
         for task, id, _ in sorted(new):
             kept = self.folder.read_resend(task, id)

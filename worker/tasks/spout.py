@@ -29,7 +29,7 @@ from worker.tasks.final_failures import (
     own_trees,
     send_again,
 )
-from worker.tasks.spout_letters import ForBolt, SpoutLetters
+from worker.tasks.spout_letters import ForBolt, Resent, SpoutLetters
 from worker.tasks.spout_wait import SpoutWait, seconds_of
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.ack_batch import AckColumns
@@ -171,10 +171,12 @@ class SpoutTask(Task):
         times = []
         if self.replays and not self.blocked and not self.full():
             times.append(self.replays[0][0])
-        if self.active and not (self.draining or self.finished or self.blocked or self.at_limit()):
+        letters = self.letters
+        if letters.batch and not (self.blocked and self.final_calls_emit):
+            times.append(letters.retry_at)
+        waits = letters.waits is not None or self.draining or self.finished or self.blocked
+        if self.active and not (waits or self.at_limit()):
             times.append(self.wait.not_before)
-        if self.letters.batch:
-            times.append(self.letters.retry_at)
         return min(times, default=None)
 
     # Running.
@@ -406,7 +408,7 @@ class SpoutTask(Task):
         if history is not None:
             self.outages.end()
         failure = replace(failure, attempts=emission[4])
-        if failure.reason == "stopped" or self.replay is None:
+        if failure.reason == "stopped" or (self.replay is None and type(message_id) is not Resent):
             fail_for_good(self, emission, failure)
         else:
             self.letters.batch.append((emission, failure))
