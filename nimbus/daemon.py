@@ -30,6 +30,7 @@ from nimbus.http.handlers import Services
 from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.replacing import ReplaceTerms
 from nimbus.security.changes import ChangeFiles
 from nimbus.security.secrets import Secrets
 from squall.cluster.identity import OtherCluster
@@ -229,7 +230,10 @@ class NimbusDaemon:
             keyring=self._secrets.ring,
             counters=self.counters,
             supervisor_timeout_secs=self._settings.number("nimbus.supervisor.timeout.secs"),
-            replace_timeout_secs=self._settings.number("nimbus.replace.timeout.secs"),
+            replacing=ReplaceTerms(
+                self._settings.number("nimbus.replace.timeout.secs"),
+                int(self._settings.number("nimbus.versions.keep")),
+            ),
             wall_clock=time.time,
             poll_secs=LOOK_SECS,
             turned_away=lambda: self._listener.admission.turned_away,

@@ -268,6 +268,12 @@ _TABLE = (
         _seconds(),
     ),
     Option(
+        "nimbus.versions.keep", (int,), 5, "versions", "daemon",
+        "How many earlier versions of a topology are kept for `squall rollback`, with their pickles in ZooKeeper (at most 4 MB "
+        "each) and their files on the hosts of Nimbuses. A kill removes them. 0: none.",
+        _whole(0, 100, "versions"),
+    ),
+    Option(
         "supervisor.worker.lease.secs", (int, float), 20, "seconds", "daemon",
         "How long workers continue without their supervisor. It must be at least 2 less than nimbus.supervisor.timeout.secs, "
         "so that no worker is still running when its tasks move to another host.",

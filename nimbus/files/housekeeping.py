@@ -20,6 +20,7 @@ from nimbus.counters.counting import Counters
 from nimbus.files.missing_files import Inventory, MissingFiles
 from nimbus.files.stored_files import FileStore
 from nimbus.lifecycle.replacing import every_record
+from nimbus.lifecycle.versions import files_of_versions
 from squall.clock import Clock
 from squall.cluster import paths
 from squall.cluster.records import NimbusRecord
@@ -126,20 +127,22 @@ class Housekeeping:
     def _look_for_missing(self) -> None:
         """Find missing files, ask which Nimbus has them, and fetch them."""
         needed, _ = needed_files(self._registry)
-        missing = self._missing_of(needed)
+        kept, _ = kept_files(self._registry)
+        missing = self._missing_of(kept)
         if not missing:
             self.missing.update({}, (), self.clock.now())
             return
+        urgent = {sha256: name for sha256, name in missing.items() if sha256 in needed}
         others = {each.id: each for each in self._registry.all_nimbuses() if each.id != self.me.id}
         answers = [self._ask_one(other, missing, needed.keys() - missing.keys()) for other in others.values()]
         believed = [replace(each, has=each.has - self._sources.wrong(each.nimbus)) for each in answers]
-        self.missing.update(missing, believed, self.clock.now())
+        self.missing.update(urgent, believed, self.clock.now())
         for sha256, name in missing.items():
             holders = [each.nimbus for each in answers if sha256 in each.has]
             for holder in self._sources.order(sha256, holders):
                 if self._ending or self._fetch(sha256, name, others[holder]):
                     break
-        self.missing.update(self._missing_of(missing), believed, self.clock.now())
+        self.missing.update(self._missing_of(urgent), believed, self.clock.now())
         self._told = {sha256: text for sha256, text in self._told.items() if sha256 in missing}
 
     def _ask_one(self, other: NimbusRecord, missing: Collection[str], here: Collection[str]) -> Inventory:
@@ -176,7 +179,7 @@ class Housekeeping:
         # Keep the topologies of the previous check, too: the list of topologies that was just read may be some seconds old.
         self.counters.keep(known | self._known, unread)
         self._known = known
-        needed, unread = needed_files(self._registry)
+        needed, unread = kept_files(self._registry)
         if unread:
             return  # a record that cannot be read may need any file
         for sha256 in self.files.collect(needed, UNUSED_SECS):
@@ -197,3 +200,11 @@ def needed_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:
     """
     records, unread = every_record(registry)
     return {sha256: record.name for record in records for sha256 in record.files.values()}, unread
+
+
+def kept_files(registry: Registry) -> tuple[Mapping[str, str], set[str]]:
+    """Return the same as `needed_files`, together with the files of earlier versions. Nimbuses keep these files, but a Nimbus
+    that lacks one of them may lead."""
+    earlier, unread_versions = files_of_versions(registry)
+    needed, unread = needed_files(registry)
+    return {**earlier, **needed}, unread | unread_versions

@@ -42,9 +42,10 @@ from nimbus.lifecycle.cleanup import (
 )
 from nimbus.lifecycle.notes import with_news
 from nimbus.lifecycle.rebalancing import WORKERS
-from nimbus.lifecycle.replacing import Replacements, check_proved
+from nimbus.lifecycle.replacing import USUAL_TERMS, Replacements, ReplaceTerms, check_proved
 from nimbus.lifecycle.states import KILLED
 from nimbus.lifecycle.transition import message_timeout, restart_deadlines, transition
+from nimbus.lifecycle.versions import EarlierVersions
 from nimbus.placement.supervisors import Supervisors, set_drained
 from nimbus.submission.accept import Intake, check_wait
 from nimbus.submission.set_options import rebalanced
@@ -62,7 +63,6 @@ from topology_api.wording import typed
 _log = logging.getLogger(__name__)
 
 SUPERVISOR_TIMEOUT = cast(float, OPTIONS["nimbus.supervisor.timeout.secs"].default)
-REPLACE_TIMEOUT = cast(float, OPTIONS["nimbus.replace.timeout.secs"].default)
 
 
 class Nimbus:
@@ -76,7 +76,7 @@ class Nimbus:
         keyring: TopologyKeys | None = None,
         counters: Counters | None = None,
         supervisor_timeout_secs: float = SUPERVISOR_TIMEOUT,
-        replace_timeout_secs: float = REPLACE_TIMEOUT,
+        replacing: ReplaceTerms = USUAL_TERMS,
         wall_clock: Callable[[], float] | None = None,
         poll_secs: float | None = None,
         stamp: Callable[[], str] | None = None,
@@ -96,8 +96,14 @@ class Nimbus:
         self.supervisors = Supervisors(registry, supervisor_timeout_secs, clock.now(), turned_away)
         self._assigner = Assigner(registry, keyring)
         ended = EndedVersions(registry, self.counters, self._wall_clock)
+        earlier = EarlierVersions(registry, replacing.versions_kept, self._wall_clock)
+
+        def keep(record: TopologyRecord, how: str) -> None:
+            ended.keep(record, how)
+            earlier.keep(record, how)
+
         self._replacements = Replacements(
-            registry, self._assigner, replace_timeout_secs, self._wall_clock, ended.keep
+            registry, self._assigner, replacing.timeout_secs, self._wall_clock, keep
         )
         self._intake = Intake(registry, keyring, self._replacements, stamp)
         self._backoff = TopologyBackoff()
@@ -109,6 +115,7 @@ class Nimbus:
             self.counters,
             self._wall_clock,
             ended,
+            earlier,
         )
         self._dirty = DirtySet()
         #: The time at which `tick` is due if nothing changes before that time; None: never.

@@ -32,6 +32,7 @@ _IGNORED: Final = (
     paths.LEADERSHIP,
     paths.NIMBUSES,
     paths.PRESENCE,
+    paths.VERSIONS,
 )
 
 

@@ -1,7 +1,8 @@
 """Carries out the steps that are due for one topology: events, placement, moves, removal; and the sweep that follows.
 
 The sweep removes orphans: values of a topology that has no record, because its submission was never finished or the topology
-was removed. Values of a topology whose record cannot be read are not orphans.
+was removed. Of an earlier version that is kept (`nimbus.lifecycle.versions`), only the bundle stays. Values of a topology whose
+record cannot be read are not orphans.
 Must not know: commands, when a topology's steps are checked.
 """
 
@@ -26,7 +27,9 @@ from nimbus.lifecycle.replacing import Replacements, every_record
 from nimbus.lifecycle.states import INACTIVE, KILLED, REBALANCING, REPLACING, RUNNING, step
 from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
 from nimbus.lifecycle.trial import NO_TRIAL, Evidence, Trial, observed, with_start
+from nimbus.lifecycle.versions import EarlierVersions
 from nimbus.placement.supervisors import Supervisors
+from squall.cluster import paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry, name_of
@@ -48,6 +51,7 @@ class TopologySteps:
     counters: Counters
     wall_clock: Callable[[], float]
     ended: EndedVersions
+    versions: EarlierVersions
     #: The time at which the next sweep is due; None: there is nothing to sweep.
     sweep_at: float | None = None
     #: What is known of the versions on trial, by their id.
@@ -171,6 +175,9 @@ class TopologySteps:
             self.counters.close(record, components_of(description))
         except BadBlob as error:  # the topology is removed nevertheless
             _log.warning("%s: its final counters are lost: %s", record.name, error)
+        if self.versions.ids_of(record.name):
+            self.sweep_at = now  # before they are dropped: afterwards nothing points to their bundles
+            self.versions.drop(record.name)
         if self.replacements.drop(record.name):
             self.sweep_at = now
         remove_all_of(self.registry, self.assigner.keys, record.id)
@@ -189,10 +196,15 @@ class TopologySteps:
         self.replacements.drop_nameless()
         records, unread = every_record(self.registry)
         known = {record.id for record in records}
-        for topology_id in sorted(self.registry.known_ids() - known):
+        present = {record.name: record.id for record in self.registry.all_topologies()}
+        earlier = self.versions.sweep(present, unread) - known
+        for topology_id in sorted(self.registry.known_ids() - known - earlier):
             if name_of(topology_id) not in unread:
                 remove_all_of(self.registry, self.assigner.keys, topology_id)
                 _log.info("%s: removed its leftovers", topology_id)
+        for topology_id in sorted(self.registry.known_ids(paths.OF_RUNNING) & earlier):
+            remove_all_of(self.registry, self.assigner.keys, topology_id, paths.OF_RUNNING)
+            _log.info("%s: removed what it has besides its bundle", topology_id)
         self.counters.keep(known, unread)
         # Values that may belong to a topology that cannot be read are swept once it can be read.
         self.sweep_at = now + SWEEP_AFTER if unread else None

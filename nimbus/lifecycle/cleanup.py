@@ -9,12 +9,13 @@ Must not know: who kills a topology.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from shlex import quote
 from typing import Protocol
 
 from nimbus.lifecycle.progress import LifecycleView, workers_of
 from nimbus.lifecycle.states import FAILED
+from squall.cluster import paths
 from squall.cluster.records import BadRecord, SupervisorRecord, TopologyRecord
 from squall.cluster.registry import Registry, name_of, number_of
 from squall.values import TaskRow
@@ -92,11 +93,16 @@ def view_of(registry: Registry, record: TopologyRecord, supervisors: Collection[
     return LifecycleView(record, assignment, leaving, registry.reports(record.id), supervisors)
 
 
-def remove_all_of(registry: Registry, keys: TopologyKeys | None, topology_id: str) -> None:
-    """Remove all values of a topology except its record."""
+def remove_all_of(
+    registry: Registry,
+    keys: TopologyKeys | None,
+    topology_id: str,
+    folders: Sequence[str] = paths.OF_TOPOLOGIES,
+) -> None:
+    """Remove the keys of a topology and its values in these folders, which do not include its record."""
     if keys is not None:
         keys.forget(topology_id)
-    registry.remove_all_of(topology_id)
+    registry.remove_all_of(topology_id, folders)
 
 
 def clear(registry: Registry, name: str, reason: str, now: float) -> TopologyRecord | None:

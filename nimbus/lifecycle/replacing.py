@@ -35,7 +35,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from msgspec.structs import replace
 
@@ -52,6 +52,7 @@ from squall.cluster.registry import Registry
 from squall.reports.event_text import sentence
 from squall.reports.events import Event
 from squall.values import TopologyState
+from topology_api.options import OPTIONS
 
 _log = logging.getLogger(__name__)
 
@@ -198,6 +199,18 @@ def _found(part: str, records: RecordSet[TopologyRecord], name: str) -> Found:
         return records.get(name)
     except BadRecord as error:
         return Event("unreadable", part=part, error=str(error))
+
+
+@dataclass(frozen=True)
+class ReplaceTerms:
+    """A site's terms for new versions. timeout_secs: within which a version has to prove that it runs; versions_kept: how many
+    earlier versions are kept."""
+
+    timeout_secs: float = cast(float, OPTIONS["nimbus.replace.timeout.secs"].default)
+    versions_kept: int = cast(int, OPTIONS["nimbus.versions.keep"].default)
+
+
+USUAL_TERMS: Final = ReplaceTerms()
 
 
 @dataclass(eq=False, repr=False)

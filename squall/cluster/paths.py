@@ -14,6 +14,7 @@
 /assignments/<id>                  Assignment: the workers that a topology has
 /leaving/<id>                      Assignment: workers that were withdrawn and have not ended yet
 /former/<id>                       Assignment: the workers that were withdrawn last, kept so that their logs can be found
+/versions/<id>                     VersionRecord: a version that had the name of its topology before, for a rollback
 /ended/<id>                        EndedVersion: the errors and counters of a version that has ended, for a while
 /letters/<supervisor>              HeldLetters: how many dead letters of which topologies are on a supervisor's host
 /reports/<id>/<worker>             WorkerReport: the last report of a worker
@@ -41,6 +42,7 @@ ASSIGNMENTS = "/assignments"
 LEAVING = "/leaving"
 FORMER = "/former"
 ENDED = "/ended"
+VERSIONS = "/versions"
 REPORTS = "/reports"
 SUPERVISORS = "/supervisors"
 KEYS = "/keys"
@@ -58,6 +60,8 @@ REPLACEMENTS = "/replacements"
 REPLACED = "/replaced"
 #: The folders with values of one topology, by the topology's id.
 OF_TOPOLOGIES = (ASSIGNMENTS, LEAVING, FORMER, REPORTS, KEYS, BLOBS)
+#: Of these, the folders with values that an earlier version does not keep.
+OF_RUNNING = (ASSIGNMENTS, LEAVING, FORMER, REPORTS, KEYS)
 #: Used in place of a topology's id for the operators' token.
 OPERATOR = "operator"
 

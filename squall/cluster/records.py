@@ -6,6 +6,7 @@
 | `Assignment` | topology that has workers; also for its leaving workers, and for the workers that it had last | Nimbus |
 | `SupervisorRecord` | registered supervisor | the supervisor |
 | `NimbusRecord` | running Nimbus, leading or not | that Nimbus |
+| `VersionRecord` | earlier version of a topology, for a rollback | Nimbus |
 | `EndedVersion` | version of a topology that has ended, for some days | Nimbus |
 | `WorkerReport` | worker that has reported | its host, through Nimbus |
 
@@ -184,6 +185,26 @@ class NimbusRecord(Struct, frozen=True):
     started: Finite = 0.0
 
 
+class VersionRecord(Struct, frozen=True):
+    """A version that had the name of its topology before another version: all that its submission needs to be repeated, except
+    bundle and files. `id` is that of its submission."""
+
+    id: str
+    name: str
+    #: "replaced" or "rolled back".
+    how: str
+    error: str | None
+    #: Seconds since 1970.
+    submitted: Finite
+    ended: Finite
+    conf: Mapping[str, object]
+    component_confs: Mapping[str, Mapping[str, object]]
+    #: As in `TopologyRecord`.
+    files: Mapping[str, str]
+    python: str
+    set_options: SetOptions | None = None
+
+
 class EndedVersion(Struct, frozen=True):
     """What is kept of a version that was killed, replaced or rolled back. `id` is that of its submission."""
 
@@ -250,7 +271,14 @@ class HeldLetters(Struct, frozen=True):
 
 
 Record = (
-    TopologyRecord | Assignment | SupervisorRecord | NimbusRecord | EndedVersion | WorkerReport | HeldLetters
+    TopologyRecord
+    | Assignment
+    | SupervisorRecord
+    | NimbusRecord
+    | VersionRecord
+    | EndedVersion
+    | WorkerReport
+    | HeldLetters
 )
 R = TypeVar("R", bound=Record)
 
@@ -319,11 +347,11 @@ def _decoded(kind: type[R], data: bytes) -> R:
         record = read_exactly(kind, body, optional=_LATER)
     except WrongValue as error:
         raise BadRecord(str(error)) from error
-    if isinstance(record, TopologyRecord):
+    if isinstance(record, TopologyRecord | VersionRecord):
         for key, least in _RECKONED_WITH.items():
             value = record.conf.get(key)
             if type(value) not in (int, float) or not least <= cast(float, value) < math.inf:
-                raise BadRecord(f"TopologyRecord.conf[{key!r}] cannot be {value!r:.80}")
+                raise BadRecord(f"{name}.conf[{key!r}] cannot be {value!r:.80}")
     return record
 
 
@@ -347,4 +375,6 @@ JSON = json.JSONEncoder(default=_json_values, separators=(",", ":"))
 _EXACT_JSON = json.JSONEncoder(default=_json_values, separators=(",", ":"), allow_nan=False)
 
 
-build_type_info(TopologyRecord, Assignment, SupervisorRecord, NimbusRecord, EndedVersion, WorkerReport)
+build_type_info(
+    TopologyRecord, Assignment, SupervisorRecord, NimbusRecord, VersionRecord, EndedVersion, WorkerReport
+)

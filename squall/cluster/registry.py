@@ -12,7 +12,7 @@ Must not know: what the records mean, or when a record has to change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from squall.cluster import paths, records
@@ -41,6 +41,8 @@ class Registry:
         )
         self.leaving = RecordSet(known, records.Assignment, paths.LEAVING, of_topology, _has_no_worker)
         self.former = RecordSet(known, records.Assignment, paths.FORMER, of_topology)
+        #: By topology id: earlier versions of topologies, for a rollback (see `nimbus.lifecycle.versions`).
+        self.versions = RecordSet(known, records.VersionRecord, paths.VERSIONS, "id")
         #: By topology id: what is kept of versions that have ended (see `nimbus.counters.ended`).
         self.ended = RecordSet(known, records.EndedVersion, paths.ENDED, "id")
         #: A supervisor writes its own record, over any other value. The record is removed when the supervisor leaves for good,
@@ -83,18 +85,19 @@ class Registry:
         self._forget_other_topologies({record.id for record in found})
         return sorted(found, key=lambda record: (record.submitted, number_of(record.id)))
 
-    def known_ids(self) -> set[str]:
-        """Return the ids of all topologies for which the store holds anything besides the record."""
-        folders = (self.store.children(folder) for folder in paths.OF_TOPOLOGIES)
-        return {paths.unquoted(name) for names in folders for name in names} - {paths.OPERATOR}
+    def known_ids(self, folders: Collection[str] = paths.OF_TOPOLOGIES) -> set[str]:
+        """Return the ids of all topologies for which the store holds anything besides the record, in any of these folders."""
+        names_of = (self.store.children(folder) for folder in folders)
+        return {paths.unquoted(name) for names in names_of for name in names} - {paths.OPERATOR}
 
     def placed_ids(self) -> set[str]:
         """Return the ids of all topologies that have workers, or workers that are leaving."""
         return {*self.assignments.names(), *self.leaving.names()}
 
-    def remove_all_of(self, topology_id: str) -> None:
-        """Remove everything of a topology except its record; the assignment is removed last."""
-        for folder in reversed(paths.OF_TOPOLOGIES):
+    def remove_all_of(self, topology_id: str, folders: Sequence[str] = paths.OF_TOPOLOGIES) -> None:
+        """Remove everything of a topology in these folders, which does not include its record; the assignment is removed
+        last."""
+        for folder in reversed(folders):
             top = paths.below(folder, topology_id)
             self._known.forget(partial(below, top))
             remove_tree(self.store, top)

@@ -11,11 +11,15 @@ import contextlib
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from nimbus.files.housekeeping import needed_files
+from nimbus.files.housekeeping import kept_files, needed_files
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.progress import workers_of
+from nimbus.lifecycle.replacing import ReplaceTerms
+from nimbus.lifecycle.versions import earlier_versions
 from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
+from squall.cluster import paths
+from squall.cluster.blobs import get_bundle
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import Placement, SupervisorRecord, TopologyRecord, WorkerReport
@@ -115,7 +119,7 @@ class Life:
         while True:
             try:
                 return Nimbus(
-                    self.store, self.clock, keyring=Keys(self.store), replace_timeout_secs=REPLACE_SECS
+                    self.store, self.clock, keyring=Keys(self.store), replacing=ReplaceTerms(REPLACE_SECS)
                 )
             except (Death, Unavailable):
                 continue
@@ -186,17 +190,21 @@ class Life:
         placed = self.registry.leaving if leaving else self.registry.assignments
         return list(workers_of(placed.get(topology_id)))
 
-    def runs(self, topology_id: str, state: str = "ACTIVE") -> None:
-        """Check that the topology of that id has the name and is up completely, and that no other exists."""
+    def runs(self, topology_id: str, state: str = "ACTIVE", earlier: str | None = None) -> None:
+        """Check that the topology of that id has the name and is up completely, and that of no other version anything exists
+        but the bundle of `earlier`, which a rollback needs."""
         self.settle()
         record = self.record()
         assert (record.id, record.state, record.deadline) == (topology_id, state, None)
         assert self.running() == [1, 2, 3]
-        if self.registry.known_ids() != {
-            topology_id
-        }:  # left by a submission that was not known to have failed
+        known = {topology_id} if earlier is None else {topology_id, earlier}
+        if self.registry.known_ids() != known:  # left by a submission that was not known to have failed
             self.passes(LONG)
-        assert self.registry.known_ids() == {topology_id}
+        assert self.registry.known_ids() == known
+        assert self.registry.known_ids(paths.OF_RUNNING) == {topology_id}
+        found = earlier_versions(self.registry, "words", topology_id)
+        assert [each.id for each in found] == ([] if earlier is None else [earlier])
+        assert all(get_bundle(self.inner, each.id) == WORDS for each in found)
 
     def ends(self) -> None:
         """Kill all topologies, and check that nothing is left."""
@@ -204,7 +212,7 @@ class Life:
         self.passes(LONG)
         assert self.nimbus.registry.all_topologies() == []
         assert set(self.inner.children("/")) <= {"cluster", "counters", "drained", "ended", "supervisors"}
-        assert needed_files(self.registry) == ({}, set())
+        assert kept_files(self.registry) == ({}, set())
 
 
 # The lives
@@ -231,8 +239,9 @@ def replaced(life: Life) -> None:
     second = life.submit("two", replace=True)
     assert first != second
     life.passes(3 * REPLACE_SECS)  # its source is silent; a Nimbus that takes over waits for that time again
-    life.runs(second)
+    life.runs(second, earlier=first)
     assert set(needed_files(life.registry)[0]) == {"two"}
+    assert set(kept_files(life.registry)[0]) == {"one", "two"}
     life.ends()
 
 
@@ -243,7 +252,7 @@ def tuples_fail(life: Life) -> None:
     second = life.submit("two", replace=True)
     life.failing.add(second)
     life.passes(3 * REPLACE_SECS)
-    life.runs(first)
+    life.runs(first, earlier=second)
     assert any("its tuples fail" in note.text for note in life.record().notes)
     life.ends()
 
@@ -255,7 +264,7 @@ def rolled_back(life: Life) -> None:
     second = life.submit("two", replace=True)
     life.crashing.add(second)
     life.passes(5)
-    life.runs(first)
+    life.runs(first, earlier=second)
     assert any("it crashed" in note.text for note in life.record().notes)
     life.ends()
 
@@ -270,7 +279,7 @@ def not_up_in_time(life: Life) -> None:
     life.passes(REPLACE_SECS / 2)
     assert life.record().id == second
     life.passes(2 * REPLACE_SECS)  # a Nimbus that takes over waits for that time again
-    life.runs(first, "INACTIVE")
+    life.runs(first, "INACTIVE", earlier=second)
     assert any("was not up within 60 s" in note.text for note in life.record().notes)
     life.ends()
 

@@ -36,7 +36,7 @@ def test_another_version_takes_over_when_the_previous_one_has_drained_and_its_wo
     = nothing changes
     """
     )
-    assert scenario.registry.known_ids() == {"words-2-2"}
+    assert scenario.registry.known_ids(paths.OF_RUNNING) == {"words-2-2"}
     assert scenario.store.children(paths.REPLACEMENTS) == scenario.store.children(paths.REPLACED) == []
 
 
@@ -69,7 +69,7 @@ def test_a_version_that_fails_is_rolled_back_and_the_previous_one_runs_again(sce
     = nothing changes
     """
     )
-    assert scenario.registry.known_ids() == {"words-1-0"}
+    assert scenario.registry.known_ids(paths.OF_RUNNING) == {"words-1-0"}
     assert scenario.nimbus.topology("words").id == "words-1-0"
 
 
@@ -240,7 +240,7 @@ def test_a_replacement_that_is_impossible_now_is_refused_and_leaves_nothing(scen
     """  # noqa: E501
     )
     scenario.say("@ 100 tick")
-    assert scenario.registry.known_ids() == {"words-2-2"}
+    assert scenario.registry.known_ids(paths.OF_RUNNING) == {"words-2-2"}
 
 
 def test_another_nimbus_waits_for_the_proof_for_the_whole_time_again(play: Play) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.replacing import ReplaceTerms
 from nimbus.security.secrets import Secrets
 from squall.cluster import identity, paths
 from squall.cluster.records import NimbusRecord, SupervisorRecord, WorkerReport
@@ -110,7 +111,7 @@ class Candidate(Actor):
             self,
             keyring=self.secrets.ring,
             supervisor_timeout_secs=SUPERVISOR_TIMEOUT_SECS,
-            replace_timeout_secs=REPLACE_TIMEOUT_SECS,
+            replacing=ReplaceTerms(REPLACE_TIMEOUT_SECS),
             wall_clock=lambda: self.line.now,
             poll_secs=LOOK_SECS,
         )

@@ -23,6 +23,7 @@ from squall.cluster.records import (
     SetOptions,
     SupervisorRecord,
     TopologyRecord,
+    VersionRecord,
     WorkerReport,
     decode,
     encode,
@@ -59,6 +60,12 @@ EVENTS = st.builds(
     Event, st.sampled_from(get_args(Kind)), SECONDS, TEXT, TEXT, st.none() | st.integers(1), st.none() | CAUSES,
     retry_in_secs=st.none() | SECONDS, over=st.booleans(), workers=st.lists(TEXT, max_size=2).map(tuple),
 )  # fmt: skip
+SET_OPTIONS = st.none() | st.builds(
+    SetOptions,
+    CONFS,
+    st.dictionaries(TEXT, CONFS, max_size=2),
+    st.dictionaries(TEXT, st.integers(1), max_size=2),
+)
 NOTES = st.builds(Note, TEXT, NUMBERS, TEXT, st.booleans(), st.none() | EVENTS)
 #: Every field of every kind: a field missing here is not tested.
 FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
@@ -86,13 +93,20 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "replaces": st.none() | TEXT,
         "since": NUMBERS,
         "until": st.none() | NUMBERS,
-        "set_options": st.none()
-        | st.builds(
-            SetOptions,
-            CONFS,
-            st.dictionaries(TEXT, CONFS, max_size=2),
-            st.dictionaries(TEXT, st.integers(1), max_size=2),
-        ),
+        "set_options": SET_OPTIONS,
+    },
+    VersionRecord: {
+        "id": TEXT,
+        "name": TEXT,
+        "how": TEXT,
+        "error": st.none() | TEXT,
+        "submitted": NUMBERS,
+        "ended": NUMBERS,
+        "conf": CONFS.map(lambda conf: {**conf, **SOUND}),
+        "component_confs": st.dictionaries(TEXT, CONFS, max_size=2),
+        "files": TEXTS,
+        "python": TEXT,
+        "set_options": SET_OPTIONS,
     },
     Assignment: {
         "topology_id": TEXT,

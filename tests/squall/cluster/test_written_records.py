@@ -22,6 +22,7 @@ from squall.cluster.records import (
     Record,
     SupervisorRecord,
     TopologyRecord,
+    VersionRecord,
     WorkerReport,
     decode,
 )
@@ -35,6 +36,9 @@ RECORDS: dict[type[Record], Record] = {
     Assignment: PLACED,
     SupervisorRecord: SupervisorRecord("s1", "host-1", 4),
     NimbusRecord: NimbusRecord("n1", "http://host-1:6627", "host-1"),
+    VersionRecord: VersionRecord(
+        "words-1-0", "words", "replaced", None, 1.0, 2.0, WORDS.conf, {}, {}, "3.11"
+    ),
     EndedVersion: EndedVersion("words-1-0", "words", "killed", None, 1.0, 2.0, PLACED.placements, "{}"),
     WorkerReport: REPORT,
 }
@@ -85,6 +89,7 @@ def records_of(store: InMemoryStore, kind: type[Record]) -> RecordSet[Any]:
         Assignment: registry.assignments,
         SupervisorRecord: registry.supervisors,
         NimbusRecord: registry.nimbuses,
+        VersionRecord: registry.versions,
         EndedVersion: registry.ended,
         WorkerReport: registry._reports("words-1-0"),
     }
