@@ -43,6 +43,8 @@ COMMANDS: Final = {
         "Stop the spouts of a topology; tuples in flight are processed.", "lifecycle:deactivate"
     ),
     "rebalance": Entry("Change the number of workers or tasks of a topology.", "lifecycle:rebalance"),
+    "history": Entry("Show the versions of a topology, and how each of them ended.", "history"),
+    "rollback": Entry("Replace the present version of a topology by an earlier one.", "rollback"),
     "errors": Entry("Show the errors that a topology's components reported.", "status:errors"),
     "logs": Entry("Show the logs of a topology's workers.", "logs"),
     "stack": Entry("Show where the threads of a topology are at this moment.", "stack"),

@@ -143,7 +143,8 @@ class Pages:
             change.update(
                 path | _fields_of(query) | (_fields_of(body) if endpoint.body_limit == SMALL else {})
             )
-        call = AnyCall(caller, path, query, body)
+        address = "" if request.client is None else request.client.host
+        call = AnyCall(caller, path, query, body, address=address)
         if endpoint.handler is None:
             return await self._own[endpoint.name](request, call)
         status, answer = await run_in_threadpool(endpoint.handler, self._services, call)

@@ -14,6 +14,7 @@ from nimbus.lifecycle.cleanup import BadTopology
 from nimbus.lifecycle.states import IllegalTransition
 from nimbus.placement.supervisors import NoSuchSupervisor
 from nimbus.submission.parse import BadRequest, TooLarge, VersionMismatch
+from nimbus.submission.repeated import NoRollback
 from squall.api.answers import ErrorAnswer
 from squall.cluster.records import BadRecord
 from squall.cluster.store import Deposed, StoreError, TooBig, Unavailable
@@ -60,6 +61,7 @@ TABLE: Final[tuple[tuple[int, str, tuple[type[BaseException], ...]], ...]] = (
     (409, "NameTaken", (NameTaken,)),
     (409, "IllegalTransition", (IllegalTransition,)),
     (409, "BadTopology", (BadTopology,)),
+    (409, "NoRollback", (NoRollback,)),
     (413, "TooLarge", (TooLarge, FileTooLarge, TooBig)),
     (422, "InvalidTopology", (InvalidTopology,)),
     (422, "InvalidConfig", (InvalidConfig,)),
@@ -88,7 +90,7 @@ MEANINGS: Final = {
     401: "no credentials, or wrong ones",
     404: "there is no such topology, component, worker, supervisor or file",
     405: "the path does not allow this method",
-    409: "the name is taken, or the topology is in a state that does not allow this",
+    409: "the name is taken, the topology is in a state that does not allow this, or there is no version to return to",
     413: "the request, or something in it, is over its limit",
     422: "the request is understood, but its content is not valid: all problems are listed",
     500: "an error in Nimbus; its log says more",

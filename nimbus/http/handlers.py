@@ -20,12 +20,14 @@ from msgspec import Struct, convert, structs
 from nimbus.files.stored_files import FileStore
 from nimbus.http.auth import Caller
 from nimbus.http.errors import NoLeader, Unauthorized
+from nimbus.http.history import history_answer, wanted_version
 from nimbus.http.previous import former_supervisor, previous_answer
 from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.states import KILLED
 from nimbus.submission.parse import BadRequest, check_versions
+from nimbus.submission.repeated import repetition
 from nimbus.submission.set_options import differences, shown_options
 from nimbus.submission.submission import Submission
 from squall.api import answers, requests
@@ -57,7 +59,7 @@ LEAST_SECS: Final = 1.5
 class ApiCall(Generic[Query, Body]):
     """A request: its sender, the names in its path, its query, and its body.
 
-    `began`: the time, on the monotonic clock, at which the handler could begin.
+    `began`: the time, on the monotonic clock, at which the handler could begin; `address`: where the request came from.
     """
 
     caller: Caller
@@ -65,6 +67,12 @@ class ApiCall(Generic[Query, Body]):
     query: Query
     body: Body
     began: float = field(default_factory=time.monotonic)
+    address: str = ""
+
+    @property
+    def by(self) -> str:
+        """Who sent the request, and from where, as far as Nimbus knows."""
+        return f"{self.caller.kind} at {self.address}" if self.address else self.caller.kind
 
     @property
     def left(self) -> float:
@@ -196,7 +204,7 @@ def topologies(services: Services, call: Plain) -> Reply:
 
 
 def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
-    submission = call.body
+    submission = replace(call.body, by=call.by)
     check_versions(submission, own_versions(), services.views.registry.all_supervisors())
     for kind, sha256 in submission.files.items():
         services.files.check(kind, sha256)
@@ -220,6 +228,34 @@ def _accept(nimbus: Nimbus, submission: Submission) -> Reply:
         kept = {key: value for key, value in kept.items() if now.get(key) == value}
         answer = structs.replace(answer, kept=kept, changed=differences(before, record))
     return 200 if known else 201, answer
+
+
+def rollback(services: Services, call: ApiCall[None, requests.RollbackRequest]) -> Reply:
+    name, asked = call.path["name"], call.body
+    known = services.lead(call, lambda nimbus: nimbus.submitted(asked.submission))
+    if known is not None:
+        return 200, answers.SubmittedAnswer(known.name, known.id, known.state, repeats=known.repeats or None)
+    version, bundled = wanted_version(services.views, name, asked.version)
+    own = own_versions()
+    # The cloudpickle of an earlier version is not known.
+    versions = own if not version.python else {**own, "python": version.python}
+    submission = replace(
+        repetition(version, bundled),
+        key=asked.submission,
+        versions=versions,
+        wait_secs=asked.wait_secs,
+        by=call.by,
+    )
+
+    def command(nimbus: Nimbus) -> Reply:
+        nimbus.topology(name)  # raises if it is gone by now: a rollback submits no new topology
+        return _accept(nimbus, submission)
+
+    check_versions(submission, own, services.views.registry.all_supervisors())
+    for kind, sha256 in submission.files.items():
+        services.files.check(kind, sha256)
+    status, answer = services.lead(call, command)
+    return status, structs.replace(answer, repeats=version.id)
 
 
 def topology(services: Services, call: Plain) -> Reply:
@@ -277,6 +313,10 @@ def topology_configuration(services: Services, call: Plain) -> Reply:
 
 def counters(services: Services, call: Plain) -> Reply:
     return 200, services.views.worker_counters(call.path["name"])
+
+
+def history(services: Services, call: Plain) -> Reply:
+    return 200, history_answer(services.views, call.path["name"])
 
 
 def previous(services: Services, call: Plain) -> Reply:

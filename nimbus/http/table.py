@@ -15,7 +15,7 @@ from nimbus.http import dead_letters, handlers
 from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR
 from nimbus.http.handlers import ApiCall, Body, Query, Services
 from nimbus.submission.parse import BODY_LIMIT, S, read, read_submission
-from squall.api import answers, letters, requests
+from squall.api import answers, letters, requests, versions
 from squall.exact_structs import build_type_info
 
 API: Final = "/api/v1"
@@ -134,6 +134,13 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {202: answers.StateAnswer}, leads="always", body=_fields(requests.RebalanceRequest), errors=(400, 404, 409, 422),
     ),
     Endpoint(
+        "POST", f"{API}/topologies/{{name}}/rollback", handlers.rollback,
+        "Replace the present version of a topology by an earlier version, which is submitted again",
+        {201: answers.SubmittedAnswer, 200: answers.SubmittedAnswer}, leads="always",
+        body=JsonBody(requests.RollbackRequest, lambda body: read(requests.RollbackRequest, body)),
+        errors=(400, 404, 409, 422), notes={200: "if it was already accepted: nothing is done again"},
+    ),
+    Endpoint(
         "GET", f"{API}/topologies/{{name}}/components/{{component}}", handlers.component, "One component",
         {200: answers.ComponentAnswer}, errors=(404,),
     ),
@@ -145,6 +152,11 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         "GET", f"{API}/topologies/{{name}}/previous", handlers.previous,
         "The errors, counters and workers of the version that ended last, also after a kill",
         {200: answers.PreviousAnswer}, errors=(404,),
+    ),
+    Endpoint(
+        "GET", f"{API}/topologies/{{name}}/history", handlers.history,
+        "The present version of a topology, the version that waits to replace it, and the earlier versions that are kept",
+        {200: versions.HistoryAnswer}, errors=(404,),
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/workers", handlers.workers,
@@ -228,7 +240,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
 build_type_info(
     *(
         kind
-        for module in (answers, letters, requests)
+        for module in (answers, letters, requests, versions)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Struct)
     )

@@ -52,7 +52,7 @@ from nimbus.submission.set_options import rebalanced
 from nimbus.submission.submission import Submission
 from squall.clock import Clock
 from squall.cluster import identity, paths
-from squall.cluster.records import TopologyRecord, WorkerReport
+from squall.cluster.records import HowReplaced, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store, StoreError, Unavailable
 from squall.values import Incarnation
@@ -98,7 +98,7 @@ class Nimbus:
         ended = EndedVersions(registry, self.counters, self._wall_clock)
         earlier = EarlierVersions(registry, replacing.versions_kept, self._wall_clock)
 
-        def keep(record: TopologyRecord, how: str) -> None:
+        def keep(record: TopologyRecord, how: HowReplaced) -> None:
             ended.keep(record, how)
             earlier.keep(record, how)
 

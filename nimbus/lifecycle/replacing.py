@@ -47,7 +47,7 @@ from nimbus.lifecycle.states import IllegalTransition
 from nimbus.lifecycle.transition import forget_drains, message_timeout, transition
 from nimbus.lifecycle.trial import SAME_ERRORS, TrialOutcome, outcome_of, why_bad
 from squall.cluster.record_sets import RecordSet
-from squall.cluster.records import BadRecord, TopologyRecord
+from squall.cluster.records import BadRecord, HowReplaced, TopologyRecord
 from squall.cluster.registry import Registry
 from squall.reports.event_text import sentence
 from squall.reports.events import Event
@@ -224,7 +224,7 @@ class Replacements:
     #: Gives seconds since 1970.
     wall_clock: Callable[[], float]
     #: Keeps what is known of a version that is about to end: (the version, how it ends).
-    keep_ended: Callable[[TopologyRecord, str], None]
+    keep_ended: Callable[[TopologyRecord, HowReplaced], None]
     #: Names that no topology has, and whose unreadable versions have been logged.
     _logged: set[str] = field(default_factory=set, init=False)
 

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from squall.cluster.records import BadRecord, TopologyRecord, VersionRecord
+from squall.cluster.records import BadRecord, HowReplaced, TopologyRecord, VersionRecord
 from squall.cluster.registry import Registry, name_of, number_of
 
 _log = logging.getLogger(__name__)
@@ -32,9 +32,8 @@ class EarlierVersions:
     #: Gives seconds since 1970.
     wall_clock: Callable[[], float]
 
-    def keep(self, record: TopologyRecord, how: str) -> None:
-        """Keep a version that is about to lose its name. `how`: "replaced", or "rolled back". A step that is tried again writes
-        the record again."""
+    def keep(self, record: TopologyRecord, how: HowReplaced) -> None:
+        """Keep a version that is about to lose its name. A step that is tried again writes the record again."""
         if not self.most:
             return
         try:
@@ -97,7 +96,7 @@ def files_of_versions(registry: Registry) -> tuple[dict[str, str], set[str]]:
     return files, unread
 
 
-def _version_of(record: TopologyRecord, how: str, time: float) -> VersionRecord:
+def _version_of(record: TopologyRecord, how: HowReplaced, time: float) -> VersionRecord:
     return VersionRecord(
         id=record.id,
         name=record.name,
@@ -110,4 +109,6 @@ def _version_of(record: TopologyRecord, how: str, time: float) -> VersionRecord:
         files=record.files,
         python=record.python,
         set_options=record.set_options,
+        by=record.by,
+        repeats=record.repeats,
     )

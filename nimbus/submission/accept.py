@@ -142,6 +142,8 @@ def _record(submission: Submission, topology_id: str, time: float) -> TopologyRe
         files=dict(submission.files),
         python=submission.python,
         set_options=None if submission.options == SetOptions() else submission.options,
+        by=submission.by,
+        repeats=submission.repeats,
     )
 
 

@@ -22,6 +22,8 @@ class Submission:
     if another topology has the name, this topology takes the name over once the other topology has drained. wait_secs: how many
     seconds that drain may take (None: the message timeout of the other topology). options: what `-o` has set, which `conf`
     contains; the next version keeps it. reset_options: with `replace`, what was set for the other topology is forgotten.
+    by: the credentials and the address of the submitter, as far as they are known. repeats: for a rollback, the id of the
+    version that is submitted again.
     """
 
     topology: Topology
@@ -35,6 +37,8 @@ class Submission:
     wait_secs: float | None = None
     options: SetOptions = field(default_factory=SetOptions)
     reset_options: bool = False
+    by: str = ""
+    repeats: str = ""
 
     @property
     def python(self) -> str:

@@ -195,14 +195,15 @@ class TopologiesAnswer(Struct, frozen=True):
 
 
 class SubmittedAnswer(Struct, frozen=True):
-    """The topology that was submitted. With `replace`, `kept`: what operators had set for the replaced topology, as far as the
-    new version keeps it; `changed`: the settings that differ between the two versions, each with both values."""
+    """The topology that was submitted. If it replaces another, `kept`: what operators had set and it keeps; `changed`: the
+    settings that differ, each with both values. `repeats`: the version (an id) that a rollback submits again."""
 
     name: str
     id: str
     state: str
     kept: Settings = {}
     changed: dict[Option, list[Any]] = {}
+    repeats: str | None = None
 
 
 class WorkerEntry(Struct, frozen=True):

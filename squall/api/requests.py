@@ -94,6 +94,20 @@ class RebalanceRequest(Struct, frozen=True, forbid_unknown_fields=True):
     wait_secs: _Wait = None
 
 
+class RollbackRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The version to which a topology returns."""
+
+    submission: Annotated[
+        str,
+        Meta(description="A key that the caller chooses, the same in each retry: a UUID.", max_length=100),
+    ]
+    version: Annotated[
+        str | None,
+        Meta(description="Its id, or the number in its id. Default: the version that was replaced last."),
+    ] = None
+    wait_secs: _Wait = None
+
+
 class ErrorsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Selects errors."""
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -39,7 +39,7 @@ from topology_api.wording import shown
 #: older readers ignore.
 FORMAT = 5
 #: Fields that records of an earlier release lack. An empty one is not written.
-_LATER = ("event", "cannot_start", "set_options")
+_LATER = ("event", "cannot_start", "set_options", "by", "repeats")
 
 
 #: Options of a topology that daemons calculate with, and their minimum.
@@ -48,6 +48,10 @@ _RECKONED_WITH: Mapping[str, int] = {
     "topology.worker.timeout.secs": 0,
     "topology.workers": 1,
 }
+
+
+#: How a version loses its name to another version.
+HowReplaced = Literal["replaced", "rolled back"]
 
 
 class BadRecord(SquallError):
@@ -130,6 +134,10 @@ class TopologyRecord(Struct, frozen=True):
     until: Finite | None = None
     #: What operators have set, for the next version; None: nothing, or the topology is of a release that does not record it.
     set_options: SetOptions | None = None
+    #: Who submitted it, and from where: "operator at ADDRESS"; "": unknown.
+    by: str = ""
+    #: If a rollback made it: the id of the version that it repeats.
+    repeats: str = ""
 
 
 class Placement(Struct, frozen=True):
@@ -191,8 +199,7 @@ class VersionRecord(Struct, frozen=True):
 
     id: str
     name: str
-    #: "replaced" or "rolled back".
-    how: str
+    how: HowReplaced
     error: str | None
     #: Seconds since 1970.
     submitted: Finite
@@ -203,6 +210,8 @@ class VersionRecord(Struct, frozen=True):
     files: Mapping[str, str]
     python: str
     set_options: SetOptions | None = None
+    by: str = ""
+    repeats: str = ""
 
 
 class EndedVersion(Struct, frozen=True):

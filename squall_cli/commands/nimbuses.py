@@ -10,7 +10,7 @@ import click
 
 from squall.api.answers import NimbusesAnswer, NimbusMember
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options
-from squall_cli.terminal.formats import moment, plural
+from squall_cli.terminal.formats import known_moment, plural
 from squall_cli.terminal.lines import echo
 from squall_cli.terminal.tables import TableColumn, show, table_of
 
@@ -19,7 +19,7 @@ _STYLES: Final = {"leading": "good", "standby": "dim", "away": "warn"}
 COLUMNS: Final[tuple[TableColumn[NimbusMember], ...]] = (
     TableColumn("ID", lambda each: each.id, elastic=True),
     TableColumn("STATE", lambda each: (each.state, _STYLES[each.state])),
-    TableColumn("SINCE", lambda each: since(each), rank=3),
+    TableColumn("SINCE", lambda each: known_moment(each.since), rank=3),
     TableColumn("ADDRESS", lambda each: each.url or "-", elastic=True, rank=1),
     TableColumn("TOKEN", lambda each: "yes" if each.has_token else "no", rank=2),
     TableColumn("SQUALL", lambda each: each.versions.get("squall", "-"), rank=4),
@@ -51,14 +51,6 @@ def nimbuses(cluster: ClusterOptions) -> None:
         echo(f"\n{summary(answer.nimbuses, answer.why)}")
     else:
         echo(summary(answer.nimbuses, answer.why), err=True)  # stdout has only the table, for pipes
-
-
-def since(nimbus: NimbusMember) -> str:
-    """Return when a Nimbus began to lead, or started; a dash if that is not known, or no time that a calendar has."""
-    try:
-        return "-" if nimbus.since is None else moment(nimbus.since)
-    except (OverflowError, ValueError, OSError):
-        return "-"
 
 
 def summary(there: Sequence[NimbusMember], why: str | None = None) -> str:

@@ -6,14 +6,10 @@ Must not know: which modules are shipped, how they are sent, when a topology has
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import sys
 import tempfile
-import time
 import uuid
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,16 +18,16 @@ import click
 
 from squall.packages.travel_rules import NEEDED
 from squall_cli.cluster import cluster_client
-from squall_cli.cluster.waiting import Interrupted, NoAnswer, WaitProgress, overdue, within_time
+from squall_cli.cluster.waiting import Interrupted
 from squall_cli.commands.completion import settings_option
 from squall_cli.options import kinds
 from squall_cli.options.site import Layers, read_layers, with_workers
 from squall_cli.packing import packing
 from squall_cli.packing.loading import load_topology, parse_source
 from squall_cli.packing.packing import Package, Packed
-from squall_cli.terminal.formats import duration, in_bytes, to_type
+from squall_cli.terminal.formats import in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
-from squall_cli.terminal.lines import harmless, write, write_json
+from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
@@ -39,14 +35,10 @@ from topology_api.topology import Topology
 if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
     from squall_cli.packing.submission import Accepted, OutgoingSubmission
+    from squall_cli.packing.watching import Steps
 
 #: Libraries that are installed with Squall on every host.
 WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "uvicorn")
-#: The minimum number of seconds between two lines that differ only in their numbers.
-LINE_SECS: Final = 5.0
-NUMBER: Final = re.compile(r"[\d,.]+(?:st|nd|rd|th)?")
-#: Seconds between two requests for the status of a topology that is coming up.
-LOOK_SECS: Final = 0.25
 
 
 @dataclass(frozen=True)
@@ -161,6 +153,8 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
 
 def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...]) -> None:
     """Load, pack, send, watch, and print the outcome to stdout. Raise `SquallError` for a failure."""
+    from squall_cli.packing.watching import Steps, watch
+
     layers = with_workers(read_layers(cluster.config, os.environ, settings), asked.workers)
     client = cluster.connected()
     out = keep_stdout() if cluster.as_json else sys.stdout  # before the user's file runs: it may print
@@ -180,7 +174,11 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
             result |= {"kept": accepted.kept, "changed": accepted.changed}
             result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
-            failure = watch(client, accepted, asked, steps, result) if asked.wait else None
+            failure = None
+            if asked.wait:
+                failure = watch(
+                    client, accepted, steps, result, asked.timeout, not asked.inactive, asked.replaces
+                )
         if cluster.as_json:
             write_json(out, {**result, "failure": failure})
         elif failure is None:
@@ -247,6 +245,7 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
     """Send the submission, and show its parts."""
     from squall.http.client import Refused
     from squall_cli.packing import submission as sending
+    from squall_cli.packing.watching import differences
 
     try:
         with cluster_client.about(client, submission.name):
@@ -267,48 +266,6 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
     return accepted
 
 
-def differences(accepted: Accepted) -> list[str]:
-    """Return lines about the settings of a version that replaces another one: what it keeps, and what differs."""
-    lines = []
-    if accepted.kept:
-        kept = ", ".join(f"{key}={json.dumps(value)}" for key, value in accepted.kept.items())
-        lines.append(
-            f"kept from the running version: {kept} (--reset-options forgets what -o and rebalance set)"
-        )
-    for key, (before, after) in accepted.changed.items():
-        old, new = ("not set" if each is None else json.dumps(each) for each in (before, after))
-        lines.append(f"changed: {key}: {old} -> {new}")
-    return lines
-
-
-class Steps(WaitProgress):
-    """Shows the current step on stderr, and a line for each step that is done."""
-
-    said = 0.0
-
-    def now(self, text: str) -> None:
-        """Show a short step if the output is a terminal, where the next step overwrites the text."""
-        if self.status is not None:
-            self.show(text)
-
-    def show(self, text: str) -> None:
-        """Show progress. Where lines cannot be overwritten, a line that differs from the last line only in numbers is shown
-        every few seconds."""
-        same = NUMBER.sub("", text) == NUMBER.sub("", self.shown)
-        if self.status is None and same and time.monotonic() - self.said < LINE_SECS:
-            return
-        self.said = time.monotonic()
-        super().show(text)
-
-    def done(self, text: str) -> None:
-        """Print a line that later steps do not overwrite."""
-        if self.status is not None:
-            self.status.console.print(harmless(text))
-        else:
-            with suppress(BrokenPipeError):
-                write(sys.stderr, text)
-
-
 def hints(package: Package) -> list[str]:
     """Return hints about packages that the hosts may lack."""
     found = []
@@ -324,44 +281,3 @@ def hints(package: Package) -> list[str]:
             ways = "list it in --requirements, or ship it with --include PATH"
         found.append(f"imported, but not found on this machine: {names}; {ways}")
     return found
-
-
-def watch(
-    client: NimbusClient,
-    accepted: Accepted,
-    asked: SubmitOptions,
-    steps: Steps,
-    result: dict[str, Any],
-) -> str | None:
-    """Watch the topology until it has come up, and return None. If it will not come up, return the reason."""
-    from squall_cli.packing.coming_up import Arrival, Seen
-
-    began = time.monotonic()
-    arrival = Arrival(accepted.name, accepted.id, not asked.inactive, began, asked.replaces)
-
-    def check() -> Seen:
-        status = client.topology_or_none(accepted.name)
-        if status is None:
-            return arrival.missing(time.monotonic())
-        result["state"] = status.state if status.id == accepted.id else result["state"]
-        return arrival.update(status, time.monotonic())
-
-    while True:
-        left = None if asked.timeout is None else asked.timeout - (time.monotonic() - began)
-        try:
-            seen = within_time(check, steps.show, left)
-        except NoAnswer as error:
-            result["up_secs"] = None
-            return overdue(asked.timeout or 0.0, f"{accepted.name} is not known to be up: {error}")
-        for stage in seen.stages:
-            first, *rest = stage.splitlines()
-            steps.done("\n".join([f"{first} ({duration(time.monotonic() - began)})", *rest]))
-        if seen.done or seen.failure is not None:
-            result["up_secs"] = round(time.monotonic() - began, 3) if seen.done else None
-            return seen.failure
-        waited = time.monotonic() - began
-        if asked.timeout is not None and waited >= asked.timeout:
-            result["up_secs"] = None
-            return overdue(asked.timeout, f"{accepted.name} is not up yet: {seen.now}")
-        steps.show(seen.now)
-        time.sleep(LOOK_SECS)

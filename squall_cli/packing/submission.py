@@ -57,6 +57,8 @@ class OutgoingSubmission:
     name: str
     body: dict[str, Any]
     files: tuple[Packed, ...] = ()
+    #: Where the request is sent.
+    place: tuple[str, ...] = ("topologies",)
 
 
 def request_body(topology: Topology, files: Sequence[Packed] = (), **fields: Any) -> dict[str, Any]:
@@ -153,7 +155,7 @@ def post(client: NimbusClient, submission: OutgoingSubmission, say: Say) -> Subm
     while True:
         try:
             return client.post_json(
-                SubmittedAnswer, "topologies", body=submission.body, repeatable=True, timeout=ANSWER_SECS
+                SubmittedAnswer, *submission.place, body=submission.body, repeatable=True, timeout=ANSWER_SECS
             )[0]
         except KeyboardInterrupt:
             raise not_known(submission, "the command was interrupted before Nimbus answered") from None

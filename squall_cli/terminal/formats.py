@@ -64,6 +64,14 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
+def known_moment(seconds: float | None) -> str:
+    """Return a time as `moment` does; a dash if it is not known, or no time that a calendar has."""
+    try:
+        return "-" if seconds is None else moment(seconds)
+    except (OverflowError, ValueError, OSError):
+        return "-"
+
+
 def span(seconds: float) -> str:
     """Return the time since something began, in at most six characters: `12s`, `3m05s`, `2h03m`, `4d07h`."""
     seconds = max(0, int(seconds))

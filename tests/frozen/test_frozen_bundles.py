@@ -40,7 +40,8 @@ def test_a_frozen_description_gives_the_same_topology(name: str) -> None:
 def test_a_frozen_submission_is_accepted_unchanged(name: str, said: str) -> None:
     frozen = FROZEN[name]["bodies"][said]
     found = plain(current_api.read_body(json.dumps(frozen["body"]).encode()))
-    assert (found.pop("options"), found.pop("reset_options")) == (plain(SetOptions()), False)  # they are new
+    new = [found.pop(field) for field in ("options", "reset_options", "by", "repeats")]
+    assert new == [plain(SetOptions()), False, "", ""]
     assert (
         lacking(
             {**found, "conf": {}, "component_confs": {}},

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final
 
 from nimbus.files.housekeeping import kept_files, needed_files
@@ -16,6 +17,7 @@ from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.progress import workers_of
 from nimbus.lifecycle.replacing import ReplaceTerms
 from nimbus.lifecycle.versions import earlier_versions
+from nimbus.submission.repeated import chosen, repetition
 from nimbus.submission.submission import Submission
 from squall.clock import ManualClock
 from squall.cluster import paths
@@ -100,6 +102,15 @@ class Life:
                 ).id
             )
         )
+        return ids[-1]
+
+    def roll_back(self, key: str) -> str:
+        """Let the version return that was replaced last; return the id of the new version."""
+        present = self.record()
+        version = chosen(present, earlier_versions(self.registry, "words", present.id), None)
+        submission = replace(repetition(version, get_bundle(self.inner, version.id)), key=key)
+        ids: list[str] = []
+        self.does(lambda: ids.append(self.nimbus.submit(submission).id))
         return ids[-1]
 
     def does(self, command: Callable[[], object]) -> None:
@@ -190,20 +201,22 @@ class Life:
         placed = self.registry.leaving if leaving else self.registry.assignments
         return list(workers_of(placed.get(topology_id)))
 
-    def runs(self, topology_id: str, state: str = "ACTIVE", earlier: str | None = None) -> None:
+    def runs(
+        self, topology_id: str, state: str = "ACTIVE", earlier: tuple[str, ...] = (), tasks: int = 3
+    ) -> None:
         """Check that the topology of that id has the name and is up completely, and that of no other version anything exists
-        but the bundle of `earlier`, which a rollback needs."""
+        but the bundles of `earlier` (the one that ended last first), which a rollback needs."""
         self.settle()
         record = self.record()
         assert (record.id, record.state, record.deadline) == (topology_id, state, None)
-        assert self.running() == [1, 2, 3]
-        known = {topology_id} if earlier is None else {topology_id, earlier}
+        assert self.running() == list(range(1, tasks + 1))
+        known = {topology_id, *earlier}
         if self.registry.known_ids() != known:  # left by a submission that was not known to have failed
             self.passes(LONG)
         assert self.registry.known_ids() == known
         assert self.registry.known_ids(paths.OF_RUNNING) == {topology_id}
         found = earlier_versions(self.registry, "words", topology_id)
-        assert [each.id for each in found] == ([] if earlier is None else [earlier])
+        assert [each.id for each in found] == list(earlier)
         assert all(get_bundle(self.inner, each.id) == WORDS for each in found)
 
     def ends(self) -> None:
@@ -239,9 +252,23 @@ def replaced(life: Life) -> None:
     second = life.submit("two", replace=True)
     assert first != second
     life.passes(3 * REPLACE_SECS)  # its source is silent; a Nimbus that takes over waits for that time again
-    life.runs(second, earlier=first)
+    life.runs(second, earlier=(first,))
     assert set(needed_files(life.registry)[0]) == {"two"}
     assert set(kept_files(life.registry)[0]) == {"one", "two"}
+    life.ends()
+
+
+def returned(life: Life) -> None:
+    """Another version takes over, and the first one returns by a rollback."""
+    first = life.submit("one")
+    life.does(lambda: life.nimbus.rebalance("words", parallelism={"lines": 2}))
+    life.settle()
+    second = life.submit("two", replace=True)
+    life.passes(3 * REPLACE_SECS)
+    third = life.roll_back("three")
+    life.passes(3 * REPLACE_SECS)
+    assert (life.record().repeats, life.record().files) == (first, {"code": "one"})
+    life.runs(third, earlier=(second, first), tasks=2)
     life.ends()
 
 
@@ -252,7 +279,7 @@ def tuples_fail(life: Life) -> None:
     second = life.submit("two", replace=True)
     life.failing.add(second)
     life.passes(3 * REPLACE_SECS)
-    life.runs(first, earlier=second)
+    life.runs(first, earlier=(second,))
     assert any("its tuples fail" in note.text for note in life.record().notes)
     life.ends()
 
@@ -264,7 +291,7 @@ def rolled_back(life: Life) -> None:
     second = life.submit("two", replace=True)
     life.crashing.add(second)
     life.passes(5)
-    life.runs(first, earlier=second)
+    life.runs(first, earlier=(second,))
     assert any("it crashed" in note.text for note in life.record().notes)
     life.ends()
 
@@ -279,7 +306,7 @@ def not_up_in_time(life: Life) -> None:
     life.passes(REPLACE_SECS / 2)
     assert life.record().id == second
     life.passes(2 * REPLACE_SECS)  # a Nimbus that takes over waits for that time again
-    life.runs(first, "INACTIVE", earlier=second)
+    life.runs(first, "INACTIVE", earlier=(second,))
     assert any("was not up within 60 s" in note.text for note in life.record().notes)
     life.ends()
 
@@ -317,6 +344,7 @@ LIVES: Final[dict[str, Callable[[Life], None]]] = {
     for life in (
         rebalanced,
         replaced,
+        returned,
         rolled_back,
         tuples_fail,
         not_up_in_time,

@@ -12,7 +12,7 @@ from nimbus.lifecycle.versions import EarlierVersions, earlier_versions
 from squall.cluster import paths
 from squall.cluster.blobs import get_bundle
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import TopologyRecord
+from squall.cluster.records import HowReplaced, TopologyRecord
 from squall.cluster.registry import Registry
 from tests.nimbus.transcripts import TWO_VERSIONS, Scenario
 from tests.squall.cluster.small_records import WORDS
@@ -25,7 +25,7 @@ class World:
         self.registry, self.now = Registry(InMemoryStore()), 1000.0
         self.versions = EarlierVersions(self.registry, most, lambda: self.now)
 
-    def keeps(self, number: int, how: str = "replaced", name: str = "words") -> None:
+    def keeps(self, number: int, how: HowReplaced = "replaced", name: str = "words") -> None:
         """Keep a version that ends one second after the one before."""
         self.now += 1
         self.versions.keep(_version(number, name), how)

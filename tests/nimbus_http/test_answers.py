@@ -13,9 +13,10 @@ from nimbus.daemon import NimbusDaemon
 from nimbus.http.openapi import document
 from nimbus.http.table import API, TABLE
 from scripts.http_api_page import as_markdown
+from squall.cluster.blobs import put_bundle
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import EndedVersion, Placement, WorkerReport, encode
+from squall.cluster.records import EndedVersion, Placement, VersionRecord, WorkerReport, encode
 from squall.cluster.registry import Registry
 from squall.packages.archives import pack
 from squall.reports.error_reports import ErrorReport
@@ -29,6 +30,7 @@ from tests.flaky_store import FlakyStore
 from tests.letter_samples import kept_letter
 from tests.nimbus_http.nimbuses import Cluster, PlayedSupervisor, counters_of, submission, words
 from tests.nimbus_http.test_reads_over_http import raw
+from topology_api.options import defaults
 
 BOOM = ErrorReport(
     "words", "count", 2, "execute", "ValueError: boom", "words.py:7", ("line",), "a tuple", 1.0
@@ -126,6 +128,16 @@ def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
         server.stop()
 
 
+def roll_back(ask: Asked, store: InMemoryStore) -> None:
+    """Let an earlier version of a topology "again" return, and repeat the request."""
+    ask("POST", "topologies", submission(words("again")))
+    earlier = VersionRecord("again-0-0", "again", "replaced", None, 1.0, 2.0, defaults(), {}, {}, "")
+    Registry(store).versions.put(earlier)
+    put_bundle(store, earlier.id, words("again"))
+    for _ in range(2):
+        ask("POST", "topologies/{name}/rollback", {"submission": "a key"}, name="again")
+
+
 def test_every_described_answer_matches_the_document(
     cluster: Cluster, store: InMemoryStore, tmp_path: Path
 ) -> None:
@@ -153,7 +165,7 @@ def test_every_described_answer_matches_the_document(
     assert len(refused["refused"]) == 1
     for path in ("cluster", "supervisors", "topologies"):
         assert ask("GET", path)
-    for part in ("", "/errors", "/workers", "/configuration", "/counters"):
+    for part in ("", "/errors", "/workers", "/configuration", "/counters", "/history"):
         assert ask("GET", f"topologies/{{name}}{part}", name="words")
     for component in ("lines", "count"):
         ask("GET", "topologies/{name}/components/{component}", name="words", component=component)
@@ -168,6 +180,7 @@ def test_every_described_answer_matches_the_document(
         two = {"ids": ["000000000001", "00000000ffff"]}
         assert len(ask("POST", f"{letters}/{{supervisor}}/resend", two, **names)["unsent"]) == 2
         assert ask("POST", f"{letters}/{{supervisor}}/drop", two, **names)["dropped"] == ["000000000001"]
+    roll_back(ask, store)
     for change in ("deactivate", "activate", "rebalance"):
         ask("POST", f"topologies/{{name}}/{change}", {}, name="words")
     ask("DELETE", "topologies/{name}", name="words", query="?wait_secs=0")

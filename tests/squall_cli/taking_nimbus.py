@@ -113,9 +113,9 @@ class TakingHandler(Handler):
 
 
 @contextmanager
-def taking_nimbus(folder: Path) -> Iterator[TakingNimbus]:
+def taking_nimbus(folder: Path, kind: type[TakingNimbus] = TakingNimbus) -> Iterator[TakingNimbus]:
     """A server on a free port that keeps its files in a folder."""
-    nimbus = TakingNimbus(folder)
+    nimbus = kind(folder)
     server = Server(("127.0.0.1", 0), type("HandlerOfOne", (TakingHandler,), {"nimbus": nimbus}))
     nimbus.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)

@@ -19,9 +19,9 @@ from topology_api.errors import InvalidConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_THE_CONTRACT = [
-    "run", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "errors", "logs",
-    "stack", "dead-letters", "top", "drain", "nimbuses", "supervisors", "nimbus", "supervisor", "dev", "zookeeper", "config",
-    "version", "table", "reprocess", "replay", "completion",
+    "run", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "history", "rollback", "errors",
+    "logs", "stack", "dead-letters", "top", "drain", "nimbuses", "supervisors", "nimbus", "supervisor", "dev", "zookeeper",
+    "config", "version", "table", "reprocess", "replay", "completion",
 ]  # fmt: skip
 
 # All that a user may type, from the API page and the help texts, is understood.

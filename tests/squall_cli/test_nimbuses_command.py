@@ -16,8 +16,9 @@ from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord
 from squall.cluster.registry import Registry
 from squall.security.sealing import KeyPair, fingerprint, seal_texts
-from squall_cli.commands.nimbuses import since, summary
+from squall_cli.commands.nimbuses import summary
 from squall_cli.main import squall
+from squall_cli.terminal.formats import known_moment
 from tests.nimbus_http.nimbuses import Cluster
 
 
@@ -65,4 +66,4 @@ def test_the_summary_says_when_none_leads() -> None:
     assert (
         summary([one], "/squall is open to strangers") == "1 Nimbus; none leads. /squall is open to strangers"
     )
-    assert since(one) == "-"
+    assert known_moment(one.since) == "-"

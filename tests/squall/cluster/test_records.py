@@ -16,6 +16,7 @@ from squall.cluster.records import (
     FORMAT,
     Assignment,
     BadRecord,
+    HowReplaced,
     NimbusRecord,
     Note,
     Placement,
@@ -94,11 +95,13 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "since": NUMBERS,
         "until": st.none() | NUMBERS,
         "set_options": SET_OPTIONS,
+        "by": TEXT,
+        "repeats": TEXT,
     },
     VersionRecord: {
         "id": TEXT,
         "name": TEXT,
-        "how": TEXT,
+        "how": st.sampled_from(get_args(HowReplaced)),
         "error": st.none() | TEXT,
         "submitted": NUMBERS,
         "ended": NUMBERS,
@@ -107,6 +110,8 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "files": TEXTS,
         "python": TEXT,
         "set_options": SET_OPTIONS,
+        "by": TEXT,
+        "repeats": TEXT,
     },
     Assignment: {
         "topology_id": TEXT,
@@ -208,7 +213,7 @@ def test_a_record_with_a_field_that_is_missing_or_odd_gives_a_record_or_bad_reco
 ) -> None:
     body = json.loads(encode(record))
     field = data.draw(st.sampled_from(sorted(body)))
-    if field not in ("event", "cannot_start", "set_options") and data.draw(st.booleans()):
+    if field not in ("event", "cannot_start", "set_options", "by", "repeats") and data.draw(st.booleans()):
         del body[field]
         with pytest.raises(BadRecord):
             decode(type(record), json.dumps(body).encode())

@@ -1,0 +1,94 @@
+"""`squall rollback`: an earlier version of a topology is submitted again, and replaces the present one.
+
+Must not know: which version is chosen, when a topology has come up (see the imported modules).
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from squall_cli.cluster import cluster_client
+from squall_cli.cluster.waiting import Interrupted
+from squall_cli.commands import completion
+from squall_cli.commands.lifecycle import waits_option
+from squall_cli.terminal.formats import to_type
+from squall_cli.terminal.interrupts import all_as_ctrl_c
+from squall_cli.terminal.lines import write, write_json
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from squall.api.answers import SubmittedAnswer
+
+
+@click.command()
+@completion.name_argument
+@click.argument("version", required=False)
+@cluster_client.wait_secs_option("How long the present version may drain.  [default: its message timeout]")
+@waits_option("Show how the version comes up; return when a tree is acked.")
+@cluster_client.cluster_options
+def rollback(
+    cluster: cluster_client.ClusterOptions,
+    name: str,
+    version: str | None,
+    wait_secs: float | None,
+    waits: bool,
+    timeout: float | None,
+) -> None:
+    """Replace the present version of a topology by an earlier one.
+
+    VERSION is an id that `squall history` shows, or the number in it. Without VERSION, the version that was replaced last
+    returns. It is submitted again, as a new version with the code, files and settings that it had, and is on trial like any new
+    version: if it fails, the present version runs again.
+
+    \b
+    Examples:
+      squall rollback word-count --wait
+      squall rollback word-count word-count-3-1795264156
+      squall rollback word-count 3 -w 60 --wait --timeout 300
+    """
+    cluster_client.check_timeout(waits, timeout)
+    with all_as_ctrl_c():
+        go(cluster, name, version, wait_secs, waits, timeout)
+
+
+def go(
+    cluster: cluster_client.ClusterOptions,
+    name: str,
+    version: str | None,
+    wait_secs: float | None,
+    waits: bool,
+    timeout: float | None,
+) -> None:
+    """Ask for the rollback, watch it, and print the outcome to stdout. Raise `SquallError` for a failure."""
+    from squall_cli.packing.submission import OutgoingSubmission, post
+    from squall_cli.packing.watching import Steps, differences, watch
+
+    body = {"submission": uuid.uuid4().hex, "version": version, "wait_secs": wait_secs}
+    accepted: SubmittedAnswer | None = None
+    try:
+        with Steps() as steps:
+            with cluster.asked(name) as client:
+                place = ("topologies", name, "rollback")
+                accepted = post(client, OutgoingSubmission(name, body, place=place), steps.show)
+            steps.done(f"rolling back: {accepted.repeats} returns as {accepted.id}")
+            for line in differences(accepted):
+                steps.done(line)
+            result: dict[str, Any] = {"name": name, "id": accepted.id, "state": accepted.state}
+            result |= {"repeats": accepted.repeats, "changed": accepted.changed}
+            failure = watch(client, accepted, steps, result, timeout) if waits else None
+    except KeyboardInterrupt:
+        if accepted is None:  # if the request may have arrived, `post` has raised a different error
+            raise Interrupted("interrupted: nothing was changed") from None
+        raise Interrupted(
+            f"stopped waiting; the rollback of {name} continues: {to_type('status', name)}"
+        ) from None
+    if cluster.as_json:
+        write_json(sys.stdout, {**result, "failure": failure})
+    elif failure is None:
+        write(sys.stdout, f"{name} is {result['state']}: {to_type('status', name)}")
+    if failure is not None:
+        raise SquallError(failure)

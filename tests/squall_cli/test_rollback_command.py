@@ -1,0 +1,101 @@
+"""`squall rollback`: asks for an earlier version, watches it like `squall submit --replace`, and says how it ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from msgspec import to_builtins
+
+from squall.api.answers import SubmittedAnswer
+from squall.reports.events import Event
+from squall_cli.main import squall
+from tests.squall_cli.fake_nimbus import Refusal, happened, topology
+from tests.squall_cli.taking_nimbus import TakingNimbus, acked, scheduled, taking_nimbus, up
+
+
+class ReturningNimbus(TakingNimbus):
+    """It has a topology "words" with an earlier version, words-1."""
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        if (method, path) != ("POST", "topologies/words/rollback"):
+            return super().answer(method, path, query, body)
+        self.asked.append((method, path, query, body))
+        fault = self.faults.popleft() if self.faults else None
+        if isinstance(fault, Refusal):
+            raise fault
+        fresh = topology("words", workers=[], id="words-3")
+        for each in fresh["components"].values():
+            each.update(emitted=0, executed=0, acked=0, pending=0)
+        self.put(fresh)
+        if fault == "answer lost":
+            raise ConnectionAbortedError
+        changed = {"topology.workers": [4, 2]}
+        return to_builtins(SubmittedAnswer("words", "words-3", "ACTIVE", changed=changed, repeats="words-1"))
+
+
+def run(nimbus: TakingNimbus, *arguments: str) -> Result:
+    return CliRunner().invoke(squall, ["rollback", *arguments], env={"SQUALL_NIMBUS": nimbus.url})
+
+
+@pytest.fixture
+def returning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr("squall_cli.packing.submission.PAUSE", 0.01)
+    with taking_nimbus(tmp_path, ReturningNimbus) as nimbus:
+        nimbus.put(topology("words", id="words-2"))
+        yield nimbus
+
+
+def test_the_version_and_the_seconds_are_sent_with_a_key(returning: ReturningNimbus) -> None:
+    result = run(returning, "words", "1", "-w", "5")
+    assert result.exit_code == 0, result.output
+    [(_, _, _, body)] = returning.commands()
+    assert len(body.pop("submission")) == 32 and body == {"version": "1", "wait_secs": 5}
+    assert result.stderr.splitlines() == [
+        "rolling back: words-1 returns as words-3",
+        "changed: topology.workers: 4 -> 2",
+    ]
+    assert result.stdout == "words is ACTIVE: `squall status words`\n"
+
+
+def test_with_wait_the_steps_of_the_version_are_shown(returning: ReturningNimbus) -> None:
+    returning.story.extend([scheduled, up, acked])
+    result = run(returning, "words", "--wait", "--json")
+    assert result.exit_code == 0, result.output
+    assert "2 workers up" in result.stderr and "first ack: 7 acked" in result.stderr
+    found = json.loads(result.stdout)
+    assert found.pop("up_secs") >= 0
+    assert found == {
+        "name": "words", "id": "words-3", "state": "ACTIVE", "repeats": "words-1", "failure": None,
+        "changed": {"topology.workers": [4, 2]},
+    }  # fmt: skip
+
+
+def test_if_its_trial_fails_the_command_says_why_and_exits_with_1(returning: ReturningNimbus) -> None:
+    event = Event("rolled_back", version="words-3", successor="words-2", error="its tuples fail")
+    returning.story.extend([scheduled, lambda status: status.update(id="words-2", **happened(event))])
+    result = run(returning, "words", "--wait")
+    assert result.exit_code == 1
+    assert "was rolled back, the previous version has the name again: its tuples fail" in result.stderr
+
+
+def test_a_lost_answer_is_asked_for_again_with_the_same_key(returning: ReturningNimbus) -> None:
+    returning.faults.append("answer lost")
+    assert run(returning, "words").exit_code == 0
+    first, second = (body["submission"] for _, _, _, body in returning.commands())
+    assert first == second
+
+
+def test_a_refusal_is_the_reason(returning: ReturningNimbus) -> None:
+    returning.faults.append(
+        Refusal(409, "NoRollback", "no version '9' is kept; kept are: words-1 (replaced)")
+    )
+    result = run(returning, "words", "9")
+    assert result.exit_code == 1 and "kept are: words-1 (replaced)" in result.stderr
+
+
+def test_timeout_needs_wait(returning: ReturningNimbus) -> None:
+    assert run(returning, "words", "--timeout", "5").exit_code == 2
