@@ -13,6 +13,7 @@ from nimbus.submission.set_options import shown_options
 from squall.api import versions
 from squall.cluster.blobs import BadBlob, get_bundle
 from squall.cluster.records import TopologyRecord, VersionRecord
+from squall.cluster.registry import number_of
 from topology_api.topology import Topology
 
 
@@ -23,7 +24,8 @@ def history_answer(views: Views, name: str) -> versions.HistoryAnswer:
     found = [_entry(record, "on trial" if is_on_trial(record) else "running", record.state)]
     if waiting is not None and waiting.id != record.id:
         found.insert(0, _entry(waiting, "waiting", None))
-    for version in earlier_versions(views.registry, name, record.id):
+    earlier = earlier_versions(views.registry, name, record.id)
+    for version in sorted(earlier, key=lambda each: number_of(each.id), reverse=True):
         found.append(_entry(version, "on standby" if version.id == record.replaces else version.how, None))
     return versions.HistoryAnswer(name, found)
 

@@ -33,7 +33,7 @@ class VersionEntry(Struct, frozen=True):
 
 
 class HistoryAnswer(Struct, frozen=True):
-    """The versions of a topology, the newest first: the version that waits, the present one, and those that ended last."""
+    """The versions of a topology: the one that waits, the present one, and those that ended, the newest first."""
 
     name: str
     versions: list[VersionEntry]

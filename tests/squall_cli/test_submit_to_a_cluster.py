@@ -147,7 +147,9 @@ def test_requirements_are_installed_from_wheels_and_a_failed_build_is_reported(t
     assert sorted(out.read_text().split()) == ["A", "B"]
 
 
-def test_a_new_version_takes_over_and_one_that_does_not_come_up_is_rolled_back(tmp_path: Path) -> None:
+def test_a_new_version_takes_over_one_that_does_not_come_up_is_rolled_back_and_the_first_returns(
+    tmp_path: Path,
+) -> None:
     folder = project(tmp_path / "project", "\ndef say(word):\n    return 'first ' + word\n")
     out = tmp_path / "out.txt"
 
@@ -157,7 +159,9 @@ def test_a_new_version_takes_over_and_one_that_does_not_come_up_is_rolled_back(t
         return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
     with small_cluster(tmp_path, {"nimbus.replace.timeout.secs": 3}) as cluster:
-        assert submit(cluster)[0] == 0
+        status, told, errors = submit(cluster)
+        assert status == 0, errors
+        first = told["id"]
         project(folder, "\ndef say(word):\n    return 'second ' + word\n")
         status, told, errors = submit(cluster, "--replace")
         assert (status, told["failure"]) == (0, None), errors
@@ -168,5 +172,20 @@ def test_a_new_version_takes_over_and_one_that_does_not_come_up_is_rolled_back(t
         status, told, errors = submit(cluster, "--replace")
         assert status == 1, errors
         assert "was rolled back, the previous version has the name again" in told["failure"]
+        rolled_back = told["id"]
         assert json.loads(cluster.squall("status", "mine", "--json").stdout)["id"] == second
-    assert sorted(set(out.read_text().splitlines())) == ["first a", "first b", "second a", "second b"]
+        assert sorted(set(out.read_text().splitlines())) == ["first a", "first b", "second a", "second b"]
+        out.unlink()
+        done = cluster.squall("rollback", "mine", "--wait", "--json")
+        assert done.returncode == 0, done.stderr
+        returned = json.loads(done.stdout)
+        assert returned["repeats"] == first
+        wait_for_lines(cluster, out, 2)
+        assert sorted(set(out.read_text().splitlines())) == ["first a", "first b"]
+        kept = json.loads(cluster.squall("history", "mine", "--json").stdout)["versions"]
+        assert [(each["id"], each["how"], each["repeats"]) for each in kept] == [
+            (returned["id"], "running", first),
+            (rolled_back, "rolled back", None),
+            (second, "replaced", None),
+            (first, "replaced", None),
+        ]
