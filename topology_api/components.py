@@ -45,7 +45,8 @@ class Spout:
         Without `outputs` the component cannot emit.
     replay: with a Replay, the runtime keeps the values of tracked emissions and emits a failed tree again. With
         None, `fail` is called on the first failure, and replaying is up to the spout.
-    threaded: True runs the task in its own thread, for code that blocks.
+    threaded: True runs the task in its own thread, for code that blocks. What a long call emits leaves while it runs, and
+        `emit` may wait and call `ack`, `fail`, `activate` and `deactivate` (docs/concepts.md, "Calls that take long").
     """
 
     outputs: Outputs = {}
@@ -111,7 +112,8 @@ class Bolt:
     auto_anchor: emissions inside `execute` are anchored to its tuple, so that the tuple's tree waits for them.
     auto_ack: the tuple is acked when `execute` returns and failed when it raises. With False you must call `ack`
         or `fail` for every input, at any time and in any order.
-    threaded: True runs the task in its own thread, for code that blocks.
+    threaded: True runs the task in its own thread, for code that blocks. What a long call emits leaves while it runs, and
+        `emit` waits while the tasks that read it are full.
     max_concurrency: the maximum number of concurrent calls of an `async def execute`, per task.
     tick_interval: seconds between calls of `tick`; with None, `topology.tick.tuple.freq.secs` applies.
     """

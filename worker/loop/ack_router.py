@@ -64,7 +64,9 @@ class AckRouter:
 
     def collect(self, task: BoltTask, now: float) -> None:
         """Collect the acks, failures and timeout resets of a run of a bolt task."""
-        if task.xors is not self.shared:
+        if (
+            task.xors is not self.shared and not task.yielded
+        ):  # the run of a call that yielded goes on to fill its columns
             self.collect_acks(task.xors)
         if task.failures:
             failures, task.failures = task.failures, []
@@ -176,10 +178,15 @@ class AckRouter:
 
     def deliver_late(self, task: SpoutTask, now: float) -> None:
         """Give a tracker the entries that came while its task was in a run in its own thread."""
-        late, self.late_keep_alives = self.late_keep_alives, []
-        for waiting in late:
-            self.keep_alive(waiting, now)
-        task.take_late()
+        if task.yielded:
+            self.finish()
+        if task.late_xors or task.late_failures or self.late_keep_alives:
+            late, self.late_keep_alives = self.late_keep_alives, []
+            for waiting in late:
+                self.keep_alive(waiting, now)
+            task.take_late()
+        if task.yielded:  # the timer finds its task in a run most of the time
+            task.tracker.expire(now)
 
     def receive(self, control: Control, now: float) -> None:
         """Route a control frame of another worker. Keep-alives come first, so that they take effect before any tree expires."""

@@ -30,11 +30,12 @@ from worker.loop.peers import Peers, keep_alives, unexecuted
 from worker.loop.plan import WorkerPlan
 from worker.loop.reassignment import Reassignment
 from worker.loop.task_table import TaskTable
+from worker.loop.threaded_tasks import ThreadedTasks
 from worker.loop.timers import Timers
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import short
-from worker.tasks.runners import AsyncDriver, ThreadRunner, end_returned_fork
+from worker.tasks.runners import AsyncDriver, end_returned_fork
 from worker.tasks.scratch import remove_scratch
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
@@ -59,7 +60,6 @@ class Worker:
         self.name = plan.worker
         self.now = now
         self.send = send
-        self.runner = ThreadRunner(f"{plan.topology.name}-{plan.worker}", wake)
         self.asyncio_driver = asyncio_driver
         self.inline = inline
         self.environment = TaskEnvironment(plan, now, wake, asyncio_driver)
@@ -74,6 +74,7 @@ class Worker:
         self.cycles = CycleWatch(self.name, plan.cycles())
         self.links = Links(self.name, dict(plan.worker_of), self.window_of, send, self.cycles, plan.linked)
         self.links.cycle_buffer = int(plan.conf["topology.cycle.buffer"])
+        self.threads = ThreadedTasks(f"{plan.topology.name}-{plan.worker}", self.links, wake, now)
         self.ack_router = AckRouter(self.name, plan.worker_of, plan.spout_tasks)
         self.timers = Timers(plan, now())
         self.flushing = Flushing(self.table, self.links, now)
@@ -128,6 +129,8 @@ class Worker:
                 return
             self.table.add(task)
             made.append(task)
+            if task.threaded and not self.inline:
+                self.threads.add(task)
             if isinstance(task, SpoutTask):
                 task.draining = self.draining
                 task.outages.on_trial = self.on_trial
@@ -172,7 +175,7 @@ class Worker:
         """Close a task that leaves this worker. The tuples in its inbox are lost, but its counters and acks are kept."""
         self.ack_router.finish()  # a spout's trees that have already been acked must not fail now
         if task.threaded and not self.inline:
-            self.runner.finish(task.id, task.close)
+            self.threads.finish(task)
         else:
             task.close()
         self.take_reports(task.reports)
@@ -239,12 +242,12 @@ class Worker:
         for task in [*self.spouts, *self.bolts]:
             task.stopped = True
             if task.threaded and not self.inline:
-                self.runner.submit(task.id, task.close)
+                self.threads.close(task)
             else:
                 self.running, task.busy_since = task, self.now()
                 task.close()
         self.running = None
-        self.runner.stop()
+        self.threads.runner.stop()
         for task in self.tasks.values():
             self.take_reports(task.reports)
 
@@ -271,7 +274,8 @@ class Worker:
         busy |= self.asyncio_driver.step()
         if self.ack_router.resets:
             self.ack_router.route_resets(now)
-        for task_id in self.runner.collect():
+        busy |= self.threads.visit(now)
+        for task_id in self.threads.runner.collect():
             busy = True
             self.ran(self.tasks[task_id], now)
         for bolt in self.async_bolts:
@@ -384,7 +388,7 @@ class Worker:
             task.busy_since = self.now()
         task.jobs += 1
         if task.threaded and not self.inline:
-            self.runner.submit(task.id, job)
+            self.threads.submit(task, job)
         else:
             self.running = task
             job()
@@ -405,12 +409,9 @@ class Worker:
                 self.links.done(batch)
         if isinstance(task, BoltTask):
             self.ack_router.collect(task, now)
-        elif isinstance(task, SpoutTask) and (
-            task.late_xors or task.late_failures or self.ack_router.late_keep_alives
-        ):
+        elif isinstance(task, SpoutTask):
             self.ack_router.deliver_late(task, now)
-        if isinstance(task, SpoutTask) and task.to_pause:
-            for down in self.ack_router.pause(task):
+            for down in self.ack_router.pause(task) if task.to_pause else ():
                 self.pause(down, first_root(task.id, 0))
         if task.reports:
             self.take_reports(task.reports, task.crash_on_error)
@@ -488,7 +489,7 @@ class Worker:
             times.append(self.timers.next_expiry)
         if any(not task.at_rest() and task.holds_trees() for task in self.tasks.values()):
             times.append(self.timers.next_report)
-        times.append(self.completion.next_time())
+        times += [self.completion.next_time(), self.threads.next_time()]
         return min((time for time in times if time is not None), default=None)
 
 

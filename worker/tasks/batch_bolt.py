@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 from itertools import chain
 from random import Random
 
@@ -34,6 +35,7 @@ class BatchBoltTask(BoltTask):
 
     def __init__(self, setup: TaskSetup, emitter: BoltEmitter, inputs: BoundedInputs) -> None:
         super().__init__(setup, emitter, inputs)
+        self.execute_many: Callable[[list[Tuple]], None] = self.instance.execute_batch
         self.gathered: list[Tuple] = []
         #: The batch that execute_batch is executing.
         self.being_executed: list[Tuple] = []
@@ -68,6 +70,9 @@ class BatchBoltTask(BoltTask):
         return self.deadline if self.probing is None else None
 
     def run(self) -> None:
+        if self.yielded:
+            super().run()
+            return
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
         if self.notices:
@@ -145,7 +150,7 @@ class BatchBoltTask(BoltTask):
         if mark is not None:
             mark.enter(len(tups), trees_of(tups[0]))
         try:
-            self.instance.execute_batch(list(tups))  # a copy, which the user may change
+            self.execute_many(list(tups))  # a copy, which the user may change
         except BaseException as error:
             if not is_error(error, FailTuple):
                 batch = f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"

@@ -223,6 +223,8 @@ class BoltTask(Task):
 
     def wants_run(self) -> bool:
         """Return whether a run has anything to do."""
+        if self.yielded:
+            return not self.blocked
         if self.notices or self.tick_due:
             return True
         if self.probing is not None and self.now() < self.probing.due:
@@ -230,7 +232,10 @@ class BoltTask(Task):
         return bool(self.inbox or (self.end_due and not self.end_called))
 
     def run(self) -> None:
-        """Run ticks, input and the end of input, as much as fits into one run."""
+        """Run ticks, input and the end of input, as much as fits into one run; or let the call that yielded go on."""
+        if self.yielded:
+            self.calls.resumes = True
+            return
         emitter = self.emitter
         emitter.open_for(threading.get_ident())
         if self.notices:
@@ -304,7 +309,7 @@ class BoltTask(Task):
 
     def awaits_probe(self) -> bool:
         """Return whether no call is running, so that a task that is down may be tried when its pause is over."""
-        return not self.busy and not self.blocked
+        return not (self.busy or self.blocked or self.yielded)
 
     def idle(self) -> bool:
         """Return whether all tuples taken from the inbox have been executed."""

@@ -33,6 +33,10 @@ Calls = list[Callable[[], Coroutine[Any, Any, None]]]
 STOP_SECONDS = 5.0
 
 
+class TaskStopped(BaseException):
+    """Ends a call that emits after its task was stopped. `except Exception` does not catch it."""
+
+
 class AsyncDriver(Protocol):
     """The worker's asyncio loop: `AsyncThread`, or `SimulatedAsync` in simulated time."""
 
@@ -54,6 +58,8 @@ class ThreadRunner:
         self.over: deque[int] = deque()
         self.queues: dict[int, SimpleQueue[Job | None]] = {}
         self.threads: list[threading.Thread] = []
+        #: In a task's thread: its queue, and the task.
+        self.own = threading.local()
         self.process = os.getpid()
 
     def submit(self, task: int, job: Job) -> None:
@@ -69,11 +75,23 @@ class ThreadRunner:
     def serve(self, task: int) -> None:
         """Run the jobs of a thread until it is stopped."""
         queue = self.queues[task]  # kept here, since `finish` removes the entry before the last job has ended
+        self.own.queue, self.own.task = queue, task
         while (job := queue.get()) is not None:
             job()
             end_returned_fork(self.process)
             self.over.append(task)
             self.wake()
+
+    def pass_turn(self) -> Job | None:
+        """In a task's thread: end the running job without returning from it. Return the next job; None: there is none."""
+        end_returned_fork(self.process)
+        queue: SimpleQueue[Job | None] = self.own.queue
+        self.over.append(self.own.task)
+        self.wake()
+        job = queue.get()
+        if job is None:
+            queue.put(None)  # for `serve`
+        return job
 
     def collect(self) -> list[int]:
         """Return the tasks whose jobs have ended since the last call; one entry per job."""

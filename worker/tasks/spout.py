@@ -73,7 +73,6 @@ class SpoutTask(Task):
         self.undecided = 0
         self.letters = SpoutLetters(self.context)
         self.active = True
-        self.draining = False
         self.finished = False
         #: Whether the task is being stopped, and makes its last calls of `ack` and `fail`: emitting is no longer allowed.
         self.stopping = False
@@ -124,7 +123,7 @@ class SpoutTask(Task):
         """
         if not (self.finished and self.opened) or "stopped" in self.given_up:
             return False
-        at_rest = self.closed if self.stopped else not self.busy
+        at_rest = self.closed if self.stopped else not (self.busy or self.yielded)
         return at_rest and not self.pending and not self.has_final_calls
 
     @property
@@ -147,7 +146,8 @@ class SpoutTask(Task):
 
     def may_emit(self, now: float) -> bool:
         """Return whether `next_tuple` may be called now."""
-        ready = self.active and not (self.draining or self.finished or self.blocked)
+        finished = self.finished and not self.yielded
+        ready = self.active and not (self.draining or finished or self.blocked)
         return ready and now >= self.wait.not_before and self.letters.waits is None and not self.at_limit()
 
     def replay_due(self, now: float) -> bool:
@@ -182,7 +182,7 @@ class SpoutTask(Task):
     # Running.
 
     def run(self) -> None:
-        """Make final calls, emit due replays, then call next_tuple until a limit is reached."""
+        """Make final calls, emit due replays, then call next_tuple until a limit is reached, or let a waiting call go on."""
         now = self.now()
         self.emitter.open_for(threading.get_ident())
         if self.notices:
@@ -194,7 +194,11 @@ class SpoutTask(Task):
         self.emit_replays(now, enough)
         if self.letters.to_resend:
             send_again(self, now, enough)
-        if self.produced < enough and self.may_emit(now):
+        if self.produced >= enough or not self.may_emit(now):
+            return
+        if self.yielded:
+            self.calls.resumes = True
+        else:
             self.call_next_tuple(now, enough - self.produced)
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:

@@ -35,6 +35,9 @@ cdef class Task:
     cdef public bint crash_on_error
     cdef public double hang_secs
     cdef public bint threaded
+    cdef public object calls
+    cdef public bint yielded
+    cdef public bint draining
     cdef public object metrics
     cdef public object observer
     cdef public long long flushed_at

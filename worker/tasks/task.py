@@ -25,7 +25,7 @@ from topology_api.wording import is_error
 from worker.errors.reports import ErrorReport, make_report, short_line
 from worker.tasks.emitter import Emitter
 from worker.tasks.metrics import TaskMetrics
-from worker.tasks.runners import end_fork, in_main_thread
+from worker.tasks.runners import TaskStopped, end_fork, in_main_thread
 from worker.tasks.work_time import WorkTime
 
 #: The reference count of a dictionary that only its instance uses: the three references are those of the instance, of the
@@ -62,6 +62,10 @@ class TaskSetup:
 MOST_IN_A_ROW = 128
 #: Seconds after which a run ends, so that one task does not delay the others.
 RUN_SECONDS = 0.003
+
+
+#: The user's methods in which `emit` may wait, besides those that get input or provide it.
+MAY_YIELD = frozenset(("tick", "end_of_input"))
 
 
 class Pace:
@@ -118,6 +122,12 @@ class Task:
         self.hang_secs = float(self.context.conf["topology.bolt.hang.secs"])  # type: ignore[arg-type]
         #: Whether the task runs in its own thread.
         self.threaded = bool(self.instance.threaded)
+        #: The calls of a task in its own thread; see `worker.tasks.yielding`.
+        self.calls: Any = None
+        #: Whether such a call waits in `emit`: the task has no job, but the call is not over.
+        self.yielded = False
+        #: Whether the task, of a spout, begins no call because the worker drains.
+        self.draining = False
         self.metrics = TaskMetrics()
         self.observer: Any = None
         #: The number of emissions when the outboxes were last flushed.
@@ -138,13 +148,13 @@ class Task:
 
     @property
     def emit(self) -> Callable[..., None]:
-        """The emitter's own method, so that an emission costs no further call."""
-        return self.emitter.emit
+        """The emitter's own method, so that an emission costs no further call, except in a task's own thread."""
+        return self.emitter.emit if self.calls is None else self.calls.emit
 
     @property
     def emit_direct(self) -> Callable[..., None]:
         """Like `emit`, on a direct stream."""
-        return self.emitter.emit_direct
+        return self.emitter.emit_direct if self.calls is None else self.calls.emit_direct
 
     @property
     def busy(self) -> bool:
@@ -178,7 +188,10 @@ class Task:
         """Call a user's method; return whether it returned. An error that it raises is reported."""
         began = self.now()
         try:
-            getattr(self.instance, name)(*args)
+            method = getattr(self.instance, name)
+            if self.calls is not None and name in MAY_YIELD:
+                method = self.calls.outside(method)
+            method(*args)
         except BaseException as error:
             self.report(name, error, tuple_text)
             return False
@@ -204,6 +217,8 @@ class Task:
             end_fork(error)
         context = self.context
         report = make_report(context.topology, self.spec.id, self.id, call, error, tuple_text, self.now())
+        if is_error(error, TaskStopped):
+            return report
         self.reports.append(report)
         if is_error(error, MemoryError) and self.opened:
             if self.on_out_of_memory is not None:
@@ -245,7 +260,9 @@ class Task:
 
     def at_rest(self) -> bool:
         """Return whether the task is idle: no job, no input, and nothing unsent."""
-        return not (self.jobs or self.inbox or self.emitter.dirty)
+        # A spout's call that waits for the end of a drain has not emitted what it was about to emit.
+        in_call = self.yielded and not self.draining
+        return not (self.jobs or self.inbox or self.emitter.dirty or in_call)
 
     def waiting(self) -> int:
         """Return the number of tuples that wait in the inbox."""

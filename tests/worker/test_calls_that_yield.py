@@ -1,0 +1,307 @@
+"""What a long call of a threaded task emits leaves while it runs; `emit` waits where the loop would not begin another call."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+
+import pytest
+
+from squall.clock import ManualClock
+from squall.values import TaskRow
+from topology_api import Bolt, EmitError, Fields, Spout, Topology, TopologyBuilder, Tuple
+from topology_api.options import defaults
+from worker.loop.plan import WorkerPlan
+from worker.loop.worker import Worker
+from worker.tasks.runners import AsyncThread
+
+CAP = 30.0
+TIMEOUT = 10.0
+#: What the call gets, and what has happened so far.
+REQUESTS: SimpleQueue[str] = SimpleQueue()
+EVENTS: list[str] = []
+#: The tuples that `Reads` holds, by value.
+HELD: dict[str, Tuple] = {}
+
+
+class Consumes(Spout):
+    """Emits each request. Its `next_tuple` returns at the request "return" only."""
+
+    threaded = True
+    outputs = Fields("text")
+
+    def next_tuple(self) -> float:
+        try:
+            while (text := REQUESTS.get(timeout=CAP)) != "return":
+                try:
+                    self.emit((text,), message_id=text)
+                    EVENTS.append(f"emitted {text}")
+                except Exception:
+                    EVENTS.append("caught")
+        finally:
+            EVENTS.append("over")
+        return 3600.0
+
+    def ack(self, message_id: object) -> None:
+        EVENTS.append(f"acked {message_id}")
+
+    def fail(self, message_id: object, failure: object) -> None:
+        EVENTS.append(f"failed {message_id}")
+
+    def activate(self) -> None:
+        EVENTS.append("activated")
+
+    def close(self) -> None:
+        EVENTS.append("closed")
+
+
+class Reads(Bolt):
+    """Holds tuples whose text begins with "hold", and fails the first attempt at those that begin with "fail"."""
+
+    auto_ack = False
+
+    def execute(self, tup: Tuple) -> None:
+        text = tup["text"]
+        EVENTS.append(f"read {text}")
+        if text.startswith("hold"):
+            HELD[text] = tup
+        elif text.startswith("fail") and EVENTS.count(f"read {text}") == 1:
+            self.fail(tup)
+        else:
+            self.ack(tup)
+
+    def tick(self) -> None:
+        for tup in HELD.values():
+            self.ack(tup)
+        HELD.clear()
+
+
+class Once(Spout):
+    """Emits one tuple."""
+
+    outputs = Fields("text")
+
+    def next_tuple(self) -> None:
+        self.emit(("once",), message_id="once")
+        self.finish()
+
+    def ack(self, message_id: object) -> None:
+        EVENTS.append(f"acked {message_id}")
+
+
+class Repeats(Bolt):
+    """Emits each request in one call."""
+
+    threaded = True
+    outputs = Fields("text")
+
+    def execute(self, tup: Tuple) -> None:
+        while (text := REQUESTS.get(timeout=CAP)) != "return":
+            self.emit((text,))
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    yield
+    while not REQUESTS.empty():
+        REQUESTS.get()
+    EVENTS.clear()
+    HELD.clear()
+
+
+def consumer() -> Topology:
+    builder = TopologyBuilder("consumer")
+    builder.set_spout("consumes", Consumes())
+    builder.set_bolt("reads", Reads()).shuffle_grouping("consumes")
+    return builder.build()
+
+
+def repeater() -> Topology:
+    builder = TopologyBuilder("repeater")
+    builder.set_spout("once", Once())
+    builder.set_bolt("repeats", Repeats()).shuffle_grouping("once")
+    builder.set_bolt("reads", Reads()).shuffle_grouping("repeats")
+    return builder.build()
+
+
+class Running:
+    """A worker with all tasks of a topology, on a clock that moves 10 ms at each step."""
+
+    def __init__(self, topology: Topology, **conf: object) -> None:
+        self.clock = ManualClock()
+        self.woken = threading.Event()
+        rows = tuple(TaskRow(number, each.id, 0) for number, each in enumerate(topology.components, 1))
+        plan = WorkerPlan(
+            worker="w1",
+            topology=topology,
+            tasks=rows,
+            worker_of={row[0]: "w1" for row in rows},
+            conf={
+                **defaults(),
+                "topology.message.timeout.secs": TIMEOUT,
+                **{name.replace("_", "."): value for name, value in conf.items()},
+            },
+            component_confs={},
+            directory="",
+        )
+        self.worker = Worker(
+            plan, self.clock, lambda name, frame: None, AsyncThread("consumer"), self.woken.set
+        )
+        self.worker.start()
+        self.worker.set_active(True)
+
+    def until(self, done: Callable[[], bool]) -> None:
+        end = time.monotonic() + CAP
+        while not done():
+            assert time.monotonic() < end, (EVENTS, self.worker.errors)
+            self.clock.move_to(self.clock.now() + 0.01)
+            if not self.worker.step():
+                self.woken.wait(0.001)
+                self.woken.clear()
+
+    def until_event(self, *events: str) -> None:
+        self.until(lambda: all(event in EVENTS for event in events))
+
+    def until_inside(self) -> None:
+        """Step until the call has begun."""
+        self.until(lambda: self.worker.threads.calls[1].inside)
+
+    def until_it_waits(self) -> None:
+        """Step until the call waits in `emit`."""
+        self.until(lambda: self.worker.tasks[1].yielded and not self.worker.tasks[1].jobs)
+
+    def reported(self) -> list[str]:
+        return [error.text for log in self.worker.errors.values() for error in log.kept]
+
+
+@pytest.fixture
+def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+    run = Running(*getattr(request, "param", (consumer(),)))
+    yield run
+    REQUESTS.put("return")
+    run.worker.stop()
+
+
+def test_tuples_leave_while_the_call_runs(running: Running) -> None:
+    for text in ("a", "b", "c"):
+        REQUESTS.put(text)
+        running.until_event(f"read {text}")
+    assert "over" not in EVENTS
+
+
+def test_the_loop_sleeps_until_a_call_emits_and_is_woken_then(running: Running) -> None:
+    running.until(lambda: running.worker.tasks[1].jobs == 1)
+    running.until(lambda: running.worker.threads.next_time() is None)
+    running.woken.clear()
+    REQUESTS.put("a")
+    assert running.woken.wait(CAP)
+    running.until_event("read a")
+
+
+def test_acks_and_replays_come_inside_emit_once_the_call_is_long(running: Running) -> None:
+    REQUESTS.put("a")
+    REQUESTS.put("fail b")
+    running.until_event("read a", "read fail b")
+    running.clock.move_to(running.clock.now() + 5.0)
+    REQUESTS.put("c")
+    running.until_event("read c")
+    assert EVENTS.index("acked a") < EVENTS.index("emitted c")
+    running.clock.move_to(running.clock.now() + 5.0)
+    REQUESTS.put("d")
+    running.until(lambda: EVENTS.count("read fail b") == 2)
+    assert "over" not in EVENTS
+
+
+def test_a_tree_of_a_long_call_times_out(running: Running) -> None:
+    REQUESTS.put("hold a")
+    running.until_event("read hold a")
+    running.worker.tasks[1].replay = None  # type: ignore[attr-defined]
+    running.clock.move_to(running.clock.now() + 3 * TIMEOUT)
+    REQUESTS.put("b")
+    running.until_event("read b")
+    running.clock.move_to(running.clock.now() + 1.0)
+    REQUESTS.put("c")
+    running.until_event("failed hold a")
+    assert "over" not in EVENTS
+
+
+@pytest.mark.parametrize("running", [(consumer(),)], indirect=True)
+def test_emit_waits_at_the_pending_limit(running: Running) -> None:
+    running.worker.tasks[1].max_pending = 2  # type: ignore[attr-defined]
+    for text in ("hold a", "hold b", "c"):
+        REQUESTS.put(text)
+    running.until_event("read hold b")
+    running.until_it_waits()
+    assert "emitted c" not in EVENTS
+    running.worker.tasks[2].tick_due = True  # type: ignore[attr-defined]
+    running.worker.queue(running.worker.tasks[2])  # type: ignore[arg-type]
+    running.until_event("read c", "acked hold a", "acked hold b")
+    assert EVENTS.index("acked hold a") < EVENTS.index("emitted c")
+
+
+def test_emit_waits_while_the_topology_is_inactive(running: Running) -> None:
+    running.until_inside()
+    running.worker.set_active(False)
+    REQUESTS.put("a")
+    running.until_it_waits()
+    assert "emitted a" not in EVENTS
+    running.worker.set_active(True)
+    running.until_event("read a")
+    assert EVENTS[0] == "activated", "activate() is called inside emit"
+
+
+def test_a_drain_ends_while_the_call_waits_and_the_stop_ends_the_call(running: Running) -> None:
+    REQUESTS.put("a")
+    running.until_event("read a")
+    running.worker.drain()
+    REQUESTS.put("b")
+    running.until(lambda: running.worker.drained)
+    running.worker.stop()
+    running.until_event("over", "closed")
+    assert "acked a" in EVENTS
+    assert not {"emitted b", "caught", "failed a"} & set(EVENTS), EVENTS
+    assert running.reported() == []
+
+
+def test_a_call_that_emits_after_the_stop_ends_too(running: Running) -> None:
+    running.until_inside()
+    stopping = threading.Thread(target=running.worker.stop)
+    stopping.start()
+    running.until(lambda: running.worker.tasks[1].stopped)
+    REQUESTS.put("late")
+    stopping.join(CAP)
+    assert EVENTS[-2:] == ["over", "closed"]
+    assert "emitted late" not in EVENTS
+
+
+@pytest.mark.parametrize("running", [(repeater(),)], indirect=True)
+def test_a_bolts_tuples_leave_while_its_call_runs_and_its_input_is_acked_afterwards(running: Running) -> None:
+    for text in ("a", "b"):
+        REQUESTS.put(text)
+        running.until_event(f"read {text}")
+    for _ in range(20):
+        running.worker.step()
+    assert "acked once" not in EVENTS
+    REQUESTS.put("return")
+    running.until_event("acked once")
+
+
+@pytest.mark.parametrize("running", [(repeater(),)], indirect=True)
+def test_a_bolts_call_that_is_stopped_acks_nothing_and_is_no_error(running: Running) -> None:
+    REQUESTS.put("a")
+    running.until_event("read a")
+    stopping = threading.Thread(target=running.worker.stop)
+    stopping.start()
+    running.until(lambda: running.worker.tasks[2].stopped)
+    REQUESTS.put("b")
+    stopping.join(CAP)
+    assert "acked once" not in EVENTS and "read b" not in EVENTS
+    assert running.reported() == []
+
+
+def test_another_thread_is_refused_at_once(running: Running) -> None:
+    running.until_inside()
+    with pytest.raises(EmitError, match="thread"):
+        running.worker.tasks[1].instance.emit(("x",))

@@ -1,0 +1,87 @@
+"""The threaded tasks of one worker: their jobs, and the tuples that a call emits while it runs.
+
+A call whose tuples wait in outboxes is visited: the loop sends them 50 ms after the first of them at the latest.
+Must not know: trackers, user code, sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from worker.loop.links import Flush, Links
+from worker.tasks.bolt import BoltTask
+from worker.tasks.runners import Job, ThreadRunner
+from worker.tasks.spout import SpoutTask
+from worker.tasks.task import Task
+from worker.tasks.yielding import YieldingCalls
+
+#: Seconds between two visits to a running call.
+VISIT_SECONDS: Final = 0.05
+
+
+class ThreadedTasks:
+    """The threads, and the calls that may yield."""
+
+    def __init__(self, name: str, links: Links, wake: Callable[[], None], now: Callable[[], float]) -> None:
+        self.runner = ThreadRunner(name, wake)
+        self.links = links
+        self.now = now
+        self.calls: dict[int, YieldingCalls] = {}
+
+    def add(self, task: Task) -> None:
+        """Let the calls of a task yield."""
+        assert isinstance(task, SpoutTask | BoltTask)
+        self.calls[task.id] = YieldingCalls(task, self.runner)
+
+    def submit(self, task: Task, job: Job) -> None:
+        """Run a job of a task in its thread."""
+        calls = self.calls[task.id]
+        calls.due, calls.quiet = self.now() + VISIT_SECONDS, False
+        self.runner.submit(task.id, calls.job(job))
+
+    def close(self, task: Task) -> None:
+        """Run the last job of a task: its `close`."""
+        self.calls[task.id].stopped = True
+        self.submit(task, task.close)
+
+    def finish(self, task: Task) -> None:
+        """Close a task that leaves this worker, and wait until it is closed."""
+        calls = self.calls.pop(task.id)
+        calls.stopped = True
+        self.runner.finish(task.id, calls.job(task.close))
+
+    def visit(self, now: float) -> bool:
+        """Send what running calls have emitted; return whether there was any."""
+        sent = False
+        for calls in self.calls.values():
+            if (
+                calls.task.jobs
+                and not calls.quiet
+                and now >= calls.due
+                and calls.lock.acquire(blocking=False)
+            ):
+                try:
+                    sent |= self.flush(calls, now)
+                finally:
+                    calls.lock.release()
+        return sent
+
+    def flush(self, calls: YieldingCalls, now: float) -> bool:
+        """Send what a call has emitted. The caller has its lock, so the call is between two emissions."""
+        task, emitter = calls.task, calls.task.emitter
+        emits = emitter.emitted != calls.seen
+        calls.seen, calls.due = emitter.emitted, now + VISIT_SECONDS
+        if emits:
+            task.busy_since = now  # a call that emits does not hang
+        sent = False
+        if emitter.dirty:
+            task.flushed_at = emitter.emitted
+            sent = self.links.flush(task, Flush.ALL)
+        calls.quiet = not emits and not emitter.dirty
+        return sent
+
+    def next_time(self) -> float | None:
+        """Return when the next visit is due."""
+        due = [calls.due for calls in self.calls.values() if calls.task.jobs and not calls.quiet]
+        return min(due, default=None)

@@ -1,0 +1,174 @@
+"""Lets a call of a threaded task give its turn to the worker's loop inside `emit`, and lets its tuples leave while it runs.
+
+A call may take long: a `next_tuple` that loops over a consumer may never return. So `emit` of a threaded task waits in the
+cases in which the loop would not begin another call: the run has emitted enough, an outbox has no room, the spout is inactive,
+drains or is at its pending limit. The call then *yields*: its job is over, so the loop flushes, delivers acks and expires trees
+as after any job. The task's next run goes on with the call, after the spout's final calls and replays.
+
+Between two emissions the loop may flush the outboxes. So the task's thread has a lock, except while it runs the user's code.
+Must not know: links, the contents of trackers, other tasks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from topology_api import Bolt, Spout
+from worker.tasks.batch_bolt import BatchBoltTask
+from worker.tasks.bolt import BoltTask
+from worker.tasks.runners import Job, TaskStopped, ThreadRunner
+from worker.tasks.spout import SpoutTask
+
+#: Seconds after which emissions get a new time.
+STALE_SECONDS: Final = 0.05
+#: Seconds after which a call of `next_tuple` is long: it yields for final calls and replays, which otherwise follow the call.
+LONG_SECONDS: Final = 1.0
+#: The least seconds between two of these turns.
+TURN_SECONDS: Final = 0.1
+
+
+class YieldingCalls:
+    """The calls of one threaded task, in which `emit` may wait."""
+
+    def __init__(self, task: SpoutTask | BoltTask, runner: ThreadRunner) -> None:
+        self.task = task
+        self.runner = runner
+        self.lock = threading.RLock()
+        #: Whether a call that may yield is running.
+        self.inside = False
+        #: When it began, and since when it has run without a pause.
+        self.began = self.since = 0.0
+        #: The call yields when the task has emitted this often.
+        self.enough = 0
+        #: Whether the run that came while the call waited lets it go on.
+        self.resumes = False
+        self.stopped = False
+        #: The job that came after the task was stopped; it follows the call.
+        self.carried: Job | None = None
+        #: Whether nothing wakes the loop for this task, so that the next emission has to.
+        self.quiet = False
+        #: When the loop flushes the outboxes of the running call, and what the task had emitted the last time.
+        self.due = 0.0
+        self.seen = 0
+        if isinstance(task, SpoutTask):
+            task.next_tuple = self.outside(task.next_tuple)
+        elif isinstance(task, BatchBoltTask):
+            task.execute_many = self.outside(task.execute_many)
+        else:
+            task.execute = self.outside(task.execute)
+        task.calls = self
+        task.attach(("emit", "emit_direct"), Spout if isinstance(task, SpoutTask) else Bolt, task)
+
+    def job(self, job: Job) -> Job:
+        """Return a job of the task as its thread runs it."""
+        return partial(self.run, job)
+
+    def run(self, job: Job) -> None:
+        """Run a job in the task's thread; if a call waits in `emit`, inside this call."""
+        if self.task.yielded:
+            if self.stopped:
+                self.carried = job
+                raise self.end()
+            with self.lock:
+                job()
+            return
+        following: Job | None = job
+        while following is not None:
+            with self.lock:
+                self.enough = self.task.emitter.emitted + self.task.limits.emits
+                following()
+            following, self.carried = self.carried, None
+
+    def outside(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method of the user's that runs without the lock, and may yield."""
+
+        def run(*args: Any) -> Any:
+            self.began = self.since = self.task.now()
+            self.inside = True
+            self.lock.release()
+            try:
+                return call(*args)
+            except TaskStopped:
+                if isinstance(self.task, BoltTask):
+                    raise  # the tuple fails
+                return 0.0
+            finally:
+                self.lock.acquire()
+                self.inside = False
+                # The task adds the time of the whole call; the time until `since` has been added, except the waits.
+                self.task.work.seconds -= self.since - self.began
+
+        return run
+
+    def emit(self, *args: Any, **options: Any) -> None:
+        """See `topology_api`."""
+        self.before_emission()
+        with self.lock:
+            self.task.emitter.emit(*args, **options)
+        self.after_emission()
+
+    def emit_direct(self, *args: Any, **options: Any) -> None:
+        """See `topology_api`."""
+        self.before_emission()
+        with self.lock:
+            self.task.emitter.emit_direct(*args, **options)
+        self.after_emission()
+
+    def before_emission(self) -> None:
+        """Yield if the call must not go on now."""
+        task = self.task
+        if task.emitter.owner != threading.get_ident():
+            task.emitter.refuse()  # at once: the thread that may emit has the lock for as long as a job takes
+        if not self.inside or task.yielded:
+            return
+        now = task.now()
+        if isinstance(task, SpoutTask) and now - task.emitter.now >= STALE_SECONDS:
+            with self.lock:
+                task.set_time(now)
+        if self.must_yield(now):
+            self.give_turn()
+
+    def after_emission(self) -> None:
+        """Wake the loop if it would not look at the outboxes by itself."""
+        if self.quiet:
+            self.quiet = False
+            self.due = 0.0
+            self.runner.wake()
+
+    def must_yield(self, now: float) -> bool:
+        """Return whether the call has to wait, or holds up what the loop or the task has to do."""
+        task = self.task
+        if self.stopped or task.blocked or task.emitter.emitted >= self.enough:
+            return True
+        if isinstance(task, BoltTask):
+            return False
+        if not task.active or task.draining or task.letters.waits is not None or task.at_limit():
+            return True
+        return now - self.began >= LONG_SECONDS and now - self.since >= TURN_SECONDS
+
+    def give_turn(self) -> None:
+        """Wait until a run of the task lets the call go on. Raise `TaskStopped` if the task is stopped."""
+        task = self.task
+        if self.stopped:
+            raise self.end()
+        task.work.seconds += task.now() - self.since
+        task.yielded = True
+        try:
+            self.resumes = False
+            while not self.resumes:
+                job = self.runner.pass_turn()
+                if job is None:
+                    self.stopped = True
+                    raise self.end()
+                job()
+        finally:
+            task.yielded = False
+            self.since = task.now()
+            self.enough = task.emitter.emitted + task.limits.emits
+
+    def end(self) -> TaskStopped:
+        """Return the exception that ends the call."""
+        return TaskStopped(f"{self.task.emitter.where()} cannot emit: its task is being stopped")
