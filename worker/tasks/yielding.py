@@ -86,6 +86,8 @@ class YieldingCalls:
         """Return a method of the user's that runs without the lock, and may yield."""
 
         def run(*args: Any) -> Any:
+            if self.stopped and isinstance(self.task, SpoutTask):
+                return 0.0  # this run was requested before the stop
             self.began = self.since = self.task.now()
             self.inside = True
             self.lock.release()
