@@ -69,6 +69,7 @@ AROUND_THE_CORES = {
     "worker/tasks/runners.py",
     "worker/tasks/scratch.py",
     "worker/tasks/simulated_async.py",
+    "worker/tasks/yielding.py",  # a lock, for calls that run beside the loop
 }
 # What tasks may ask the machine, to notice calls from foreign threads and in forked children.
 QUESTIONS = {"threading.get_ident", "os.getpid"}
