@@ -126,7 +126,7 @@ class Pages:
     async def _answer(self, endpoint: AnyEndpoint, request: Request, change: dict[str, object]) -> Response:
         """`change` gets what is recorded, if an operator asks for a change."""
         caller = await self._admit(endpoint, request)
-        changes = caller.kind == OPERATOR and endpoint.method not in _READING
+        changes = caller.kind == OPERATOR and endpoint.method not in _READING and not endpoint.reads
         if changes:
             change["who"] = caller.kind
         # Another Nimbus asks which files this Nimbus itself has, so its request is not redirected.

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, convert, structs
 
-from nimbus.files.stored_files import FileStore
+from nimbus.files.stored_files import FileStore, NoSuchFile
 from nimbus.http.auth import Caller
 from nimbus.http.errors import NoLeader, Unauthorized
 from nimbus.http.history import history_answer, wanted_version
@@ -34,6 +34,7 @@ from squall.api import answers, requests
 from squall.cluster.records import (
     BadRecord,
     SupervisorRecord,
+    TopologyRecord,
     WorkerReport,
     decode,
 )
@@ -221,13 +222,30 @@ def _accept(nimbus: Nimbus, submission: Submission) -> Reply:
         with suppress(SquallError):  # there is none, or it cannot be read, which `submit` says
             before = nimbus.topology(submission.topology.name)
     record = nimbus.submit(submission)
+    return 200 if known else 201, _submitted(before, record, submission.reset_options)
+
+
+def _submitted(
+    before: TopologyRecord | None, record: TopologyRecord, reset_options: bool
+) -> answers.SubmittedAnswer:
+    """`before`: the version that is replaced, if any."""
     answer = answers.SubmittedAnswer(record.name, record.id, record.state)
-    if before is not None:
-        kept = {} if submission.reset_options else shown_options(before.set_options)
-        now = shown_options(record.set_options)
-        kept = {key: value for key, value in kept.items() if now.get(key) == value}
-        answer = structs.replace(answer, kept=kept, changed=differences(before, record))
-    return 200 if known else 201, answer
+    if before is None:
+        return answer
+    kept = {} if reset_options else shown_options(before.set_options)
+    now = shown_options(record.set_options)
+    kept = {key: value for key, value in kept.items() if now.get(key) == value}
+    return structs.replace(answer, kept=kept, changed=differences(before, record))
+
+
+def check_submission(services: Services, call: ApiCall[None, Submission]) -> Reply:
+    submission = call.body
+    check_versions(submission, own_versions(), services.views.registry.all_supervisors())
+    for kind, sha256 in submission.files.items():
+        with suppress(NoSuchFile):  # it would be sent before the submission
+            services.files.check(kind, sha256)
+    before, record = services.lead(call, lambda nimbus: nimbus.check(submission))
+    return 200, _submitted(before, record, submission.reset_options)
 
 
 def rollback(services: Services, call: ApiCall[None, requests.RollbackRequest]) -> Reply:

@@ -64,6 +64,8 @@ class Endpoint(Generic[Query, Body]):
     notes: Mapping[int, str] = field(default_factory=dict)
     media_type: str = "application/json"
     group: str = "Topologies"
+    #: Whether a POST changes nothing, so that it is not recorded as a change.
+    reads: bool = False
     #: The endpoint's name in `app.py`, if it has no handler.
     name: str = ""
 
@@ -111,6 +113,13 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {201: answers.SubmittedAnswer, 200: answers.SubmittedAnswer}, leads="always",
         body=JsonBody(requests.SubmitRequest, read_submission), body_limit=BODY_LIMIT, errors=(400, 409, 413, 422),
         notes={200: "if the submission was already accepted: nothing is done again"},
+    ),
+    Endpoint(
+        "POST", f"{API}/checks", handlers.check_submission,
+        "Check a submission as a submission is checked, without its files, and change nothing",
+        {200: answers.SubmittedAnswer}, leads="always", reads=True,
+        body=JsonBody(requests.SubmitRequest, read_submission), body_limit=BODY_LIMIT, errors=(400, 409, 413, 422),
+        notes={200: "what a submission would be answered, with an empty `id`"},
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}", handlers.topology, "State, counters and workers of a topology",

@@ -150,6 +150,11 @@ class Nimbus:
             return record
         return known if known is not None and known.id == record.id else record
 
+    def check(self, submission: Submission) -> tuple[TopologyRecord | None, TopologyRecord]:
+        """Return (the topology that has the submission's name, the record that `submit` would write). Raises what `submit`
+        raises, and changes nothing."""
+        return self._intake.check(submission, self._wall_clock())
+
     def submitted(self, submission: str) -> TopologyRecord | None:
         """Return the topology that was submitted with this key, or None."""
         return self._intake.submitted(submission)

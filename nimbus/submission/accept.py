@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import structs
+
 from nimbus.lifecycle.cleanup import TopologyKeys, readable_record, remove_all_of
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import Replacements, every_record, versions
@@ -59,12 +61,9 @@ class Intake:
         yield from self.registry.all_topologies()
         yield from [version for _, version in versions(self.registry) if isinstance(version, TopologyRecord)]
 
-    def accept(self, submission: Submission, time: float) -> TopologyRecord:
-        """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another topology has the same name.
-
-        With `replace`, the topology waits for the name instead. Raises `IllegalTransition` or `ReplacementWaits` if it cannot
-        wait.
-        """
+    def check(self, submission: Submission, time: float) -> tuple[TopologyRecord | None, TopologyRecord]:
+        """Return (the topology that has the name, the record of the submission, without an id). Writes nothing, and raises what
+        `accept` raises."""
         _check(submission)
         name = submission.topology.name
         there = readable_record(self.registry, name)
@@ -72,10 +71,21 @@ class Intake:
             if not submission.replace:
                 raise NameTaken(name, being_killed=there.state == KILLED)
             self.replacements.check(there)
+        record = _record(_with_kept(submission, there), "", time)
+        _check_size(record)
+        return there, record
+
+    def accept(self, submission: Submission, time: float) -> TopologyRecord:
+        """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another topology has the same name.
+
+        With `replace`, the topology waits for the name instead. Raises `IllegalTransition` or `ReplacementWaits` if it cannot
+        wait.
+        """
+        there, record = self.check(submission, time)
+        name = record.name
         stamp = str(int(time)) if self.stamp is None else self.stamp()
         topology_id = f"{name}-{self.registry.next_number(SUBMISSIONS)}-{stamp}"
-        record = _record(_with_kept(submission, there), topology_id, time)
-        _check_size(record)
+        record = structs.replace(record, id=topology_id)
         put_bundle(self.registry.store, topology_id, submission.topology)
         if self.keys is not None:
             self.keys.make(topology_id)

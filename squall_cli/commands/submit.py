@@ -12,7 +12,7 @@ import tempfile
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -49,6 +49,7 @@ class SubmitOptions:
     arguments: tuple[str, ...]
     name: str | None
     workers: int | None
+    check: bool
     wait: bool
     timeout: float | None
     inactive: bool
@@ -74,6 +75,7 @@ class SubmitOptions:
     type=kinds.Whole(1),
     help="The number of worker processes; short for -o topology.workers=N.",
 )
+@click.option("--check", is_flag=True, help="Do everything but submit: nothing on the cluster is changed.")
 @click.option("--wait", is_flag=True, help="Show how the topology comes up; return when a tree is acked.")
 @cluster_client.timeout_option()
 @click.option("--inactive", is_flag=True, help="Do not start the spouts; `squall activate` starts them.")
@@ -134,12 +136,15 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
       squall submit word_count.py --wait --timeout 60 --name books -n 4
       squall submit app.topologies:clicks --include plugins --resource words.txt
       squall submit clicks.py --requirements requirements.txt --wheels wheels
+      squall submit clicks.py --replace --check
       squall submit clicks.py --replace --wait
 
     --wait returns when the first tree is acked or the topology is completed. Exit status: 0 done; 1 if Nimbus refused the
     topology or if, with --wait, the topology did not come up; 2 wrong usage.
     """
     asked = SubmitOptions(**typed)
+    if asked.check and asked.wait:
+        raise click.UsageError("--check submits nothing, so there is nothing to --wait for")
     cluster_client.check_timeout(asked.wait, asked.timeout)
     if asked.wait_secs is not None and not asked.replaces:
         raise click.UsageError("-w says how long a replaced topology may drain, so it needs --replace")
@@ -170,6 +175,9 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                 for hint in hints(package):
                     steps.done(hint)
                 submission = made(asked, layers, topology, tuple(files))
+                if asked.check:
+                    checked(client, submission, steps, out if cluster.as_json else None)
+                    return
                 accepted = sent(client, submission, package, steps)
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
             result |= {"kept": accepted.kept, "changed": accepted.changed}
@@ -264,6 +272,40 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
     for line in differences(accepted):
         steps.done(line)
     return accepted
+
+
+def checked(client: NimbusClient, submission: OutgoingSubmission, steps: Steps, out: IO[str] | None) -> None:
+    """Let Nimbus check the submission, and print what would happen. `out`: where the answer goes as JSON, if it does."""
+    from squall_cli.packing import submission as sending
+    from squall_cli.packing.watching import differences
+
+    with cluster_client.about(client, submission.name):
+        steps.now("asking Nimbus")
+        sending.check_versions(client, submission.name)
+        answer = sending.check(client, submission)
+        free = sum(each.slots - each.used for each in client.supervisors() if each.takes_workers)
+    if answer.uploaded:
+        steps.done(f"would be uploaded: {in_bytes(answer.uploaded)}")
+    for line in differences(answer):
+        steps.done(line)
+    workers = submission.body["conf"]["topology.workers"]
+    if workers > free:
+        steps.done(f"it asks for {workers} workers, and {free} slots are free")
+    if out is not None:
+        write_json(
+            out,
+            {
+                "name": answer.name,
+                "state": answer.state,
+                "kept": answer.kept,
+                "changed": answer.changed,
+                "uploaded": answer.uploaded,
+                "free_slots": free,
+                "submitted": False,
+            },
+        )
+    else:
+        write(sys.stdout, f"{answer.name} can be submitted; nothing was changed")
 
 
 def hints(package: Package) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from msgspec import structs, to_builtins
 
-from squall.api.answers import SubmittedAnswer
+from squall.api.answers import ConfigurationAnswer, SubmittedAnswer
 from squall.api.requests import SubmitRequest
 from squall.http.client import Refused, Unreachable, at
 from squall.packages.versions import minor, misfits, own_versions
@@ -92,6 +92,22 @@ def check_versions(client: NimbusClient, name: str) -> None:
     problems = misfits(own_versions(), others)
     if problems:
         raise NotSubmitted(f"topology {name!r} cannot run on this cluster: {'; '.join(problems)}")
+
+
+def check(client: NimbusClient, submission: OutgoingSubmission) -> Accepted:
+    """Let Nimbus check the submission, and change nothing. Return what it would answer, without an id; `uploaded`: the bytes of
+    the files that Nimbus lacks. Raises as `submit`."""
+    body = {**submission.body, "submission": ""}
+    answer = client.post_json(SubmittedAnswer, "checks", body=body, repeatable=True, timeout=ANSWER_SECS)[0]
+    missing = [file for file in submission.files if not client.exists(at("files", file.sha256))]
+    limit = client.read(ConfigurationAnswer, "configuration").conf.get("nimbus.package.limit.bytes")
+    for file in missing:
+        if isinstance(limit, int) and file.size > limit:
+            raise NotSubmitted(
+                f"the {file.purpose} file of {submission.name!r} has {in_bytes(file.size)}; the cluster takes at most"
+                f" {in_bytes(limit)} (nimbus.package.limit.bytes)"
+            )
+    return Accepted(**structs.asdict(answer), uploaded=sum(file.size for file in missing))
 
 
 def submit(client: NimbusClient, submission: OutgoingSubmission, say: Say, now: Say) -> Accepted:

@@ -181,6 +181,7 @@ def test_every_described_answer_matches_the_document(
         assert len(ask("POST", f"{letters}/{{supervisor}}/resend", two, **names)["unsent"]) == 2
         assert ask("POST", f"{letters}/{{supervisor}}/drop", two, **names)["dropped"] == ["000000000001"]
     roll_back(ask, store)
+    ask("POST", "checks", submission(words("another")))
     for change in ("deactivate", "activate", "rebalance"):
         ask("POST", f"topologies/{{name}}/{change}", {}, name="words")
     ask("DELETE", "topologies/{name}", name="words", query="?wait_secs=0")

@@ -18,7 +18,7 @@ from nimbus.security.changes import CHANGES, REFUSED, BoundedLines, ChangeFiles
 from squall.cluster.memory import InMemoryStore
 from squall.http.client import Client, Refused
 from squall.security.tokens import bearer, make_token
-from tests.nimbus_http.nimbuses import Cluster, client_of, closing, submission
+from tests.nimbus_http.nimbuses import Cluster, client_of, closing, submission, words
 
 
 def lines(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -42,6 +42,7 @@ def test_each_change_is_one_line_with_who_what_and_its_outcome(
     with pytest.raises(Refused):
         client.post("topologies/nothing/activate")
     client.get("topologies")
+    client.post("checks", submission(words("other")))
     found = lines(folder, CHANGES)
     assert {(line.pop("who"), line.pop("address")) for line in found} == {("operator", "127.0.0.1")}
     assert all(line.pop("time").endswith("+00:00") for line in found)

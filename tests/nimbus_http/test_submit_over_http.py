@@ -268,3 +268,25 @@ def test_nothing_is_unpickled(client: Client, leader: NimbusDaemon, tmp_path: Pa
     client.delete("topologies/words", wait_secs=0)
     until(lambda: client.get("topologies") == {"topologies": []})
     assert not written.exists()
+
+
+def paths(store: InMemoryStore, below: str = "") -> set[str]:
+    found = {f"{below}/{name}" for name in store.children(below or "/")}
+    return found.union(*(paths(store, path) for path in found))
+
+
+def test_a_check_answers_like_a_submission_and_writes_nothing(client: Client, store: InMemoryStore) -> None:
+    before = paths(store)
+    assert before
+    body = submission(files={"code": "0" * 64})
+    answer = client.post("checks", body)
+    assert answer == {
+        "name": "words", "id": "", "state": "ACTIVE", "kept": {}, "changed": {}, "repeats": None,
+    }  # fmt: skip
+    assert paths(store) == before
+    client.post("topologies", submission())
+    with pytest.raises(Refused, match="exists already"):
+        client.post("checks", body)
+    replaced = client.post("checks", submission(replace=True, conf={"topology.workers": 4}))
+    assert replaced["changed"] == {"topology.workers": [1, 4]}
+    assert [each["id"] for each in client.get("topologies")["topologies"]] != [""]

@@ -163,6 +163,17 @@ def test_a_new_version_takes_over_one_that_does_not_come_up_is_rolled_back_and_t
         assert status == 0, errors
         first = told["id"]
         project(folder, "\ndef say(word):\n    return 'second ' + word\n")
+        check = ("submit", "my_topology.py", "--check")
+        refused = cluster.squall(*check, "--", str(out), cwd=folder)
+        assert refused.returncode == 1 and "'mine' exists already" in refused.stderr
+        set_queue = ("--replace", "-o", "topology.queue.size=64", "-n", "9")
+        done = cluster.squall(*check, *set_queue, "--", str(out), cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == "mine can be submitted; nothing was changed\n"
+        assert "changed: topology.queue.size: 4096 -> 64" in done.stderr, done.stderr
+        assert "it asks for 9 workers" in done.stderr
+        kept = json.loads(cluster.squall("history", "mine", "--json").stdout)["versions"]
+        assert [each["id"] for each in kept] == [first]
         status, told, errors = submit(cluster, "--replace")
         assert (status, told["failure"]) == (0, None), errors
         second = told["id"]
