@@ -165,8 +165,9 @@ class Running:
         self.until(lambda: all(event in EVENTS for event in events))
 
     def until_inside(self) -> None:
-        """Step until the call has begun."""
-        self.until(lambda: self.worker.threads.calls[1].inside)
+        """Step until the call has begun, and the loop has visited it."""
+        calls = self.worker.threads.calls[1]
+        self.until(lambda: calls.inside and calls.looks)
 
     def until_it_waits(self) -> None:
         """Step until the call waits in `emit`."""

@@ -42,25 +42,23 @@ class ThreadedTasks:
 
     def close(self, task: Task) -> None:
         """Run the last job of a task: its `close`."""
-        self.calls[task.id].stopped = True
+        self.calls[task.id].stop()
         self.submit(task, task.close)
 
     def finish(self, task: Task) -> None:
         """Close a task that leaves this worker, and wait until it is closed."""
         calls = self.calls.pop(task.id)
-        calls.stopped = True
+        calls.stop()
         self.runner.finish(task.id, calls.job(task.close))
 
     def visit(self, now: float) -> bool:
         """Send what running calls have emitted; return whether there was any."""
         sent = False
         for calls in self.calls.values():
-            if (
-                calls.task.jobs
-                and not calls.quiet
-                and now >= calls.due
-                and calls.lock.acquire(blocking=False)
-            ):
+            if not calls.task.jobs or calls.quiet or now < calls.due:
+                continue
+            calls.looks = True
+            if calls.lock.acquire(blocking=False):
                 try:
                     sent |= self.flush(calls, now)
                 finally:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
+from threading import get_ident
 from typing import Any, Final
 
 from topology_api import Bolt, Spout
@@ -39,10 +40,12 @@ class YieldingCalls:
         self.lock = threading.RLock()
         #: Whether a call that may yield is running.
         self.inside = False
-        #: When it began, and since when it has run without a pause.
+        #: When it began, and since when it has run without a pause; the calls of one short run count as one call.
         self.began = self.since = 0.0
-        #: The call yields when the task has emitted this often.
+        #: The call yields when the task has emitted this often: a run's share, or as many as the pending limit allows.
         self.enough = 0
+        #: Whether an emission looks at the clock and at what the loop wants: the loop has visited the call, or stops the task.
+        self.looks = False
         #: Whether the run that came while the call waited lets it go on.
         self.resumes = False
         self.stopped = False
@@ -78,9 +81,15 @@ class YieldingCalls:
         following: Job | None = job
         while following is not None:
             with self.lock:
-                self.enough = self.task.emitter.emitted + self.task.limits.emits
+                self.began = self.since = self.task.busy_since
+                self.looks = self.stopped
+                self.set_share()
                 following()
             following, self.carried = self.carried, None
+
+    def stop(self) -> None:
+        """Let the next emission of a running call end it."""
+        self.stopped = self.looks = True
 
     def outside(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a method of the user's that runs without the lock, and may yield."""
@@ -88,7 +97,6 @@ class YieldingCalls:
         def run(*args: Any) -> Any:
             if self.stopped and isinstance(self.task, SpoutTask):
                 return 0.0  # this run was requested before the stop
-            self.began = self.since = self.task.now()
             self.inside = True
             self.lock.release()
             try:
@@ -100,31 +108,41 @@ class YieldingCalls:
             finally:
                 self.lock.acquire()
                 self.inside = False
-                # The task adds the time of the whole call; the time until `since` has been added, except the waits.
-                self.task.work.seconds -= self.since - self.began
+                if self.since != self.began:
+                    # The task adds the time of the whole call; the time until `since` has been added, except the waits.
+                    self.task.work.seconds -= self.since - self.began
+                    self.began = self.since
 
         return run
 
     def emit(self, *args: Any, **options: Any) -> None:
         """See `topology_api`."""
-        self.before_emission()
+        emitter = self.task.emitter
+        if emitter.owner != get_ident():
+            emitter.refuse()  # at once: the thread that may emit has the lock for as long as a job takes
+        if self.inside and (self.looks or emitter.emitted >= self.enough):
+            self.before_emission()
         with self.lock:
-            self.task.emitter.emit(*args, **options)
-        self.after_emission()
+            emitter.emit(*args, **options)
+        if self.quiet:
+            self.wake_loop()
 
     def emit_direct(self, *args: Any, **options: Any) -> None:
         """See `topology_api`."""
-        self.before_emission()
+        emitter = self.task.emitter
+        if emitter.owner != get_ident():
+            emitter.refuse()
+        if self.inside and (self.looks or emitter.emitted >= self.enough):
+            self.before_emission()
         with self.lock:
-            self.task.emitter.emit_direct(*args, **options)
-        self.after_emission()
+            emitter.emit_direct(*args, **options)
+        if self.quiet:
+            self.wake_loop()
 
     def before_emission(self) -> None:
         """Yield if the call must not go on now."""
         task = self.task
-        if task.emitter.owner != threading.get_ident():
-            task.emitter.refuse()  # at once: the thread that may emit has the lock for as long as a job takes
-        if not self.inside or task.yielded:
+        if task.yielded:  # `ack`, `fail` or `activate` emits inside the call
             return
         now = task.now()
         if isinstance(task, SpoutTask) and now - task.emitter.now >= STALE_SECONDS:
@@ -133,12 +151,19 @@ class YieldingCalls:
         if self.must_yield(now):
             self.give_turn()
 
-    def after_emission(self) -> None:
-        """Wake the loop if it would not look at the outboxes by itself."""
-        if self.quiet:
-            self.quiet = False
-            self.due = 0.0
-            self.runner.wake()
+    def wake_loop(self) -> None:
+        """Wake the loop, which would not look at the outboxes by itself."""
+        self.quiet = False
+        self.due = 0.0
+        self.runner.wake()
+
+    def set_share(self) -> None:
+        """Set how much the task may emit before it yields. Its pending trees do not end while it has a job."""
+        task = self.task
+        share = task.limits.emits
+        if isinstance(task, SpoutTask) and task.max_pending is not None:
+            share = max(1, min(share, task.max_pending - task.tracker.pending))
+        self.enough = task.emitter.emitted + share
 
     def must_yield(self, now: float) -> bool:
         """Return whether the call has to wait, or holds up what the loop or the task has to do."""
@@ -169,7 +194,8 @@ class YieldingCalls:
         finally:
             task.yielded = False
             self.since = task.now()
-            self.enough = task.emitter.emitted + task.limits.emits
+            self.looks = True
+            self.set_share()
 
     def end(self) -> TaskStopped:
         """Return the exception that ends the call."""
