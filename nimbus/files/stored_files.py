@@ -104,12 +104,7 @@ class FileStore:
         with self._lock:
             if (kind, sha256) in self._sound:
                 return
-        if not KINDS[kind]:
-            _check_requirements(path)
-        else:
-            contents = archives.check(path, self.limit, self.unpacked_limit)
-            if kind == "code":
-                _check_code(contents.names)
+        check_content(kind, path, self.limit, self.unpacked_limit)
         with self._lock:
             self._sound.add((kind, sha256))
 
@@ -184,6 +179,19 @@ class Incoming:
         """Delete the received bytes. Does nothing after `finish`."""
         self._file.close()
         self._path.unlink(missing_ok=True)
+
+
+def check_content(kind: str, path: Path, limit: int, unpacked_limit: int) -> None:
+    """Check that a file is valid for its kind. `limit`, `unpacked_limit`: its most bytes, as it is and unpacked. Raises
+    `UnsoundFile`, `FileTooLarge` or `BadArchive`."""
+    if path.stat().st_size > limit:
+        raise FileTooLarge(too_large(limit))
+    if not KINDS[kind]:
+        _check_requirements(path)
+        return
+    contents = archives.check(path, limit, unpacked_limit)
+    if kind == "code":
+        _check_code(contents.names)
 
 
 def too_large(limit: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct, convert, structs
 
-from nimbus.files.stored_files import FileStore, NoSuchFile
+from nimbus.files.stored_files import FileStore
 from nimbus.http.auth import Caller
 from nimbus.http.errors import NoLeader, Unauthorized
 from nimbus.http.history import history_answer, wanted_version
@@ -206,12 +206,17 @@ def topologies(services: Services, call: Plain) -> Reply:
 
 def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
     submission = replace(call.body, by=call.by)
-    check_versions(submission, own_versions(), services.views.registry.all_supervisors())
-    for kind, sha256 in submission.files.items():
-        services.files.check(kind, sha256)
+    _check_parts(services, submission)
     # Checking large archives may take long. It is done only once, so the time for the answer begins after the check.
     call = replace(call, began=time.monotonic())
     return services.lead(call, lambda nimbus: _accept(nimbus, submission))
+
+
+def _check_parts(services: Services, submission: Submission) -> None:
+    """Check the versions and the files of a submission."""
+    check_versions(submission, own_versions(), services.views.registry.all_supervisors())
+    for kind, sha256 in submission.files.items():
+        services.files.check(kind, sha256)
 
 
 def _accept(nimbus: Nimbus, submission: Submission) -> Reply:
@@ -240,10 +245,8 @@ def _submitted(
 
 def check_submission(services: Services, call: ApiCall[None, Submission]) -> Reply:
     submission = call.body
-    check_versions(submission, own_versions(), services.views.registry.all_supervisors())
-    for kind, sha256 in submission.files.items():
-        with suppress(NoSuchFile):  # it would be sent before the submission
-            services.files.check(kind, sha256)
+    there = {kind: sha256 for kind, sha256 in submission.files.items() if services.files.has(sha256)}
+    _check_parts(services, replace(submission, files=there))  # the others are sent before a submission
     before, record = services.lead(call, lambda nimbus: nimbus.check(submission))
     return 200, _submitted(before, record, submission.reset_options)
 
@@ -269,9 +272,7 @@ def rollback(services: Services, call: ApiCall[None, requests.RollbackRequest]) 
         nimbus.topology(name)  # raises if it is gone by now: a rollback submits no new topology
         return _accept(nimbus, submission)
 
-    check_versions(submission, own, services.views.registry.all_supervisors())
-    for kind, sha256 in submission.files.items():
-        services.files.check(kind, sha256)
+    _check_parts(services, submission)
     status, answer = services.lead(call, command)
     return status, structs.replace(answer, repeats=version.id)
 

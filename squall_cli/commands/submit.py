@@ -12,7 +12,7 @@ import tempfile
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -176,7 +176,11 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                     steps.done(hint)
                 submission = made(asked, layers, topology, tuple(files))
                 if asked.check:
-                    checked(client, submission, steps, out if cluster.as_json else None)
+                    found = checked(client, submission, package, steps)
+                    if cluster.as_json:
+                        write_json(out, found)
+                    else:
+                        write(out, f"{submission.name} can be submitted; nothing was changed")
                     return
                 accepted = sent(client, submission, package, steps)
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
@@ -264,7 +268,7 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
         if error.status != 413:
             raise
         # A file is too large: `made` has checked the submission itself.
-        raise SquallError(f"{error}; the largest files of the package: {packing.largest(package)}") from None
+        raise too_large(error, package) from None
     if submission.files:
         all_there = "nothing to upload: the cluster has it already"
         steps.done(f"uploaded: {in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
@@ -274,38 +278,41 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
     return accepted
 
 
-def checked(client: NimbusClient, submission: OutgoingSubmission, steps: Steps, out: IO[str] | None) -> None:
-    """Let Nimbus check the submission, and print what would happen. `out`: where the answer goes as JSON, if it does."""
+def checked(
+    client: NimbusClient, submission: OutgoingSubmission, package: Package, steps: Steps
+) -> dict[str, Any]:
+    """Let Nimbus check the submission, show what it would change, and return that."""
+    from nimbus.files.stored_files import FileTooLarge
     from squall_cli.packing import submission as sending
     from squall_cli.packing.watching import differences
 
-    with cluster_client.about(client, submission.name):
+    name = submission.name
+    with cluster_client.about(client, name):
         steps.now("asking Nimbus")
-        sending.check_versions(client, submission.name)
-        answer = sending.check(client, submission)
-        free = sum(each.slots - each.used for each in client.supervisors() if each.takes_workers)
+        sending.check_versions(client, name)
+        try:
+            answer = sending.check(client, submission)
+        except FileTooLarge as error:
+            raise too_large(error, package) from None
+        supervisors = client.supervisors()
     if answer.uploaded:
-        steps.done(f"would be uploaded: {in_bytes(answer.uploaded)}")
+        steps.done(f"to upload: {in_bytes(answer.uploaded)}")
     for line in differences(answer):
         steps.done(line)
+    free = sum(each.slots - each.used for each in supervisors if each.takes_workers)
+    free += sum(
+        worker.topology == name for each in supervisors for worker in each.workers
+    )  # the version that is replaced
     workers = submission.body["conf"]["topology.workers"]
     if workers > free:
-        steps.done(f"it asks for {workers} workers, and {free} slots are free")
-    if out is not None:
-        write_json(
-            out,
-            {
-                "name": answer.name,
-                "state": answer.state,
-                "kept": answer.kept,
-                "changed": answer.changed,
-                "uploaded": answer.uploaded,
-                "free_slots": free,
-                "submitted": False,
-            },
-        )
-    else:
-        write(sys.stdout, f"{answer.name} can be submitted; nothing was changed")
+        steps.done(f"not enough slots: it asks for {workers} workers, and there is room for {free}")
+    result = {"name": name, "state": answer.state, "kept": answer.kept, "changed": answer.changed}
+    return {**result, "uploaded": answer.uploaded, "slots": free, "submitted": False}
+
+
+def too_large(error: SquallError, package: Package) -> SquallError:
+    """Return the error for a package with a file that the cluster does not accept."""
+    return SquallError(f"{error}; the largest files of the package: {packing.largest(package)}")
 
 
 def hints(package: Package) -> list[str]:

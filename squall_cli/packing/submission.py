@@ -95,18 +95,18 @@ def check_versions(client: NimbusClient, name: str) -> None:
 
 
 def check(client: NimbusClient, submission: OutgoingSubmission) -> Accepted:
-    """Let Nimbus check the submission, and change nothing. Return what it would answer, without an id; `uploaded`: the bytes of
-    the files that Nimbus lacks. Raises as `submit`."""
-    body = {**submission.body, "submission": ""}
-    answer = client.post_json(SubmittedAnswer, "checks", body=body, repeatable=True, timeout=ANSWER_SECS)[0]
+    """Let Nimbus check the submission, and check the files that Nimbus lacks as Nimbus would. Return the answer that `submit`
+    would get, without an id; `uploaded`: the bytes of these files. Raises as `submit`, or `FileTooLarge`."""
+    from nimbus.files.stored_files import check_content
+
+    answer = client.post_json(
+        SubmittedAnswer, "checks", body=submission.body, repeatable=True, timeout=ANSWER_SECS
+    )[0]
     missing = [file for file in submission.files if not client.exists(at("files", file.sha256))]
-    limit = client.read(ConfigurationAnswer, "configuration").conf.get("nimbus.package.limit.bytes")
+    conf = client.read(ConfigurationAnswer, "configuration").conf
+    limits = [int(conf[f"nimbus.package.{each}.bytes"]) for each in ("limit", "unpacked.limit")]
     for file in missing:
-        if isinstance(limit, int) and file.size > limit:
-            raise NotSubmitted(
-                f"the {file.purpose} file of {submission.name!r} has {in_bytes(file.size)}; the cluster takes at most"
-                f" {in_bytes(limit)} (nimbus.package.limit.bytes)"
-            )
+        check_content(file.purpose, file.path, *limits)
     return Accepted(**structs.asdict(answer), uploaded=sum(file.size for file in missing))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,19 @@ import pytest
 from msgspec import structs
 
 from nimbus.daemon import NimbusDaemon
+from nimbus.files.stored_files import FileTooLarge
 from nimbus.submission.parse import BODY_LIMIT, PACKAGE_LIMIT
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.registry import Registry
 from squall.http.client import Client, Refused, at
 from squall.packages.archives import pack
+from squall.packages.tar_members import BadArchive
 from squall.packages.versions import minor
-from tests.nimbus_http.nimbuses import OWN, PlayedSupervisor, submission, until, words
+from squall.security.tokens import bearer
+from squall_cli.cluster.nimbus_client import NimbusClient
+from squall_cli.packing.packing import Packed
+from squall_cli.packing.submission import OutgoingSubmission, check
+from tests.nimbus_http.nimbuses import OWN, Cluster, PlayedSupervisor, closing, submission, until, words
 from tests.nimbus_http.test_reads_over_http import raw
 
 
@@ -284,9 +291,28 @@ def test_a_check_answers_like_a_submission_and_writes_nothing(client: Client, st
         "name": "words", "id": "", "state": "ACTIVE", "kept": {}, "changed": {}, "repeats": None,
     }  # fmt: skip
     assert paths(store) == before
-    client.post("topologies", submission())
+    submitted = client.post("topologies", submission())
     with pytest.raises(Refused, match="exists already"):
         client.post("checks", body)
     replaced = client.post("checks", submission(replace=True, conf={"topology.workers": 4}))
     assert replaced["changed"] == {"topology.workers": [1, 4]}
-    assert [each["id"] for each in client.get("topologies")["topologies"]] != [""]
+    assert [each["id"] for each in client.get("topologies")["topologies"]] == [submitted["id"]]
+
+
+def test_a_check_refuses_the_files_that_an_upload_would_refuse(cluster: Cluster, tmp_path: Path) -> None:
+    leader = cluster.start_leader(conf={"nimbus.package.limit.bytes": 1_000_000})
+    path = tmp_path / "code.tar.gz"
+    sha256 = pack({"module.py": b"x = 1"}, path)
+    outgoing = OutgoingSubmission(
+        "words", submission(files={"code": sha256}), (Packed("code", path, sha256),)
+    )
+    client = NimbusClient([leader.url], lambda url: bearer(leader.token or ""))
+    with closing(client):
+        assert check(client, outgoing).uploaded == path.stat().st_size
+        pack({"module.py": b"x = 1", "large.bin": os.urandom(1_000_000)}, path)
+        with pytest.raises(FileTooLarge, match="larger than the 1,000,000 bytes that Nimbus accepts"):
+            check(client, outgoing)
+        path.write_bytes(b"no archive")
+        with pytest.raises(BadArchive):
+            check(client, outgoing)
+        assert client.topologies() == []

@@ -171,7 +171,7 @@ def test_a_new_version_takes_over_one_that_does_not_come_up_is_rolled_back_and_t
         assert done.returncode == 0, done.stderr
         assert done.stdout == "mine can be submitted; nothing was changed\n"
         assert "changed: topology.queue.size: 4096 -> 64" in done.stderr, done.stderr
-        assert "it asks for 9 workers" in done.stderr
+        assert "not enough slots: it asks for 9 workers, and there is room for 2" in done.stderr
         kept = json.loads(cluster.squall("history", "mine", "--json").stdout)["versions"]
         assert [each["id"] for each in kept] == [first]
         status, told, errors = submit(cluster, "--replace")

@@ -16,6 +16,7 @@ from topology_api.options import defaults
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.tasks.runners import AsyncThread
+from worker.tasks.yielding import LONG_SECONDS
 
 CAP = 30.0
 TIMEOUT = 10.0
@@ -173,6 +174,12 @@ class Running:
         """Step until the call waits in `emit`."""
         self.until(lambda: self.worker.tasks[1].yielded and not self.worker.tasks[1].jobs)
 
+    def let_go(self) -> None:
+        """Make the bolt ack what it holds."""
+        bolt = self.worker.tasks[2]
+        bolt.tick_due = True  # type: ignore[attr-defined]
+        self.worker.queue(bolt)  # type: ignore[arg-type]
+
     def reported(self) -> list[str]:
         return [error.text for log in self.worker.errors.values() for error in log.kept]
 
@@ -228,18 +235,35 @@ def test_a_tree_of_a_long_call_times_out(running: Running) -> None:
     assert "over" not in EVENTS
 
 
-@pytest.mark.parametrize("running", [(consumer(),)], indirect=True)
-def test_emit_waits_at_the_pending_limit(running: Running) -> None:
+def test_emit_waits_at_the_pending_limit_and_short_calls_get_no_final_call(running: Running) -> None:
     running.worker.tasks[1].max_pending = 2  # type: ignore[attr-defined]
-    for text in ("hold a", "hold b", "c"):
+    running.until_inside()
+    for text in ("hold a", "hold b", "c", "hold d", "e"):
         REQUESTS.put(text)
     running.until_event("read hold b")
     running.until_it_waits()
     assert "emitted c" not in EVENTS
-    running.worker.tasks[2].tick_due = True  # type: ignore[attr-defined]
-    running.worker.queue(running.worker.tasks[2])  # type: ignore[arg-type]
-    running.until_event("read c", "acked hold a", "acked hold b")
-    assert EVENTS.index("acked hold a") < EVENTS.index("emitted c")
+    running.let_go()
+    running.until_event("read c", "read hold d", "read e")
+    assert not [event for event in EVENTS if event.startswith("acked")]
+    assert running.clock.now() < LONG_SECONDS
+    running.clock.move_to(LONG_SECONDS + 1.0)
+    REQUESTS.put("f")
+    running.until_event("acked hold a", "acked c", "read f")
+    assert EVENTS.index("acked hold a") < EVENTS.index("emitted f")
+
+
+def test_a_call_that_waits_gets_its_final_calls_when_it_becomes_long(running: Running) -> None:
+    running.worker.tasks[1].max_pending = 1  # type: ignore[attr-defined]
+    running.until_inside()
+    for text in ("a", "hold b", "c"):
+        REQUESTS.put(text)
+    running.until_event("read hold b")
+    running.until_it_waits()
+    assert running.worker.next_time() is not None
+    running.until_event("acked a")
+    assert running.clock.now() >= LONG_SECONDS
+    assert "emitted c" not in EVENTS
 
 
 def test_emit_waits_while_the_topology_is_inactive(running: Running) -> None:

@@ -64,9 +64,8 @@ class AckRouter:
 
     def collect(self, task: BoltTask, now: float) -> None:
         """Collect the acks, failures and timeout resets of a run of a bolt task."""
-        if (
-            task.xors is not self.shared and not task.yielded
-        ):  # the run of a call that yielded goes on to fill its columns
+        # The run of a call that yielded goes on to fill its columns.
+        if task.xors is not self.shared and not task.yielded:
             self.collect_acks(task.xors)
         if task.failures:
             failures, task.failures = task.failures, []

@@ -23,10 +23,9 @@ VISIT_SECONDS: Final = 0.05
 class ThreadedTasks:
     """The threads, and the calls that may yield."""
 
-    def __init__(self, name: str, links: Links, wake: Callable[[], None], now: Callable[[], float]) -> None:
+    def __init__(self, name: str, links: Links, wake: Callable[[], None]) -> None:
         self.runner = ThreadRunner(name, wake)
         self.links = links
-        self.now = now
         self.calls: dict[int, YieldingCalls] = {}
 
     def add(self, task: Task) -> None:
@@ -37,7 +36,7 @@ class ThreadedTasks:
     def submit(self, task: Task, job: Job) -> None:
         """Run a job of a task in its thread."""
         calls = self.calls[task.id]
-        calls.due, calls.quiet = self.now() + VISIT_SECONDS, False
+        calls.due, calls.quiet = task.busy_since + VISIT_SECONDS, False
         self.runner.submit(task.id, calls.job(job))
 
     def close(self, task: Task) -> None:
@@ -80,6 +79,6 @@ class ThreadedTasks:
         return sent
 
     def next_time(self) -> float | None:
-        """Return when the next visit is due."""
+        """Return when the next visit is due; None if no call needs one before it emits."""
         due = [calls.due for calls in self.calls.values() if calls.task.jobs and not calls.quiet]
         return min(due, default=None)

@@ -74,7 +74,7 @@ class Worker:
         self.cycles = CycleWatch(self.name, plan.cycles())
         self.links = Links(self.name, dict(plan.worker_of), self.window_of, send, self.cycles, plan.linked)
         self.links.cycle_buffer = int(plan.conf["topology.cycle.buffer"])
-        self.threads = ThreadedTasks(f"{plan.topology.name}-{plan.worker}", self.links, wake, now)
+        self.threads = ThreadedTasks(f"{plan.topology.name}-{plan.worker}", self.links, wake)
         self.ack_router = AckRouter(self.name, plan.worker_of, plan.spout_tasks)
         self.timers = Timers(plan, now())
         self.flushing = Flushing(self.table, self.links, now)
@@ -258,10 +258,7 @@ class Worker:
     def reset_timeouts(self, task: BoltTask, roots: list[int]) -> None:
         """Reset the timeout of trees for a call that is still running, in any thread."""
         self.ack_router.resets.append(KeepAlive(task.spec.id, task.id, tuple(roots)))
-        if self.inline:
-            self.ack_router.route_resets(self.now())
-        else:
-            self.wake()
+        self.wake()
 
     # The loop.
 

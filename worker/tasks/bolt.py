@@ -316,7 +316,7 @@ class BoltTask(Task):
         return True
 
     def at_rest(self) -> bool:
-        return super().at_rest() and not self.buffered()
+        return super().at_rest() and not (self.buffered() or self.yielded)
 
     def buffered(self) -> int:
         """Return the number of tuples that were taken from the inbox but not executed yet."""

@@ -20,6 +20,7 @@ cdef class SpoutTask(Task):
     cdef public Py_ssize_t undecided
     cdef public object letters
     cdef public bint active
+    cdef public bint draining
     cdef public bint finished
     cdef public bint stopping
     cdef public list replays

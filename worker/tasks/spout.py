@@ -73,6 +73,7 @@ class SpoutTask(Task):
         self.undecided = 0
         self.letters = SpoutLetters(self.context)
         self.active = True
+        self.draining = False
         self.finished = False
         #: Whether the task is being stopped, and makes its last calls of `ack` and `fail`: emitting is no longer allowed.
         self.stopping = False
@@ -169,6 +170,8 @@ class SpoutTask(Task):
     def next_time(self) -> float | None:
         """Return the time at which the spout is due if nothing arrives earlier."""
         times = []
+        if self.yielded and self.has_final_calls and self.now() < self.calls.long_from:
+            times.append(self.calls.long_from)
         if self.replays and not self.blocked and not self.full():
             times.append(self.replays[0][0])
         letters = self.letters
@@ -269,6 +272,9 @@ class SpoutTask(Task):
 
     def final_calls_due(self) -> bool:
         """Return whether final calls are due. If `ack` or `fail` emit, they need room in the outboxes, as any emission does."""
+        # Inside a short call of next_tuple they would surprise the user: it may hold a lock that they need.
+        if self.yielded and self.now() < self.calls.long_from:
+            return False
         due = self.has_final_calls or (self.letters.batch and self.letters.are_due(self.now()))
         return bool(due) and not (self.blocked and self.final_calls_emit)
 

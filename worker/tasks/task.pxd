@@ -37,7 +37,6 @@ cdef class Task:
     cdef public bint threaded
     cdef public object calls
     cdef public bint yielded
-    cdef public bint draining
     cdef public object metrics
     cdef public object observer
     cdef public long long flushed_at

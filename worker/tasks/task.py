@@ -62,8 +62,6 @@ class TaskSetup:
 MOST_IN_A_ROW = 128
 #: Seconds after which a run ends, so that one task does not delay the others.
 RUN_SECONDS = 0.003
-
-
 #: The user's methods in which `emit` may wait, besides those that get input or provide it.
 MAY_YIELD = frozenset(("tick", "end_of_input"))
 
@@ -126,8 +124,6 @@ class Task:
         self.calls: Any = None
         #: Whether such a call waits in `emit`: the task has no job, but the call is not over.
         self.yielded = False
-        #: Whether the task, of a spout, begins no call because the worker drains.
-        self.draining = False
         self.metrics = TaskMetrics()
         self.observer: Any = None
         #: The number of emissions when the outboxes were last flushed.
@@ -217,7 +213,7 @@ class Task:
             end_fork(error)
         context = self.context
         report = make_report(context.topology, self.spec.id, self.id, call, error, tuple_text, self.now())
-        if is_error(error, TaskStopped):
+        if is_error(error, TaskStopped):  # not an error of the user's
             return report
         self.reports.append(report)
         if is_error(error, MemoryError) and self.opened:
@@ -260,9 +256,7 @@ class Task:
 
     def at_rest(self) -> bool:
         """Return whether the task is idle: no job, no input, and nothing unsent."""
-        # A spout's call that waits for the end of a drain has not emitted what it was about to emit.
-        in_call = self.yielded and not self.draining
-        return not (self.jobs or self.inbox or self.emitter.dirty or in_call)
+        return not (self.jobs or self.inbox or self.emitter.dirty)
 
     def waiting(self) -> int:
         """Return the number of tuples that wait in the inbox."""

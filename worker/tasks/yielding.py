@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from functools import partial
-from threading import get_ident
 from typing import Any, Final
 
 from topology_api import Bolt, Spout
@@ -25,7 +24,7 @@ from worker.tasks.spout import SpoutTask
 
 #: Seconds after which emissions get a new time.
 STALE_SECONDS: Final = 0.05
-#: Seconds after which a call of `next_tuple` is long: it yields for final calls and replays, which otherwise follow the call.
+#: Seconds after which a call of `next_tuple` is long: it yields for replays and for final calls, which follow a shorter call.
 LONG_SECONDS: Final = 1.0
 #: The least seconds between two of these turns.
 TURN_SECONDS: Final = 0.1
@@ -40,7 +39,7 @@ class YieldingCalls:
         self.lock = threading.RLock()
         #: Whether a call that may yield is running.
         self.inside = False
-        #: When it began, and since when it has run without a pause; the calls of one short run count as one call.
+        #: When it began, and since when it has run without a wait; the calls of one short run count as one call.
         self.began = self.since = 0.0
         #: The call yields when the task has emitted this often: a run's share, or as many as the pending limit allows.
         self.enough = 0
@@ -62,8 +61,15 @@ class YieldingCalls:
             task.execute_many = self.outside(task.execute_many)
         else:
             task.execute = self.outside(task.execute)
+        self.emit = self.guarded(task.emitter.emit)
+        self.emit_direct = self.guarded(task.emitter.emit_direct)
         task.calls = self
         task.attach(("emit", "emit_direct"), Spout if isinstance(task, SpoutTask) else Bolt, task)
+
+    @property
+    def long_from(self) -> float:
+        """When the call is long."""
+        return self.began + LONG_SECONDS
 
     def job(self, job: Job) -> Job:
         """Return a job of the task as its thread runs it."""
@@ -115,29 +121,21 @@ class YieldingCalls:
 
         return run
 
-    def emit(self, *args: Any, **options: Any) -> None:
-        """See `topology_api`."""
-        emitter = self.task.emitter
-        if emitter.owner != get_ident():
-            emitter.refuse()  # at once: the thread that may emit has the lock for as long as a job takes
-        if self.inside and (self.looks or emitter.emitted >= self.enough):
-            self.before_emission()
-        with self.lock:
-            emitter.emit(*args, **options)
-        if self.quiet:
-            self.wake_loop()
+    def guarded(self, emit: Callable[..., None]) -> Callable[..., None]:
+        """Return a method of the emitter's, `emit` or `emit_direct`, as the task's thread may call it."""
+        emitter, lock = self.task.emitter, self.lock
 
-    def emit_direct(self, *args: Any, **options: Any) -> None:
-        """See `topology_api`."""
-        emitter = self.task.emitter
-        if emitter.owner != get_ident():
-            emitter.refuse()
-        if self.inside and (self.looks or emitter.emitted >= self.enough):
-            self.before_emission()
-        with self.lock:
-            emitter.emit_direct(*args, **options)
-        if self.quiet:
-            self.wake_loop()
+        def run(*args: Any, **options: Any) -> None:
+            if emitter.owner != threading.get_ident():
+                emitter.refuse()  # at once: the thread that may emit has the lock for as long as a job takes
+            if self.inside and (self.looks or emitter.emitted >= self.enough):
+                self.before_emission()
+            with lock:
+                emit(*args, **options)
+            if self.quiet:
+                self.wake_loop()
+
+        return run
 
     def before_emission(self) -> None:
         """Yield if the call must not go on now."""
@@ -174,7 +172,7 @@ class YieldingCalls:
             return False
         if not task.active or task.draining or task.letters.waits is not None or task.at_limit():
             return True
-        return now - self.began >= LONG_SECONDS and now - self.since >= TURN_SECONDS
+        return now >= self.long_from and now - self.since >= TURN_SECONDS
 
     def give_turn(self) -> None:
         """Wait until a run of the task lets the call go on. Raise `TaskStopped` if the task is stopped."""
