@@ -28,9 +28,9 @@ def chosen(present: TopologyRecord, earlier: Sequence[VersionRecord], wanted: st
     if wanted is None:
         replaced = (version for version in earlier if version.how == "replaced")
         if (found := next(replaced, None)) is None:
-            raise NoRollback(
-                f"topology {present.name!r} cannot be rolled back: no version that was replaced is kept ({_kept(earlier)})"
-            )
+            kept = _kept(earlier)
+            why = f"no version that was replaced is kept; {kept}, and may be named" if earlier else kept
+            raise NoRollback(f"topology {present.name!r} cannot be rolled back: {why}")
         return found
     if _is(wanted, present.id):
         raise NoRollback(

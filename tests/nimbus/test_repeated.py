@@ -34,8 +34,12 @@ def test_the_version_that_was_replaced_last_returns_unless_one_is_named(
 @pytest.mark.parametrize(
     ("earlier", "wanted", "why"),
     [
-        (EARLIER[:1], None, "no version that was replaced is kept (kept are: words-6-99 (rolled back))"),
-        ([], None, "no version that was replaced is kept (no earlier version is kept)"),
+        (
+            EARLIER[:1],
+            None,
+            "no version that was replaced is kept; kept are: words-6-99 (rolled back), and may be named",
+        ),
+        ([], None, "cannot be rolled back: no earlier version is kept"),
         (
             EARLIER[:2],
             "7",

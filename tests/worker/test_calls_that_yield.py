@@ -23,6 +23,7 @@ TIMEOUT = 10.0
 #: What the call gets, and what has happened so far.
 REQUESTS: SimpleQueue[str] = SimpleQueue()
 EVENTS: list[str] = []
+BLOCKED: SimpleQueue[str] = SimpleQueue()
 #: The tuples that `Reads` holds, by value.
 HELD: dict[str, Tuple] = {}
 
@@ -32,10 +33,13 @@ class Consumes(Spout):
 
     threaded = True
     outputs = Fields("text")
+    #: Whether the next call of `ack` waits for a word in `BLOCKED`.
+    blocks = False
 
     def next_tuple(self) -> float:
         try:
             while (text := REQUESTS.get(timeout=CAP)) != "return":
+                self.blocks = text == "ack blocks"
                 try:
                     self.emit((text,), message_id=text)
                     EVENTS.append(f"emitted {text}")
@@ -46,6 +50,10 @@ class Consumes(Spout):
         return 3600.0
 
     def ack(self, message_id: object) -> None:
+        if self.blocks:
+            EVENTS.append("ack begins")
+            BLOCKED.get(timeout=CAP)
+            self.blocks = False
         EVENTS.append(f"acked {message_id}")
 
     def fail(self, message_id: object, failure: object) -> None:
@@ -206,6 +214,20 @@ def test_the_loop_sleeps_until_a_call_emits_and_is_woken_then(running: Running) 
     REQUESTS.put("a")
     assert running.woken.wait(CAP)
     running.until_event("read a")
+
+
+def test_the_loop_sleeps_while_a_final_call_blocks(running: Running) -> None:
+    REQUESTS.put("a")
+    running.until_event("read a")
+    running.clock.move_to(running.clock.now() + LONG_SECONDS)
+    REQUESTS.put("ack blocks")
+    running.until_event("ack begins")
+    running.clock.move_to(running.clock.now() + LONG_SECONDS)
+    running.worker.step()
+    due = running.worker.next_time()
+    assert due is None or due > running.clock.now(), "no busy loop"
+    BLOCKED.put("go on")
+    running.until_event("emitted ack blocks")
 
 
 def test_acks_and_replays_come_inside_emit_once_the_call_is_long(running: Running) -> None:

@@ -56,7 +56,7 @@ class ThreadedTasks:
         for calls in self.calls.values():
             if not calls.task.jobs or calls.quiet or now < calls.due:
                 continue
-            calls.looks = True
+            calls.looks, calls.due = True, now + VISIT_SECONDS
             if calls.lock.acquire(blocking=False):
                 try:
                     sent |= self.flush(calls, now)
@@ -68,7 +68,7 @@ class ThreadedTasks:
         """Send what a call has emitted. The caller has its lock, so the call is between two emissions."""
         task, emitter = calls.task, calls.task.emitter
         emits = emitter.emitted != calls.seen
-        calls.seen, calls.due = emitter.emitted, now + VISIT_SECONDS
+        calls.seen = emitter.emitted
         if emits:
             task.busy_since = now  # a call that emits does not hang
         sent = False
