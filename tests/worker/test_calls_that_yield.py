@@ -15,7 +15,7 @@ from topology_api import Bolt, EmitError, Fields, Spout, Topology, TopologyBuild
 from topology_api.options import defaults
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
-from worker.tasks.runners import AsyncThread
+from worker.tasks.runners import AsyncThread, Job
 from worker.tasks.yielding import LONG_SECONDS
 
 CAP = 30.0
@@ -297,6 +297,28 @@ def test_emit_waits_while_the_topology_is_inactive(running: Running) -> None:
     running.worker.set_active(True)
     running.until_event("read a")
     assert EVENTS[0] == "activated", "activate() is called inside emit"
+
+
+def test_a_call_that_begins_after_its_first_visit_looks_at_what_the_loop_wants(running: Running) -> None:
+    runner = running.worker.threads.runner
+    submit, late = runner.submit, SimpleQueue[tuple[int, Job]]()
+
+    def hold(task: int, job: Job) -> None:
+        if running.worker.tasks[task].opened:
+            late.put((task, job))
+        else:
+            submit(task, job)
+
+    runner.submit = hold  # type: ignore[method-assign]
+    running.until(lambda: not late.empty())
+    running.until(lambda: running.worker.threads.next_time() is None)
+    runner.submit = submit  # type: ignore[method-assign]
+    submit(*late.get())
+    running.until_inside()
+    running.worker.set_active(False)
+    REQUESTS.put("a")
+    running.until_it_waits()
+    assert EVENTS == []
 
 
 def test_a_drain_ends_while_the_call_waits_and_the_stop_ends_the_call(running: Running) -> None:

@@ -37,6 +37,8 @@ class ThreadedTasks:
         """Run a job of a task in its thread."""
         calls = self.calls[task.id]
         calls.due, calls.quiet = task.busy_since + VISIT_SECONDS, False
+        if task.jobs == 1:  # not by the thread: the loop may visit the call before the thread begins it
+            calls.looks = calls.stopped
         self.runner.submit(task.id, calls.job(job))
 
     def close(self, task: Task) -> None:

@@ -88,7 +88,6 @@ class YieldingCalls:
         while following is not None:
             with self.lock:
                 self.began = self.since = self.task.busy_since
-                self.looks = self.stopped
                 self.set_share()
                 following()
             following, self.carried = self.carried, None
