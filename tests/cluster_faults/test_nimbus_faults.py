@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.cluster_faults.cluster_run import GAP, ClusterRun, ledger_cluster
+from tests.cluster_faults.daemon_processes import QUICK
 from tests.faults.proxy import Proxy
+from tests.repository.promised_bounds import allowed
 from tests.zookeeper_servers import ZooKeeperServer
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
 #: Seconds without a Nimbus: longer than its session lives.
 AWAY = 6.0
+SESSION_SECS = float(str(QUICK["squall.zookeeper.session.timeout.secs"]))
 #: What a Nimbus logs when it begins and ends to lead.
 LEADS, STOPS = "leads (epoch", "leads no more"
 
@@ -57,7 +60,8 @@ def test_the_rival_leads_and_no_tuple_fails(how: str, two: tuple[ClusterRun, lis
         daemon.freeze()
     else:
         proxies[old].cut()
-    run.wait_for(lambda: run.daemons.leader() == 1 - old, "the lead of the other Nimbus")
+    took = run.wait_for(lambda: run.daemons.leader() == 1 - old, "the lead of the other Nimbus")
+    assert took <= SESSION_SECS + allowed("lead after a session")
     if how == "cut off":
         stopped = moment_of(run, old, STOPS, len(ends))
         began = moment_of(run, 1 - old, LEADS, len(begins))

@@ -28,6 +28,7 @@ from topology_api import (
     TopologyBuilder,
     Tuple,
 )
+from worker.tracking import dead_letters
 
 POISON = 3
 
@@ -117,6 +118,21 @@ def test_a_tuple_without_attempts_left_is_kept_with_its_values_and_failure(
     (letter,) = cluster.dead_letters("poisoned")
     checked(letter, 1 if isinstance(bolt, Batches) and wait == "wait" and letter.attempts == 1 else 2)
     assert cluster.dead_letters("other") == []
+
+
+class Refuses(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        raise FailTuple("refused")
+
+
+def test_in_one_process_the_first_letters_are_kept_and_all_are_counted(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dead_letters, "MOST_IN_MEMORY", 3)
+    cluster.submit(poisoned(Refuses()))
+    cluster.advance(60)
+    assert cluster.status("poisoned").components["numbers"].failed == 5
+    assert len(cluster.dead_letters("poisoned")) == 3
 
 
 def test_without_replays_and_when_a_topology_is_stopped_nothing_is_kept(cluster: LocalCluster) -> None:

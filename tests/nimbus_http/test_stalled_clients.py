@@ -118,6 +118,18 @@ def test_a_connection_without_a_request_is_closed(
     assert client.get("cluster")["leader"], "others are answered"
 
 
+def test_an_idle_connection_without_credentials_is_closed_and_one_with_them_stays(
+    monkeypatch: pytest.MonkeyPatch, leader: NimbusDaemon
+) -> None:
+    monkeypatch.setattr(http_connections, "UNKNOWN_KEEP_SECS", 0.3)
+    known = authorized(leader, "GET", "cluster", 0)
+    with connect(leader) as operator, connect(leader) as unknown:
+        answer(operator, known, b'"leader"')
+        answer(unknown)
+        assert is_closed(unknown)
+        assert answer(operator, known, b'"leader"').startswith(b"HTTP/1.1 200")
+
+
 def test_a_request_that_trickles_in_is_not_waited_for(
     impatient: None, connections: list[socket.socket]
 ) -> None:

@@ -14,12 +14,15 @@ from squall.values import TaskRow
 from topology_api import Bolt, EmitError, Fields, Spout, Topology, TopologyBuilder, Tuple
 from topology_api.options import defaults
 from worker.loop.plan import WorkerPlan
+from worker.loop.threaded_tasks import VISIT_SECONDS
 from worker.loop.worker import Worker
 from worker.tasks.runners import AsyncThread, Job
 from worker.tasks.yielding import LONG_SECONDS
 
 CAP = 30.0
 TIMEOUT = 10.0
+#: How far the clock moves at each step of the worker.
+STEP = 0.01
 #: What the call gets, and what has happened so far.
 REQUESTS: SimpleQueue[str] = SimpleQueue()
 EVENTS: list[str] = []
@@ -136,7 +139,7 @@ def repeater() -> Topology:
 
 
 class Running:
-    """A worker with all tasks of a topology, on a clock that moves 10 ms at each step."""
+    """A worker with all tasks of a topology, on a clock that moves by `STEP` at each step."""
 
     def __init__(self, topology: Topology, **conf: object) -> None:
         self.clock = ManualClock()
@@ -165,7 +168,7 @@ class Running:
         end = time.monotonic() + CAP
         while not done():
             assert time.monotonic() < end, (EVENTS, self.worker.errors)
-            self.clock.move_to(self.clock.now() + 0.01)
+            self.clock.move_to(self.clock.now() + STEP)
             if not self.worker.step():
                 self.woken.wait(0.001)
                 self.woken.clear()
@@ -203,7 +206,12 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
 def test_tuples_leave_while_the_call_runs(running: Running) -> None:
     for text in ("a", "b", "c"):
         REQUESTS.put(text)
+        running.until_event(f"emitted {text}")
+        emitted = running.clock.now()
         running.until_event(f"read {text}")
+        assert running.clock.now() - emitted <= VISIT_SECONDS + 3 * STEP, (
+            "a visit, a flush, and the bolt's run"
+        )
     assert "over" not in EVENTS
 
 

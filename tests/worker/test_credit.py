@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.transport.credit import ReceiveWindow, SendWindow, frame_limits
+from tests.worker.chain_of_numbers import chain
+from worker.loop.plan import WorkerPlan
 
 
 def test_a_new_window_allows_its_size_and_no_more() -> None:
@@ -89,3 +91,11 @@ def test_a_full_window_of_full_frames_fits_into_the_queue(queue_size: int) -> No
     assert window >= 2  # one frame is executed while the next one is in flight
     assert frame * window <= queue_size
     assert frame * window > queue_size // 2  # and the queue is used
+
+
+@pytest.mark.parametrize(("queue_size", "emissions"), [(2, 1), (400, 100), (4096, 1024), (100_000, 1024)])
+def test_a_run_ends_after_a_quarter_of_the_queue_and_at_most_1024_emissions(
+    queue_size: int, emissions: int
+) -> None:
+    plan = WorkerPlan("w1", chain("any", 1), (), {}, {"topology.queue.size": queue_size}, {}, "")
+    assert plan.limits_of("any").emits == emissions

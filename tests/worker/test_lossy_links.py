@@ -15,6 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from squall.transport.carrier import CONTROL, DATA
+from squall.transport.channels import SILENCE
 from squall.transport.exchange import PeerPlace
 from squall.transport.in_flight import GONE, MISSING, SentBatch
 from squall.values import Incarnation
@@ -370,6 +371,27 @@ def test_one_lost_frame_among_others_fails_at_once(world: World) -> None:
     assert net.faults.losses > 0
     check_ledger(run, 2000)
     assert net.spouts[0].replayed > 0
+
+
+@pytest.mark.parametrize("cut", ["one way", "both ways"])
+def test_a_silent_link_is_noticed_by_both_workers_in_time(cut: str) -> None:
+    net = Net(chain("in time", 10), HOSTS, InMemory(), conf=CONF)
+    net.start()
+    assert net.run(10, net.settled)
+    ways = [net.nodes[worker].carrier.address for worker in ("w2", "w3")]
+    net.faults.cut = lambda address, channel: (
+        address == ways[1] or (cut == "both ways" and address == ways[0])
+    )
+    end = net.clock.now() + SILENCE
+    exchanges = [net.nodes[worker].exchange for worker in ("w2", "w3")]
+    looks = 0.05
+    while not all(exchange.counters["reconnects"] for exchange in exchanges):
+        net.world.go_on(net.clock.now() + looks, False)
+        for node in net.nodes.values():
+            node.step()
+        assert net.clock.now() <= end + 3 * looks, (
+            "a look, and with a cut of one way the word of the other worker"
+        )
 
 
 def test_a_sleeping_worker_notices_a_silent_peer() -> None:

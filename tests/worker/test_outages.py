@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.transport.frames import COUNTS, DIED, HUNG, OPEN
 from topology_api import Failure
+from worker.tasks.probing import Probing
 from worker.tracking.outages import DOWN_SECS, FailureHistory, Outages
 
 STORE, OTHER = 7, 8
@@ -276,3 +279,14 @@ def test_no_failure_counts_while_a_version_is_on_trial(waits: bool) -> None:
     outages.on_trial = False
     outages.failed(poison, Failure("failed", "store", STORE, "a bad row", COUNTS), 21.0)
     assert outages.spent(poison, 1, 21.0)
+
+
+def test_probes_of_a_task_that_is_down_come_after_pauses_that_double_up_to_a_minute() -> None:
+    probing = Probing(100.0, Random(7))
+    pauses = [probing.due - 100.0]
+    for _ in range(8):
+        now = probing.due
+        probing.failed(now)
+        pauses.append(probing.due - now)
+    promised = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+    assert all(0.75 * most <= pause <= most for pause, most in zip(pauses, promised)), pauses

@@ -1,0 +1,34 @@
+"""Figures in the documents that promise no bound: advice, examples, measurements, and faults that tests make.
+
+Each is a few words of its document that contain the figure. `test_promised_bounds.py` reports a figure that is neither here nor
+in `promised_bounds.py`. Must not know: promises.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
+    "docs/cluster.md": (
+        "if it has run for more than a second",  # the meaning of a metric
+        "on the average of the last ten seconds",
+    ),
+    "docs/command-line.md": ("every two seconds (`--delay SECS`)",),
+    "docs/compiled-core.md": ("one to two minutes of processor time",),
+    "docs/security.md": ("(1,000 nodes take 0.2 s)",),
+    "docs/spark-guarantees.md": (
+        "should agree to about a second (NTP)",
+        "the NameNode is frozen for 30 s, or killed",
+        "whose lease lasts for an hour",
+        "is frozen for more than a day",
+    ),
+    "docs/spark-reprocessing.md": ("merge rows of one hour",),
+    "docs/spark-sink.md": (
+        "should set `until` at least a minute in the past",
+        "`waiting for storage for 40 s: ...`",
+        "Spark's default is 1 GB",
+        "three replicas and 128 MB",
+    ),
+    "docs/spark.md": ("how many rows the example's bolt writes for one hour",),
+    "docs/submitting.md": ("(for at most 60 seconds here;",),
+}
