@@ -106,12 +106,12 @@ class Scene:
         """Let the fault last; it is what is measured."""
         time.sleep(seconds)
 
-    def submitted(self, name: str) -> bool:
-        """Whether `squall submit` was accepted."""
+    def submit(self, name: str) -> str:
+        """Run `squall submit`; return why it was refused, "" if it was accepted."""
         (self.run.books.with_name(name)).mkdir(exist_ok=True)
         books = f"books={self.run.books.with_name(name)}"
         done = self.run.daemons.squall("submit", str(self.run.file), "--", books, f"name={name}", cap=CAP)
-        return done.returncode == 0
+        return done.stderr if done.returncode else ""
 
 
 def since(fault: int) -> float:
@@ -168,7 +168,7 @@ def leader_killed(scene: Scene) -> Figures:
     daemons = scene.run.daemons
     scene.run.is_whole()
     began = scene.now()
-    assert scene.submitted("before")
+    assert not (why := scene.submit("before")), why
     usual = since(began)
     leader = daemons.leader()
     assert leader is not None
@@ -176,7 +176,7 @@ def leader_killed(scene: Scene) -> Figures:
     daemons.nimbuses[leader].kill()
     assert daemons.squall("list").returncode == 0
     listed = since(fault)
-    assert scene.submitted("after"), "the submit gave up"
+    assert not (why := scene.submit("after")), f"the submit gave up: {why}"
     accepted = since(fault)
     led = began_to_lead(daemons.nimbuses[1 - leader].text()) - killed_at
     pause = scene.longest_pause(fault)
@@ -202,12 +202,12 @@ def zookeeper_killed(scene: Scene) -> Figures:
     fault = scene.now()
     scene.zookeeper.kill()
     began = scene.now()
-    assert not scene.submitted("during")
+    assert scene.submit("during"), "accepted without ZooKeeper"
     refused = since(began)
     scene.lasts(max(0.0, AWAY - since(fault)))
     back = scene.now()
     scene.zookeeper.start(wait=False)
-    scene.run.wait_for(lambda: scene.submitted("after"), "an accepted submit", CAP)
+    scene.run.wait_for(lambda: not scene.submit("after"), "an accepted submit", CAP)
     accepted = since(back)
     pause = scene.longest_pause(fault)
     assert not scene.run.failed(), "tuples failed"

@@ -298,11 +298,11 @@ COMMANDS: Final = (
     Bound("If a Nimbus does not answer within 5 s", 5, "squall_cli.cluster.cluster_client:ANSWER_SECS",
           "squall/test_silent_servers.py::test_a_silent_server_is_asked_last_from_then_on"),
     Bound("tries again for up to 30 s", 30, "squall_cli.cluster.waiting:TAKEOVER_SECS",
-          "squall_cli/test_cluster_client.py::test_only_changes_that_may_be_made_twice_are_sent_again"),
+          "squall_cli/test_wait_timeouts.py::test_a_change_is_tried_again_for_as_long_as_another_nimbus_may_take_to_lead"),
     Bound("BUSY is the share of the last ten seconds", 10, "worker.tasks.work_time:SPAN",
           "worker/test_work_time.py::test_the_busy_share_is_that_of_the_last_seconds"),
-    Bound("has been running, after one second", 1, "worker.loop.snapshot:SHOWN_SECONDS", "worker/test_work_time.py::"
-          "test_a_running_call_makes_its_task_busy"),
+    Bound("has been running, after one second", 1, "worker.loop.snapshot:SHOWN_SECONDS",
+          f"{YIELD}::test_a_call_is_shown_once_it_has_run_for_a_second"),
     Bound("a call of a bolt that has not returned for five seconds", 5, "worker.process.long_calls:LONG_CALL",
           "worker/test_long_calls.py::test_a_long_call_is_reported_once_with_its_place_and_tuple"),
     Bound("by tuples per second over the last five seconds", 5, "squall_cli.local.rates:WINDOW",
@@ -334,7 +334,7 @@ COMMANDS: Final = (
 )
 
 TESTING: Final = (
-    Bound("within `timeout` real seconds (60)", 60, "local_cluster.bolt_run:TIMEOUT",
+    Bound("within `timeout` real seconds (60)", 60, "local_cluster.complete:complete_topology.__defaults__[-2]",
           "local_cluster/test_incomplete_topologies.py::"
           "test_a_spout_that_is_idle_for_ever_times_out_and_says_why_it_is_idle"),
 )

@@ -63,3 +63,12 @@ def test_a_refusal_that_will_not_pass_is_raised_at_once(clock: WaitClock) -> Non
     with pytest.raises(Refused, match="unknown"):
         waiting.wait(dies_after(0, Refused(404, "NoSuchTopology", "unknown")), 2.5)
     assert clock.now == 0.0
+
+
+def test_a_change_is_tried_again_for_as_long_as_another_nimbus_may_take_to_lead(clock: WaitClock) -> None:
+    def command() -> None:
+        raise Refused(503, waiting.NO_LEADER, "no Nimbus leads")
+
+    with pytest.raises(Refused, match="no Nimbus leads"):
+        waiting.obeyed(command)
+    assert clock.now == pytest.approx(waiting.TAKEOVER_SECS, abs=1.0)

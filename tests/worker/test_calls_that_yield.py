@@ -14,6 +14,7 @@ from squall.values import TaskRow
 from topology_api import Bolt, EmitError, Fields, Spout, Topology, TopologyBuilder, Tuple
 from topology_api.options import defaults
 from worker.loop.plan import WorkerPlan
+from worker.loop.snapshot import SHOWN_SECONDS, load_of
 from worker.loop.threaded_tasks import VISIT_SECONDS
 from worker.loop.worker import Worker
 from worker.tasks.runners import AsyncThread, Job
@@ -213,6 +214,15 @@ def test_tuples_leave_while_the_call_runs(running: Running) -> None:
             "a visit, a flush, and the bolt's run"
         )
     assert "over" not in EVENTS
+
+
+def test_a_call_is_shown_once_it_has_run_for_a_second(running: Running) -> None:
+    running.until_inside()
+    task = running.worker.tasks[1]
+    running.clock.move_to(task.busy_since + SHOWN_SECONDS - STEP)
+    assert load_of(task).call_since is None
+    running.clock.move_to(task.busy_since + SHOWN_SECONDS)
+    assert load_of(task).call_since == task.busy_since
 
 
 def test_the_loop_sleeps_until_a_call_emits_and_is_woken_then(running: Running) -> None:
