@@ -31,6 +31,8 @@ class TakingNimbus(FakeNimbus):
         #: `kept` and `changed` of its answers.
         self.settings: dict[str, Any] = {}
         self.faults: deque[str | Refusal] = deque()
+        #: How many requests about files are refused because no Nimbus leads.
+        self.leaderless = 0
         self.supervisors = [{**each, "versions": own_versions()} for each in self.supervisors]
         #: The states of a topology, one for each query.
         self.story: deque[Callable[[dict[str, Any]], object]] = deque()
@@ -91,14 +93,28 @@ class TakingHandler(Handler):
             self.close_connection = True  # without an answer
 
     def do_HEAD(self) -> None:
+        if self.refused():
+            self.send_response(503)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
         there = (self.nimbus.folder / self.path.rpartition("/")[2]).exists()
         self.send_response(200 if there else 404)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
+    def refused(self) -> bool:
+        if "/files/" not in self.path or not self.nimbus.leaderless:
+            return False
+        self.nimbus.leaderless -= 1
+        return True
+
     def do_PUT(self) -> None:
         size, sha256 = int(self.headers["Content-Length"]), self.path.rpartition("/")[2]
         data = self.rfile.read(size)
+        if self.refused():
+            self.send(503, {"error": {"kind": "NoLeader", "message": "nobody leads", "problems": []}})
+            return
         if size > self.nimbus.limit:
             self.send(
                 413, {"error": {"kind": "TooLarge", "message": "the file is too large", "problems": []}}

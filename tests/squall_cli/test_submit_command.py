@@ -236,6 +236,13 @@ def test_while_leadership_moves_to_another_nimbus_it_is_tried_again(
     assert len([each for each in nimbus.asked if each[0] == "POST"]) == 2
 
 
+def test_a_file_is_sent_again_while_no_nimbus_leads(nimbus: TakingNimbus, project: Path) -> None:
+    nimbus.leaderless = 2  # the question whether it is there, whose refusal has no body, and the file
+    done = submit(nimbus, project)
+    assert done.returncode == 0, done.stderr
+    assert "sending code again: nobody leads" in done.stderr
+
+
 class Lost(NimbusClient):
     """A client whose submissions all get lost."""
 
