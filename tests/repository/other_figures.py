@@ -12,6 +12,8 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "docs/cluster.md": (
         "if it has run for more than a second",  # the meaning of a metric
         "on the average of the last ten seconds",
+        "a bolt's store is away for ten seconds",  # measured
+        "lower the two timeouts of 30 s",
     ),
     "docs/command-line.md": ("every two seconds (`--delay SECS`)",),
     "docs/compiled-core.md": ("one to two minutes of processor time",),

@@ -144,6 +144,8 @@ CLUSTER: Final = (
           "supervisor/test_host_trouble.py::test_a_host_is_marked_after_three_failed_starts_in_a_row"),
     Bound("(within some 3 s)", 3, "supervisor.plan:sum(min(LONGEST_DELAY, FIRST_DELAY * 2**n) for n in range(2))",
           "supervisor/test_plan.py::test_the_first_start_is_immediate_and_then_the_rest_doubles_up_to_a_minute"),
+    Bound("after longer outages up to 60 s", 60, "worker.tasks.probing:LONGEST_PAUSE",
+          f"{OUTAGES}::test_probes_of_a_task_that_is_down_come_after_pauses_that_double_up_to_a_minute"),
     Bound("It is checked after 2 s to 60 s", 60, "supervisor.host_trouble:LONGEST_PAUSE",
           "supervisor/test_host_trouble.py::test_a_marked_host_is_checked_with_growing_pauses_until_it_can_start_workers"),
 )
