@@ -86,7 +86,7 @@ class LocalCluster:
     ) -> None:
         refuse_inside_a_worker()
         inside = {"simulated_time": simulated_time, "encode": encode, "observers": observers}
-        check_arguments(processes, {"supervisors": supervisors, "slots": slots}, seed, inside)
+        check_arguments(processes, {"supervisors": supervisors, "slots": slots}, seed, inside, settings)
         check_ours()
         self._site, self._environment = settings
         silence = longest_silence(*settings)
@@ -356,7 +356,11 @@ def check_seconds(method: str, name: str, seconds: object) -> None:
 
 
 def check_arguments(
-    processes: object, numbers: Mapping[str, object], seed: object, inside: Mapping[str, object]
+    processes: object,
+    numbers: Mapping[str, object],
+    seed: object,
+    inside: Mapping[str, object],
+    settings: object = ({}, {}),
 ) -> None:
     """Raise `InvalidConfig` for bad numbers, and for switches that are neither True nor False (a text such as "no" would mean
     True). With `processes`, also raise it for each argument in `inside` that is set: these are valid only for workers in this
@@ -375,6 +379,11 @@ def check_arguments(
         problems.append(f"LocalCluster(seed={shown(seed)}): it must be a whole number, or None")
     if not isinstance(inside["observers"], (tuple, list)):
         problems.append(f"LocalCluster(observers={shown(inside['observers'])}): it must be a tuple of hooks")
+    parts = settings if isinstance(settings, (tuple, list)) and len(settings) == 2 else (None,)
+    if not all(isinstance(part, Mapping) for part in parts):
+        problems.append(
+            f"LocalCluster(settings={shown(settings)}): it must be two dicts, of the site and the environment"
+        )
     problems += [
         f"LocalCluster(processes=True, {name}={shown(value)}): it is only for workers in this process"
         for name, value in inside.items()

@@ -20,6 +20,7 @@ from typing import Final
 from squall.guarded_files import is_file, size_of
 from squall.security.private_files import make_private_folder
 from squall.worker_files import LOG, OUTPUT
+from supervisor.rare_warnings import RareWarnings
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class KeptLogs:
         self.root = Path(os.path.abspath(state)) / "logs"
         self._days, self._remove, self._wall_clock = days, remove, wall_clock
         self._next = 0.0
+        self._warnings = RareWarnings()
 
     def keep(self, topology: Path) -> None:
         """Take the logs out of the directory of a topology that has ended. What cannot be kept is logged."""
@@ -57,7 +59,8 @@ class KeptLogs:
         except FileNotFoundError:
             return
         except OSError as error:
-            _log.warning("logs of %s are not kept: %s", topology.name, error)
+            if self._warnings.due(topology.name, self._wall_clock()):
+                _log.warning("logs of %s are not kept: %s", topology.name, error)
         self._expire()
 
     def tick(self, now: float) -> None:

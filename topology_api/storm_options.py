@@ -83,6 +83,20 @@ STORM_OPTIONS: Final = (
         "`topology.classpath`, `topology.environment`", "`--requirements`, `--include`",
         "one environment for each list of requirements, built once on each host",
     ),
+    StormOption("`topology.stats.sample.rate`", NOTHING, "counters are exact, not sampled"),
+    StormOption(
+        "`topology.priority`, `topology.scheduler.strategy`, `topology.component.resources.*`, `topology.component.cpu.*`",
+        NOTHING, "tasks are spread evenly over workers, and workers over hosts",
+    ),
+    StormOption(
+        "`supervisor.memory.capacity.mb`, `supervisor.cpu.capacity`", "`squall supervisor --slots N`",
+        "a host takes as many workers as it has slots",
+    ),
+    StormOption(
+        "`topology.executor.send.buffer.size`, `topology.transfer.buffer.size`, `topology.transfer.batch.size`,"
+        " `topology.producer.batch.size`",
+        NOTHING, "batches adapt to the load; `topology.queue.size` limits what waits for a task",
+    ),
 )  # fmt: skip
 
 

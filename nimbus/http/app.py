@@ -33,6 +33,7 @@ from nimbus.http.requests import read_json, read_query
 from nimbus.http.table import ANYBODY, OPERATORS, SMALL, TABLE, AnyEndpoint
 from nimbus.http.views import NoSuchPart
 from nimbus.security.changes import ChangeFiles
+from nimbus.submission.parse import BadRequest
 from squall.api.answers import ErrorAnswer, FileAnswer, HealthAnswer
 from squall.api.requests import NoFields
 from squall.http.admission import Admission
@@ -135,6 +136,10 @@ class Pages:
         path = {name: unquote(value) for name, value in request.path_params.items()}
         query = read_query(endpoint.query or NoFields, request.query_params.multi_items())
         body: Any = await read_json(request, endpoint.body_limit) if endpoint.method == "POST" else None
+        if endpoint.method == "DELETE" and await read_json(request, SMALL):
+            raise BadRequest(
+                ["this request takes no body: its options are in the query, such as ?wait_secs=5"]
+            )
         if endpoint.body is not None:
             body = await run_in_threadpool(endpoint.body.read, body)
         if endpoint.leads == "reports" and not self._services.control.leading and body.reports:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-from msgspec import convert, inspect
+from msgspec import ValidationError, convert, inspect
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
@@ -37,7 +37,10 @@ def read_query(shape: type[S], pairs: list[tuple[str, str]]) -> S:
             problems.append(f"{name!r} in the query {error}")
     if problems:
         raise BadRequest(problems)
-    return convert(values, shape)
+    try:
+        return convert(values, shape)
+    except ValidationError as error:  # a text outside of the limits of its parameter
+        raise BadRequest([f"the query: {error}"]) from None
 
 
 def _value(kind: inspect.Type, text: str) -> object:

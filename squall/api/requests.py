@@ -126,7 +126,7 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     offset: Annotated[int, Meta(description="The first byte; negative: counted from the end.")] = 0
     limit: Annotated[int, Meta(description="The maximum number of bytes.", ge=1)] = 65_536
     version: Annotated[
-        str | None,
+        Annotated[str, Meta(min_length=1)] | None,
         Meta(description="The id of a version that has ended (`GET /topologies/{name}/previous`)."),
     ] = None
 

@@ -43,6 +43,7 @@ START_SECS: Final = 20.0
 PAUSE: Final = 0.1
 LOG: Final = "squall-dev.log"
 STORE: Final = "store.sqlite"
+AS_ROOT: Final = "squall: warning: this cluster runs as root, and so does the code of all its topologies"
 
 
 @click.command()
@@ -76,6 +77,8 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
 
         directory = stack.enter_context(state_directory(state))
         stack.enter_context(log_to(directory / LOG))
+        if os.geteuid() == 0:
+            echo(AS_ROOT, err=True)
         nimbus = NimbusSettings(directory / "nimbus", host, port, insecure=insecure, conf=conf)
         supervisor = configured(conf, slots)(state=directory / "supervisor", worker_umask=umask)
         cluster = DevCluster(make_store(None if state is None else directory), nimbus, supervisor)

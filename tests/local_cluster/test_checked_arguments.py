@@ -110,6 +110,12 @@ def test_wait_takes_infinity_as_no_timeout() -> None:
         ({"slots": 10**9}, r"LocalCluster\(slots=1000000000\): it must be a whole number from 1 to 65,535"),
         ({"supervisors": 10**5000}, r"LocalCluster\(supervisors=<int whose repr raises ValueError>\)"),
         ({"simulated_time": 1}, r"LocalCluster\(simulated_time=1\): it must be True or False"),
+        (
+            {"settings": True},
+            r"LocalCluster\(settings=True\): it must be two dicts, of the site and the environment",
+        ),
+        ({"settings": ({},)}, r"LocalCluster\(settings=\({},\)\): it must be two dicts"),
+        ({"settings": ({}, "x")}, r"LocalCluster\(settings=\({}, 'x'\)\): it must be two dicts"),
     ],
 )
 def test_a_wrong_argument_of_the_cluster_itself_is_refused(arguments: dict[str, Any], text: str) -> None:

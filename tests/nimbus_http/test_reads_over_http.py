@@ -150,6 +150,10 @@ def test_a_supervisor_speaks_for_no_worker_of_another_host(
     stranger.send(counters=counters_of(running, 1_000_000, number=99))
     shown = client.get("topologies/words")
     assert (shown["state"], shown["components"]["lines"]["emitted"]) == ("ACTIVE", 7)
+    for worker in (place.worker, "w99"):  # of an assignment that has not begun
+        [row] = counters_of(running, 1_000_000, number=99)
+        stranger.send(counters=[row | {"worker": worker, "incarnation": [99, 0]}])
+        assert client.get("topologies/words")["components"]["lines"]["emitted"] == 7
     assert running.send(counters=counters_of(running, 8, number=3)) == []
     assert client.get("topologies/words")["components"]["lines"]["emitted"] == 8
     Registry(store).supervisors.delete("s2")

@@ -55,6 +55,8 @@ def authorized(nimbus: NimbusDaemon) -> dict[str, str]:
         ("DELETE", f"topologies/words?wait_secs={HUGE}", None),
         ("DELETE", "topologies/words?wait_secs=1e300", None),
         ("DELETE", "topologies/words?wait_secs=nan", None),
+        ("DELETE", "topologies/words", '{"wait_secs": true}'),
+        ("GET", "topologies/words/workers/w1/log?version=", None),
         ("POST", "topologies/words/rebalance", f'{{"wait_secs": {HUGE}}}'),
         ("POST", "topologies/words/rebalance", '{"wait_secs": 1e999}'),
         ("POST", "topologies/words/rebalance", '{"workers": ' + "9" * 5000 + "}"),

@@ -57,6 +57,8 @@ class Outcome:
     digest: str = ""
     events: int = 0
     simulated: float = 0.0
+    #: The tuple trees that were acked, in a run whose topologies carry tuples.
+    acked: int = 0
     log: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -101,6 +103,9 @@ def run(seed: int, directory: Path, without: Collection[int] = (), verbose: bool
         except Exception as error:
             where = "".join(traceback.format_exception(error)[-8:])
             outcome.problem = f"at {world.line.now:.3f} s: {type(error).__name__}: {error}\n{where}"
+    outcome.acked = sum(
+        entry.kind == "A" for book in world.books() for life in book.entries for entry in life
+    )
     world.close()
     note(f"{world.line.events} events, {watcher.writes} writes, {watcher.starts} starts, {watcher.leaders}")
     outcome.digest = digest.hexdigest()

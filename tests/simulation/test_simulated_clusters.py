@@ -17,13 +17,16 @@ from tests.soak import soak_of
 FEW, MANY = 8, 60
 
 
-def check_seeds(seeds: range, count: int, directory: Path) -> None:
-    """Run this many stories; each must end well."""
+def check_seeds(seeds: range, count: int, directory: Path) -> int:
+    """Run this many stories, each of which must end well; return how many acked tuples."""
+    acking = 0
     with quiet():
         for seed in seeds[:count]:
             outcome = run(seed, directory / str(seed))
             assert outcome.problem is None, str(outcome)
+            acking += outcome.acked > 0
             shutil.rmtree(directory / str(seed))
+    return acking
 
 
 def test_some_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> None:
@@ -34,7 +37,10 @@ def test_some_stories_of_a_cluster_end_well(seeds: range, tmp_path: Path) -> Non
 def test_many_stories_of_a_cluster_end_well(
     seeds: range, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    check_seeds(seeds[FEW:] or seeds, round(MANY * soak_of(request.config)), tmp_path)
+    chosen = seeds[FEW:] or seeds
+    acking = check_seeds(chosen, round(MANY * soak_of(request.config)), tmp_path)
+    if chosen.start == FEW:  # the fixed seeds of CI: of random ones too few might carry tuples, by chance
+        assert acking >= MANY / 4, "stories without tuples show little"
 
 
 def test_a_seed_gives_the_same_story_twice(tmp_path: Path) -> None:

@@ -288,6 +288,10 @@ class World:
         """The key of the ledger for topologies of a name."""
         return f"{self.run_key}/{name}"
 
+    def books(self) -> list[Book]:
+        """The ledgers of this run."""
+        return [book for key, book in BOOKS.items() if key.startswith(f"{self.run_key}/")]
+
     def superseded(self, process: VirtualProcess) -> None:
         """A process's tasks belong to others from now on."""
         if self.settings.tuples and process.identity is not None and process.topology is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -42,6 +43,27 @@ def test_logs_stay_when_their_topology_is_removed_and_nothing_else_does(tmp_path
     assert kept == {"worker.log", "worker.log.1", "output.log"}
     host.directories.remove_topologies([])
     assert host.log("words-1-0") == "last words"
+
+
+def test_a_host_that_cannot_keep_logs_says_so_once_a_while(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = Host(tmp_path)
+    topology = host.ran("words-1-0", worker_log="last words").parents[1]
+
+    def read_only(*paths: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "rename", read_only)
+    for _ in range(50):
+        host.now += 1.0
+        host.logs.keep(topology)
+    assert [record.getMessage() for record in caplog.records] == [
+        "logs of words-1-0 are not kept: [Errno 30] Read-only file system"
+    ]
+    host.now += 3600.0
+    host.logs.keep(topology)
+    assert len(caplog.records) == 2
 
 
 def test_kept_logs_are_removed_after_their_days(tmp_path: Path) -> None:
