@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.records import WorkerReport
+from squall.dead_letters.letter import HANDED_OVER
+from squall.reports.event_text import sentence
 from squall.reports.events import Cause, Event
 from squall.values import Incarnation
 from tests.nimbus.transcripts import TWO_VERSIONS, Play, Scenario
@@ -151,3 +154,21 @@ def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: S
     assert dies(8, typo) == "FAILED"
     error = scenario.nimbus.topology("words").error
     assert error is not None and "3 times in a row" in error and typo in error
+
+
+def test_a_rollback_says_how_many_tuples_were_pending(scenario: Scenario) -> None:
+    scenario.play(
+        ON_TRIAL + UP.rstrip() + "\n    @ 6 count words w1 emitted=9 attempts_failed=9\n    = nothing changes"
+    )
+    record = scenario.nimbus.topology("words")
+    (placed,) = scenario.workers(record.id)
+    scenario.nimbus.fail("words", "no")
+    spout = ComponentCounters(emitted=9, failed=9, failures={HANDED_OVER: 7, "stopped": 2})
+    scenario.nimbus.counters.count(
+        record.id, "w1", placed.incarnation, WorkerCounters({"lines": spout}, number=9)
+    )
+    stopped = WorkerReport("w1", placed.incarnation, True, False, False, True, None)
+    scenario.nimbus.report("words", "w1", stopped)
+    (event,) = [note.fact for note in scenario.nimbus.topology("words").notes]
+    assert (event.kind, event.version, event.count) == ("rolled_back", record.id, 7)
+    assert "was rolled back (7 tuples were pending), and" in sentence(event)
