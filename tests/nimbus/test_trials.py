@@ -158,16 +158,21 @@ def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: S
 
 def test_a_rollback_says_how_many_tuples_were_pending(scenario: Scenario) -> None:
     scenario.play(
-        ON_TRIAL + UP.rstrip() + "\n    @ 6 count words w1 emitted=9 attempts_failed=9\n    = nothing changes"
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 attempts_failed=9
+    = nothing changes
+    @ 16 ticks
+    words FAILED (its tuples fail: of 9 settled attempts 9 failed)
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    """
     )
     record = scenario.nimbus.topology("words")
-    (placed,) = scenario.workers(record.id)
-    scenario.nimbus.fail("words", "no")
     spout = ComponentCounters(emitted=9, failed=9, failures={HANDED_OVER: 7, "stopped": 2})
-    scenario.nimbus.counters.count(
-        record.id, "w1", placed.incarnation, WorkerCounters({"lines": spout}, number=9)
-    )
-    stopped = WorkerReport("w1", placed.incarnation, True, False, False, True, None)
+    counted = WorkerCounters({"lines": spout}, number=9)
+    scenario.nimbus.counters.count(record.id, "w1", Incarnation(2, 0), counted)
+    stopped = WorkerReport("w1", Incarnation(2, 0), True, False, False, True, None)
     scenario.nimbus.report("words", "w1", stopped)
     (event,) = [note.fact for note in scenario.nimbus.topology("words").notes]
     assert (event.kind, event.version, event.count) == ("rolled_back", record.id, 7)

@@ -303,7 +303,12 @@ def test_a_replacement_that_failed_is_waited_for_until_the_previous_version_is_t
 
 def test_a_rollback_is_told_with_what_became_of_the_pending_tuples() -> None:
     back = msgspec.structs.replace(rolled_back("words-1", "its tuples fail"), count=5)
-    facts = {"topology": "words", "version": "words-1", "successor": "words-0", "component": "lines"}
+    facts: dict[str, Any] = {
+        "topology": "words",
+        "version": "words-1",
+        "successor": "words-0",
+        "component": "lines",
+    }
     handed = Event("handed_over", count=3, **facts)
     kept = Event("handed_over", count=2, error="words has no spout lines any more", **facts)
     coming = arrival(replaces=True)

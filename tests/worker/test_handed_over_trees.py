@@ -56,6 +56,7 @@ class There:
         task = lone_spout(
             spout, 1, self.clock.now, topology_max_spout_pending=4, topology_on_outage="give-up"
         )
+        task.letters.random.seed()  # as in another process
         task.letters.keeper = LetterFiles(self.folder, 1, most, None, float, lambda: 1000.0)
         return task
 

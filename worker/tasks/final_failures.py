@@ -41,7 +41,7 @@ def own_trees(task: SpoutTask, completed: list[Emission]) -> list[Emission]:
 def keep_and_fail(task: SpoutTask, now: float, enough: float) -> None:
     """Keep the letters of the tuples that were given up, then call `fail` for them, until `produced` reaches `enough`."""
     letters = task.letters
-    if letters.are_due(now) and (why := letters.keep(now)) is not None:
+    if letters.are_due(now) and (why := letters.keep(now)) is not None and not task.stopping:
         report(task, f"the spout waits: {why.text}")
     while letters.due and task.produced < enough:
         kept = letters.due.popleft()
