@@ -151,7 +151,7 @@ class Counters:
             totals = {name: counted.totals(name, ()) for name in names}
             return WorkerCounters(totals, counted.latest_reports())
 
-    def handed_over(self, topology_id: str) -> int:
+    def left_over(self, topology_id: str) -> int:
         """Return how many trees the spouts of a version that is rolled back have handed over."""
         totals = self.final(topology_id).components.values()
         return sum(each.failures.get(HANDED_OVER, 0) for each in totals)

@@ -90,7 +90,7 @@ def sent_again(
     by_task: dict[Recipient, list[str]] = {}
     found = _found(ask, ids)
     missing = [id for id in ids if id not in {each.id for each in found}]
-    unsent += [letters.UnsentLetter(id, GONE) for id in missing]
+    unsent += [letters.UnsentLetter(id, GONE, True) for id in missing]
     reachable = {each.id for each in views.registry.all_supervisors() if each.url}
     for number, letter in enumerate(found):
         tasks = spout_tasks(record, name, letter.component, placements)
@@ -104,7 +104,7 @@ def sent_again(
         if recipient.supervisor == holder:
             done = ask(letters.LetterIdsRequest, "resend", letters.HandOverRequest(own, recipient.task)).ids
             sent += done
-            unsent += [letters.UnsentLetter(id, GONE) for id in own if id not in done]
+            unsent += [letters.UnsentLetter(id, GONE, True) for id in own if id not in done]
             continue
         try:
             for id in own:

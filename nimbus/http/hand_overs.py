@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from nimbus.http.dead_letters import GONE, Ask, asked, sent_again
+from nimbus.http.dead_letters import Ask, asked, sent_again
 from nimbus.lifecycle.states import RUNNING
 from squall.api import letters
 from squall.cluster.records import TopologyRecord
@@ -95,7 +95,7 @@ class HandOvers:
                 counts.update((*of[id], "") for id in answer.sent)
                 kept: dict[str, list[str]] = {}
                 for each in answer.unsent:
-                    if not each.passes and each.why != GONE:
+                    if not each.passes:
                         kept.setdefault(each.why, []).append(each.id)
                 for why, ids in kept.items():
                     ask(letters.LetterIdsRequest, "disinherit", letters.DisinheritRequest(ids, why))
@@ -113,7 +113,7 @@ class HandOvers:
         if events:
             services = self.services
             services.driver.call(
-                lambda: services.control.lead(lambda nimbus: nimbus.note(name, heir, events)),
+                lambda: services.control.lead(lambda nimbus: nimbus.add_events(name, heir, events)),
                 timeout=NOTE_SECS,
             )
 

@@ -104,12 +104,7 @@ class Nimbus:
             earlier.keep(record, how)
 
         self._replacements = Replacements(
-            registry,
-            self._assigner,
-            replacing.timeout_secs,
-            self._wall_clock,
-            keep,
-            self.counters.handed_over,
+            registry, self._assigner, replacing.timeout_secs, self._wall_clock, keep, self.counters.left_over
         )
         self._intake = Intake(registry, keyring, self._replacements, stamp)
         self._backoff = TopologyBackoff()
@@ -294,7 +289,7 @@ class Nimbus:
         """Add the counters that a worker process wrote."""
         self.counters.count_bytes(topology_id, worker, incarnation, data)
 
-    def note(self, name: str, topology_id: str, events: Iterable[Event]) -> None:
+    def add_events(self, name: str, topology_id: str, events: Iterable[Event]) -> None:
         """Keep events of a topology, if the version with this id still has the name."""
         record = existing_record(self.registry, name)
         if record.id == topology_id:

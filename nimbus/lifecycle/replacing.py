@@ -226,7 +226,7 @@ class Replacements:
     #: Keeps what is known of a version that is about to end: (the version, how it ends).
     keep_ended: Callable[[TopologyRecord, HowReplaced], None]
     #: Returns how many pending tuples the workers of a version (id) have left for the one that has the name again.
-    handed_over: Callable[[str], int] = lambda _: 0
+    left_over: Callable[[str], int] = lambda _: 0
     #: Names that no topology has, and whose unreadable versions have been logged.
     _logged: set[str] = field(default_factory=set, init=False)
 
@@ -330,7 +330,7 @@ class Replacements:
 
     def _roll_back(self, record: TopologyRecord, before: TopologyRecord) -> None:
         self.keep_ended(record, "rolled back")
-        left = self.handed_over(record.id)
+        left = self.left_over(record.id)
         event = Event(
             "rolled_back", version=record.id, successor=before.id, error=str(record.error), count=left
         )

@@ -110,7 +110,7 @@ class LetterPage(Struct, frozen=True):
 
 
 class UnsentLetter(Struct, frozen=True):
-    """A letter that was not sent again, and why; it stays. `passes`: whether the reason may pass by itself."""
+    """A letter that was not sent again, and why; it stays. `passes`: whether it is gone, or can be sent later."""
 
     id: str
     why: str

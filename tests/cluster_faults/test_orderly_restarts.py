@@ -115,7 +115,7 @@ def test_a_version_with_a_typo_is_rolled_back_and_gives_no_tuple_up(tmp_path: Pa
         assert "prin" in done.stderr, (where, done.stderr)
         assert where == "prepare" or f"were handed to {first}" in done.stderr, done.stderr
         run.wait_for(lambda: run.status_of("counting")["id"] == first, "that the first version is back")
-    assert set((tmp_path / "failed").read_text().split()) == {"handed over"}
+    assert set((tmp_path / "failed").read_text().splitlines()) == {"handed over"}
     given = range(1, int((tmp_path / "last").read_text()) + 1)
 
     def lost() -> set[int]:

@@ -301,7 +301,7 @@ def test_a_replacement_that_failed_is_waited_for_until_the_previous_version_is_t
     assert "no such table" in str(late.update(failed, 1.0 + ROLLBACK_SECS).failure)
 
 
-def test_a_rollback_is_told_with_what_became_of_the_pending_tuples() -> None:
+def test_the_wait_for_a_rollback_ends_when_the_pending_tuples_were_handed_over_or_kept() -> None:
     back = msgspec.structs.replace(rolled_back("words-1", "its tuples fail"), count=5)
     facts: dict[str, Any] = {
         "topology": "words",

@@ -52,7 +52,7 @@ def test_the_record_of_a_host_that_is_away_stays_until_its_letters_must_have_exp
     assert registry.letters.names() == ["endless"]
 
 
-def test_letters_that_wait_for_a_version_are_told_until_it_has_got_them_or_cannot(tmp_path: Path) -> None:
+def test_letters_that_wait_for_a_version_are_counted_until_it_has_got_them_or_cannot(tmp_path: Path) -> None:
     registry = Registry(InMemoryStore())
     letters = HostLetters(tmp_path / "letters")
     reports = LetterReports(LetterCount(letters, "s1", "host"), registry, "s1")

@@ -81,7 +81,7 @@ def test_pending_trees_are_kept_for_the_version_that_returns_before_fail_says_so
     assert there.task.reports == [] and there.task.first_failure is None and not there.task.exhausted
 
 
-def test_a_spout_whose_values_squall_does_not_keep_is_told_that_it_is_stopped(tmp_path: Path) -> None:
+def test_a_spout_whose_values_squall_does_not_keep_fails_them_as_stopped(tmp_path: Path) -> None:
     spout: Spout = Queue()
     spout.replay = None
     there = There(tmp_path, spout)

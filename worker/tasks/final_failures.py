@@ -57,7 +57,7 @@ def fail_left(task: SpoutTask, failure: Failure) -> None:
     letters = task.letters
     letters.withdraw_all("")
     if letters.heir and task.replay is not None:
-        fail_unkept(task, failure)  # what was given up before needs room, and waits for nobody
+        fail_unkept(task, failure)  # what was given up before; it is no part of what is handed over
         fail_open(task, replace(failure, reason=HANDED_OVER))
     else:
         fail_open(task, failure)
